@@ -1,0 +1,94 @@
+"""Exact inference in discrete Bayesian networks by junction trees, on NVIDIA GPUs and on a plain CPU.
+
+>>> import jtgpu
+>>> net = jtgpu.BayesianNetwork(
+...     {"rain": ["no", "yes"], "wet": ["no", "yes"]},
+...     {"wet": ["rain"]},
+...     {"rain": [0.8, 0.2], "wet": [[0.9, 0.1], [0.2, 0.8]]},
+... )
+>>> net.compile(backend="reference").posterior("rain", {"wet": "yes"}).mode
+'yes'
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .errors import (
+    BackendUnavailable,
+    EvidenceError,
+    FormatError,
+    ImpossibleEvidence,
+    JtgpuError,
+    NetworkError,
+    OrderError,
+    ParseError,
+    PlanError,
+    TableTooLarge,
+    UnknownState,
+    UnknownVariable,
+)
+from .network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork, RowReport, normalize_rows
+
+if TYPE_CHECKING:
+    from .compiler import NetworkPlan
+    from .formats import read, write
+    from .plan import Cost, Plan
+    from .tree import JunctionTree, Posterior, Posteriors
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BackendUnavailable",
+    "BayesianNetwork",
+    "Cost",
+    "DiscreteModel",
+    "EvidenceError",
+    "Factor",
+    "FormatError",
+    "ImpossibleEvidence",
+    "JtgpuError",
+    "JunctionTree",
+    "MarkovNetwork",
+    "NetworkError",
+    "NetworkPlan",
+    "OrderError",
+    "ParseError",
+    "Plan",
+    "PlanError",
+    "Posterior",
+    "Posteriors",
+    "RowReport",
+    "TableTooLarge",
+    "UnknownState",
+    "UnknownVariable",
+    "__version__",
+    "normalize_rows",
+    "read",
+    "write",
+]
+
+# imported on first use: a program that only builds a network pays for nothing else
+_LAZY = {
+    "Cost": "plan",
+    "JunctionTree": "tree",
+    "NetworkPlan": "compiler",
+    "Plan": "plan",
+    "Posterior": "tree",
+    "Posteriors": "tree",
+    "read": "formats",
+    "write": "formats",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,566 @@
+"""Discrete graphical models: `BayesianNetwork`, and the `MarkovNetwork` of plain factors.
+
+A model is names, states and numbers; it knows nothing of trees, plans, files or devices. Everything below a
+model works on `DiscreteModel`: variables numbered 0..V-1 and a list of factors over them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .errors import NetworkError, UnknownState, UnknownVariable, closest
+
+if TYPE_CHECKING:
+    import networkx
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["BayesianNetwork", "DiscreteModel", "Factor", "MarkovNetwork", "RowReport", "normalize_rows"]
+
+ROW_TOLERANCE = 1e-6  # how far the sum of a CPT's row may lie from 1 before the constructor refuses it
+
+
+class Factor(NamedTuple):
+    """A non-negative table over some variables of a model."""
+
+    scope: tuple[int, ...]  # variable ids, one an axis of the table, in the order of the axes
+    table: NDArray[np.float64]  # shape: the cardinalities of the scope
+
+
+@dataclass(frozen=True)
+class RowReport:
+    """What `normalize_rows` found: how many rows of how many CPTs did not sum to one, and the worst.
+
+    Attributes
+    ----------
+    n_rows, n_off : int
+        All rows, and those whose sum was further than `tolerance` from 1.
+    worst_variable : str or None
+        The variable with the row furthest from 1; None where every row summed to 1.
+    worst_sum : float
+        That row's sum as it stood.
+    variables : tuple of str
+        Every variable with such a row.
+    zero_rows : tuple of (str, int)
+        Variables with rows of nothing but zeros, and how many; they were made uniform on request.
+    """
+
+    n_rows: int = 0
+    n_off: int = 0
+    worst_variable: str | None = None
+    worst_sum: float = 1.0
+    variables: tuple[str, ...] = ()
+    zero_rows: tuple[tuple[str, int], ...] = ()
+    tolerance: float = ROW_TOLERANCE
+
+    def __str__(self) -> str:
+        if not self.n_off and not self.zero_rows:
+            return f"all {self.n_rows} CPT rows sum to 1"
+        text = (
+            f"{self.n_off} of {self.n_rows} CPT rows in {len(self.variables)} variables did not sum to 1 and were "
+            f"normalised; the worst summed to {self.worst_sum:.6g} ({self.worst_variable!r})"
+        )
+        if self.zero_rows:
+            n = sum(count for _, count in self.zero_rows)
+            text += f"; {n} rows were all zeros and were made uniform ({', '.join(v for v, _ in self.zero_rows)})"
+        return text
+
+
+def normalize_rows(
+    cpts: Mapping[str, NDArray[np.float64]], *, zero_rows: str = "error", tolerance: float = ROW_TOLERANCE
+) -> tuple[dict[str, NDArray[np.float64]], RowReport]:
+    """Divide every row of every CPT (its last axis) by the row's sum.
+
+    Rows that sum to 1 within 1e-15 a number stay as they are, bit for bit.
+
+    Parameters
+    ----------
+    cpts : mapping of str to float64 arrays
+        Axes: parents in order, child last.
+    zero_rows : {"error", "uniform"}
+        What to do with a row of nothing but zeros, which is no distribution.
+    tolerance : float
+        How far from 1 a row's sum may be before it is counted in the report.
+
+    Returns
+    -------
+    dict of str to float64 arrays, RowReport
+
+    Raises
+    ------
+    NetworkError
+        For a negative or non-finite number, and for a zero row unless ``zero_rows="uniform"``.
+    """
+    if zero_rows not in ("error", "uniform"):
+        raise ValueError(f'zero_rows must be "error" or "uniform", not {zero_rows!r}')
+    out: dict[str, NDArray[np.float64]] = {}
+    n_rows = n_off = 0
+    worst, worst_sum, worst_variable = 0.0, 1.0, None
+    off_variables, zeroed = [], []
+    for name, cpt in cpts.items():
+        table = np.asarray(cpt, np.float64)
+        _check_numbers(name, table)
+        with np.errstate(over="ignore"):
+            sums = table.sum(axis=-1, keepdims=True)
+        if not np.isfinite(sums).all():  # numbers near the largest double: scale before adding
+            table = table / table.max(axis=-1, keepdims=True, initial=1.0)
+            sums = table.sum(axis=-1, keepdims=True)
+        n_rows += sums.size
+        zero = sums == 0
+        if zero.any():
+            if zero_rows == "error":
+                row = np.argwhere(zero[..., 0])[0].tolist()
+                raise NetworkError(
+                    f"variable {name!r}: {int(zero.sum())} rows of its CPT are all zeros (first at parent "
+                    f'configuration {tuple(row)}); a distribution needs a positive number (zero_rows="uniform" '
+                    "makes them uniform)"
+                )
+            zeroed.append((name, int(zero.sum())))
+            table = np.where(zero, 1.0, table)
+            sums = table.sum(axis=-1, keepdims=True)
+        gap = np.where(zero, 0.0, np.abs(sums - 1.0))
+        off = int((gap > tolerance).sum())
+        if off:
+            n_off += off
+            off_variables.append(name)
+            # "worst" by ratio, so that a row of 0.01 is as bad as one of 100
+            with np.errstate(divide="ignore"):
+                ratio = np.where(zero, 0.0, np.abs(np.log(sums)))
+            at = int(ratio.argmax())
+            if ratio.flat[at] > worst:
+                worst, worst_sum, worst_variable = float(ratio.flat[at]), float(sums.flat[at]), name
+        exact = (gap <= 1e-15 * table.shape[-1]) & ~zero  # a zero row is all ones by now: to be divided
+        out[name] = table if exact.all() else np.where(exact, table, table / sums)
+    report = RowReport(
+        n_rows, n_off, worst_variable, worst_sum, tuple(off_variables), tuple(zeroed), tolerance
+    )
+    return out, report
+
+
+def _check_numbers(name: str, table: NDArray[np.float64]) -> None:
+    if table.size and not np.isfinite(table).all():
+        bad = table.flat[int(np.argmax(~np.isfinite(table)))]
+        raise NetworkError(f"variable {name!r}: its table holds {bad}, which is no probability")
+    if table.size and table.min() < 0:
+        raise NetworkError(f"variable {name!r}: its table holds the negative number {table.min():g}")
+
+
+def _freeze(table: ArrayLike) -> NDArray[np.float64]:
+    frozen = np.array(table, dtype=np.float64, order="C", copy=True)
+    frozen.flags.writeable = False
+    return frozen
+
+
+class DiscreteModel:
+    """Variables with states, and factors over them: what the compiler takes.
+
+    Not made directly: see `BayesianNetwork` and `MarkovNetwork`.
+    """
+
+    def __init__(self, states: Mapping[str, Sequence[str]], *, name: str = ""):
+        self._name = str(name)
+        self._variables = tuple(states)
+        self._index = {v: i for i, v in enumerate(self._variables)}
+        self._states = tuple(tuple(str(s) for s in states[v]) for v in self._variables)
+        for v, labels in zip(self._variables, self._states, strict=True):
+            if not isinstance(v, str):
+                raise NetworkError(f"variable names are strings, not {v!r}")
+            if not labels:
+                raise NetworkError(f"variable {v!r} has no states")
+        self._cardinality = np.array([len(s) for s in self._states], np.int64)
+        self._cardinality.flags.writeable = False
+        self._factors: tuple[Factor, ...] = ()
+
+    # What it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The model's own name; may be empty."""
+        return self._name
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variables; the position is the variable's number."""
+        return self._variables
+
+    @property
+    def cardinality(self) -> NDArray[np.int64]:
+        """Number of states of every variable, shape (V,), read-only."""
+        return self._cardinality
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The factors whose product is the (for Markov networks: unnormalised) joint distribution."""
+        return self._factors
+
+    def states(self, variable: str | int) -> tuple[str, ...]:
+        """Names of the variable's states, in order. They may be empty or equal in real files."""
+        return self._states[self.index(variable)]
+
+    def index(self, variable: str | int) -> int:
+        """The number of a variable given by name or number.
+
+        Raises
+        ------
+        UnknownVariable
+            With the closest names.
+        """
+        if isinstance(variable, str):
+            found = self._index.get(variable)
+            if found is None:
+                raise UnknownVariable(
+                    f"there is no variable {variable!r}{closest(variable, self._variables)}"
+                )
+            return found
+        try:
+            i = _as_int(variable)
+        except TypeError:
+            raise UnknownVariable(f"a variable is named by a string or a number, not by {variable!r}") from None
+        if not 0 <= i < len(self._variables):
+            raise UnknownVariable(f"there is no variable number {i}; the model has 0 to {len(self._variables) - 1}")
+        return i
+
+    def state_index(self, variable: str | int, state: str | int) -> int:
+        """The number of a state given by name or number.
+
+        Raises
+        ------
+        UnknownState
+            With the closest names; also for a name that several states share.
+        """
+        v = self.index(variable)
+        labels = self._states[v]
+        if isinstance(state, (bool, np.bool_)):
+            # a bare index would silently turn True into the second state, whatever that means
+            folded = [s.casefold() for s in labels]
+            if folded.count(str(bool(state)).casefold()) == 1:
+                return folded.index(str(bool(state)).casefold())
+            raise UnknownState(
+                f"variable {self._variables[v]!r} has no state {bool(state)!r}; its states are {_listed(labels)}"
+            )
+        if isinstance(state, str):
+            if state not in labels:
+                raise UnknownState(
+                    f"variable {self._variables[v]!r} has no state {state!r}{closest(state, labels)}"
+                    f" (its states are {_listed(labels)})"
+                )
+            if labels.count(state) > 1:
+                raise UnknownState(
+                    f"variable {self._variables[v]!r} has {labels.count(state)} states named {state!r}; "
+                    "give the state's number instead"
+                )
+            return labels.index(state)
+        try:
+            i = _as_int(state)
+        except TypeError:
+            raise UnknownState(
+                f"a state of {self._variables[v]!r} is given by name or number, not by {state!r}"
+            ) from None
+        if not 0 <= i < len(labels):
+            raise UnknownState(
+                f"variable {self._variables[v]!r} has no state number {i}; it has 0 to {len(labels) - 1}"
+            )
+        return i
+
+    def __len__(self) -> int:
+        return len(self._variables)
+
+    # What it becomes: thin doors to the layers above, imported on use -------------------------------------------
+
+    def plan(self, order: Any = "auto", **options: Any) -> Any:
+        """Choose an elimination order and lay out the work; allocates no tables.
+
+        Takes the options of `jtgpu.compiler.make_plan` (``order``, ``time_limit``, ``memory_limit``,
+        ``max_table``, ``seed``, ``lowering``) and returns a `jtgpu.compiler.NetworkPlan`.
+        """
+        from .compiler import make_plan
+
+        return make_plan(self, order, **options)
+
+    def compile(self, backend: str = "auto", *, order: Any = "auto", **options: Any) -> Any:
+        """`plan` and `compile` in one call: a `jtgpu.tree.JunctionTree` ready for queries."""
+        return self.plan(order, **options).compile(backend)
+
+
+class MarkovNetwork(DiscreteModel):
+    """Variables and plain factors; the joint distribution is their product divided by its sum.
+
+    Parameters
+    ----------
+    states : mapping of str to sequences of str
+        The variables in order, with their states' names.
+    factors : iterable of (scope, table)
+        ``scope``: variables by name or number, one an axis of ``table``. A scope may be empty (a constant).
+    name : str, optional
+
+    Raises
+    ------
+    NetworkError
+        For a shape that does not fit, a scope with a variable twice, a negative or non-finite number.
+    """
+
+    def __init__(
+        self,
+        states: Mapping[str, Sequence[str]],
+        factors: Iterable[tuple[Sequence[str | int], ArrayLike]],
+        *,
+        name: str = "",
+    ):
+        super().__init__(states, name=name)
+        made = []
+        for k, (scope, table) in enumerate(factors):
+            ids = tuple(self.index(v) for v in scope)
+            shape = tuple(int(self._cardinality[i]) for i in ids)
+            frozen = _freeze(table)
+            if len(set(ids)) != len(ids):
+                raise NetworkError(f"factor {k}: a variable stands twice in its scope {tuple(scope)}")
+            if frozen.shape != shape:
+                raise NetworkError(f"factor {k}: its table has shape {frozen.shape}, its variables need {shape}")
+            _check_numbers(f"factor {k}", frozen)
+            made.append(Factor(ids, frozen))
+        self._factors = tuple(made)
+
+    def __repr__(self) -> str:
+        return f"MarkovNetwork({self._name!r}, {len(self)} variables, {len(self._factors)} factors)"
+
+
+class BayesianNetwork(DiscreteModel):
+    """A discrete Bayesian network: immutable, and checked when it is made.
+
+    Parameters
+    ----------
+    states : mapping of str to sequences of str
+        The variables in order, with their states' names. A variable may have one state.
+    parents : mapping of str to sequences of str
+        Parents in the order of the CPT's axes; a variable left out has none.
+    cpts : mapping of str to array_like
+        float64, axes: parents in order, child last. Rows (the last axis) sum to 1 within 1e-6; use
+        `normalize_rows` first for numbers that do not.
+    name : str, optional
+    attributes : mapping, optional
+        What a file said about the network, a node or a potential beyond the model itself, kept for writing
+        back: ``{"net": {...}, "node": {variable: {...}}, "potential": {variable: {...}}}``.
+    row_report : RowReport, optional
+        What a reader had to normalise.
+
+    Raises
+    ------
+    NetworkError
+        Naming the variable: undeclared or repeated parents, a cycle (named in full), a CPT that is missing or
+        of the wrong shape, a negative or non-finite number, a row that does not sum to 1.
+
+    Examples
+    --------
+    >>> from jtgpu import BayesianNetwork
+    >>> net = BayesianNetwork(
+    ...     {"rain": ["no", "yes"], "wet": ["no", "yes"]},
+    ...     {"wet": ["rain"]},
+    ...     {"rain": [0.8, 0.2], "wet": [[0.9, 0.1], [0.2, 0.8]]},
+    ... )
+    >>> net.parents("wet")
+    ('rain',)
+    """
+
+    def __init__(
+        self,
+        states: Mapping[str, Sequence[str]],
+        parents: Mapping[str, Sequence[str]],
+        cpts: Mapping[str, ArrayLike],
+        *,
+        name: str = "",
+        attributes: Mapping[str, Mapping[str, Any]] | None = None,
+        row_report: RowReport | None = None,
+    ):
+        super().__init__(states, name=name)
+        self._attributes = MappingProxyType(dict(attributes or {}))
+        self._row_report = row_report
+        for given, what in ((parents, "parents"), (cpts, "a CPT")):
+            for v in given:
+                if v not in self._index:
+                    raise NetworkError(f"{what} given for {v!r}, which is not declared{closest(str(v), self._index)}")
+        self._parents = tuple(self._checked_parents(v, parents.get(v, ())) for v in self._variables)
+        self._check_acyclic()
+        self._cpts = tuple(self._checked_cpt(i, cpts) for i in range(len(self._variables)))
+        self._factors = tuple(
+            Factor((*self._parents[i], i), cpt) for i, cpt in enumerate(self._cpts)
+        )
+
+    def _checked_parents(self, variable: str, given: Sequence[str]) -> tuple[int, ...]:
+        if isinstance(given, str):
+            raise NetworkError(f"variable {variable!r}: its parents are a sequence of names, not the string {given!r}")
+        ids = []
+        for p in given:
+            if p not in self._index:
+                raise NetworkError(
+                    f"variable {variable!r} has the parent {p!r}, which is not declared{closest(str(p), self._index)}"
+                )
+            ids.append(self._index[p])
+        if self._index[variable] in ids:
+            raise NetworkError(f"variable {variable!r} is its own parent")
+        if len(set(ids)) != len(ids):
+            twice = next(p for p in given if list(given).count(p) > 1)
+            raise NetworkError(f"variable {variable!r} has the parent {twice!r} twice")
+        return tuple(ids)
+
+    def _check_acyclic(self) -> None:
+        """Kahn's algorithm; what is left has a cycle, which is walked out and named."""
+        n_waiting = [len(p) for p in self._parents]
+        children: list[list[int]] = [[] for _ in self._parents]
+        for child, ids in enumerate(self._parents):
+            for p in ids:
+                children[p].append(child)
+        ready = [i for i, n in enumerate(n_waiting) if n == 0]
+        done = 0
+        while ready:
+            v = ready.pop()
+            done += 1
+            for c in children[v]:
+                n_waiting[c] -= 1
+                if n_waiting[c] == 0:
+                    ready.append(c)
+        if done == len(self._parents):
+            return
+        v = next(i for i, n in enumerate(n_waiting) if n > 0)
+        walk: list[int] = []
+        while v not in walk:
+            walk.append(v)
+            v = next(p for p in self._parents[v] if n_waiting[p] > 0)
+        cycle = [*walk[walk.index(v) :], v][::-1]
+        raise NetworkError("the arcs form a cycle: " + " -> ".join(repr(self._variables[i]) for i in cycle))
+
+    def _checked_cpt(self, i: int, cpts: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
+        name = self._variables[i]
+        if name not in cpts:
+            raise NetworkError(f"variable {name!r} has no CPT")
+        shape = tuple(int(self._cardinality[j]) for j in (*self._parents[i], i))
+        try:
+            table = _freeze(cpts[name])
+        except (TypeError, ValueError) as error:
+            raise NetworkError(f"variable {name!r}: its CPT is no array of numbers ({error})") from None
+        if table.shape != shape:
+            axes = ", ".join([*(self._variables[p] for p in self._parents[i]), name])
+            raise NetworkError(f"variable {name!r}: its CPT has shape {table.shape}, ({axes}) needs {shape}")
+        _check_numbers(name, table)
+        gap = np.abs(table.sum(axis=-1) - 1.0)
+        if gap.max() > ROW_TOLERANCE:
+            row = np.unravel_index(int(gap.argmax()), gap.shape) if gap.ndim else ()
+            raise NetworkError(
+                f"variable {name!r}: the row of its CPT at parent configuration {tuple(int(r) for r in row)} sums to "
+                f"{table.sum(axis=-1)[row]:.9g}, not to 1 (jtgpu.normalize_rows divides rows by their sums)"
+            )
+        return table
+
+    # What it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def attributes(self) -> Mapping[str, Mapping[str, Any]]:
+        """What a file said beyond the model: keys ``net``, ``node``, ``potential`` (see the class)."""
+        return self._attributes
+
+    @property
+    def row_report(self) -> RowReport | None:
+        """What the reader had to normalise; None for a network that was not read from a file."""
+        return self._row_report
+
+    def parents(self, variable: str | int) -> tuple[str, ...]:
+        """Names of the variable's parents, in the order of its CPT's axes."""
+        return tuple(self._variables[p] for p in self._parents[self.index(variable)])
+
+    def cpt(self, variable: str | int) -> NDArray[np.float64]:
+        """P(variable | parents): float64, read-only, axes: parents in order, the variable last."""
+        return self._cpts[self.index(variable)]
+
+    @property
+    def n_arcs(self) -> int:
+        """Number of arcs."""
+        return sum(len(p) for p in self._parents)
+
+    def topological_order(self) -> tuple[str, ...]:
+        """The variables, every parent before its children; ties by number."""
+        placed: dict[int, None] = {}
+        for start in range(len(self)):
+            stack = [start]
+            while stack:
+                v = stack[-1]
+                missing = [p for p in self._parents[v] if p not in placed]
+                if v in placed or not missing:
+                    placed.setdefault(v)
+                    stack.pop()
+                else:
+                    stack.extend(reversed(missing))
+        return tuple(self._variables[v] for v in placed)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal names, states, parents and CPTs, bit for bit; attributes are not compared."""
+        if not isinstance(other, BayesianNetwork):
+            return NotImplemented
+        return (
+            self._variables == other._variables
+            and self._states == other._states
+            and self._parents == other._parents
+            and all(np.array_equal(a, b) for a, b in zip(self._cpts, other._cpts, strict=True))
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._variables, self._states, self._parents))
+
+    def __repr__(self) -> str:
+        return f"BayesianNetwork({self._name!r}, {len(self)} variables, {self.n_arcs} arcs)"
+
+    # networkx -------------------------------------------------------------------------------------------------
+
+    def to_networkx(self) -> networkx.DiGraph:
+        """A `networkx.DiGraph`; every node has the attributes ``states``, ``parents`` and ``cpt``."""
+        import networkx
+
+        graph = networkx.DiGraph(name=self._name)
+        for v in self._variables:
+            graph.add_node(v, states=self.states(v), parents=self.parents(v), cpt=self.cpt(v))
+        graph.add_edges_from((p, v) for v in self._variables for p in self.parents(v))
+        return graph
+
+    @classmethod
+    def from_networkx(cls, graph: networkx.DiGraph) -> BayesianNetwork:
+        """The opposite of `to_networkx`.
+
+        Every node needs ``states`` and ``cpt``; ``parents`` names the order of the CPT's parent axes and may be
+        left out where a node has at most one parent.
+
+        Raises
+        ------
+        NetworkError
+            For a node without what it needs, or parents that are not the node's predecessors.
+        """
+        states, parents, cpts = {}, {}, {}
+        for node, data in graph.nodes(data=True):
+            name = str(node)
+            if name in states:
+                raise NetworkError(f"two nodes of the graph are both named {name!r}")
+            for needed in ("states", "cpt"):
+                if needed not in data:
+                    raise NetworkError(f"node {name!r} of the graph has no attribute {needed!r}")
+            before = [str(p) for p in graph.predecessors(node)]
+            given = [str(p) for p in data.get("parents", before)]
+            if sorted(given) != sorted(before):
+                raise NetworkError(f"node {name!r}: its parents are {given}, the graph's arcs come from {before}")
+            if len(before) > 1 and "parents" not in data:
+                raise NetworkError(f"node {name!r} has several parents and no attribute 'parents' to order them")
+            states[name], parents[name], cpts[name] = data["states"], given, data["cpt"]
+        return cls(states, parents, cpts, name=str(graph.graph.get("name", "")))
+
+
+def _listed(labels: Sequence[str], most: int = 12) -> str:
+    shown = ", ".join(repr(s) for s in labels[:most])
+    return shown if len(labels) <= most else f"{shown}, ... ({len(labels)} in all)"
+
+
+def _as_int(value: Any) -> int:
+    """A Python int from an int or a NumPy integer; TypeError for anything else (floats and bools too)."""
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError
+    return operator.index(value)
