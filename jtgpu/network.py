@@ -514,18 +514,18 @@ class BayesianNetwork(DiscreteModel):
 
     # networkx -------------------------------------------------------------------------------------------------
 
-    def to_networkx(self) -> networkx.DiGraph:
+    def to_networkx(self) -> networkx.DiGraph[str]:
         """A `networkx.DiGraph`; every node has the attributes ``states``, ``parents`` and ``cpt``."""
         import networkx
 
-        graph = networkx.DiGraph(name=self._name)
+        graph: networkx.DiGraph[str] = networkx.DiGraph(name=self._name)
         for v in self._variables:
             graph.add_node(v, states=self.states(v), parents=self.parents(v), cpt=self.cpt(v))
         graph.add_edges_from((p, v) for v in self._variables for p in self.parents(v))
         return graph
 
     @classmethod
-    def from_networkx(cls, graph: networkx.DiGraph) -> BayesianNetwork:
+    def from_networkx(cls, graph: networkx.DiGraph[str]) -> BayesianNetwork:
         """The opposite of `to_networkx`.
 
         Every node needs ``states`` and ``cpt``; ``parents`` names the order of the CPT's parent axes and may be

@@ -1,0 +1,246 @@
+"""A Bayesian network as a file states it, before its rows are normalised: what a reader hands over.
+
+Readers collect names, numbers and places in a `Draft`; `Draft.finish` holds every rule about them in one place
+and turns each breach into an error with the line and column of its cause.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import NetworkError, ParseError
+from ..network import ROW_TOLERANCE, BayesianNetwork, normalize_rows
+from .text import Source, near, shortened
+
+__all__ = ["Draft", "Family"]
+
+# Numbers that a file does not hold but implies (a node without a table is uniform): a short file must not be
+# able to ask for all the memory there is.
+MAX_IMPLIED = 1 << 24
+MAX_NOTES = 20
+
+
+@dataclass
+class Family:
+    """A node's parents and numbers, as a file gives them.
+
+    Attributes
+    ----------
+    child : str
+    parents : list of (str, int)
+        Names in the order of the table's axes, and the offset of each.
+    at : int
+        Offset of the child's name in the table's header.
+    numbers : float64 array, shape (n,), or None
+        Parents in order, first slowest, child fastest; None for a uniform table.
+    data_at : int
+        Offset to blame for a wrong count of numbers.
+    locate : callable
+        Offset of the number with a given position in `numbers`.
+    n_open : int
+        Opening parentheses in the data (Hugin); -1 where the format has none.
+    exact : bool
+        The rows are to be kept as written although they sum to 1 only within the network's tolerance.
+    """
+
+    child: str
+    parents: list[tuple[str, int]]
+    at: int
+    numbers: NDArray[np.float64] | None = None
+    data_at: int = 0
+    locate: Callable[[int], int] | None = None
+    n_open: int = -1
+    exact: bool = False
+
+
+@dataclass
+class Draft:
+    """Names, states, families and attributes of a file, in its order.
+
+    Attributes
+    ----------
+    source : Source
+    format : str
+        Name of the format, kept as ``attributes["read"]["format"]``.
+    states : dict of str to tuple of str
+    declared : dict of str to int
+        Offset of every node's declaration.
+    families : dict of str to Family
+    tables : dict of str to float64 arrays
+        After `shape`: the numbers as written, axes: parents in order, child last.
+    attributes : dict
+        Keys ``net``, ``node``, ``potential`` as `BayesianNetwork` describes them.
+    """
+
+    source: Source
+    format: str
+    name: str = ""
+    states: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    declared: dict[str, int] = field(default_factory=dict)
+    families: dict[str, Family] = field(default_factory=dict)
+    tables: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    attributes: dict[str, dict[str, Any]] = field(default_factory=lambda: {"net": {}, "node": {}, "potential": {}})
+    _notes: list[tuple[int, str]] = field(default_factory=list)
+    _n_notes: int = 0
+
+    def note(self, offset: int, text: str) -> None:
+        """Remember something odd that was put up with; the first ones end in ``attributes["read"]["notes"]``."""
+        self._n_notes += 1
+        if self._n_notes <= MAX_NOTES:
+            self._notes.append((offset, text))
+
+    def parents(self) -> dict[str, tuple[str, ...]]:
+        """Every declared node's parents."""
+        families = self.families
+        return {v: tuple(p for p, _ in families[v].parents) if v in families else () for v in self.states}
+
+    def shape(self) -> None:
+        """Fill `tables`: check names and counts, make implied tables, give every table its axes.
+
+        Raises
+        ------
+        ParseError
+            At the place of the name or the data that is wrong.
+        """
+        implied = 0
+        for family in self.families.values():
+            self.check_names(family)
+        for v, states in self.states.items():
+            family = self.families.get(v) or Family(v, [], self.declared[v])
+            shape = (*(len(self.states[p]) for p, _ in family.parents), len(states))
+            size = math.prod(shape)
+            if family.numbers is None:
+                implied += size
+                if implied > MAX_IMPLIED:
+                    raise self.source.error(
+                        family.at, f"{v!r} has no numbers, and a uniform table of {size} entries is not made up for it"
+                    )
+                self.note(family.at, f"{v!r} has no numbers: uniform")
+                self.tables[v] = np.full(shape, 1.0 / len(states))
+                continue
+            if family.numbers.size != size:
+                axes = " x ".join(f"{len(self.states[n])} ({n!r})" for n in [*(p for p, _ in family.parents), v])
+                raise self.source.error(
+                    family.data_at, f"found {family.numbers.size} numbers for {v!r}, expected {size} = {axes}"
+                )
+            try:
+                self.tables[v] = family.numbers.reshape(shape)
+            except ValueError:  # NumPy's limit on axes; parents with one state each can reach it
+                raise self.source.error(
+                    family.at, f"{v!r} has {len(shape) - 1} parents, more than an array has axes"
+                ) from None
+
+    def check_names(self, family: Family) -> None:
+        """Are a family's child and parents declared, and different?"""
+        child = family.child
+        if child not in self.states:
+            raise self.source.error(
+                family.at, f"a table for {child!r}, which is not declared{near(child, self.states)}"
+            )
+        seen = {child}
+        for p, at in family.parents:
+            if p not in self.states:
+                raise self.source.error(
+                    at, f"{child!r} has the parent {p!r}, which is not declared{near(p, self.states)}"
+                )
+            if p in seen:
+                what = "is its own parent" if p == child else f"has the parent {p!r} twice"
+                raise self.source.error(at, f"{child!r} {what}")
+            seen.add(p)
+
+    def finish(self, zero_rows: str = "error") -> BayesianNetwork:
+        """The network: rows normalised, everything checked.
+
+        Parameters
+        ----------
+        zero_rows : {"error", "uniform"}
+            What a row of nothing but zeros means.
+
+        Raises
+        ------
+        ParseError
+            For whatever the file gets wrong, with its place.
+        """
+        if not self.tables:
+            self.shape()
+        for v, table in self.tables.items():
+            self._check_numbers(v, table, zero_rows)
+        kept = {v for v, family in self.families.items() if family.exact}
+        try:
+            tables, report = normalize_rows(
+                {v: t for v, t in self.tables.items() if v not in kept}, zero_rows=zero_rows
+            )
+            n_kept = sum(t[..., 0].size for v, t in self.tables.items() if v in kept)
+            for v in kept:
+                tables[v] = self.tables[v]
+            return BayesianNetwork(
+                self.states,
+                self.parents(),
+                tables,
+                name=self.name,
+                attributes=self._all_attributes(),
+                row_report=replace(report, n_rows=report.n_rows + n_kept),
+            )
+        except NetworkError as error:
+            at = self._cycle_at()
+            place = (None, None) if at is None else self.source.place(at)
+            raise ParseError(shortened(str(error)), self.source.name, *place) from None
+
+    def _check_numbers(self, v: str, table: NDArray[np.float64], zero_rows: str) -> None:
+        flat = table.ravel()
+        wrong = ~((flat >= 0) & (flat < np.inf))
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise self._number_error(v, at, f"the table of {v!r} holds {flat[at]:g}, which is no probability")
+        if v in self.families and self.families[v].exact:
+            sums = table.sum(axis=-1)
+            off = np.abs(sums - 1.0) > ROW_TOLERANCE
+            what = "a row of the table of {v!r} sums to {sum:.9g}, not to 1, though it is marked as exact"
+        elif zero_rows == "error":
+            sums = table.any(axis=-1)
+            off = ~sums
+            what = (
+                "a row of the table of {v!r} is all zeros ({n} of {n_rows} are), which is no distribution "
+                '(zero_rows="uniform" makes them uniform)'
+            )
+        else:
+            return
+        if off.any():
+            row = int(off.argmax())
+            what = what.format(v=v, n=int(off.sum()), n_rows=off.size, sum=float(sums.flat[row]))
+            raise self._number_error(v, row * table.shape[-1], what)
+
+    def _number_error(self, v: str, position: int, message: str) -> ParseError:
+        family = self.families[v]
+        return self.source.error(family.locate(position) if family.locate else family.at, message)
+
+    def _cycle_at(self) -> int | None:
+        """Offset of the first table whose child is on a cycle or below one; None where there is no cycle."""
+        waiting = {v: set(p) for v, p in self.parents().items()}
+        children: dict[str, list[str]] = {v: [] for v in waiting}
+        for v, before in waiting.items():
+            for p in sorted(before):
+                children[p].append(v)
+        ready = [v for v, before in waiting.items() if not before]
+        while ready:
+            p = ready.pop()
+            for v in children[p]:
+                waiting[v].discard(p)
+                if not waiting[v]:
+                    ready.append(v)
+        return min((self.families[v].at for v, before in waiting.items() if before), default=None)
+
+    def _all_attributes(self) -> dict[str, dict[str, Any]]:
+        notes = [
+            f"{self.source.name}:{line}:{column}: {text}"
+            for (line, column), text in ((self.source.place(at), text) for at, text in self._notes)
+        ]
+        if self._n_notes > MAX_NOTES:
+            notes.append(f"{self.source.name}: {self._n_notes - MAX_NOTES} more like these")
+        return {**self.attributes, "read": {"format": self.format, "notes": tuple(notes)}}
