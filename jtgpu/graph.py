@@ -25,7 +25,7 @@ Clique = tuple[int, ...]
 MOST_CLIQUE_EDGES = 200_000
 
 
-def interaction_graph(n_variables: int, scopes: Iterable[Sequence[int]]) -> networkx.Graph:
+def interaction_graph(n_variables: int, scopes: Iterable[Sequence[int]]) -> networkx.Graph[int]:
     """The graph in which the variables of every scope are neighbours of each other.
 
     For a Bayesian network (scopes: the families) this is the moral graph: Lauritzen and Spiegelhalter,
@@ -33,14 +33,14 @@ def interaction_graph(n_variables: int, scopes: Iterable[Sequence[int]]) -> netw
     """
     import networkx
 
-    graph = networkx.Graph()
+    graph: networkx.Graph[int] = networkx.Graph()
     graph.add_nodes_from(range(n_variables))
     for scope in scopes:
         graph.add_edges_from(combinations(sorted(scope), 2))
     return graph
 
 
-def neighbour_lists(graph: networkx.Graph) -> list[tuple[int, ...]]:
+def neighbour_lists(graph: networkx.Graph[int]) -> list[tuple[int, ...]]:
     """Sorted neighbours of every vertex 0..n-1."""
     return [tuple(sorted(graph[v])) for v in range(len(graph))]
 
@@ -147,7 +147,7 @@ def junction_tree(
     import networkx
 
     members = [set(c) for c in cliques]
-    graph = networkx.Graph()
+    graph: networkx.Graph[int] = networkx.Graph()
     graph.add_nodes_from(range(len(cliques)))
     for a, b in _candidate_edges(cliques, links, len(cardinality)):
         graph.add_edge(a, b, weight=len(members[a] & members[b]))

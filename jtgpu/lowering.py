@@ -22,7 +22,7 @@ import heapq
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 
 from .plan import COLLECT, DISTRIBUTE, POSTERIOR
 
@@ -213,7 +213,7 @@ def _best_splits(forest: _Forest, nodes: list[int]) -> dict[int, int]:
     outside = sum(1 << i for v, i in bit.items() if forest.live[v] > inside[i])
     scope = [sum(1 << bit[v] for v in forest.scope[n]) for n in nodes]
 
-    @lru_cache(maxsize=None)
+    @cache
     def size(mask: int) -> int:
         return math.prod(cards[i] for i in range(mask.bit_length()) if mask >> i & 1)
 
@@ -283,7 +283,7 @@ def _emit(forest: _Forest, roots: list[int], axis_rank: Sequence[int]) -> Progra
     up = list(range(n_factors))  # table of U of each node
     for n in range(n_factors, len(forest.children)):
         up.append(writer.add(COLLECT, forest.scope[n], (up[c] for c in forest.children[n])))
-    down: dict[int, int] = {r: UNIT for r in roots}  # table of D of each node; children on demand for leaves
+    down: dict[int, int] = dict.fromkeys(roots, UNIT)  # table of D of each node; children on demand for leaves
     where = _posterior_places(forest, n_factors)
     wanted_leaves = {n for n, through in where if through == "down" and n < n_factors}
     scopes = writer.program.scopes

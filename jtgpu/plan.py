@@ -237,17 +237,15 @@ class Plan:
     def describe(self) -> str:
         """The cost in words, a line a fact."""
         c = self.cost()
-        return "\n".join(
-            [
-                f"{self.n_variables} variables, {self.n_factors} factors, {c.cliques} cliques on {c.levels} levels, "
-                f"width {c.width}",
-                f"clique tables: {c.entries:,} entries in all, largest {c.largest:,}, smallest {c.smallest:,}",
-                f"separators: {c.separator_entries:,} entries in all, largest {c.largest_separator:,}",
-                f"program: {c.contractions:,} contractions on {c.program_levels} levels, {c.flops:,} operations, "
-                f"{format_bytes(c.traffic)} moved",
-                f"tables built: {c.table_entries:,} entries in all, largest {c.largest_table:,}; "
-                f"memory {format_bytes(c.bytes)}",
-            ]
+        return (
+            f"{self.n_variables} variables, {self.n_factors} factors, {c.cliques} cliques on {c.levels} levels, "
+            f"width {c.width}\n"
+            f"clique tables: {c.entries:,} entries in all, largest {c.largest:,}, smallest {c.smallest:,}\n"
+            f"separators: {c.separator_entries:,} entries in all, largest {c.largest_separator:,}\n"
+            f"program: {c.contractions:,} contractions on {c.program_levels} levels, {c.flops:,} operations, "
+            f"{format_bytes(c.traffic)} moved\n"
+            f"tables built: {c.table_entries:,} entries in all, largest {c.largest_table:,}; "
+            f"memory {format_bytes(c.bytes)}"
         )
 
     # Saved plans ----------------------------------------------------------------------------------------------

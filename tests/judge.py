@@ -13,8 +13,9 @@ from jtgpu.network import BayesianNetwork
 
 def to_pyagrum(net: BayesianNetwork) -> Any:
     """A `pyagrum.BayesNet` with float64 CPTs (pyAgrum's own BIF reader rounds to float32). States are numbered."""
-    import pyagrum as gum
+    import pyagrum
 
+    gum: Any = pyagrum
     bn = gum.BayesNet()
     for v in net.variables:
         bn.add(gum.RangeVariable(v, v, 0, len(net.states(v)) - 1))
@@ -28,8 +29,9 @@ def to_pyagrum(net: BayesianNetwork) -> Any:
 
 def posteriors(bn: Any, evidence: Mapping[str, int], threads: int = 2) -> dict[str, NDArray[np.float64]]:
     """Posterior of every variable by pyAgrum's lazy propagation."""
-    import pyagrum as gum
+    import pyagrum
 
+    gum: Any = pyagrum
     engine = gum.LazyPropagation(bn)
     engine.setNumberOfThreads(threads)
     engine.setEvidence(dict(evidence))

@@ -44,7 +44,7 @@ def test_a_chain_of_5000_variables_does_not_underflow(backend: str) -> None:
     net = chain(n, 3)
     tree = net.plan(order=list(range(n))).compile(backend)
     assert tree.posteriors().log_evidence == pytest.approx(0.0, abs=1e-9)
-    evidence = {f"x{i}": i % 3 for i in range(0, n)}
+    evidence = {f"x{i}": i % 3 for i in range(n)}
     # every step changes the state: P = 1/3 * 0.1 ** (n - 1), far under the smallest double
     assert tree.log_evidence(evidence) == pytest.approx(math.log(1 / 3) + (n - 1) * math.log(0.1), rel=1e-12)
     thin = {f"x{i}": (i // 7) % 3 for i in range(0, n, 7)}

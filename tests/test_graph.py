@@ -44,7 +44,7 @@ def graphs_with_orders(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], list[int
 @given(graphs_with_orders())
 def test_cliques_are_those_of_the_triangulation(case: tuple[list[tuple[int, ...]], list[int], list[int]]) -> None:
     neighbours, order, _ = case
-    filled = networkx.Graph()
+    filled: networkx.Graph[int] = networkx.Graph()
     filled.add_nodes_from(range(len(order)))
     filled.add_edges_from((a, b) for a in range(len(order)) for b in neighbours[a])
     left = filled.copy()
@@ -79,7 +79,7 @@ def test_the_root_is_a_centre(case: tuple[list[tuple[int, ...]], list[int], list
     neighbours, order, cards = case
     cliques, links = graph.elimination_cliques(neighbours, order)
     tree = graph.junction_tree(cliques, links, cards)
-    undirected = networkx.Graph([(c, p) for c, p in enumerate(tree.parent) if p >= 0])
+    undirected: networkx.Graph[int] = networkx.Graph([(c, p) for c, p in enumerate(tree.parent) if p >= 0])
     undirected.add_nodes_from(range(len(cliques)))
     for members in networkx.connected_components(undirected):
         part = undirected.subgraph(members)

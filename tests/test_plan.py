@@ -6,6 +6,7 @@ import dataclasses
 import math
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +74,7 @@ def chain(n: int, states: int = 2) -> BayesianNetwork:
     first = np.full(states, 1.0 / states)
     return BayesianNetwork(
         {v: [str(k) for k in range(states)] for v in names},
-        {b: [a] for a, b in zip(names, names[1:], strict=False)},
+        {b: [a] for a, b in pairwise(names)},
         {v: table if i else first for i, v in enumerate(names)},
         name="chain",
     )

@@ -13,10 +13,11 @@ from jtgpu.backends.base import Evidence
 from jtgpu.errors import ImpossibleEvidence
 from jtgpu.lowering import LOWERINGS
 from jtgpu.network import DiscreteModel
+from jtgpu.plan import Plan
 from tests import oracle, random_nets
 
 
-def planned(model: DiscreteModel, order: list[int], lowering: str) -> compiler.Plan:
+def planned(model: DiscreteModel, order: list[int], lowering: str) -> Plan:
     factors = compiler.model_factors(model)
     return compiler.build_plan(
         model.cardinality, [f.scope for f in factors], compiler.order_graph(model), order, lowering=lowering

@@ -16,7 +16,8 @@ from tests.test_network import lawn
 
 @pytest.fixture(scope="module")
 def tree() -> jtgpu.JunctionTree:
-    return lawn().compile("reference", order=["wet", "rain", "sprinkler"])
+    made: jtgpu.JunctionTree = lawn().compile("reference", order=["wet", "rain", "sprinkler"])
+    return made
 
 
 def test_posteriors_are_a_labelled_mapping(tree: jtgpu.JunctionTree) -> None:
@@ -28,7 +29,7 @@ def test_posteriors_are_a_labelled_mapping(tree: jtgpu.JunctionTree) -> None:
     np.testing.assert_allclose(post["rain"], expected[0], atol=1e-15)
     assert post["rain"]["yes"] == pytest.approx(expected[0][1])
     assert post["rain"][1] == post["rain"]["yes"]
-    assert post[0]["yes"] == post["rain"]["yes"]  # type: ignore[index]
+    assert post[0]["yes"] == post["rain"]["yes"]
     assert list(post["rain"]) == post["rain"].probabilities.tolist()
     assert post["rain"].as_dict() == dict(zip(["no", "yes"], post["rain"], strict=True))
     assert post["wet"].mode == "wet"

@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -120,7 +121,7 @@ def write_td(
     """Write a junction forest as a PACE tree decomposition; several components are joined at their roots."""
     roots = [c for c, up in enumerate(parent) if up < 0]
     edges = sorted((min(c, up), max(c, up)) for c, up in enumerate(parent) if up >= 0)
-    edges += list(zip(roots, roots[1:], strict=False))
+    edges += list(pairwise(roots))
     lines = [f"s td {len(cliques)} {max(map(len, cliques), default=0)} {n_variables}"]
     lines += [" ".join(["b", str(c + 1), *(str(v + 1) for v in sorted(bag))]) for c, bag in enumerate(cliques)]
     lines += [f"{a + 1} {b + 1}" for a, b in edges]
@@ -139,11 +140,11 @@ def _parse_td(path: str | os.PathLike[str], text: str, n: int) -> tuple[list[set
             continue
         numbers = words[2:] if words[0] == "s" else words[1:] if words[0] == "b" else words
         if not all(re.fullmatch(r"[0-9]{1,9}", w) for w in numbers):
-            raise _parse_error(path, text, where, f"found {raw.strip()[:60]!r}, expected numbers after the line's letter")
+            raise _parse_error(path, text, where, f"found {raw.strip()[:60]!r}, expected numbers")
         values = [int(w) for w in numbers]
         if words[0] == "s":
             if head or words[:2] != ["s", "td"] or len(values) != 3 or values[0] > 10**7:
-                raise _parse_error(path, text, where, f"found {raw.strip()[:60]!r}, expected one line 's td bags width n'")
+                raise _parse_error(path, text, where, f"found {raw.strip()[:60]!r}, expected one 's td bags width n'")
             if values[2] != n:
                 raise _parse_error(path, text, where, f"found {values[2]} vertices, expected the model's {n}")
             head = True
