@@ -1,0 +1,25 @@
+"""Elimination orders: heuristics, the search, ``.num`` and ``.td`` files, and the orders kept on disk."""
+
+from __future__ import annotations
+
+from .elimination import LEVEL_ENTRIES, OBJECTIVES, OrderCost, order_cost
+from .files import as_order, read_num, read_td, write_num, write_td
+from .result import Improvement, OrderResult
+from .search import METHODS, find_order, warm_up
+
+__all__ = [
+    "LEVEL_ENTRIES",
+    "METHODS",
+    "OBJECTIVES",
+    "Improvement",
+    "OrderCost",
+    "OrderResult",
+    "as_order",
+    "find_order",
+    "order_cost",
+    "read_num",
+    "read_td",
+    "warm_up",
+    "write_num",
+    "write_td",
+]

@@ -1,0 +1,145 @@
+"""Local search on an atom's elimination forest: chains of the compiled annealer, run in threads.
+
+A chain starts from a given order, or anneals the whole forest on a softened cost first, and then re-solves one small
+connected region of the forest after another with the rest held fixed, keeping what is no worse. Chains depend on their
+seeds and budgets alone, so the number of threads changes nothing but the time. The compiled code holds no lock on the
+interpreter: threads run side by side, need no second process and stop at a flag.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .assemble import fill_masks, remove_needless_fill
+from .greedy import bits
+from .reduce import Atom
+
+__all__ = ["Chain", "chains_of_round", "order_of_forest", "run_chain"]
+
+Cost = tuple[int, int]
+
+
+class Chain(NamedTuple):
+    """One run of the annealer.
+
+    Attributes
+    ----------
+    n_steps, n_start : int
+        Rotations in all, and of these on the whole forest with the softened cost.
+    start_hot : float
+        Temperature of that start relative to the total.
+    power : float
+        Exponent of the softened cost.
+    high_size : int
+        Largest region.
+    soft_share : float
+        Share of regions that see the softened cost first.
+    seed : int
+    """
+
+    n_steps: int
+    n_start: int
+    start_hot: float
+    power: float
+    high_size: int
+    soft_share: float
+    seed: int
+
+
+def chains_of_round(n: int, turn: int, n_chains: int, steps: int, seed: int) -> list[Chain]:
+    """The chains of one round on an atom of n vertices: half start anew, half work on the best.
+
+    The mixture was found by trial: small regions finish off graphs of many loosely joined parts (Munin2), a softened
+    cost and large regions leave the basins that hold Link.
+    """
+    out = []
+    for k in range(n_chains):
+        chance = random.Random(f"{seed}/{turn}/{k}")
+        anew = (k + turn) % 2 == 1
+        out.append(
+            Chain(
+                n_steps=steps,
+                n_start=steps // 2 if anew else 0,
+                start_hot=math.exp(chance.uniform(math.log(0.05), math.log(0.4))),
+                power=chance.uniform(0.3, 0.5) if anew else chance.choice((0.3, 0.4, 0.5, 0.6)),
+                high_size=min(n, chance.choice((40, 60, 120) if turn % 2 else (60, 60, 200))),
+                soft_share=chance.choice((0.1, 0.5, 0.8)),
+                seed=chance.getrandbits(62),
+            )
+        )
+    return out
+
+
+def run_chain(
+    atom: Atom,
+    order: Sequence[int],
+    chain: Chain,
+    exponent: float,
+    stop: NDArray[np.uint8],
+    measure: Callable[[Atom, Sequence[int]], Cost],
+) -> tuple[Cost, list[int]]:
+    """Run one chain from an order; the better of what it found and of the same without needless fill.
+
+    Parameters
+    ----------
+    exponent : float
+        Power of the cliques' sizes whose sum is annealed: 1 for the total, more to press on the largest.
+    stop : (1,) uint8
+        Set to 1 by another thread to end early.
+    measure : callable
+        The true cost of an order of the atom, smaller is better.
+    """
+    from .kernels import improve
+
+    n = len(atom.card)
+    logs = np.log(np.array([float(c) for c in atom.card]))
+    exponent = min(exponent, 600.0 / max(float(logs.sum()), 1.0))  # sums of powers stay inside a double
+    n_words = (n + 63) // 64
+    words = (1 << 64) - 1
+    adjacent = np.array([[m >> 64 * k & words for k in range(n_words)] for m in atom.masks], np.uint64)
+    weight = np.exp(exponent * logs)
+    if exponent == 1.0:
+        weight = np.array([float(c) for c in atom.card])
+    soft = np.exp(exponent * chain.power * logs)
+    parent = forest_of_order(atom.masks, order)
+    improve(
+        adjacent, weight, soft, parent, chain.n_steps, chain.n_start, chain.start_hot, chain.high_size,
+        chain.soft_share, chain.seed, stop,
+    )  # fmt: skip
+    found = order_of_forest(parent.tolist())
+    cleaned = remove_needless_fill(atom.masks, found)
+    return min((measure(atom, found), found), (measure(atom, cleaned), cleaned))
+
+
+def forest_of_order(masks: Sequence[int], order: Sequence[int]) -> NDArray[np.int64]:
+    """(n,) int64: the elimination forest, -1 at roots."""
+    position = [0] * len(order)
+    for i, v in enumerate(order):
+        position[v] = i
+    later = fill_masks(masks, order)
+    return np.array([min(bits(m), key=position.__getitem__) if m else -1 for m in later], np.int64)
+
+
+def order_of_forest(parent: Sequence[int]) -> list[int]:
+    """An order with this elimination forest: children before parents, smallest number first where free."""
+    waiting = [0] * len(parent)
+    for p in parent:
+        if p >= 0:
+            waiting[p] += 1
+    stack = [v for v in reversed(range(len(parent))) if waiting[v] == 0]
+    order = []
+    while stack:
+        v = stack.pop()
+        order.append(v)
+        p = parent[v]
+        if p >= 0:
+            waiting[p] -= 1
+            if waiting[p] == 0:
+                stack.append(p)
+    return order
