@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,9 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "nets"
+
+# No test reads or writes the user's own cache; processes that tests start inherit this one.
+os.environ.setdefault("JTGPU_CACHE_DIR", tempfile.mkdtemp(prefix="jtgpu-test-cache-"))
 
 settings.register_profile(
     "jtgpu",

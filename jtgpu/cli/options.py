@@ -1,0 +1,132 @@
+"""Options that several commands take, and reading the files that they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .._system import parse_bytes
+from ..backends import BACKENDS
+from ..errors import closest
+from ..network import DiscreteModel
+from .console import shown, warn
+
+__all__ = [
+    "Backend",
+    "File",
+    "Json",
+    "MaxTable",
+    "MemoryLimit",
+    "NoCache",
+    "Order",
+    "Seed",
+    "TimeLimit",
+    "chosen_order",
+    "network_files",
+    "plan_options",
+    "read_network",
+]
+
+
+def _backend(name: str) -> str:
+    if name not in ("auto", *BACKENDS):
+        raise typer.BadParameter(f"{name!r} is none of auto, {', '.join(BACKENDS)}{closest(name, BACKENDS)}")
+    return name
+
+
+def _bytes(size: str | None) -> str | None:
+    if size is not None and size != "none":
+        try:
+            parse_bytes(size)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+    return size
+
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="A network file: .net, .bif ..., plain or .gz.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Backend = Annotated[
+    str, typer.Option("--backend", callback=_backend, help=f"One of auto, {', '.join(BACKENDS)}.", metavar="NAME")
+]
+Order = Annotated[
+    str,
+    typer.Option(
+        "--order",
+        metavar="HOW",
+        help="Elimination order: auto, best (searches for --time seconds), num (the .num file beside the network), "
+        "a greedy rule's name, or the path of a .num or .td file.",
+    ),
+]
+TimeLimit = Annotated[
+    float | None, typer.Option("--time", metavar="S", min=0.0, help="Seconds that --order best may search.")
+]
+NoCache = Annotated[
+    bool, typer.Option("--no-cache", help="Neither look for an elimination order found before, nor keep this one.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the search.")]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-limit",
+        metavar="SIZE",
+        callback=_bytes,
+        help="Most memory that a propagation may take: 8GiB, 500MB; default: 80 % of what is free; none: no limit.",
+    ),
+]
+MaxTable = Annotated[
+    int | None,
+    typer.Option(
+        "--max-table", metavar="N", min=0, help="Most entries of one table; 0: no limit. [default: 100000000]"
+    ),
+]
+
+
+def plan_options(
+    time_limit: float | None, memory_limit: str | None, max_table: int | None, seed: int, no_cache: bool
+) -> dict[str, Any]:
+    """Options as `jtgpu.compiler.make_plan` takes them; what was not given is left to it."""
+    options: dict[str, Any] = {"seed": seed, "cache": not no_cache}
+    if time_limit is not None:
+        options["time_limit"] = time_limit
+    if memory_limit is not None:
+        options["memory_limit"] = float("inf") if memory_limit == "none" else memory_limit
+    if max_table is not None:
+        options["max_table"] = max_table or None
+    return options
+
+
+def chosen_order(order: str, file: str) -> str | Path:
+    """What an ``--order`` means for a network file."""
+    from ..timing import order_beside
+
+    return order_beside(file) if order == "num" else order
+
+
+def read_network(file: str) -> DiscreteModel:
+    """Read a network and warn of what had to be mended in it."""
+    from ..formats import read
+
+    net = read(file)
+    report = getattr(net, "row_report", None)
+    if report is not None and (report.n_off or report.zero_rows):
+        warn(f"{file}: {report}")
+    return net
+
+
+def network_files(given: list[str]) -> list[str]:
+    """Files as they are, and the network files in folders, sorted by name."""
+    from ..formats import formats
+
+    suffixes = tuple(s + z for _, known, _ in formats() for s in known for z in ("", ".gz"))
+    files = []
+    for name in given:
+        if not Path(name).is_dir():
+            files.append(name)
+            continue
+        found = sorted(str(p) for p in Path(name).iterdir() if p.name.lower().endswith(suffixes) and p.is_file())
+        if not found:
+            raise typer.BadParameter(f"the folder {shown(name)!r} holds no network file ({', '.join(suffixes)})")
+        files += found
+    return files

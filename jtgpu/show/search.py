@@ -1,0 +1,55 @@
+"""How an order's cost fell while it was searched for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..ordering import Improvement
+
+__all__ = ["draw_search"]
+
+
+def draw_search(
+    trace: Sequence[Improvement], path: str | os.PathLike[str], *, title: str = "", seconds: float | None = None
+) -> None:
+    """Draw a search's trace as steps, cost (log) against seconds, into a picture file.
+
+    Parameters
+    ----------
+    trace : sequence of Improvement
+        ``plan.order.trace``.
+    path : path-like
+        The suffix decides: .png, .svg, .pdf.
+    title : str
+    seconds : float, optional
+        When the search ended; the last step is drawn up to there.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib (``pip install 'jtgpu[plot]'``).
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    times = [step.seconds for step in trace]
+    costs = [step.cost for step in trace]
+    if seconds is not None and seconds > times[-1]:
+        times.append(seconds)
+        costs.append(costs[-1])
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.step(times, costs, where="post", marker="o", markersize=3)
+    axes.set_yscale("log")
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("cost (entries)")
+    axes.set_title(title)
+    axes.annotate(
+        f"{trace[-1].cost:,.0f}", (times[-1], costs[-1]), xytext=(0, 8), textcoords="offset points", ha="right"
+    )
+    axes.grid(visible=True, which="both", alpha=0.3)
+    figure.savefig(path)

@@ -1,0 +1,66 @@
+"""Packaging: what is installed, what it needs, and where in the checkout it lies."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).resolve().parent
+
+
+def version() -> str:
+    """``__version__`` of the package, read and not imported: its dependencies need not be there yet."""
+    for node in ast.parse((ROOT / "jtgpu" / "__init__.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["__version__"]:
+            return str(ast.literal_eval(node.value))
+    raise SystemExit("jtgpu/__init__.py does not set __version__")
+
+
+EXTRAS = {
+    # pycuda has no wheels: nvcc builds it. scikit-cuda imports pkg_resources, which setuptools dropped in 81.
+    "cuda": ["pycuda>=2024.1", "scikit-cuda>=0.5.3", "setuptools<81", "cuda-bindings>=12.6"],
+    "frames": ["narwhals>=1.20", "pyarrow>=15"],
+    "plot": ["matplotlib>=3.8"],
+    "ray": ["ray>=2.9"],
+    # pyagrum is the judge of the answers and the peer of the benchmarks
+    "test": ["pytest>=8", "hypothesis>=6.100", "pyagrum>=2.0", "matplotlib>=3.8", "scipy>=1.11"],
+}
+EXTRAS["dev"] = [*EXTRAS["test"], "ruff>=0.11", "mypy>=1.15", "types-networkx", "types-setuptools", "build>=1.2"]
+
+setup(
+    name="jtgpu",
+    version=version(),
+    description="Exact inference in discrete Bayesian networks by junction trees, on NVIDIA GPUs and on a plain CPU",
+    long_description=(ROOT / "README.rst").read_text(encoding="utf-8"),
+    long_description_content_type="text/x-rst",
+    author="jtgpu authors",
+    license="MIT",
+    license_files=["LICENSE", "nets/README.rst"],  # the networks are others' work, under CC BY-SA 3.0
+    python_requires=">=3.11",
+    install_requires=["numpy>=1.26", "networkx>=3.2", "numba>=0.59", "typer>=0.12", "rich>=13.7", "platformdirs>=4"],
+    extras_require=EXTRAS,
+    # cuda/ and nets/ lie at the root of the checkout and hold no Python. An __init__.py in cuda/ would hide NVIDIA's
+    # own package `cuda` from whoever runs Python at the root.
+    packages=[*find_packages(include=["jtgpu", "jtgpu.*"]), "jtgpu.cuda", "jtgpu.nets"],
+    package_dir={"jtgpu.cuda": "cuda", "jtgpu.nets": "nets"},
+    package_data={
+        "jtgpu": ["py.typed"],
+        "jtgpu.cuda": ["**/*.cu", "**/*.cuh", "*.rst"],
+        "jtgpu.nets": ["*.net", "*.net.gz", "*.num", "*.rst"],
+    },
+    include_package_data=False,
+    zip_safe=False,
+    entry_points={"console_scripts": ["jtgpu=jtgpu.cli:main"]},
+    classifiers=[
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Environment :: GPU :: NVIDIA CUDA",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+)

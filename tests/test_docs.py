@@ -1,0 +1,108 @@
+"""What the documentation shows is what happens: the README's example, its commands, and every docstring's."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import io
+import re
+import shlex
+import textwrap
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import jtgpu
+from jtgpu.cli import app
+
+from .conftest import ROOT
+
+README = (ROOT / "README.rst").read_text(encoding="utf-8")
+MODULES = sorted(
+    ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for p in (ROOT / "jtgpu").rglob("*.py")
+    if p.name != "__main__.py"
+)
+
+
+def blocks(text: str, directive: str) -> list[str]:
+    """The indented blocks below ``.. directive``."""
+    pattern = re.compile(rf"^\.\. {re.escape(directive)}\n\n((?:    .*\n|\n)+)", re.MULTILINE)
+    return [textwrap.dedent(found[1]).strip("\n") for found in pattern.finditer(text)]
+
+
+def test_the_example_of_the_readme_prints_what_the_readme_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    (code,), (expected,) = blocks(README, "code-block:: python"), blocks(README, "code-block:: text")
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, "README.rst", "exec"), {})
+    assert out.getvalue().strip() == expected
+
+
+def commands() -> list[str]:
+    """Every ``jtgpu ...`` line of the README's literal blocks."""
+    return [line.strip() for line in README.splitlines() if line.startswith("    jtgpu ")]
+
+
+def test_the_readme_shows_every_command() -> None:
+    assert {shlex.split(c)[1] for c in commands()} >= {"info", "plan", "query", "time"}
+
+
+@pytest.mark.parametrize("line", commands())
+def test_the_commands_of_the_readme_work(line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(ROOT)
+    words = shlex.split(line.partition(" > ")[0])[1:]
+    # the same command on less work: one small network, one run, a fifth of a second of search
+    small = {"nets": "nets/asia.net", "nets/munin1.net": "nets/alarm.net"}
+    words = [small.get(w, w) for w in words]
+    for option, value in (("--runs", "1"), ("--time", "0.2")):
+        if option in words:
+            words[words.index(option) + 1] = value
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert result.stdout
+
+
+def test_the_readme_names_the_two_commands_first() -> None:
+    first = re.search(r"^    (make \w+)", README, re.MULTILINE)
+    assert first is not None
+    assert first[1] == "make run"
+    assert README.index("make test") < README.index("import jtgpu")
+
+
+def test_what_the_readme_calls_by_name_is_there() -> None:
+    for name in re.findall(r"``(jtgpu/[\w/.]+|nets/|bench/results/|cuda/|LICENSE|\.ci/run)``", README):
+        assert (ROOT / name).exists(), name
+    for name in re.findall(r"<([\w/]+\.rst)>`_", README):
+        assert (ROOT / name).is_file(), name
+    assert {"TableTooLarge", "ImpossibleEvidence"} <= set(dir(jtgpu))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:  # a GPU package at the top would be a finding of test_imports
+        pytest.fail(str(error))
+    failed, _ = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert not failed
+
+
+def test_the_docstrings_do_hold_examples() -> None:
+    """The test above would pass on docstrings without any."""
+    n = sum(
+        len(t.examples)
+        for m in ("jtgpu", "jtgpu.network", "jtgpu.tree")
+        for t in doctest.DocTestFinder().find(importlib.import_module(m))
+    )
+    assert n >= 9
+
+
+def test_make_help_lists_the_targets_of_the_readme() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in ("run", "test", "check", "bench", "gpu-test", "gpu-bench"):
+        assert re.search(rf"^{target}:.*## ", makefile, re.MULTILINE), target
