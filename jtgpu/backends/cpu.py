@@ -3,10 +3,10 @@
 Every contraction becomes a loop nest when the tree is prepared: neighbouring axes that every table walks alike are
 merged, axes of length one dropped, and the loops ordered
 
-    kept axes but the last | summed axes | last axis
+    kept axes but one | summed axes but one | last kept axis | last summed axis | row
 
-so that a row of the output stays in the cache while everything that adds to it is summed, and the innermost loop
-runs over neighbouring cells. The interpreter walks these nests with an odometer; nothing of Python is in the loop.
+where the row runs over neighbouring cells. Eight cells of an output row are held in registers while everything that
+adds to them is summed, so an output is written once and read never; nothing of Python is in the loop.
 """
 
 from __future__ import annotations
@@ -83,44 +83,6 @@ _fast = {"reassoc", "nsz", "contract", "nnan", "ninf", "arcp"}  # sums may be re
 def _row(arena, o, n, so, ins, at, strides, buffer, first):  # type: ignore[no-untyped-def]
     """Add the product of the inputs' rows to the output's row (so = 1), or their sum to its cell (so = 0)."""
     k = len(ins)
-    if k == 2:
-        a, b, sa, sb = at[0], at[1], strides[0], strides[1]
-        if so == 1:
-            if sa == 1 and sb == 1:
-                if first:
-                    for i in range(n):
-                        arena[o + i] = arena[a + i] * arena[b + i]
-                else:
-                    for i in range(n):
-                        arena[o + i] += arena[a + i] * arena[b + i]
-            else:
-                if sa == 0:
-                    a, b = b, a
-                x = arena[b]
-                if first:
-                    for i in range(n):
-                        arena[o + i] = arena[a + i] * x
-                else:
-                    for i in range(n):
-                        arena[o + i] += arena[a + i] * x
-            return
-        total = 0.0
-        if sa == 1 and sb == 1:
-            for i in range(n):
-                total += arena[a + i] * arena[b + i]
-        elif sa == 1:
-            for i in range(n):
-                total += arena[a + i]
-            total *= arena[b]
-        else:
-            for i in range(n):
-                total += arena[b + i]
-            total *= arena[a]
-        if first:
-            arena[o] = total
-        else:
-            arena[o] += total
-        return
     constant = 1.0
     for t in range(k):
         if strides[t] == 0:
@@ -146,6 +108,184 @@ def _row(arena, o, n, so, ins, at, strides, buffer, first):  # type: ignore[no-u
             arena[o] = total
         else:
             arena[o] += total
+
+
+@njit(cache=True, nogil=True, fastmath=_fast, error_model="numpy", inline="always")
+def _cells8(arena, o, a, b, sb, terms, ta, tb, add):  # type: ignore[no-untyped-def]
+    """Eight neighbouring cells of the output, each the sum of `terms` products, held in registers; their largest.
+    With `add` the sums go on from what the cells hold."""
+    x0 = x1 = x2 = x3 = x4 = x5 = x6 = x7 = 0.0
+    if add:
+        x0, x1, x2, x3 = arena[o], arena[o + 1], arena[o + 2], arena[o + 3]
+        x4, x5, x6, x7 = arena[o + 4], arena[o + 5], arena[o + 6], arena[o + 7]
+    if sb == 0:
+        for _ in range(terms):
+            y = arena[b]
+            x0 += arena[a] * y
+            x1 += arena[a + 1] * y
+            x2 += arena[a + 2] * y
+            x3 += arena[a + 3] * y
+            x4 += arena[a + 4] * y
+            x5 += arena[a + 5] * y
+            x6 += arena[a + 6] * y
+            x7 += arena[a + 7] * y
+            a += ta
+            b += tb
+    else:
+        for _ in range(terms):
+            x0 += arena[a] * arena[b]
+            x1 += arena[a + 1] * arena[b + 1]
+            x2 += arena[a + 2] * arena[b + 2]
+            x3 += arena[a + 3] * arena[b + 3]
+            x4 += arena[a + 4] * arena[b + 4]
+            x5 += arena[a + 5] * arena[b + 5]
+            x6 += arena[a + 6] * arena[b + 6]
+            x7 += arena[a + 7] * arena[b + 7]
+            a += ta
+            b += tb
+    arena[o] = x0
+    arena[o + 1] = x1
+    arena[o + 2] = x2
+    arena[o + 3] = x3
+    arena[o + 4] = x4
+    arena[o + 5] = x5
+    arena[o + 6] = x6
+    arena[o + 7] = x7
+    return max(max(max(x0, x1), max(x2, x3)), max(max(x4, x5), max(x6, x7)))
+
+
+@njit(cache=True, nogil=True, fastmath=_fast, error_model="numpy", inline="always")
+def _cells2(arena, o, a, b, sb, terms, ta, tb, add):  # type: ignore[no-untyped-def]
+    """Two neighbouring cells; see `_cells8`."""
+    x0 = x1 = 0.0
+    if add:
+        x0, x1 = arena[o], arena[o + 1]
+    for _ in range(terms):
+        x0 += arena[a] * arena[b]
+        x1 += arena[a + 1] * arena[b + sb]
+        a += ta
+        b += tb
+    arena[o] = x0
+    arena[o + 1] = x1
+    return max(x0, x1)
+
+
+@njit(cache=True, nogil=True, fastmath=_fast, error_model="numpy", inline="always")
+def _kept_row(arena, o, a, b, n, sa, sb, terms, ta, tb, add):  # type: ignore[no-untyped-def]
+    """A row of the output, summed over one loop of `terms`; returns its largest cell. Of the strides sa, sb along
+    the row one is 1 and the other 0 or 1."""
+    if sa == 0:
+        a, b, sb, ta, tb = b, a, 0, tb, ta
+    top = 0.0
+    i = 0
+    while i + 8 <= n:
+        top = max(top, _cells8(arena, o + i, a + i, b + i * sb, sb, terms, ta, tb, add))
+        i += 8
+    while i + 2 <= n:
+        top = max(top, _cells2(arena, o + i, a + i, b + i * sb, sb, terms, ta, tb, add))
+        i += 2
+    if i < n:
+        x = arena[o + i] if add else 0.0
+        p, q = a + i, b + i * sb
+        for _ in range(terms):
+            x += arena[p] * arena[q]
+            p += ta
+            q += tb
+        arena[o + i] = x
+        top = max(top, x)
+    return top
+
+
+@njit(cache=True, nogil=True, fastmath=_fast, error_model="numpy", inline="always")
+def _summed_row(arena, a, b, n, sa, sb, terms, ta, tb):  # type: ignore[no-untyped-def]
+    """The sum of a row of products, over one loop of `terms` such rows."""
+    total = 0.0
+    for _ in range(terms):
+        x = 0.0
+        if sa == 1 and sb == 1:
+            for i in range(n):
+                x += arena[a + i] * arena[b + i]
+        elif sa == 1:
+            for i in range(n):
+                x += arena[a + i]
+            x *= arena[b]
+        else:
+            for i in range(n):
+                x += arena[b + i]
+            x *= arena[a]
+        total += x
+        a += ta
+        b += tb
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=_fast, error_model="numpy")
+def _contract_pair(arena, record, table_off, count):  # type: ignore[no-untyped-def]
+    """Run a contraction of two tables; returns the largest entry of its output.
+
+    The loops, outermost first: kept but one, summed but one, the last kept, the last summed, the row.
+    """
+    n_kept, n_summed, n = record[1], record[2], record[3]
+    so, sa, sb = record[8], record[9], record[10]
+    loops = 11  # where they begin, four fields each: extent, strides of output, first and second table
+    o, a, b = table_off[record[4]], table_off[record[6]], table_off[record[7]]
+    terms, ta, tb = 1, 0, 0
+    last = loops + 4 * (n_kept + n_summed - 1)
+    outer_summed = 0
+    if n_summed > 0:
+        outer_summed = n_summed - 1
+        terms, ta, tb = record[last], record[last + 2], record[last + 3]
+    inner, io, ia, ib = 1, 0, 0, 0
+    outer_kept = 0
+    if n_kept > 0:
+        outer_kept = n_kept - 1
+        at = loops + 4 * outer_kept
+        inner, io, ia, ib = record[at], record[at + 1], record[at + 2], record[at + 3]
+    rounds, sums = 1, 1
+    for j in range(outer_kept):
+        count[j] = 0
+        rounds *= record[loops + 4 * j]
+    for j in range(n_kept, n_kept + outer_summed):
+        count[j] = 0
+        sums *= record[loops + 4 * j]
+    top = 0.0
+    for _ in range(rounds):
+        for s in range(sums):
+            add = s > 0
+            if so == 1:
+                for k in range(inner):
+                    x = _kept_row(arena, o + k * io, a + k * ia, b + k * ib, n, sa, sb, terms, ta, tb, add)
+                    top = max(top, x)
+            else:
+                for k in range(inner):
+                    x = _summed_row(arena, a + k * ia, b + k * ib, n, sa, sb, terms, ta, tb)
+                    if add:
+                        x += arena[o + k * io]
+                    arena[o + k * io] = x
+                    top = max(top, x)
+            for j in range(n_kept + outer_summed - 1, n_kept - 1, -1):
+                at = loops + 4 * j
+                count[j] += 1
+                if count[j] < record[at]:
+                    a += record[at + 2]
+                    b += record[at + 3]
+                    break
+                count[j] = 0
+                a -= (record[at] - 1) * record[at + 2]
+                b -= (record[at] - 1) * record[at + 3]
+        for j in range(outer_kept - 1, -1, -1):
+            at = loops + 4 * j
+            count[j] += 1
+            if count[j] < record[at]:
+                o += record[at + 1]
+                a += record[at + 2]
+                b += record[at + 3]
+                break
+            count[j] = 0
+            o -= (record[at] - 1) * record[at + 1]
+            a -= (record[at] - 1) * record[at + 2]
+            b -= (record[at] - 1) * record[at + 3]
+    return top
 
 
 @njit(cache=True, nogil=True, fastmath=_fast, error_model="numpy")
@@ -217,7 +357,10 @@ def _propagate(arena, records, record_ptr, table_off, table_size, exponent, work
     for p in range(len(record_ptr) - 1):
         record = records[record_ptr[p] : record_ptr[p + 1]]
         out, kind = record[4], record[5]
-        top = _contract(arena, record, table_off, work, buffer)
+        if record[0] == 2:
+            top = _contract_pair(arena, record, table_off, work)
+        else:
+            top = _contract(arena, record, table_off, work, buffer)
         if not top > 0.0:
             return False
         shift = 0
