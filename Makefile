@@ -41,6 +41,7 @@ bench: $(VENV)/.stamp-test ## times of every network beside pyAgrum, appended to
 
 bench-smoke: $(VENV)/.stamp-test ## every benchmark, shortest form, nothing kept
 	$(BIN)/python bench/bench_time.py --smoke
+	$(BIN)/python bench/bench_ordering.py nets/alarm.net nets/asia.net --time 1 --runs 1 --out /dev/null
 
 gpu-test: ## tests on an NVIDIA GPU, and the receipt of what passed
 	@$(call with-cuda,tests/gpu/receipt.py --write $(ARGS))
