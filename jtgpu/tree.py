@@ -255,6 +255,11 @@ class JunctionTree:
         """Name of the backend that runs."""
         return self._name
 
+    @property
+    def device(self) -> str:
+        """Name of the GPU that the backend runs on; empty for the processor."""
+        return str(getattr(getattr(self._backend, "device", None), "name", ""))
+
     def close(self) -> None:
         """Give the backend's memory back. Queries raise `JtgpuError` from then on."""
         if self._backend is not None:

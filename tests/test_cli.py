@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import jtgpu
+from jtgpu.backends.device import open_device
 from jtgpu.cli import app
 from jtgpu.cli.console import exit_code, format_seconds, shown
 from jtgpu.cli.query import BAR, bar
 from jtgpu.errors import (
+    BackendUnavailable,
     EvidenceError,
     FormatError,
     ImpossibleEvidence,
@@ -111,6 +114,25 @@ def test_plan() -> None:
     assert found["cost"]["entries"] == plan.cost().entries
     assert sorted(found["elimination_order"]) == sorted(plan.model.variables)
     assert "clique tables: " in run("plan", ASIA).stdout
+
+
+@pytest.mark.parametrize(
+    "words", [("tune",), ("time", ASIA, "--backend", "indexed"), ("query", ASIA, "--backend", "gpu")]
+)
+def test_without_a_gpu_one_line_says_so(words: tuple[str, ...]) -> None:
+    with suppress(BackendUnavailable):
+        open_device()
+        pytest.skip("this machine has a GPU")
+    result = run(*words)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("jtgpu: error: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_the_published_table_is_no_table_of_other_backends(tmp_path: Path) -> None:
+    for words in (("--plot", str(tmp_path)), ("--save", str(tmp_path)), ("--backend", "indexed", "--evidence", "5")):
+        assert run("time", ASIA, *words).exit_code == 2
 
 
 def test_plan_shows_and_draws_how_the_cost_fell(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from .info import info
 from .plan import plan
 from .query import query
 from .time import time
+from .tune import tune
 
 __all__ = ["app", "main"]
 
@@ -41,7 +42,7 @@ def _root(
     """Exact inference in discrete Bayesian networks by junction trees."""
 
 
-for _command in (time, info, plan, query):
+for _command in (time, info, plan, query, tune):
     app.command()(_command)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -24,6 +25,7 @@ from .console import (
     status,
 )
 from .options import Backend, Json, MaxTable, MemoryLimit, NoCache, Order, Seed, TimeLimit, network_files, plan_options
+from .published import published_table
 
 __all__ = ["time"]
 
@@ -51,8 +53,16 @@ def time(
     no_cache: NoCache = False,
     json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
+    save: Annotated[
+        Path | None, typer.Option(help="With --backend indexed: keep times.json, .csv and .rst here.", metavar="DIR")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="With --backend indexed: draw the published figures here.", metavar="DIR")
+    ] = None,
 ) -> None:
     """Time reading, planning, compiling and propagating.
+
+    With --backend indexed: the published table of times, every row of it, beside the published figures.
 
     One propagation takes one case in and gives the posteriors of all variables. A network that cannot be timed is
     told on stderr and the others go on; the exit code is the first one's that failed.
@@ -61,6 +71,16 @@ def time(
         raise typer.BadParameter("--json and --csv exclude each other")
     names = network_files(files) if files else [str(p) for p in benchmark_files()]
     options = plan_options(time_limit, memory_limit, max_table, seed, no_cache)
+    if (save is not None or plot is not None) and backend != "indexed":
+        raise typer.BadParameter("--save and --plot go with --backend indexed")
+    if backend == "indexed":
+        if evidence:
+            raise typer.BadParameter("the published table is measured without evidence")
+        with status("opening the device") as now:
+            published_table(
+                names, order=order, runs=runs, options=options, step=now, save=save, plot=plot, json=json, as_csv=as_csv
+            )
+        return
     done: list[NetworkTiming] = []
     failed: list[tuple[str, JtgpuError | MemoryError]] = []
     interrupted = False
