@@ -48,6 +48,8 @@ gpu-test: ## tests on an NVIDIA GPU, and the receipt of what passed
 
 gpu-bench: ## benchmarks on an NVIDIA GPU
 	@$(call with-cuda,bench/bench_indexed.py $(ARGS))
+	@$(call with-cuda,bench/bench_gpu.py)
+	@$(call with-cuda,bench/bench_gpu.py --batch)
 
 # A GPU machine may have no network, and PyCUDA may take nvcc and minutes to install: where $(PYTHON) has all that is
 # needed, it is used as it is.

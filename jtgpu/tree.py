@@ -214,7 +214,8 @@ class JunctionTree:
     ----------
     plan : NetworkPlan
     backend : str
-        ``"reference"``, ``"cpu"``, ``"indexed"``, or ``"auto"``.
+        ``"reference"``, ``"cpu"``, ``"indexed"``, ``"gpu"``, or ``"auto"``: the GPU where there is one and it
+        should be quicker for this plan, else the CPU.
 
     Examples
     --------
@@ -234,7 +235,7 @@ class JunctionTree:
 
         self._plan = plan
         self._model = plan.model
-        self._name = backends.resolve(backend)
+        self._name = backends.resolve(backend, plan.plan)
         factors = [f.table for f in model_factors(plan.model)]
         self._backend: backends.Backend | None = backends.get(self._name)(plan.plan, factors, **options)
 

@@ -133,6 +133,15 @@ def test_unknown_backends_are_named() -> None:
         chain(3).compile("cpus", order=[0, 1, 2])
 
 
+def test_auto_takes_the_gpu_only_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = chain(5), chain(5, 80)
+    for there in (True, False):
+        monkeypatch.setattr(backends, "_gpu_is_there", lambda there=there: there)
+        assert backends.resolve("auto", small.plan(order=[0, 1, 2, 3, 4]).plan) == "cpu"
+        assert backends.resolve("auto", large.plan(order=[0, 1, 2, 3, 4]).plan) == ("gpu" if there else "cpu")
+    assert backends.resolve("auto") == "cpu"
+
+
 def test_backends_give_the_same_bits_twice() -> None:
     net = chain(40, 4)
     for name in HERE:

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import importlib
-from typing import cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, cast
 
 from ..errors import BackendUnavailable, closest
 from .base import Backend, Evidence, Prepare, Result
 
+if TYPE_CHECKING:
+    from ..plan import Plan
+
 __all__ = ["BACKENDS", "Backend", "Evidence", "Prepare", "Result", "get", "resolve"]
 
-BACKENDS = ("reference", "cpu", "indexed")
+BACKENDS = ("reference", "cpu", "indexed", "gpu")
+
+# A rough model of one propagation, in seconds, for "auto" alone: one core of a 2.3 GHz Xeon runs 1.8e9 operations a
+# second and 0.15 us a contraction; an H100 needs 20 us to be called, 3 us a level, and runs 3e11 operations a second.
+CPU_OPERATION, CPU_CONTRACTION = 1 / 1.8e9, 1.5e-7
+GPU_OPERATION, GPU_LEVEL, GPU_CALL = 1 / 3e11, 3e-6, 2e-5
 
 
-def resolve(name: str) -> str:
-    """The backend that a name stands for: ``"auto"`` is the CPU backend.
+def resolve(name: str, plan: Plan | None = None) -> str:
+    """The backend that a name stands for.
+
+    ``"auto"`` is ``"gpu"`` where there is a GPU and a propagation of `plan` should take less time there, else
+    ``"cpu"``.
 
     Raises
     ------
@@ -22,12 +34,31 @@ def resolve(name: str) -> str:
         For a name that no backend has.
     """
     if name == "auto":
-        return "cpu"
+        return "gpu" if plan is not None and _gpu_pays(plan) and _gpu_is_there() else "cpu"
     if name not in BACKENDS:
         raise BackendUnavailable(
             f"there is no backend {name!r}{closest(name, BACKENDS)} (known: auto, {', '.join(BACKENDS)})"
         )
     return name
+
+
+def _gpu_pays(plan: Plan) -> bool:
+    cost = plan.cost()
+    on_cpu = cost.flops * CPU_OPERATION + cost.contractions * CPU_CONTRACTION
+    return GPU_CALL + cost.program_levels * GPU_LEVEL + cost.flops * GPU_OPERATION < on_cpu
+
+
+@lru_cache(maxsize=1)
+def _gpu_is_there() -> bool:
+    """Whether the backend "gpu" can run here; asked once a process."""
+    try:
+        from .device import open_device
+
+        open_device()
+        importlib.import_module("cuda.bindings.driver")
+    except (BackendUnavailable, ImportError):
+        return False
+    return True
 
 
 def get(name: str) -> Prepare:

@@ -1,0 +1,50 @@
+"""The records that the resident engine's kernels read: NumPy layouts of the structs in cuda/resident/."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = [
+    "ANSWER",
+    "CASE_FACTOR",
+    "CHUNK",
+    "DIGIT",
+    "FACTOR",
+    "INLINE_DIGITS",
+    "KNOWN",
+    "MOST_AXES",
+    "NONE",
+    "OP",
+    "SLOT",
+    "STEP",
+    "TASK",
+    "WARPS",
+]
+
+WARPS = 8  # warps of a block of the level kernels
+NONE = 0xFFFFFFFF
+MOST_AXES = 64  # variables of a factor that evidence may be multiplied into
+
+
+def _u32(*names: str) -> np.dtype[np.void]:
+    return np.dtype([(n, np.uint32) for n in names])
+
+
+SLOT = np.dtype([("top", np.int32), ("exponent", np.int32)])
+DIGIT = _u32("extent", "magic", "shift", "out", "a", "b")
+STEP = _u32("a", "b")
+TASK = _u32("op", "unit")
+INLINE_DIGITS = 6  # of a contraction, in its record
+SIDE = ("digit", "extent", "step", "stride")
+OP = _u32(
+    *("a", "b", "out", "slot_a", "slot_b", "slot_out", "n_tiles", "n_steps", "steps", "digits", "n_digits", "shape"),
+    *("log_lanes", "wide", "splits", "scratch", "counter", "out_m", "out_n", "pad"),
+    *(f"m_{s}" for s in SIDE),
+    *(f"n_{s}" for s in SIDE),
+    *(f"digit{i}_{s}" for i in range(INLINE_DIGITS) for s in DIGIT.names or ()),
+)
+FACTOR = _u32("cell", "n", "table", "known", "n_known")
+CASE_FACTOR = _u32("cell", "n", "table", "known", "n_known", "to")
+KNOWN = _u32("variable", "inner", "card", "weight")
+CHUNK = _u32("cell", "from", "n", "table", "known", "n_known", "first", "n_chunks")
+ANSWER = _u32("cell", "card", "at")
