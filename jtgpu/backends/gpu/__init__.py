@@ -64,10 +64,10 @@ class Gpu:
 
         self._plan = plan
         self._factors: list[NDArray[np.float64]] | None = list(factors)
-        self._device = open_device(device)
+        self.device = open_device(device)
         self._batch: BatchEngine | None = None
         self._lock = threading.Lock()
-        self.engine = _single(plan, factors, self._device, fused)
+        self.engine = _single(plan, factors, self.device, fused)
 
     @property
     def kind(self) -> str:
@@ -115,7 +115,7 @@ class Gpu:
             if self._factors is None:
                 raise JtgpuError("this backend is closed")
             if self._batch is None:
-                self._batch = BatchEngine(self._plan, self._factors, self._device)
+                self._batch = BatchEngine(self._plan, self._factors, self.device)
         return self._batch.run(table.astype(np.int32, copy=False), targets)
 
     @property
