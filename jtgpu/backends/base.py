@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ..errors import ImpossibleEvidence
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..plan import Plan
 
-__all__ = ["Backend", "Evidence", "Prepare", "Result"]
+__all__ = [
+    "Backend", "BatchResult", "CaseByCase", "Evidence", "PlainSession", "Prepare", "Result", "Session", "columns_of"
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,25 @@ class Result:
     log_evidence: float  # natural logarithm of P(e) (of the partition function for a Markov network)
 
 
+@dataclass(frozen=True)
+class BatchResult:
+    """Posteriors of a table of B cases. A case whose evidence has probability zero is flagged, not fatal."""
+
+    posterior: NDArray[np.float64]  # (B, sum of the targets' cardinalities) in the order of the targets; 0 if impossible
+    log_evidence: NDArray[np.float64]  # (B,) natural logarithms of P(e); -inf if impossible
+    impossible: NDArray[np.bool_]  # (B,)
+
+
+class Session(Protocol):
+    """Queries one after another whose evidence changes little; see `Backend.session`."""
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        """As `Backend.run`."""
+
+    def close(self) -> None:
+        """Give the session's memory back. May be called twice."""
+
+
 class Backend(Protocol):
     """A plan and a model's numbers, ready to run; made by a backend module's ``prepare``."""
 
@@ -64,8 +87,89 @@ class Backend(Protocol):
             When P(e) = 0.
         """
 
+    def run_batch(
+        self,
+        states: NDArray[np.int32],
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+        targets: Sequence[int] | None = None,
+    ) -> BatchResult:
+        """Answer B cases.
+
+        Parameters
+        ----------
+        states : (B, V) int32
+            Observed states, -1 = not observed.
+        likelihood : mapping, optional
+            Variable to weights >= 0, (B, card) float64; ones where a case has none.
+        targets : sequence of int, optional
+            Variables whose posteriors are wanted, in the order of the result's columns; None: all.
+        """
+
+    def session(self) -> Session:
+        """A place where what a query has in common with earlier ones is not computed again."""
+
     def close(self) -> None:
         """Give memory back; the object answers no more. May be called twice."""
+
+
+class PlainSession:
+    """A `Session` of a backend that begins every query anew."""
+
+    def __init__(self, backend: Backend):
+        self._backend = backend
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        """See `Backend.run`."""
+        return self._backend.run(evidence, targets)
+
+    def close(self) -> None:
+        """See `Session.close`."""
+
+
+def columns_of(posterior_ptr: NDArray[np.int64], targets: Sequence[int] | None) -> NDArray[np.int64]:
+    """Where the cells of a batch's answer, target after target, stand among the posteriors of all variables."""
+    if targets is None:
+        return np.arange(int(posterior_ptr[-1]))
+    parts = [np.arange(posterior_ptr[v], posterior_ptr[v + 1]) for v in targets]
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+class CaseByCase:
+    """What a backend that answers one case at a time says to tables of cases and to sessions; has a `_plan`."""
+
+    _plan: Plan
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        """See `Backend.run`."""
+        raise NotImplementedError
+
+    def run_batch(
+        self,
+        states: NDArray[np.int32],
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+        targets: Sequence[int] | None = None,
+    ) -> BatchResult:
+        """See `Backend.run_batch`."""
+        columns = columns_of(self._plan.posterior_ptr, targets)
+        n = len(states)
+        found = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.zeros(n, np.bool_))
+        for i in range(n):
+            weights = {v: w[i] for v, w in likelihood.items()} if likelihood else {}
+            try:
+                result = self.run(Evidence(states[i], weights), targets)
+            except ImpossibleEvidence:
+                found.impossible[i] = True
+                continue
+            found.posterior[i] = result.posterior[columns]
+            found.log_evidence[i] = result.log_evidence
+        return found
+
+    def session(self) -> Session:
+        """See `Backend.session`."""
+        return PlainSession(self)
+
+    def close(self) -> None:
+        """See `Backend.close`."""
 
 
 class Prepare(Protocol):

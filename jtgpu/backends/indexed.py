@@ -15,7 +15,7 @@ import numpy as np
 from .._system import free_memory
 from ..errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge, format_bytes
 from ..indextables import IndexTable, build_all, layout
-from .base import Evidence, Result
+from .base import CaseByCase, Evidence, Result
 from .indexed_host import Clock, HostEngine, Schedule, check_entries
 from .indexed_launch import Rules
 
@@ -52,7 +52,7 @@ def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) 
     return Indexed(plan, factors, **options)
 
 
-class Indexed:
+class Indexed(CaseByCase):
     """`jtgpu.backends.base.Backend`; made by `prepare`.
 
     Attributes

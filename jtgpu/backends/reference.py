@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import ImpossibleEvidence
 from ..plan import POSTERIOR, Plan
-from .base import Evidence, Result
+from .base import CaseByCase, Evidence, Result
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,7 +54,7 @@ def _scaled(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
     return np.ldexp(table, -shift), shift
 
 
-class Reference:
+class Reference(CaseByCase):
     """`jtgpu.backends.base.Backend` in NumPy. Every table is scaled by a power of two, which rounds nothing."""
 
     def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]]):

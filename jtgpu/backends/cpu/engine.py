@@ -1,0 +1,318 @@
+"""The fast CPU backend: a plan specialised to what is observed and asked, run by compiled code in one call.
+
+Programs are kept, the last used ones first; each query that runs at the same time has an arena of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import ImpossibleEvidence, JtgpuError
+from ...plan import Plan
+from ...specialise import FREE, HARD, SOFT, conditional_heads, skeleton
+from ..base import BatchResult, Evidence, Result
+from .batch import answer_batch
+from .parallel import Tasks, default_threads, make_tasks, run_tasks
+from .records import Layout, Program, specialise
+from .sweep import IMPOSSIBLE, evidence_log, hashes, load_all, run, run_changed
+from .workspace import ROOM, Numbers, Scratch, Workspace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Cpu", "CpuSession", "Kept", "prepare"]
+
+DOUBLE = 800  # log2 of what a contraction may multiply together, far from where doubles lose digits
+MOST_PROGRAMS = 256  # kept; a table of cases with many missing cells meets more patterns than come again
+MOST_PROGRAM_BYTES = 64 << 20
+PARALLEL = 1_500_000  # terms from which several threads take a program, 150 us of one core
+
+
+class Kept:
+    """A program, and what else a query of its pattern needs."""
+
+    def __init__(self, plan: Plan, program: Program, seen: NDArray[np.bool_], wanted: NDArray[np.bool_]):
+        self.program = program
+        self.hard = np.flatnonzero(seen)  # observed variables
+        self.first = plan.posterior_ptr[self.hard]  # the first cell of each among the posteriors
+        self.blank = np.flatnonzero(~np.repeat(wanted & ~seen, plan.cardinality))  # cells that the program leaves
+        self.terms = int(program.counts[3])
+        self.bytes = 8 * (len(program.records) + len(program.loads)) + 1000
+        self._tasks: tuple[int, Tasks] | None = None
+        self._hashes: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None = None
+
+    def tasks(self, n_exponents: int, threads: int) -> Tasks:
+        """The program cut up for some threads."""
+        if self._tasks is None or self._tasks[0] != threads:
+            self._tasks = threads, make_tasks(self.program, n_exponents, threads)
+        return self._tasks[1]
+
+    @property
+    def hashes(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Of the records and of the loads."""
+        if self._hashes is None:
+            p = self.program
+            self._hashes = hashes(p.records, p.record_ptr), hashes(p.loads, p.load_ptr)
+        return self._hashes
+
+
+class Programs:
+    """Programs by pattern, targets and lanes; derived when they are not at hand."""
+
+    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], layout: Layout):
+        self._plan, self._layout = plan, layout
+        self._by_rank = np.argsort(plan.axis_rank)
+        heads = conditional_heads(factors, plan.factor_scopes, plan.n_variables)
+        self._skeleton = skeleton(plan, heads)
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Any, Kept] = OrderedDict()
+        self._bytes = 0
+
+    def get(
+        self,
+        seen: NDArray[np.bool_],
+        soft: tuple[int, ...] = (),
+        targets: Sequence[int] | None = None,
+        lanes: int = 1,
+        layout: Layout | None = None,
+    ) -> Kept:
+        """The program for observed variables and weighed ones; `layout`: another one than the usual."""
+        key = (seen.tobytes(), soft, None if targets is None else tuple(targets), lanes, layout is None)
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None:
+                self._kept.move_to_end(key)
+                return kept
+        kept = self._derive(seen, soft, targets, lanes, self._layout if layout is None else layout)
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = kept
+                self._bytes += kept.bytes
+            while len(self._kept) > MOST_PROGRAMS or (self._bytes > MOST_PROGRAM_BYTES and len(self._kept) > 1):
+                self._bytes -= self._kept.popitem(last=False)[1].bytes
+        return kept
+
+    def _derive(
+        self,
+        seen: NDArray[np.bool_],
+        soft: tuple[int, ...],
+        targets: Sequence[int] | None,
+        lanes: int,
+        layout: Layout,
+    ) -> Kept:
+        plan = self._plan
+        pattern = np.full(plan.n_variables, FREE, np.uint8)
+        pattern[seen] = HARD
+        pattern[list(soft)] = SOFT
+        wanted = np.full(plan.n_variables, targets is None)
+        if targets is not None:
+            wanted[list(targets)] = True
+        by_rank = self._by_rank
+        return Kept(plan, specialise(self._skeleton, layout, pattern[by_rank], wanted[by_rank], lanes), seen, wanted)
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._kept.clear()
+            self._bytes = 0
+
+
+class Cpu:
+    """`jtgpu.backends.base.Backend` in compiled code. Safe to use from several threads, which run side by side.
+
+    Parameters
+    ----------
+    plan : Plan
+    factors : sequence of arrays
+    threads : int, optional
+        Cores that one query or one table of cases may use; default: all that the process may use. The answers are
+        the same, to the bit, for every number.
+    """
+
+    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], threads: int | None = None):
+        self.plan = plan
+        self.threads = default_threads() if threads is None else max(1, threads)
+        self.by_rank = np.argsort(plan.axis_rank)
+        self.numbers = Numbers(plan, factors)
+        self.programs = Programs(plan, factors, self.numbers.layout)
+        most = int(np.diff(plan.op_in_ptr).max(initial=2))
+        self.limit = min(ROOM, DOUBLE // max(most, 2))  # log2
+        self._lock = threading.Lock()
+        self._idle: list[Workspace] = []
+        self._open = True
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        """See `jtgpu.backends.base.Backend.run`."""
+        space = self.take()
+        try:
+            kept = self.programs.get(evidence.state >= 0, soft_of(evidence), targets)
+            weights, weight_ptr, log_scale = self.weights(evidence)
+            p = kept.program
+            space.fit(p)
+            space.fit_arena(int(p.counts[0]))
+            states = evidence.state[self.by_rank]
+            if self.threads > 1 and kept.terms >= PARALLEL:
+                log_evidence = self._run_parallel(space, kept, states, weights, weight_ptr)
+            else:
+                log_evidence = run(
+                    space.arena, space.exponent, p.records, p.record_ptr, p.loads, p.load_ptr, p.roots, states, weights,
+                    weight_ptr, self.limit, *space.arrays,
+                )  # fmt: skip
+            return self.result(space, kept, evidence, log_evidence + log_scale)
+        finally:
+            self.give_back(space)
+
+    def _run_parallel(
+        self,
+        space: Workspace,
+        kept: Kept,
+        states: NDArray[np.int32],
+        weights: NDArray[np.float64],
+        weight_ptr: NDArray[np.int64],
+    ) -> float:
+        p = kept.program
+        tasks = kept.tasks(len(space.exponent), self.threads)
+
+        def scratch() -> tuple[Any, ...]:
+            own = Scratch()
+            own.fit(p)
+            return own.arrays
+
+        possible = load_all(
+            space.arena, p.loads, p.load_ptr, states, weights, weight_ptr, space.exponent, space.work, 2.0**-self.limit
+        ) and run_tasks(tasks, p, space.arena, space.exponent, self.limit, self.threads, scratch)
+        return float(evidence_log(space.arena, p.roots, space.exponent)) if possible else IMPOSSIBLE
+
+    def run_batch(
+        self,
+        states: NDArray[np.int32],
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+        targets: Sequence[int] | None = None,
+    ) -> BatchResult:
+        """See `jtgpu.backends.base.Backend.run_batch`."""
+        return answer_batch(self, states, likelihood or {}, targets)
+
+    def session(self) -> CpuSession:
+        """See `jtgpu.backends.base.Backend.session`."""
+        return CpuSession(self)
+
+    def close(self) -> None:
+        """See `jtgpu.backends.base.Backend.close`."""
+        with self._lock:
+            self._open, self._idle = False, []
+        self.programs.clear()
+
+    # For what runs programs --------------------------------------------------------------------------------------
+
+    def take(self) -> Workspace:
+        """A workspace that nobody uses."""
+        with self._lock:
+            if not self._open:
+                raise JtgpuError("this backend is closed")
+            return self._idle.pop() if self._idle else Workspace(self.numbers)
+
+    def give_back(self, space: Workspace) -> None:
+        """Let others use a workspace."""
+        with self._lock:
+            if self._open:
+                self._idle.append(space)
+
+    def weights(self, evidence: Evidence) -> tuple[NDArray[np.float64], NDArray[np.int64], float]:
+        """Likelihood vectors one after the other, each scaled to a largest entry in [0.5, 1), where they begin, and
+        the logarithm of what was taken out; a weight on an observed variable is a number."""
+        if not evidence.likelihood:
+            return _NO_WEIGHTS, _NO_PTR, 0.0
+        vectors = []
+        ptr = np.zeros(self.plan.n_variables, np.int64)
+        at, log_scale = 0, 0.0
+        for v, given in sorted(evidence.likelihood.items()):
+            vector = np.asarray(given, np.float64)
+            state = int(evidence.state[v])
+            top = float(vector.max(initial=0.0)) if state < 0 else float(vector[state])
+            if not top > 0:
+                raise ImpossibleEvidence("the evidence has probability 0")
+            if state >= 0:
+                log_scale += math.log(top)
+                continue
+            shift = math.frexp(top)[1]
+            log_scale += shift * math.log(2.0)
+            ptr[self.plan.axis_rank[v]] = at
+            vectors.append(np.ldexp(vector, -shift))
+            at += len(vector)
+        return (np.concatenate(vectors) if vectors else _NO_WEIGHTS), ptr, log_scale
+
+    def result(self, space: Workspace, kept: Kept, evidence: Evidence, log_evidence: float) -> Result:
+        """What a program left in the arena, with the observed variables."""
+        if log_evidence == IMPOSSIBLE:
+            raise ImpossibleEvidence("the evidence has probability 0")
+        first = self.numbers.answers
+        posterior = space.arena[first : first + int(self.plan.posterior_ptr[-1])].copy()
+        posterior[kept.blank] = 0.0
+        posterior[kept.first + evidence.state[kept.hard]] = 1.0
+        return Result(posterior, log_evidence)
+
+
+class CpuSession:
+    """`jtgpu.backends.base.Session`: tables stay from query to query, and only what changed is made again.
+
+    Every table has its own cells, so what one pattern made serves another one.
+    """
+
+    def __init__(self, backend: Cpu):
+        self._backend = backend
+        self._layout, self._cells = backend.numbers.fixed_layout(backend.plan)
+        self._space: Workspace | None = Workspace(backend.numbers)
+        n = len(self._space.exponent)
+        # factors never change: any number will do, as long as it is theirs alone
+        self._signature = np.zeros(n, np.uint64)
+        self._signature[: backend.plan.n_factors] = np.arange(1, backend.plan.n_factors + 1)
+        self._signature[len(backend.plan.table_off)] = backend.plan.n_factors + 1  # the number 1
+        self._lock = threading.Lock()
+        self.made = np.zeros(2, np.int64)  # contractions that the last query made, and all of its program
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        """See `jtgpu.backends.base.Session.run`."""
+        backend = self._backend
+        with self._lock:
+            space = self._space
+            if space is None:
+                raise JtgpuError("this session is closed")
+            kept = backend.programs.get(
+                evidence.state >= 0, soft_of(evidence), targets, layout=self._layout
+            )
+            weights, weight_ptr, log_scale = backend.weights(evidence)
+            p = kept.program
+            space.fit(p)
+            space.fit_arena(self._cells)
+            log_evidence = run_changed(
+                space.arena, space.exponent, p.records, p.record_ptr, p.loads, p.load_ptr, p.roots,
+                evidence.state[backend.by_rank], weights, weight_ptr, backend.limit, *space.arrays, *kept.hashes,
+                self._signature, weights.view(np.uint64), self.made,
+            )  # fmt: skip
+            return backend.result(space, kept, evidence, log_evidence + log_scale)
+
+    def close(self) -> None:
+        """See `jtgpu.backends.base.Session.close`."""
+        with self._lock:
+            self._space = None
+
+
+def soft_of(evidence: Evidence) -> tuple[int, ...]:
+    """Variables with weights that are not observed."""
+    if not evidence.likelihood:
+        return ()
+    return tuple(sorted(int(v) for v in evidence.likelihood if evidence.state[v] < 0))
+
+
+_NO_WEIGHTS, _NO_PTR = np.zeros(1), np.zeros(1, np.int64)
+
+
+def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Cpu:
+    """See `jtgpu.backends.base.Prepare`."""
+    return Cpu(plan, factors, **options)

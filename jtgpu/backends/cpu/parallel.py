@@ -1,0 +1,332 @@
+"""One program on several cores: tasks that every thread takes from one list, in an order that can not lock up.
+
+Contractions are sorted by level and large ones split along an axis that they keep, so that every number is added up in
+the same order whoever does it: the bits do not depend on the number of threads. A thread takes the next task, waits
+until the tables that it reads are there, and works. The task that has been taken longest never waits for one that has
+not been taken yet.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from . import atomics
+from .kernels import contract
+from .records import (
+    A_EXP,
+    B_EXP,
+    INPUTS,
+    KEPT,
+    LOOPS,
+    OUT,
+    OUT_EXP,
+    ROW,
+    ROW_A,
+    ROW_B,
+    ROW_OUT,
+    SUMMED,
+    A,
+    B,
+    Program,
+)
+from .sweep import finish
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Tasks", "default_threads", "make_tasks", "run_tasks"]
+
+GRAIN = 60_000  # terms of a task: 5 to 10 us, a hundred times what handing it over costs
+RECORD = 500  # terms that take as long as what every contraction costs beside its terms
+ROW_STEP = 8  # cells: rows are split at multiples of a vector
+SPINS = 4_000  # looks at a flag, some 10 us, before a waiting thread lets others run
+
+NEXT, FAILED, FINISHED, ACTIVE = 0, 8, 16, 24  # places of the counters, a cache line each
+CONTROL = 32
+
+
+class Tasks(NamedTuple):
+    """A program cut up. A *part* is a contraction or a slice of one, as a record of its own."""
+
+    parts: NDArray[np.int64]
+    part_ptr: NDArray[np.int64]  # (n+1,)
+    part_of: NDArray[np.int64]  # (n,) the contraction, in the order of these tasks
+    first_part: NDArray[np.int64]  # (contractions+1,)
+    whole: NDArray[np.int64]  # (contractions,) where its undivided record begins in the program
+    task_ptr: NDArray[np.int64]  # (tasks+1,) parts
+
+
+@njit(cache=True)
+def _terms(record):  # type: ignore[no-untyped-def]
+    k = record[INPUTS]
+    terms = record[ROW]
+    for j in range(record[KEPT] + record[SUMMED]):
+        terms *= record[LOOPS + 3 * (k - 2) + (k + 2) * j]
+    return terms
+
+
+@njit(cache=True)
+def _levels(records, record_ptr, n_exponents):  # type: ignore[no-untyped-def]
+    level = np.zeros(n_exponents, np.int64)
+    found = np.empty(len(record_ptr) - 1, np.int64)
+    for p in range(len(found)):
+        r = record_ptr[p]
+        high = max(level[records[r + A_EXP]], level[records[r + B_EXP]])
+        for t in range(2, records[r + INPUTS]):
+            high = max(high, level[records[r + LOOPS + 3 * (t - 2) + 1]])
+        found[p] = high + 1
+        level[records[r + OUT_EXP]] = high + 1
+    return found
+
+
+@njit(cache=True)
+def _axis(record, most):  # type: ignore[no-untyped-def]
+    """The loop to split a record along: the first kept one that is long enough, else the longest; -1 is the row, and
+    -2 is none."""
+    k = record[INPUTS]
+    best, extent = -2, 1
+    for j in range(record[KEPT]):
+        n = record[LOOPS + 3 * (k - 2) + (k + 2) * j]
+        if n > extent:
+            best, extent = j, n
+            if n >= most:
+                break
+    if record[ROW_OUT] == 1 and extent < most and record[ROW] // ROW_STEP > extent:
+        return -1, record[ROW] // ROW_STEP
+    return best, extent
+
+
+@njit(cache=True)
+def _slice(record, axis, first, last, to):  # type: ignore[no-untyped-def]
+    """Write the part of a record from `first` to `last` along a loop."""
+    k = record[INPUTS]
+    to[:] = record
+    if axis < 0:
+        to[ROW] = last - first
+        out, a, b = record[ROW_OUT], record[ROW_A], record[ROW_B]
+        for t in range(2, k):
+            to[LOOPS + 3 * (t - 2)] += first * record[LOOPS + 3 * (t - 2) + 2]
+    else:
+        at = LOOPS + 3 * (k - 2) + (k + 2) * axis
+        to[at] = last - first
+        out, a, b = record[at + 1], record[at + 2], record[at + 3]
+        for t in range(2, k):
+            to[LOOPS + 3 * (t - 2)] += first * record[at + 2 + t]
+    to[OUT] += first * out
+    to[A] += first * a
+    to[B] += first * b
+
+
+@njit(cache=True)
+def _cut(records, record_ptr, n_exponents, most):  # type: ignore[no-untyped-def]
+    n = len(record_ptr) - 1
+    order = np.argsort(_levels(records, record_ptr, n_exponents), kind="mergesort")
+    pieces = np.ones(n, np.int64)
+    room = 0
+    for i in range(n):
+        record = records[record_ptr[order[i]] : record_ptr[order[i] + 1]]
+        pieces[i] = max(1, min(_axis(record, most)[1], most, _terms(record) // GRAIN))
+        room += pieces[i] * len(record)
+    parts, part_ptr = np.empty(room, np.int64), np.zeros(pieces.sum() + 1, np.int64)
+    part_of, first_part = np.empty(len(part_ptr) - 1, np.int64), np.zeros(n + 1, np.int64)
+    whole = np.empty(n, np.int64)
+    task_ptr = np.zeros(len(part_ptr), np.int64)
+    at, made, tasks, load = 0, 0, 0, 0
+    for i in range(n):
+        record = records[record_ptr[order[i]] : record_ptr[order[i] + 1]]
+        axis, extent = _axis(record, most)
+        step = ROW_STEP if axis == -1 else 1
+        whole[i] = record_ptr[order[i]]
+        for j in range(pieces[i]):
+            to = parts[at : at + len(record)]
+            if pieces[i] == 1:
+                to[:] = record
+            else:
+                last = (j + 1) * extent // pieces[i] * step
+                if axis == -1 and j == pieces[i] - 1:
+                    last = record[ROW]
+                _slice(record, axis, j * extent // pieces[i] * step, last, to)
+            terms = _terms(to) + RECORD
+            if load > 0 and load + terms > GRAIN:
+                tasks += 1
+                task_ptr[tasks] = made
+                load = 0
+            load += terms
+            part_of[made] = i
+            at += len(record)
+            made += 1
+            part_ptr[made] = at
+        first_part[i + 1] = made
+    if made > 0:
+        tasks += 1
+        task_ptr[tasks] = made
+    return parts, part_ptr, part_of, first_part, whole, task_ptr[: tasks + 1].copy()
+
+
+def make_tasks(program: Program, n_exponents: int, threads: int) -> Tasks:
+    """Cut a program up for some threads."""
+    return Tasks(*_cut(program.records, program.record_ptr, n_exponents, 4 * threads))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _is_there(done, record):  # type: ignore[no-untyped-def]
+    if atomics.read(done, record[A_EXP]) == 0 or atomics.read(done, record[B_EXP]) == 0:
+        return False
+    for t in range(2, record[INPUTS]):  # noqa: SIM110 (Numba has no all())
+        if atomics.read(done, record[LOOPS + 3 * (t - 2) + 1]) == 0:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _work(  # type: ignore[no-untyped-def]
+    control, place, tops, left, done, arena, exponent, records, parts, part_ptr, part_of, first_part, whole, task_ptr,
+    limit, work, off_a, off_b, buffer,
+):  # fmt: skip
+    """Take tasks until there are no more, or until one has waited long; returns whether it waits. `place`: the thread's
+    next part, and where its task ends."""
+    lowest, highest = 2.0**-limit, 2.0**limit
+    while True:
+        if place[0] == place[1]:
+            t = atomics.add(control, NEXT, 1)
+            if t >= len(task_ptr) - 1:
+                return False
+            place[0], place[1] = task_ptr[t], task_ptr[t + 1]
+        while place[0] < place[1]:
+            p = place[0]
+            part = parts[part_ptr[p] : part_ptr[p + 1]]
+            spins = 0
+            while not _is_there(done, part):
+                if atomics.read(control, FAILED) != 0:
+                    return False
+                spins += 1
+                if spins == SPINS:
+                    return True
+            i = part_of[p]
+            tops[p] = contract(arena, part, work, off_a, off_b, buffer)
+            if atomics.add(left, i, -1) == 1:
+                top = 0.0
+                for q in range(first_part[i], first_part[i + 1]):
+                    top = max(top, tops[q])
+                if not top > 0.0:
+                    atomics.write(control, FAILED, 1)
+                    return False
+                record = records[whole[i] :]
+                finish(arena, record, top, exponent, lowest, highest)
+                atomics.write(done, record[OUT_EXP], 1)
+                atomics.add(control, FINISHED, 1)
+            place[0] += 1
+
+
+@njit(cache=True, nogil=True)
+def _enter(control):  # type: ignore[no-untyped-def]
+    return atomics.add(control, ACTIVE, 1)
+
+
+@njit(cache=True, nogil=True)
+def _leave(control):  # type: ignore[no-untyped-def]
+    return atomics.add(control, ACTIVE, -1)
+
+
+@njit(cache=True, nogil=True)
+def _is_over(control, n_contractions, n_tasks):  # type: ignore[no-untyped-def]
+    """Whether everything is done, or given up and nobody at work any more."""
+    if atomics.read(control, FAILED) != 0:
+        atomics.write(control, NEXT, n_tasks)
+        return atomics.read(control, ACTIVE) == 0
+    return atomics.read(control, FINISHED) == n_contractions
+
+
+def run_tasks(
+    tasks: Tasks,
+    program: Program,
+    arena: NDArray[np.float64],
+    exponent: NDArray[np.int64],
+    limit: int,
+    threads: int,
+    scratch: Callable[[], tuple[Any, ...]],
+) -> bool:
+    """Make every table of a program whose loads are done.
+
+    Parameters
+    ----------
+    scratch : callable
+        Gives each thread its own ``(work, off_a, off_b, buffer)`` of `jtgpu.backends.cpu.kernels.contract`.
+
+    Returns
+    -------
+    bool
+        False when a table is zero everywhere.
+    """
+    n_contractions, n_tasks = len(tasks.whole), len(tasks.task_ptr) - 1
+    control = np.zeros(CONTROL, np.int64)
+    tops = np.zeros(len(tasks.part_of))
+    left = np.diff(tasks.first_part)
+    done = np.ones(len(exponent), np.int64)
+    done[program.records[tasks.whole + OUT_EXP]] = 0
+
+    def help_out() -> None:
+        place = np.zeros(2, np.int64)
+        own = scratch()
+        _enter(control)
+        try:
+            while _work(
+                control, place, tops, left, done, arena, exponent, program.records, tasks.parts, tasks.part_ptr,
+                tasks.part_of, tasks.first_part, tasks.whole, tasks.task_ptr, limit, *own,
+            ):  # fmt: skip
+                time.sleep(2e-5)
+        finally:
+            _leave(control)
+
+    for _ in range(min(threads, n_tasks) - 1):
+        _helpers(threads - 1).put(help_out)
+    try:
+        help_out()
+        while not _is_over(control, n_contractions, n_tasks):
+            time.sleep(1e-5)
+    except BaseException:  # Ctrl-C: the arena is the caller's again when nobody works in it
+        control[FAILED] = 1
+        while not _is_over(control, n_contractions, n_tasks):
+            time.sleep(1e-5)
+        raise
+    return bool(control[FAILED] == 0)
+
+
+# Threads that help. They sleep until a large program comes; daemons, so that they never keep a process from ending.
+_lock = threading.Lock()
+_queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+_started: dict[int, int] = {}  # process -> threads: after a fork there are none
+
+
+def _helpers(n: int) -> SimpleQueue[Callable[[], None]]:
+    global _queue
+    with _lock:
+        if os.getpid() not in _started:
+            _started.clear()
+            _started[os.getpid()] = 0
+            _queue = SimpleQueue()
+        while _started[os.getpid()] < n:
+            _started[os.getpid()] += 1
+            threading.Thread(target=_serve, args=(_queue,), name="jtgpu-cpu", daemon=True).start()
+    return _queue
+
+
+def _serve(queue: SimpleQueue[Callable[[], None]]) -> None:
+    while True:
+        queue.get()()
+
+
+def default_threads() -> int:
+    """Cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS, Windows
+        return os.cpu_count() or 1

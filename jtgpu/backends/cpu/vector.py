@@ -1,0 +1,161 @@
+"""Eight doubles in one register, for Numba: loads and stores of the first n of them, multiply-add, largest, sum.
+
+LLVM turns them into what the processor has: one AVX-512 register, two of AVX2, four of NEON or SSE2. A load of fewer
+than eight fills up with zeros and touches no cell beyond; a store writes no cell beyond. So rows of any length are
+walked without a scalar remainder, and no compiler has to find out what may be done side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic as _numba_intrinsic
+from numba.extending import models, register_model
+
+__all__ = ["LANES", "fma", "intrinsic", "largest", "load", "maximum", "splat", "store", "total", "zero"]
+
+LANES = 8
+
+_F64, _I64, _I1 = ir.DoubleType(), ir.IntType(64), ir.IntType(1)
+_I32 = ir.IntType(32)
+_VECTOR, _MASK = ir.VectorType(_F64, LANES), ir.VectorType(_I1, LANES)
+
+
+def intrinsic(function: Any) -> Any:
+    """`numba.extending.intrinsic`, to type checkers a function that takes what its compiled callers give."""
+    return _numba_intrinsic(function)
+
+
+class _Vector(types.Type):  # type: ignore[misc,unused-ignore]
+    def __init__(self) -> None:
+        super().__init__(name="Float64x8")
+
+
+_vector: Any = _Vector()  # type: ignore[no-untyped-call,unused-ignore]
+
+
+@register_model(_Vector)
+class _VectorModel(models.PrimitiveModel):  # type: ignore[misc,unused-ignore]
+    def __init__(self, manager: Any, front: Any) -> None:
+        super().__init__(manager, front, _VECTOR)
+
+
+def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), _VECTOR.as_pointer())
+
+
+def _mask(builder: Any, n: Any) -> Any:
+    """Lanes 0..n-1."""
+    numbers = ir.VectorType(_I64, LANES)
+    return builder.icmp_signed("<", ir.Constant(numbers, list(range(LANES))), _spread(builder, numbers, n))
+
+
+def _spread(builder: Any, kind: Any, value: Any) -> Any:
+    """One value in every lane."""
+    undefined = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
+
+
+def _declared(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
+    module = builder.module
+    if name in module.globals:
+        return module.globals[name]
+    return ir.Function(module, ir.FunctionType(result, arguments), name)
+
+
+@intrinsic
+def load(typing: Any, array: Any, index: Any, n: Any) -> Any:
+    """The first n of the eight cells from ``array[index]`` on; zeros behind them."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _address(context, builder, signature.args[0], args[0], args[1])
+        function = _declared(
+            builder,
+            f"llvm.masked.load.v{LANES}f64.p0",
+            _VECTOR,
+            [pointer.type, _I32, _MASK, _VECTOR],
+        )
+        nothing = ir.Constant(_VECTOR, [0.0] * LANES)
+        return builder.call(function, [pointer, ir.Constant(_I32, 8), _mask(builder, args[2]), nothing])
+
+    return _vector(array, types.int64, types.int64), generate
+
+
+@intrinsic
+def store(typing: Any, array: Any, index: Any, n: Any, value: Any) -> Any:
+    """Write the first n lanes to ``array[index]`` and on."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _address(context, builder, signature.args[0], args[0], args[1])
+        function = _declared(
+            builder,
+            f"llvm.masked.store.v{LANES}f64.p0",
+            ir.VoidType(),
+            [_VECTOR, pointer.type, _I32, _MASK],
+        )
+        builder.call(function, [args[3], pointer, ir.Constant(_I32, 8), _mask(builder, args[2])])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64, _vector), generate
+
+
+@intrinsic
+def splat(typing: Any, x: Any) -> Any:
+    """The same number in every lane."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _spread(builder, _VECTOR, args[0])
+
+    return _vector(types.float64), generate
+
+
+@intrinsic
+def zero(typing: Any) -> Any:
+    """Zeros."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return ir.Constant(_VECTOR, [0.0] * LANES)
+
+    return _vector(), generate
+
+
+@intrinsic
+def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """a * b + c, rounded once where the processor can."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        function = _declared(builder, f"llvm.fmuladd.v{LANES}f64", _VECTOR, [_VECTOR] * 3)
+        return builder.call(function, args)
+
+    return _vector(_vector, _vector, _vector), generate
+
+
+@intrinsic
+def maximum(typing: Any, a: Any, b: Any) -> Any:
+    """The larger of each lane."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[0], args[1])
+
+    return _vector(_vector, _vector), generate
+
+
+def _reduction(name: str, start: tuple[float, ...]) -> Any:
+    def typed(typing: Any, a: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kinds = [_F64] * len(start) + [_VECTOR]
+            function = _declared(builder, f"llvm.vector.reduce.{name}.v{LANES}f64", _F64, kinds)
+            given = [ir.Constant(_F64, x) for x in start]
+            return builder.call(function, [*given, args[0]], fastmath=("reassoc", "nnan"))
+
+        return types.float64(_vector), generate
+
+    return intrinsic(typed)
+
+
+total = _reduction("fadd", (0.0,))  # sum of the lanes
+largest = _reduction("fmax", ())

@@ -1,0 +1,111 @@
+"""Scratch memory of one query at a time, and where a plan's numbers stand in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...plan import Plan
+from .records import ALIGNMENT, Layout, Program
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ROOM", "Numbers", "Scratch", "Workspace", "aligned"]
+
+ROOM = 200  # log2: a table whose largest entry leaves 2**-ROOM .. 2**ROOM is scaled by a power of two
+LIST = 2048  # offsets of summed cells that a contraction lists
+
+
+def aligned(cells: int) -> NDArray[np.float64]:
+    """Memory that begins with a cache line."""
+    block = np.empty(cells + ALIGNMENT)
+    skip = -block.ctypes.data // 8 % ALIGNMENT
+    return block[skip : skip + cells]
+
+
+class Numbers:
+    """A model's factors as every arena begins: the number 1, then the factors in axis order, each scaled.
+
+    Attributes
+    ----------
+    layout : Layout
+        Tables one after another, as closely as they fit; posteriors behind the factors.
+    shared : (n,) float64
+    exponent : (T + 1 + F,) int64
+        Of every table, of the number 1, and of every factor once it is cut; those of the factors are filled in.
+    """
+
+    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]]):
+        sizes = np.array([plan.size(s) for s in plan.factor_scopes], np.int64)
+        padded = _padded(sizes)
+        cell = ALIGNMENT + np.cumsum(padded) - padded
+        self.answers = ALIGNMENT + int(padded.sum())  # first cell of the posteriors, variable after variable
+        n_answers = int(plan.posterior_ptr[-1])
+        answer = self.answers + plan.posterior_ptr[:-1]
+        first = self.answers + int(_padded(np.int64(n_answers)))
+        self.layout = Layout(cell, answer[np.argsort(plan.axis_rank)], first, np.zeros(0, np.int64))
+        self.shared = np.zeros(self.answers)
+        self.shared[0] = 1.0
+        self.exponent = np.zeros(len(plan.table_off) + 1 + plan.n_factors, np.int64)
+        for f, (table, scope) in enumerate(zip(factors, plan.factor_scopes, strict=True)):
+            turned = np.transpose(table, [scope.index(v) for v in plan.table_scopes[f]]).ravel()
+            top = float(turned.max())
+            if top > 0 and not 2.0**-ROOM < top < 2.0**ROOM:
+                self.exponent[f] = math.frexp(top)[1]
+                turned = np.ldexp(turned, -int(self.exponent[f]))
+            self.shared[cell[f] : cell[f] + len(turned)] = turned
+
+    def fixed_layout(self, plan: Plan) -> tuple[Layout, int]:
+        """A layout in which every table has the same cells in every program, and its arena's size."""
+        sizes = _padded(np.array([plan.size(s) for s in plan.table_scopes], np.int64))
+        sizes = np.concatenate([sizes[: plan.n_factors], sizes])
+        sizes[plan.n_factors : 2 * plan.n_factors] = 0  # whole factors stand in `shared`
+        ends = self.layout.first + np.cumsum(sizes)
+        return self.layout._replace(places=ends - sizes), int(ends[-1])
+
+
+def _padded(cells: NDArray[np.int64] | np.int64) -> NDArray[np.int64]:
+    return np.asarray(-(-cells // ALIGNMENT) * ALIGNMENT)
+
+
+class Scratch:
+    """What `jtgpu.backends.cpu.kernels.contract` needs beside an arena."""
+
+    def __init__(self) -> None:
+        self.work = np.zeros(256, np.int64)
+        self.off_a, self.off_b = np.zeros(LIST, np.int64), np.zeros(LIST, np.int64)
+        self.buffer = np.zeros(1)
+
+    def fit(self, program: Program) -> None:
+        """Make room for a program."""
+        _, inputs, row, _ = program.counts.tolist()
+        if len(self.work) < 4 * inputs + 64 + row:
+            self.work = np.zeros(4 * inputs + 64 + row, np.int64)
+        if len(self.buffer) < row:
+            self.buffer = np.zeros(row)
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """As the compiled functions take them."""
+        return self.work, self.off_a, self.off_b, self.buffer
+
+
+class Workspace(Scratch):
+    """An arena with a model's factors, and all else that one query at a time needs."""
+
+    def __init__(self, numbers: Numbers):
+        super().__init__()
+        self._numbers = numbers
+        self.arena: NDArray[np.float64] = np.empty(0)
+        self.exponent = numbers.exponent.copy()
+
+    def fit_arena(self, cells: int) -> None:
+        """Make the arena large enough; what it held but the factors is lost when it grows."""
+        if len(self.arena) < cells:
+            self.arena = np.empty(0)  # the old one goes before the new one comes
+            self.arena = aligned(cells)
+            self.arena[: len(self._numbers.shared)] = self._numbers.shared
