@@ -32,16 +32,19 @@ from .errors import (
 from .network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork, RowReport, normalize_rows
 
 if TYPE_CHECKING:
+    from .answers import CasePosteriors, Posterior, Posteriors
     from .compiler import NetworkPlan
     from .formats import read, write
     from .plan import Cost, Plan
-    from .tree import JunctionTree, Posterior, Posteriors
+    from .session import Session
+    from .tree import JunctionTree
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BackendUnavailable",
     "BayesianNetwork",
+    "CasePosteriors",
     "Cost",
     "DiscreteModel",
     "EvidenceError",
@@ -60,6 +63,7 @@ __all__ = [
     "Posterior",
     "Posteriors",
     "RowReport",
+    "Session",
     "TableTooLarge",
     "UnknownState",
     "UnknownVariable",
@@ -75,8 +79,10 @@ _LAZY = {
     "JunctionTree": "tree",
     "NetworkPlan": "compiler",
     "Plan": "plan",
-    "Posterior": "tree",
-    "Posteriors": "tree",
+    "CasePosteriors": "answers",
+    "Posterior": "answers",
+    "Posteriors": "answers",
+    "Session": "session",
     "read": "formats",
     "write": "formats",
 }

@@ -22,8 +22,9 @@ from .errors import JtgpuError
 from .network import BayesianNetwork, DiscreteModel
 
 if TYPE_CHECKING:
+    from .answers import Posteriors
     from .compiler import NetworkPlan
-    from .tree import JunctionTree, Posteriors
+    from .tree import JunctionTree
 
 __all__ = [
     "BENCHMARK",

@@ -27,17 +27,19 @@ ALLOWED: dict[str, set[str]] = {
     "graph": {"errors"},
     "plan": {"errors"},
     "formats": {"errors", "network"},
-    "evidence": {"errors", "network"},
+    "evidence": {"errors", "network", "backends"},
+    "answers": {"errors", "network"},
     "ordering": {"errors", "network", "_system"},
     "indextables": {"errors", "plan", "_system"},
     "lowering": {"errors", "plan"},
     "specialise": {"errors", "plan"},
     "compiler": {"errors", "network", "graph", "plan", "lowering", "_system"},
     "backends": {"errors", "plan", "specialise", "indextables", "_system"},
-    "tree": {"errors", "network", "evidence", "backends", "_system"},
+    "tree": {"errors", "network", "evidence", "answers", "backends", "_system"},
+    "session": {"errors", "network", "evidence", "answers", "backends"},
     "cases": {"errors", "network", "evidence", "backends", "tree", "_system"},
     "timing": {"errors", "network"},
-    "cli": {"errors", "network", "evidence", "backends", "tree", "cases", "timing", "show", "_system"},
+    "cli": {"errors", "network", "evidence", "answers", "backends", "tree", "cases", "timing", "show", "_system"},
     "show": {"errors", "network", "ordering", "backends", "tree", "timing"},
     "__init__": {"errors", "network"},
     "__main__": {"cli"},
@@ -47,6 +49,7 @@ DOORS = {
     ("network", "compiler"),  # net.plan(), net.compile()
     ("compiler", "ordering"),  # only where an order is searched for or read
     ("compiler", "tree"),  # plan.compile()
+    ("tree", "session"),  # tree.session()
     ("tree", "compiler"),  # the model's factors, as the plan numbers them
     ("timing", "formats"),
     ("timing", "ordering"),  # its warm_up
@@ -55,10 +58,11 @@ DOORS = {
     ("cli", "compiler"),  # the published table takes a plan and tables
 }
 # imports for types alone that neither table has
-TYPES = {("tree", "compiler"), ("timing", "compiler"), ("timing", "tree")}
+TYPES = {("tree", "compiler"), ("timing", "compiler"), ("timing", "tree"), ("timing", "answers")}
 TYPES |= {("compiler", "ordering"), ("compiler", "tree"), ("cli", "ordering")}
 TYPES |= {("cli", "ordering"), ("show", "ordering")}  # a search's result, to print and to draw
-TYPES |= {("__init__", g) for g in ("compiler", "formats", "plan", "tree")}
+TYPES |= {("tree", "session"), ("session", "tree")}
+TYPES |= {("__init__", g) for g in ("answers", "compiler", "formats", "plan", "session", "tree")}
 # modules that are a part of another group than their name says
 PART_OF = {"_plan_checks": "plan"}
 

@@ -54,7 +54,7 @@ class Result:
 class BatchResult:
     """Posteriors of a table of B cases. A case whose evidence has probability zero is flagged, not fatal."""
 
-    posterior: NDArray[np.float64]  # (B, sum of the targets' cardinalities) in the order of the targets; 0 if impossible
+    posterior: NDArray[np.float64]  # (B, sum of the targets' cardinalities), target after target; 0 if impossible
     log_evidence: NDArray[np.float64]  # (B,) natural logarithms of P(e); -inf if impossible
     impossible: NDArray[np.bool_]  # (B,)
 

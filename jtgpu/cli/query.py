@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from ..answers import Posteriors
 from ..evidence import parse_findings
-from ..tree import Posteriors
 from .console import cell, guarded, print_json, shown, status, stdout
 from .options import (
     Backend,

@@ -126,14 +126,14 @@ def _slice(record, axis, first, last, to):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _cut(records, record_ptr, n_exponents, most):  # type: ignore[no-untyped-def]
+def _cut(records, record_ptr, n_exponents, most, grain):  # type: ignore[no-untyped-def]
     n = len(record_ptr) - 1
     order = np.argsort(_levels(records, record_ptr, n_exponents), kind="mergesort")
     pieces = np.ones(n, np.int64)
     room = 0
     for i in range(n):
         record = records[record_ptr[order[i]] : record_ptr[order[i] + 1]]
-        pieces[i] = max(1, min(_axis(record, most)[1], most, _terms(record) // GRAIN))
+        pieces[i] = max(1, min(_axis(record, most)[1], most, _terms(record) // grain))
         room += pieces[i] * len(record)
     parts, part_ptr = np.empty(room, np.int64), np.zeros(pieces.sum() + 1, np.int64)
     part_of, first_part = np.empty(len(part_ptr) - 1, np.int64), np.zeros(n + 1, np.int64)
@@ -155,7 +155,7 @@ def _cut(records, record_ptr, n_exponents, most):  # type: ignore[no-untyped-def
                     last = record[ROW]
                 _slice(record, axis, j * extent // pieces[i] * step, last, to)
             terms = _terms(to) + RECORD
-            if load > 0 and load + terms > GRAIN:
+            if load > 0 and load + terms > grain:
                 tasks += 1
                 task_ptr[tasks] = made
                 load = 0
@@ -173,7 +173,7 @@ def _cut(records, record_ptr, n_exponents, most):  # type: ignore[no-untyped-def
 
 def make_tasks(program: Program, n_exponents: int, threads: int) -> Tasks:
     """Cut a program up for some threads."""
-    return Tasks(*_cut(program.records, program.record_ptr, n_exponents, 4 * threads))
+    return Tasks(*_cut(program.records, program.record_ptr, n_exponents, 4 * threads, GRAIN))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

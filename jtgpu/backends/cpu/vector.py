@@ -39,7 +39,7 @@ _vector: Any = _Vector()  # type: ignore[no-untyped-call,unused-ignore]
 @register_model(_Vector)
 class _VectorModel(models.PrimitiveModel):  # type: ignore[misc,unused-ignore]
     def __init__(self, manager: Any, front: Any) -> None:
-        super().__init__(manager, front, _VECTOR)
+        super().__init__(manager, front, _VECTOR)  # type: ignore[no-untyped-call,unused-ignore]
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:

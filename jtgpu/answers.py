@@ -1,0 +1,155 @@
+"""What queries answer: probabilities with the names of variables and states, labelled only when looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .network import DiscreteModel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["CasePosteriors", "Posterior", "Posteriors"]
+
+
+class Posterior:
+    """P(variable | evidence) with the states' names.
+
+    ``numpy.asarray(p)`` gives the probabilities in the order of the states; ``p["yes"]`` and ``p[0]`` give one.
+    """
+
+    __slots__ = ("probabilities", "states", "variable")
+
+    def __init__(self, variable: str, states: tuple[str, ...], probabilities: NDArray[np.float64]):
+        self.variable = variable  # name
+        self.states = states  # names, in order
+        self.probabilities = probabilities  # (states,) float64, read-only, sums to 1
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if dtype is None or np.dtype(dtype) == self.probabilities.dtype:
+            return self.probabilities.copy() if copy else self.probabilities
+        return self.probabilities.astype(dtype)
+
+    def __getitem__(self, state: str | int) -> float:
+        """Probability of one state by name or number.
+
+        Raises
+        ------
+        UnknownState
+            A `KeyError` too; names the states there are.
+        """
+        if isinstance(state, str) and self.states.count(state) == 1:
+            return float(self.probabilities[self.states.index(state)])
+        model = DiscreteModel({self.variable: self.states})
+        return float(self.probabilities[model.state_index(0, state)])
+
+    def __iter__(self) -> Iterator[float]:
+        return iter(self.probabilities.tolist())
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def as_dict(self) -> dict[str, float]:
+        """State's name to probability; of states with equal names the last one stays."""
+        return dict(zip(self.states, self.probabilities.tolist(), strict=True))
+
+    @property
+    def mode(self) -> str:
+        """Name of the most probable state; the first of equals."""
+        return self.states[int(self.probabilities.argmax())]
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{s}: {p:.6g}" for s, p in zip(self.states, self.probabilities.tolist(), strict=True))
+        return f"P({self.variable}) = {{{inner}}}"
+
+
+class Posteriors(Mapping[str, Posterior]):
+    """Posteriors of several variables: a mapping from name to `Posterior`, labelled only when looked at.
+
+    Attributes
+    ----------
+    log_evidence : float
+        Natural logarithm of the probability of the evidence (0 without evidence); for a Markov network of the
+        partition function.
+    """
+
+    def __init__(
+        self,
+        model: DiscreteModel,
+        flat: NDArray[np.float64],
+        ptr: NDArray[np.int64],
+        log_evidence: float,
+        targets: Sequence[int] | None = None,
+    ):
+        flat.flags.writeable = False
+        self._model, self._flat, self._ptr = model, flat, ptr
+        self._targets = None if targets is None else dict.fromkeys(targets)
+        self.log_evidence = log_evidence
+
+    def __getitem__(self, variable: str | int) -> Posterior:
+        v = self._model.index(variable)
+        if self._targets is not None and v not in self._targets:
+            raise KeyError(f"{self._model.variables[v]!r} was not among the targets of this query")
+        return Posterior(
+            self._model.variables[v], self._model.states(v), self._flat[self._ptr[v] : self._ptr[v + 1]]
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        ids: Iterable[int] = range(len(self._model)) if self._targets is None else self._targets
+        return (self._model.variables[v] for v in ids)
+
+    def __len__(self) -> int:
+        return len(self._model) if self._targets is None else len(self._targets)
+
+    def __repr__(self) -> str:
+        return f"Posteriors of {len(self)} variables, log_evidence={self.log_evidence:.9g}"
+
+
+class CasePosteriors(Mapping[str, "NDArray[np.float64]"]):
+    """Posteriors of a table of B cases: a mapping from a variable's name to its probabilities, (B, states) float64.
+
+    Attributes
+    ----------
+    flat : (B, n) float64
+        All of them, variable after variable.
+    log_evidence : (B,) float64
+        Natural logarithms of the probabilities of the evidence; -inf for an impossible case.
+    impossible : (B,) bool
+        Cases whose evidence has probability zero; their posteriors are zeros.
+    """
+
+    def __init__(
+        self,
+        model: DiscreteModel,
+        flat: NDArray[np.float64],
+        log_evidence: NDArray[np.float64],
+        impossible: NDArray[np.bool_],
+        targets: Sequence[int] | None = None,
+    ):
+        self._model = model
+        self.flat, self.log_evidence, self.impossible = flat, log_evidence, impossible
+        self._at: dict[int, tuple[int, int]] = {}
+        at = 0
+        for v in range(len(model)) if targets is None else targets:
+            card = int(model.cardinality[v])
+            self._at[v] = at, at + card
+            at += card
+
+    def __getitem__(self, variable: str | int) -> NDArray[np.float64]:
+        v = self._model.index(variable)
+        if v not in self._at:
+            raise KeyError(f"{self._model.variables[v]!r} was not among the targets of this query")
+        first, last = self._at[v]
+        return self.flat[:, first:last]
+
+    def __iter__(self) -> Iterator[str]:
+        return (self._model.variables[v] for v in self._at)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def __repr__(self) -> str:
+        return f"CasePosteriors of {len(self)} variables in {len(self.flat)} cases"
