@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
@@ -16,8 +16,10 @@ from .network import DiscreteModel
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Findings", "parse_finding", "parse_findings", "read_cases", "read_findings"]
+__all__ = ["Cases", "Findings", "parse_finding", "parse_findings", "read_cases", "read_findings"]
 
+# (B, V) numbers of states, -1 for what is not observed; or variable -> B states
+Cases = Union["NDArray[Any]", Mapping[Any, Any]]
 Findings = Mapping[Any, Any]  # variable (name or number) -> state (name or number), or a set of states
 
 
@@ -202,7 +204,7 @@ def _weights(model: DiscreteModel, v: int, value: Mapping[Any, float] | ArrayLik
 
 
 def read_cases(
-    model: DiscreteModel, cases: ArrayLike | Mapping[Any, ArrayLike], likelihood: Mapping[Any, ArrayLike] | None = None
+    model: DiscreteModel, cases: Cases, likelihood: Mapping[Any, ArrayLike] | None = None
 ) -> tuple[NDArray[np.int32], dict[int, NDArray[np.float64]]]:
     """A table of cases by numbers: states, (B, V) int32, -1 for what is not observed; and weights, (B, card).
 

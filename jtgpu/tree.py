@@ -12,7 +12,7 @@ from . import backends
 from .answers import CasePosteriors, Posterior, Posteriors
 from .backends.base import Evidence
 from .errors import ImpossibleEvidence, JtgpuError
-from .evidence import Findings, read_cases, read_findings
+from .evidence import Cases, Findings, read_cases, read_findings
 from .network import DiscreteModel
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class JunctionTree:
 
     def posteriors_batch(
         self,
-        cases: ArrayLike | Mapping[Any, ArrayLike],
+        cases: Cases,
         *,
         likelihood: Mapping[Any, ArrayLike] | None = None,
         targets: Iterable[str | int] | None = None,

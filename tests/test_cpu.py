@@ -147,12 +147,12 @@ def test_an_impossible_case_is_named_or_flagged() -> None:
         {"a": ["no", "yes"], "b": ["no", "yes"]}, {"b": ["a"]}, {"a": [1.0, 0.0], "b": [[0.5, 0.5], [0.1, 0.9]]}
     )
     tree = compiled(net)
-    table = {"a": ["no", "yes", None], "b": [-1, "yes", "no"]}
-    with pytest.raises(errors.ImpossibleEvidence, match="case 1: .*a = 'yes'; b = 'yes'"):
+    table: dict[str, list[Any]] = {"a": ["no", "yes", None], "b": [-1, "yes", "no"]}
+    with pytest.raises(errors.ImpossibleEvidence, match=r"case 1: .*a = 'yes'; b = 'yes'"):
         tree.posteriors_batch(table)
     found = tree.posteriors_batch(table, on_impossible="flag", targets="b")
     assert found.impossible.tolist() == [False, True, False]
-    np.testing.assert_allclose(found["b"], [[0.5, 0.5], [0, 0], [1, 0]])
+    assert found["b"].tolist() == [[0.5, 0.5], [0, 0], [1, 0]]
     assert list(found) == ["b"]
     with pytest.raises(KeyError, match="not among the targets"):
         found["a"]
@@ -167,7 +167,7 @@ def test_bad_tables_of_cases_are_named_by_row_and_column() -> None:
         tree.posteriors_batch(np.zeros((2, 3)))
     with pytest.raises(errors.UnknownState, match="case 1: 'x2' has no state 5"):
         tree.posteriors_batch(np.array([[0, 0, 0], [0, 0, 5]]))
-    with pytest.raises(errors.UnknownState, match="case 2: .*'perhaps'"):
+    with pytest.raises(errors.UnknownState, match=r"case 2: .*'perhaps'"):
         tree.posteriors_batch({"x0": [None, -1, "perhaps"]})
     with pytest.raises(errors.EvidenceError, match="others have 2 rows"):
         tree.posteriors_batch({"x0": [0, 1], "x1": [0]})

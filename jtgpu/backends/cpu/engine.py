@@ -31,6 +31,7 @@ __all__ = ["Cpu", "CpuSession", "Kept", "prepare"]
 DOUBLE = 800  # log2 of what a contraction may multiply together, far from where doubles lose digits
 MOST_PROGRAMS = 256  # kept; a table of cases with many missing cells meets more patterns than come again
 MOST_PROGRAM_BYTES = 64 << 20
+MOST_ROOM = 1 << 20  # numbers of scratch memory for deriving a program
 PARALLEL = 1_500_000  # terms from which several threads take a program, 150 us of one core
 
 
@@ -73,6 +74,7 @@ class Programs:
         self._lock = threading.Lock()
         self._kept: OrderedDict[Any, Kept] = OrderedDict()
         self._bytes = 0
+        self._room, self._room_lock = np.zeros(0, np.int64), threading.Lock()
 
     def get(
         self,
@@ -114,7 +116,11 @@ class Programs:
         if targets is not None:
             wanted[list(targets)] = True
         by_rank = self._by_rank
-        return Kept(plan, specialise(self._skeleton, layout, pattern[by_rank], wanted[by_rank], lanes), seen, wanted)
+        with self._room_lock:
+            if not len(self._room):
+                self._room = np.empty(MOST_ROOM, np.int64)
+            program = specialise(self._skeleton, layout, pattern[by_rank], wanted[by_rank], lanes, self._room)
+        return Kept(plan, program, seen, wanted)
 
     def clear(self) -> None:
         """Forget all."""

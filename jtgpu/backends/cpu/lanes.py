@@ -137,7 +137,7 @@ def _note(exponent, scaled, e, lanes):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True, error_model="numpy")
 def _chunk(  # type: ignore[no-untyped-def]
     arena, exponent, scaled, records, record_ptr, loads, load_ptr, states, weights, weight_ptr, limit, first, dead,
-    work, off_a, off_b, buffer, source, factor, top,
+    work, offsets, buffer, source, factor, top,
 ):  # fmt: skip
     """Make every table for one chunk of lanes; those that do not depend on the case only the `first` time. Returns
     whether the model allows anything at all."""
@@ -152,12 +152,13 @@ def _chunk(  # type: ignore[no-untyped-def]
         _tops(arena, load[1], size, lanes, top)
         if _rescale(arena, load[1], size, lanes, top, dead, exponent[e], limit):
             scaled[e] = True
+    scratch = work.ctypes.data, offsets.ctypes.data, buffer.ctypes.data
     for p in range(len(record_ptr) - 1):
         record = records[record_ptr[p] : record_ptr[p + 1]]
         by_case = record[BY_CASE] == 1
         if not by_case and not first:
             continue
-        whole = contract(arena, record, work, off_a, off_b, buffer)
+        whole = contract(arena.ctypes.data, records.ctypes.data + 8 * record_ptr[p], *scratch)
         start, size, out = record[OUT], record[SIZE], record[OUT_EXP]
         _exponents(record, exponent, scaled, lanes)
         if not by_case:
@@ -221,7 +222,7 @@ def _write(arena, answers, hard, cards, place, rows, begin, n, lanes, dead, chun
 @njit(cache=True, nogil=True, error_model="numpy")
 def run_lanes(  # type: ignore[no-untyped-def]
     arena, exponent, scaled, records, record_ptr, loads, load_ptr, roots, answers, hard, cards, place, rows, states,
-    weights, weight_ptr, limit, first, last, lanes, posterior, log_evidence, impossible, work, off_a, off_b, buffer,
+    weights, weight_ptr, limit, first, last, lanes, posterior, log_evidence, impossible, work, offsets, buffer,
 ):  # fmt: skip
     """Answer the cases ``rows[first:last]``, `lanes` at a time.
 
@@ -262,7 +263,7 @@ def run_lanes(  # type: ignore[no-untyped-def]
                 laid[c * lanes + i] = weights[row, c]
         possible = possible and _chunk(
             arena, exponent, scaled, records, record_ptr, loads, load_ptr, chunk, laid, laid_ptr, limit, begin == first,
-            dead, work, off_a, off_b, buffer, source, factor, top,
+            dead, work, offsets, buffer, source, factor, top,
         )  # fmt: skip
         for i in range(n):
             row = rows[begin + i]

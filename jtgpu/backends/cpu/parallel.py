@@ -25,6 +25,7 @@ from .records import (
     B_EXP,
     INPUTS,
     KEPT,
+    LISTED,
     LOOPS,
     OUT,
     OUT_EXP,
@@ -32,6 +33,7 @@ from .records import (
     ROW_A,
     ROW_B,
     ROW_OUT,
+    SIZE,
     SUMMED,
     A,
     B,
@@ -66,6 +68,8 @@ class Tasks(NamedTuple):
 
 @njit(cache=True)
 def _terms(record):  # type: ignore[no-untyped-def]
+    if record[LISTED] > 0:
+        return record[LISTED] * record[SIZE]
     k = record[INPUTS]
     terms = record[ROW]
     for j in range(record[KEPT] + record[SUMMED]):
@@ -91,6 +95,8 @@ def _levels(records, record_ptr, n_exponents):  # type: ignore[no-untyped-def]
 def _axis(record, most):  # type: ignore[no-untyped-def]
     """The loop to split a record along: the first kept one that is long enough, else the longest; -1 is the row, and
     -2 is none."""
+    if record[LISTED] > 0:
+        return -2, 1
     k = record[INPUTS]
     best, extent = -2, 1
     for j in range(record[KEPT]):
@@ -189,11 +195,12 @@ def _is_there(done, record):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True, error_model="numpy")
 def _work(  # type: ignore[no-untyped-def]
     control, place, tops, left, done, arena, exponent, records, parts, part_ptr, part_of, first_part, whole, task_ptr,
-    limit, work, off_a, off_b, buffer,
+    limit, work, offsets, buffer,
 ):  # fmt: skip
     """Take tasks until there are no more, or until one has waited long; returns whether it waits. `place`: the thread's
     next part, and where its task ends."""
     lowest, highest = 2.0**-limit, 2.0**limit
+    memory, scratch = arena.ctypes.data, (work.ctypes.data, offsets.ctypes.data, buffer.ctypes.data)
     while True:
         if place[0] == place[1]:
             t = atomics.add(control, NEXT, 1)
@@ -211,7 +218,7 @@ def _work(  # type: ignore[no-untyped-def]
                 if spins == SPINS:
                     return True
             i = part_of[p]
-            tops[p] = contract(arena, part, work, off_a, off_b, buffer)
+            tops[p] = contract(memory, parts.ctypes.data + 8 * part_ptr[p], *scratch)
             if atomics.add(left, i, -1) == 1:
                 top = 0.0
                 for q in range(first_part[i], first_part[i + 1]):
@@ -219,9 +226,8 @@ def _work(  # type: ignore[no-untyped-def]
                 if not top > 0.0:
                     atomics.write(control, FAILED, 1)
                     return False
-                record = records[whole[i] :]
-                finish(arena, record, top, exponent, lowest, highest)
-                atomics.write(done, record[OUT_EXP], 1)
+                finish(memory, records.ctypes.data + 8 * whole[i], top, exponent.ctypes.data, lowest, highest)
+                atomics.write(done, records[whole[i] + OUT_EXP], 1)
                 atomics.add(control, FINISHED, 1)
             place[0] += 1
 
@@ -259,7 +265,7 @@ def run_tasks(
     Parameters
     ----------
     scratch : callable
-        Gives each thread its own ``(work, off_a, off_b, buffer)`` of `jtgpu.backends.cpu.kernels.contract`.
+        Gives each thread its own ``(work, offsets, buffer)`` of `jtgpu.backends.cpu.kernels.contract`.
 
     Returns
     -------

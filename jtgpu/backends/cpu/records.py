@@ -20,14 +20,23 @@ ALIGNMENT = 8  # cells: a cache line of float64
 # kept loops, then summed loops, each slowest first, without the innermost, which is in the fields.
 # With more than two inputs A is the first; the others' cells, exponents and row strides stand between LOOPS and the
 # loops, which have a stride for every input.
+# A small contraction has no loops: LISTED terms add up to each cell of the output, and in their place stand the cells
+# of the inputs, for one term after the other.
 (
-    LENGTH, INPUTS, ANSWER, OUT, OUT_EXP, SIZE, BY_CASE, KEPT, SUMMED, ROW, ROW_OUT, A, A_EXP, ROW_A, B, B_EXP, ROW_B,
-    LOOPS,
-) = range(18)  # fmt: skip
+    LENGTH, INPUTS, ANSWER, OUT, OUT_EXP, SIZE, BY_CASE, LISTED, KEPT, SUMMED, ROW, ROW_OUT, A, A_EXP, ROW_A, B, B_EXP,
+    ROW_B, LOOPS,
+) = range(19)  # fmt: skip
 
 # A load: [length, destination, its exponent, source, its exponent, cells, n_observed, n_loops, n_weighed,
 # (variable, stride) an observed one, (extent, stride in the source) a loop, (variable, extent, inner cells) a weight]
 LOAD_FIELDS = 9
+
+# Terms up to which a contraction is listed. Loops cost about 100 ns before they begin and a list 1 ns a term; the loops
+# of more than two tables cost ten times as much a term.
+MOST_LISTED, MOST_LISTED_OF_MANY = 100, 500
+
+
+_NO_ROOM = np.zeros(0, np.int64)
 
 
 class Layout(NamedTuple):
@@ -110,7 +119,51 @@ def _load(sk, seen, f, length, scope, cell, source, to, n):  # type: ignore[no-u
 
 
 @njit(cache=True, nogil=True)
-def _record(sk, i, k, tables, strides, joint, n_joint, loops, to, n):  # type: ignore[no-untyped-def]
+def _list(to, n, k, loops, n_loops, terms, scratch):  # type: ignore[no-untyped-def]
+    """Write the cells of every term behind the fields at `to[n:]`; returns the record's end."""
+    to[n + LISTED] = terms // to[n + SIZE]
+    to[n + KEPT], to[n + SUMMED], to[n + ROW], to[n + ROW_OUT] = 0, 0, 1, 1
+    order, count, base = scratch[0], scratch[1], scratch[2]
+    kept = 0  # kept loops first
+    for j in range(n_loops):
+        if loops[j, 1] != 0:
+            order[kept] = j
+            kept += 1
+    for j in range(n_loops):
+        if loops[j, 1] == 0:
+            order[kept] = j
+            kept += 1
+        count[j] = 0
+    for t in range(k):
+        base[t] = to[n + A] if t == 0 else to[n + B] if t == 1 else to[n + LOOPS + 3 * (t - 2)]
+    at = n + LOOPS + 3 * (k - 2)
+    inner = 1 if n_loops == 0 else loops[order[n_loops - 1], 0]
+    rounds = terms // inner
+    for _ in range(rounds):
+        for t in range(k):
+            cell, step = base[t], 0 if n_loops == 0 else loops[order[n_loops - 1], 2 + t]
+            i = at + t
+            for _ in range(inner):
+                to[i] = cell
+                cell += step
+                i += k
+        at += k * inner
+        for i in range(n_loops - 2, -1, -1):
+            j = order[i]
+            count[i] += 1
+            ahead = 1
+            if count[i] == loops[j, 0]:
+                count[i] = 0
+                ahead -= loops[j, 0]
+            for t in range(k):
+                base[t] += ahead * loops[j, 2 + t]
+            if ahead == 1:
+                break
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _record(sk, k, strides, joint, n_joint, loops, scratch, to, n):  # type: ignore[no-untyped-def]
     """Write the loops of a contraction of k tables behind the fields at `to[n:]`; returns the record's end and the
     terms it adds. `strides`: of the output, then of each table; they are zeroed again."""
     width = k + 2
@@ -134,6 +187,9 @@ def _record(sk, i, k, tables, strides, joint, n_joint, loops, to, n):  # type: i
                 loops[n_loops - 1, 1 + t] = strides[t, v]
         for t in range(k + 1):
             strides[t, v] = 0
+    if terms <= (MOST_LISTED if k == 2 else MOST_LISTED_OF_MANY) and sk.card[-1] == 1:
+        return _list(to, n, k, loops, n_loops, terms, scratch), terms
+    to[n + LISTED] = 0
     if n_loops == 0:
         loops[0, 0], loops[0, 1] = 1, 1
         loops[0, 2 : 2 + k] = 0
@@ -216,8 +272,8 @@ def _join(sk, i, use, length, scope, tables, strides, joint, there):  # type: ig
 
 
 @njit(cache=True, nogil=True)
-def _make_records(sk, rep, length, scope, use, needed, answer_cell, places, at, cell, exponent):  # type: ignore[no-untyped-def]
-    """Records of the contractions that are made, and where the answers stand."""
+def _make_records(sk, rep, length, scope, use, needed, answer_cell, places, at, cell, exponent, records):  # type: ignore[no-untyped-def]
+    """Records of the contractions that are made, and where the answers stand. `records`: memory to write them in."""
     n_tables, case, lanes = len(sk.table_ptr), len(sk.card) - 1, sk.card[-1]
     n_ops, room, most, widest = 0, 0, 2, 0
     for i in range(len(sk.op_out)):
@@ -231,11 +287,13 @@ def _make_records(sk, rep, length, scope, use, needed, answer_cell, places, at, 
                     wide += length[use[j]]
             k = max(k, 2)
             most, widest = max(most, k), max(widest, wide)
-            room += LOOPS + 3 * k + (k + 2) * (wide + 1)
-    records, record_ptr = np.empty(room, np.int64), np.zeros(n_ops + 1, np.int64)
+            room += LOOPS + 3 * k + max((k + 2) * (wide + 1), k * (MOST_LISTED if k == 2 else MOST_LISTED_OF_MANY))
+    if len(records) < room:
+        records = np.empty(room, np.int64)
+    record_ptr = np.zeros(n_ops + 1, np.int64)
     strides, joint = np.zeros((most + 1, case + 1), np.int64), np.empty(widest, np.int64)
     loops, tables = np.empty((widest + 1, most + 2), np.int64), np.empty(most, np.int64)
-    there = np.full(case + 1, -1, np.int64)
+    there, scratch = np.full(case + 1, -1, np.int64), np.empty((3, max(widest, most) + 1), np.int64)
     answers = np.empty((n_ops, 3), np.int64)
     n, n_ops, longest, work, n_answers = 0, 0, 1, 0, 0
     for i in range(len(sk.op_out)):
@@ -264,7 +322,7 @@ def _make_records(sk, rep, length, scope, use, needed, answer_cell, places, at, 
         for j in range(k):
             where = (n + A) if j == 0 else (n + B) if j == 1 else n + LOOPS + 3 * (j - 2)
             records[where], records[where + 1] = cell[tables[j]], exponent[tables[j]]
-        end, terms = _record(sk, i, max(k, 2), tables, strides, joint, n_joint, loops, records, n)
+        end, terms = _record(sk, max(k, 2), strides, joint, n_joint, loops, scratch, records, n)
         work += terms
         if k > 2:
             longest = max(longest, records[n + ROW])
@@ -276,12 +334,12 @@ def _make_records(sk, rep, length, scope, use, needed, answer_cell, places, at, 
 
 
 @njit(cache=True, nogil=True)
-def _specialise(sk, seen, target, source, answer_cell, first, places):  # type: ignore[no-untyped-def]
+def _specialise(sk, seen, target, source, answer_cell, first, places, room):  # type: ignore[no-untyped-def]
     rep, length, scope, use, needed, cut = reduce_flat(sk, seen, target)
     cell, exponent = np.empty(len(sk.table_ptr), np.int64), np.empty(len(sk.table_ptr), np.int64)
     loads, load_ptr, at = _make_loads(sk, seen, length, scope, needed, cut, source, places, first, cell, exponent)
     records, record_ptr, answers, counts = _make_records(
-        sk, rep, length, scope, use, needed, answer_cell, places[len(source) :], at, cell, exponent
+        sk, rep, length, scope, use, needed, answer_cell, places[len(source) :], at, cell, exponent, room
     )
     n_roots = 0
     roots = np.empty((len(sk.roots), 3), np.int64)
@@ -294,7 +352,12 @@ def _specialise(sk, seen, target, source, answer_cell, first, places):  # type: 
 
 
 def specialise(
-    sk: Skeleton, layout: Layout, seen: NDArray[np.uint8], target: NDArray[np.bool_], lanes: int = 1
+    sk: Skeleton,
+    layout: Layout,
+    seen: NDArray[np.uint8],
+    target: NDArray[np.bool_],
+    lanes: int = 1,
+    room: NDArray[np.int64] = _NO_ROOM,
 ) -> Program:
     """The program for a pattern and targets.
 
@@ -311,6 +374,8 @@ def specialise(
         Variables whose posteriors are wanted, by rank; those of observed ones are never made.
     lanes : int
         Cases that the program answers at once.
+    room : int64
+        Scratch memory: fresh memory costs more time than what is written to it.
     """
     card = sk.card.copy()
     card[-1] = lanes
@@ -323,5 +388,6 @@ def specialise(
             layout.answer,
             layout.first,
             layout.places,
+            room,
         )
     )

@@ -19,6 +19,7 @@ from .records import (
     OUT_EXP,
     SIZE,
 )
+from .vector import note, number, peek, poke
 
 __all__ = ["IMPOSSIBLE", "evidence_log", "finish", "hashes", "load_all", "run", "run_changed"]
 
@@ -31,7 +32,7 @@ def _scale(arena, start, size, top):  # type: ignore[no-untyped-def]
     """Divide a table by the power of two next to its largest entry; returns the exponent."""
     shift = math.frexp(top)[1]
     for i in range(start, start + size):
-        arena[i] = math.ldexp(arena[i], -shift)
+        poke(arena, i, math.ldexp(peek(arena, i), -shift))
     return shift
 
 
@@ -73,7 +74,7 @@ def _load(arena, load, states, weights, weight_ptr, exponent, count, lowest):  #
             top = max(top, arena[to + i])
     exponent[load[2]] = exponent[load[4]]
     if top < lowest and top > 0.0:
-        exponent[load[2]] += _scale(arena, to, cells, top)
+        exponent[load[2]] += _scale(arena.ctypes.data, to, cells, top)
     return top > 0.0
 
 
@@ -90,20 +91,20 @@ def load_all(arena, loads, load_ptr, states, weights, weight_ptr, exponent, coun
 @njit(cache=True, nogil=True, error_model="numpy")
 def finish(arena, record, top, exponent, lowest, highest):  # type: ignore[no-untyped-def]
     """What follows a contraction: a posterior is normalised, another table scaled when its largest entry, `top`, is
-    out of bounds; the output's exponent."""
-    start, size = record[OUT], record[SIZE]
-    shift = exponent[record[A_EXP]] + exponent[record[B_EXP]]
-    for t in range(2, record[INPUTS]):
-        shift += exponent[record[LOOPS + 3 * (t - 2) + 1]]
-    if record[ANSWER] >= 0:
+    out of bounds; the output's exponent. Memory by its address."""
+    start, size = number(record, OUT), number(record, SIZE)
+    shift = number(exponent, number(record, A_EXP)) + number(exponent, number(record, B_EXP))
+    for t in range(2, number(record, INPUTS)):
+        shift += number(exponent, number(record, LOOPS + 3 * (t - 2) + 1))
+    if number(record, ANSWER) >= 0:
         total = 0.0
         for i in range(start, start + size):
-            total += arena[i]
+            total += peek(arena, i)
         for i in range(start, start + size):
-            arena[i] /= total
+            poke(arena, i, peek(arena, i) / total)
     elif top < lowest or top > highest:
         shift += _scale(arena, start, size, top)
-    exponent[record[OUT_EXP]] = shift
+    note(exponent, number(record, OUT_EXP), shift)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -121,7 +122,7 @@ def evidence_log(arena, roots, exponent):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True, error_model="numpy")
 def run(  # type: ignore[no-untyped-def]
     arena, exponent, records, record_ptr, loads, load_ptr, roots, states, weights, weight_ptr, limit,
-    work, off_a, off_b, buffer,
+    work, offsets, buffer,
 ):  # fmt: skip
     """Run a program: factors cut to the states, every contraction, posteriors normalised into their cells.
 
@@ -133,12 +134,13 @@ def run(  # type: ignore[no-untyped-def]
     lowest, highest = 2.0**-limit, 2.0**limit
     if not load_all(arena, loads, load_ptr, states, weights, weight_ptr, exponent, work, lowest):
         return IMPOSSIBLE
+    memory, scratch = arena.ctypes.data, (work.ctypes.data, offsets.ctypes.data, buffer.ctypes.data)
     for p in range(len(record_ptr) - 1):
-        record = records[record_ptr[p] : record_ptr[p + 1]]
-        top = contract(arena, record, work, off_a, off_b, buffer)
+        record = records.ctypes.data + 8 * record_ptr[p]
+        top = contract(memory, record, *scratch)
         if not top > 0.0:
             return IMPOSSIBLE
-        finish(arena, record, top, exponent, lowest, highest)
+        finish(memory, record, top, exponent.ctypes.data, lowest, highest)
     return evidence_log(arena, roots, exponent)
 
 
@@ -185,7 +187,7 @@ def _load_signature(h, load, states, bits, weight_ptr):  # type: ignore[no-untyp
 @njit(cache=True, nogil=True, error_model="numpy")
 def run_changed(  # type: ignore[no-untyped-def]
     arena, exponent, records, record_ptr, loads, load_ptr, roots, states, weights, weight_ptr, limit,
-    work, off_a, off_b, buffer, record_hash, load_hash, signature, bits, made,
+    work, offsets, buffer, record_hash, load_hash, signature, bits, made,
 ):  # fmt: skip
     """`run` that makes no table which is there already.
 
@@ -210,18 +212,20 @@ def run_changed(  # type: ignore[no-untyped-def]
             if not _load(arena, load, states, weights, weight_ptr, exponent, work, lowest):
                 return IMPOSSIBLE
             signature[load[2]] = h
+    memory, scratch = arena.ctypes.data, (work.ctypes.data, offsets.ctypes.data, buffer.ctypes.data)
     for p in range(len(record_ptr) - 1):
-        record = records[record_ptr[p] : record_ptr[p + 1]]
-        h = _mix(_mix(record_hash[p], signature[record[A_EXP]]), signature[record[B_EXP]])
-        for t in range(2, record[INPUTS]):
-            h = _mix(h, signature[record[LOOPS + 3 * (t - 2) + 1]])
-        if signature[record[OUT_EXP]] == h:
+        record = records.ctypes.data + 8 * record_ptr[p]
+        out = number(record, OUT_EXP)
+        h = _mix(_mix(record_hash[p], signature[number(record, A_EXP)]), signature[number(record, B_EXP)])
+        for t in range(2, number(record, INPUTS)):
+            h = _mix(h, signature[number(record, LOOPS + 3 * (t - 2) + 1)])
+        if signature[out] == h:
             continue
-        signature[record[OUT_EXP]] = np.uint64(0)
+        signature[out] = np.uint64(0)
         made[0] += 1
-        top = contract(arena, record, work, off_a, off_b, buffer)
+        top = contract(memory, record, *scratch)
         if not top > 0.0:
             return IMPOSSIBLE
-        finish(arena, record, top, exponent, lowest, highest)
-        signature[record[OUT_EXP]] = h
+        finish(memory, record, top, exponent.ctypes.data, lowest, highest)
+        signature[out] = h
     return evidence_log(arena, roots, exponent)

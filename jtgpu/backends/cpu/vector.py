@@ -1,8 +1,10 @@
 """Eight doubles in one register, for Numba: loads and stores of the first n of them, multiply-add, largest, sum.
 
-LLVM turns them into what the processor has: one AVX-512 register, two of AVX2, four of NEON or SSE2. A load of fewer
-than eight fills up with zeros and touches no cell beyond; a store writes no cell beyond. So rows of any length are
-walked without a scalar remainder, and no compiler has to find out what may be done side by side.
+Memory is named by its address, an integer, and an index: an array as an argument of a compiled function is seven
+arguments, and a contraction of a few numbers should not wait for them. LLVM turns the vectors into what the processor
+has: one AVX-512 register, two of AVX2, four of NEON or SSE2. A load of fewer than eight fills up with zeros and touches
+no cell beyond; a store writes no cell beyond. So rows of any length are walked without a scalar remainder, and no
+compiler has to find out what may be done side by side.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ from numba import types
 from numba.extending import intrinsic as _numba_intrinsic
 from numba.extending import models, register_model
 
-__all__ = ["LANES", "fma", "intrinsic", "largest", "load", "maximum", "splat", "store", "total", "zero"]
+__all__ = [
+    "LANES", "fma", "intrinsic", "largest", "load", "maximum", "note", "number", "peek", "poke", "splat", "store",
+    "total", "zero",
+]  # fmt: skip
 
 LANES = 8
 
@@ -42,9 +47,10 @@ class _VectorModel(models.PrimitiveModel):  # type: ignore[misc,unused-ignore]
         super().__init__(manager, front, _VECTOR)  # type: ignore[no-untyped-call,unused-ignore]
 
 
-def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [index]), _VECTOR.as_pointer())
+def _address(builder: Any, base: Any, index: Any, kind: Any) -> Any:
+    """``&base[index]`` for an address as a number and cells of eight bytes, as a pointer."""
+    cell = builder.gep(builder.inttoptr(base, _F64.as_pointer()), [index])
+    return builder.bitcast(cell, kind.as_pointer())
 
 
 def _mask(builder: Any, n: Any) -> Any:
@@ -68,11 +74,11 @@ def _declared(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any
 
 
 @intrinsic
-def load(typing: Any, array: Any, index: Any, n: Any) -> Any:
-    """The first n of the eight cells from ``array[index]`` on; zeros behind them."""
+def load(typing: Any, base: Any, index: Any, n: Any) -> Any:
+    """The first n of the eight cells from ``base[index]`` on; zeros behind them."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = _address(context, builder, signature.args[0], args[0], args[1])
+        pointer = _address(builder, args[0], args[1], _VECTOR)
         function = _declared(
             builder,
             f"llvm.masked.load.v{LANES}f64.p0",
@@ -82,15 +88,15 @@ def load(typing: Any, array: Any, index: Any, n: Any) -> Any:
         nothing = ir.Constant(_VECTOR, [0.0] * LANES)
         return builder.call(function, [pointer, ir.Constant(_I32, 8), _mask(builder, args[2]), nothing])
 
-    return _vector(array, types.int64, types.int64), generate
+    return _vector(types.int64, types.int64, types.int64), generate
 
 
 @intrinsic
-def store(typing: Any, array: Any, index: Any, n: Any, value: Any) -> Any:
-    """Write the first n lanes to ``array[index]`` and on."""
+def store(typing: Any, base: Any, index: Any, n: Any, value: Any) -> Any:
+    """Write the first n lanes to ``base[index]`` and on."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = _address(context, builder, signature.args[0], args[0], args[1])
+        pointer = _address(builder, args[0], args[1], _VECTOR)
         function = _declared(
             builder,
             f"llvm.masked.store.v{LANES}f64.p0",
@@ -100,7 +106,49 @@ def store(typing: Any, array: Any, index: Any, n: Any, value: Any) -> Any:
         builder.call(function, [args[3], pointer, ir.Constant(_I32, 8), _mask(builder, args[2])])
         return context.get_dummy_value()
 
-    return types.void(array, types.int64, types.int64, _vector), generate
+    return types.void(types.int64, types.int64, types.int64, _vector), generate
+
+
+@intrinsic
+def peek(typing: Any, base: Any, index: Any) -> Any:
+    """``base[index]``, a float64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(_address(builder, args[0], args[1], _F64))
+
+    return types.float64(types.int64, types.int64), generate
+
+
+@intrinsic
+def poke(typing: Any, base: Any, index: Any, value: Any) -> Any:
+    """Set ``base[index]``, a float64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(args[2], _address(builder, args[0], args[1], _F64))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.float64), generate
+
+
+@intrinsic
+def number(typing: Any, base: Any, index: Any) -> Any:
+    """``base[index]``, an int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(_address(builder, args[0], args[1], _I64))
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def note(typing: Any, base: Any, index: Any, value: Any) -> Any:
+    """Set ``base[index]``, an int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(args[2], _address(builder, args[0], args[1], _I64))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
 
 
 @intrinsic

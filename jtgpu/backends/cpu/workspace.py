@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...plan import Plan
+from .kernels import LIST
 from .records import ALIGNMENT, Layout, Program
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["ROOM", "Numbers", "Scratch", "Workspace", "aligned"]
 
 ROOM = 200  # log2: a table whose largest entry leaves 2**-ROOM .. 2**ROOM is scaled by a power of two
-LIST = 2048  # offsets of summed cells that a contraction lists
 
 
 def aligned(cells: int) -> NDArray[np.float64]:
@@ -77,7 +77,7 @@ class Scratch:
 
     def __init__(self) -> None:
         self.work = np.zeros(256, np.int64)
-        self.off_a, self.off_b = np.zeros(LIST, np.int64), np.zeros(LIST, np.int64)
+        self.offsets = np.zeros(2 * LIST, np.int64)
         self.buffer = np.zeros(1)
 
     def fit(self, program: Program) -> None:
@@ -89,9 +89,9 @@ class Scratch:
             self.buffer = np.zeros(row)
 
     @property
-    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """As the compiled functions take them."""
-        return self.work, self.off_a, self.off_b, self.buffer
+        return self.work, self.offsets, self.buffer
 
 
 class Workspace(Scratch):
