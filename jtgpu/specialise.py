@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from ._compiled import compiled
 from .plan import COLLECT, POSTERIOR, Plan
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def skeleton(plan: Plan, heads: Sequence[int]) -> Skeleton:
     )
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _prune(sk, seen, target, gone, tainted, count):  # type: ignore[no-untyped-def]
     """Mark the factors of barren variables as gone, and those that are no conditional density as tainted; count the
     factors that remain of each variable. Returns whether any is gone."""
@@ -184,7 +184,7 @@ def _prune(sk, seen, target, gone, tainted, count):  # type: ignore[no-untyped-d
     return pruned
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _shrink(sk, seen, target, gone, tainted, cut, count, pruned, rep, length, scope, use):  # type: ignore[no-untyped-def]
     """For every table its scope under the pattern and the table that stands for it; for every contraction the inputs
     that matter (`use`, -1 for the others)."""
@@ -315,7 +315,7 @@ def _shrink(sk, seen, target, gone, tainted, cut, count, pruned, rep, length, sc
             rep[out] = out
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _needed(sk, seen, target, rep, use):  # type: ignore[no-untyped-def]
     """Tables that the targets and P(e) need."""
     need = np.zeros(len(sk.table_ptr), np.bool_)
@@ -335,7 +335,7 @@ def _needed(sk, seen, target, rep, use):  # type: ignore[no-untyped-def]
     return need
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def reduce_flat(sk, seen, target):  # type: ignore[no-untyped-def]
     """`reduce` for compiled callers: `seen` and `target` have the case axis behind the variables; a plain tuple."""
     n_tables, n_factors, n_vars = len(sk.table_ptr), len(sk.factor_head), len(seen)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,15 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu import errors, timing
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.cpu import Cpu, engine, parallel
+from jtgpu.backends.cpu import Cpu, engine, parallel, zeros
 from jtgpu.network import BayesianNetwork, DiscreteModel
 from tests import oracle, random_nets
 from tests.test_plan import chain
 
 
 def compiled(model: DiscreteModel, **options: Any) -> jtgpu.JunctionTree:
-    return model.plan(order="min-fill", cache=False).compile("cpu", **options)
+    tree: jtgpu.JunctionTree = model.plan(order="min-fill", cache=False).compile("cpu", **options)
+    return tree
 
 
 def backend_of(tree: jtgpu.JunctionTree) -> Cpu:
@@ -79,13 +79,12 @@ def test_a_session_answers_as_if_every_query_were_the_first(data: st.DataObject)
 
 
 @pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are many: every way of answering a table comes into play."""
     from jtgpu.backends.cpu import batch
 
     monkeypatch.setattr(batch, "ENOUGH", 3)
     monkeypatch.setattr(batch, "BLOCK", 4)
-    return
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -262,6 +261,54 @@ def test_a_session_makes_only_what_changed() -> None:
     assert session.made[0] < session.made[1]
     session.run(evidence)
     assert session.made[0] < session.made[1]
+
+
+@given(data=st.data())
+def test_zeros_that_are_left_out_change_nothing(data: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "FEW", 0)
+        patch.setattr(engine, "LOOK", 0)
+        for name, value in (("FEWEST_TERMS", 0), ("MOST_LEFT", 0.95), ("MOST_LEFT_OF_LANES", 0.95)):
+            patch.setattr(zeros, name, value)
+        model = data.draw(random_nets.bayesian_networks(most=6))
+        backend = backend_of(compiled(model))
+        hard, soft = data.draw(random_nets.evidence_weights(model))
+        for state in range(3):  # the same pattern, other states
+            states = {v: (s + state) % int(model.cardinality[v]) for v, s in hard.items()}
+            weights = random_nets.all_weights(model, states, soft)
+            expected = oracle.log_evidence(model, weights)
+            row = np.full(len(model), -1, np.int32)
+            row[list(states)] = list(states.values())
+            batch = backend.run_batch(np.tile(row, (20, 1)), {v: np.tile(w, (20, 1)) for v, w in soft.items()})
+            assert batch.impossible.all() == batch.impossible.any() == (expected == -math.inf)
+            if expected == -math.inf:
+                with pytest.raises(errors.ImpossibleEvidence):
+                    backend.run(Evidence(row, soft))
+                continue
+            exact = np.concatenate(oracle.posteriors(model, weights))
+            without = backend.run(Evidence(row, soft)).posterior
+            np.testing.assert_allclose(without, exact, atol=1e-12)
+            patch.setattr(engine, "FEW", 10**9)
+            assert np.array_equal(without, backend_of(compiled(model)).run(Evidence(row, soft)).posterior)
+            patch.setattr(engine, "FEW", 0)
+            np.testing.assert_allclose(batch.posterior[13], exact, atol=1e-12)
+            np.testing.assert_allclose(batch.log_evidence, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["water", "mildew"])
+def test_zeros_of_real_networks(name: str) -> None:
+    net = network(name)
+    backend = backend_of(net.plan().compile("cpu", threads=1))
+    evidence = evidence_on(net, 0.1, 3)
+    kept = backend.programs.get(evidence.state >= 0)
+    with_zeros = kept.program
+    before = backend.run(evidence)
+    for _ in range(engine.LOOK):
+        backend.run(evidence)
+    assert kept.program is not with_zeros
+    after = backend.run(evidence)
+    assert np.array_equal(after.posterior, before.posterior)
+    assert after.log_evidence == before.log_evidence
 
 
 def test_what_falls_away() -> None:

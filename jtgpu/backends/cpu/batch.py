@@ -29,6 +29,7 @@ LANES = (64, 32, 16, 8)  # cases side by side: the most whose tables still fit C
 CACHE = 1 << 20  # bytes
 ENOUGH = 16  # rows of one pattern that pay for a program of their own
 DERIVE = 2_000_000  # terms that take as long as deriving a program
+MOST_MEMORY = 512 << 20  # bytes of all threads' arenas; where eight cases take more, rows are answered one by one
 BLOCK = 64  # rows, at least, that a thread takes at a time
 
 
@@ -45,7 +46,6 @@ class _Table:
         self.by_rank = np.ascontiguousarray(self.states[:, backend.by_rank])
         self.likelihood = {int(v): np.asarray(w, np.float64) for v, w in sorted(likelihood.items())}
         self.weights, self.weight_ptr, self.log_scale = self._weights()
-        self.cards = plan.cardinality[backend.by_rank]
         self.place = np.full(plan.n_variables, -1, np.int64)  # by rank
         at = 0
         for v in range(plan.n_variables) if targets is None else dict.fromkeys(targets):
@@ -75,6 +75,7 @@ class _Table:
     def run(self, kept: Kept, lanes: int, rows: NDArray[np.int64]) -> None:
         """Answer rows with a program of so many lanes, on all cores."""
         backend = self.backend
+        kept.leave_out_zeros(backend.numbers, backend.cards, lanes, -(-len(rows) // lanes))
         hard = backend.plan.axis_rank[kept.hard]
         p = kept.program
 
@@ -84,7 +85,7 @@ class _Table:
                 exponent, scaled = self._room(space, kept, lanes)
                 run_lanes(
                     space.arena, exponent, scaled, p.records, p.record_ptr, p.loads, p.load_ptr, p.roots, p.answers,
-                    hard, self.cards, self.place, rows, self.by_rank, self.weights, self.weight_ptr, backend.limit,
+                    hard, backend.cards, self.place, rows, self.by_rank, self.weights, self.weight_ptr, backend.limit,
                     first, last, lanes, self.posterior, self.log_evidence, self.impossible, *space.arrays,
                 )  # fmt: skip
             finally:
@@ -135,7 +136,10 @@ def answer_batch(
     for rows in _patterns(seen):
         if len(rows) >= ENOUGH:
             kept, lanes = _program(backend, seen[rows[0]], soft, targets)
-            table.run(kept, lanes, rows)
+            if lanes:
+                table.run(kept, lanes, rows)
+            else:
+                table.run_rows(rows)
         else:
             rest.append(rows)
     if rest:
@@ -156,7 +160,7 @@ def _run_rest(table: _Table, rows: NDArray[np.int64], seen: NDArray[np.bool_], s
     weighed = tuple(np.flatnonzero(seen[rows].any(axis=0) & ~always).tolist())
     kept, lanes = _program(backend, always, tuple(sorted({*soft, *weighed})), table.targets)
     one = backend.programs.get(seen[rows[0]], soft, table.targets)
-    if one.terms + DERIVE < kept.terms / lanes or len(rows) == 1:
+    if not lanes or one.terms + DERIVE < kept.terms / lanes or len(rows) == 1:
         table.run_rows(rows)
     else:
         table.run(kept, lanes, rows)
@@ -165,10 +169,13 @@ def _run_rest(table: _Table, rows: NDArray[np.int64], seen: NDArray[np.bool_], s
 def _program(
     backend: Cpu, seen: NDArray[np.bool_], soft: tuple[int, ...], targets: Sequence[int] | None
 ) -> tuple[Kept, int]:
-    """The program of a pattern and how many lanes it has: the most whose tables fit the cache, else eight."""
+    """The program of a pattern and how many lanes it has: the most whose tables fit the cache, else eight; none where
+    eight take too much memory."""
     single = backend.programs.get(seen, soft, targets)
     cells = int(single.program.counts[0]) - backend.numbers.answers
     lanes = next((n for n in LANES if 8 * n * cells <= CACHE), LANES[-1])
+    if 8 * lanes * cells * backend.threads > MOST_MEMORY:
+        return single, 0
     return backend.programs.get(seen, soft, targets, lanes=lanes), lanes
 
 

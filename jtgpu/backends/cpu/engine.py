@@ -5,6 +5,7 @@ Programs are kept, the last used ones first; each query that runs at the same ti
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections import OrderedDict
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..._compiled import is_compiled
 from ...errors import ImpossibleEvidence, JtgpuError
 from ...plan import Plan
 from ...specialise import FREE, HARD, SOFT, conditional_heads, skeleton
@@ -22,6 +24,7 @@ from .parallel import Tasks, default_threads, make_tasks, run_tasks
 from .records import Layout, Program, specialise
 from .sweep import IMPOSSIBLE, evidence_log, hashes, load_all, run, run_changed
 from .workspace import ROOM, Numbers, Scratch, Workspace
+from .zeros import without_zeros
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,6 +34,8 @@ __all__ = ["Cpu", "CpuSession", "Kept", "prepare"]
 DOUBLE = 800  # log2 of what a contraction may multiply together, far from where doubles lose digits
 MOST_PROGRAMS = 256  # kept; a table of cases with many missing cells meets more patterns than come again
 MOST_PROGRAM_BYTES = 64 << 20
+FEW = 50_000  # terms below which zeros are not worth a look
+LOOK = 40  # queries that take as long as to look for zeros
 MOST_ROOM = 1 << 20  # numbers of scratch memory for deriving a program
 PARALLEL = 1_500_000  # terms from which several threads take a program, 150 us of one core
 
@@ -45,6 +50,8 @@ class Kept:
         self.blank = np.flatnonzero(~np.repeat(wanted & ~seen, plan.cardinality))  # cells that the program leaves
         self.terms = int(program.counts[3])
         self.bytes = 8 * (len(program.records) + len(program.loads)) + 1000
+        self.spent = 0  # terms of all the queries that it answered
+        self.looked = False  # for zeros that can be left out
         self._tasks: tuple[int, Tasks] | None = None
         self._hashes: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None = None
 
@@ -53,6 +60,15 @@ class Kept:
         if self._tasks is None or self._tasks[0] != threads:
             self._tasks = threads, make_tasks(self.program, n_exponents, threads)
         return self._tasks[1]
+
+    def leave_out_zeros(self, numbers: Numbers, cards: NDArray[np.int64], lanes: int = 1, coming: int = 1) -> None:
+        """Note that the program will answer this many more times, and look for zeros once that pays."""
+        self.spent += coming * self.terms
+        if self.looked or self.terms < FEW or self.spent < LOOK * self.terms:
+            return
+        self.looked = True
+        self.program = without_zeros(self.program, numbers, cards, lanes)
+        self._tasks = None
 
     @property
     def hashes(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
@@ -93,9 +109,10 @@ class Programs:
                 return kept
         kept = self._derive(seen, soft, targets, lanes, self._layout if layout is None else layout)
         with self._lock:
-            if key not in self._kept:
-                self._kept[key] = kept
-                self._bytes += kept.bytes
+            if key in self._kept:  # another thread was faster
+                return self._kept[key]
+            self._kept[key] = kept
+            self._bytes += kept.bytes
             while len(self._kept) > MOST_PROGRAMS or (self._bytes > MOST_PROGRAM_BYTES and len(self._kept) > 1):
                 self._bytes -= self._kept.popitem(last=False)[1].bytes
         return kept
@@ -145,6 +162,7 @@ class Cpu:
         self.plan = plan
         self.threads = default_threads() if threads is None else max(1, threads)
         self.by_rank = np.argsort(plan.axis_rank)
+        self.cards = plan.cardinality[self.by_rank]
         self.numbers = Numbers(plan, factors)
         self.programs = Programs(plan, factors, self.numbers.layout)
         most = int(np.diff(plan.op_in_ptr).max(initial=2))
@@ -158,6 +176,7 @@ class Cpu:
         space = self.take()
         try:
             kept = self.programs.get(evidence.state >= 0, soft_of(evidence), targets)
+            kept.leave_out_zeros(self.numbers, self.cards)
             weights, weight_ptr, log_scale = self.weights(evidence)
             p = kept.program
             space.fit(p)
@@ -320,5 +339,10 @@ _NO_WEIGHTS, _NO_PTR = np.zeros(1), np.zeros(1, np.int64)
 
 
 def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Cpu:
-    """See `jtgpu.backends.base.Prepare`."""
+    """See `jtgpu.backends.base.Prepare`. Says so, as a warning of the logger "jtgpu", where the first query will have
+    to wait for a compiler."""
+    if not is_compiled(run):
+        logging.getLogger("jtgpu").warning(
+            "the first query on the CPU waits about half a minute while its loops are compiled for this machine; once"
+        )
     return Cpu(plan, factors, **options)

@@ -10,8 +10,7 @@ adds to them is summed, so an output is written once and read never; nothing of 
 
 from __future__ import annotations
 
-from numba import njit
-
+from ..._compiled import compiled
 from .records import (
     INPUTS,
     KEPT,
@@ -27,7 +26,7 @@ from .records import (
     A,
     B,
 )
-from .vector import LANES, fma, largest, load, maximum, note, number, peek, poke, splat, store, total, zero
+from .vector import LANES, fma, fma1, largest, load, maximum, note, number, peek, poke, splat, store, total, zero
 
 __all__ = ["LIST", "contract"]
 
@@ -36,7 +35,7 @@ LIST = 2048  # offsets of summed cells that a contraction lists at a time
 _fast = {"reassoc", "nsz", "contract", "nnan", "ninf", "arcp"}  # sums may be reordered; still the same bits every run
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _rows4(arena, o, io, a, ia, b, ib, n, sb, off_a, off_b, terms, add):  # type: ignore[no-untyped-def]
     """Four rows of the output, each the sum of `terms` products of a row of A with a row (sb = 1) or a number (sb = 0)
     of B; returns their largest lanes. With `add` the sums go on from what the cells hold."""
@@ -94,7 +93,7 @@ def _rows4(arena, o, io, a, ia, b, ib, n, sb, off_a, off_b, terms, add):  # type
     return top
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _row1(arena, o, a, b, n, sb, off_a, off_b, terms, add):  # type: ignore[no-untyped-def]
     """One row of the output; see `_rows4`."""
     top = zero()
@@ -114,7 +113,7 @@ def _row1(arena, o, a, b, n, sb, off_a, off_b, terms, add):  # type: ignore[no-u
     return top
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _cells4(arena, o, io, a, ia, b, ib, n, sb, off_a, off_b, terms, add):  # type: ignore[no-untyped-def]
     """Four cells of the output, each the sum of `terms` rows of products; returns the largest."""
     x0 = x1 = x2 = x3 = zero()
@@ -156,7 +155,7 @@ def _cells4(arena, o, io, a, ia, b, ib, n, sb, off_a, off_b, terms, add):  # typ
     return max(max(s0, s1), max(s2, s3))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _cell1(arena, o, a, b, n, sb, off_a, off_b, terms, add):  # type: ignore[no-untyped-def]
     """One cell of the output; see `_cells4`."""
     x = zero()
@@ -176,7 +175,7 @@ def _cell1(arena, o, a, b, n, sb, off_a, off_b, terms, add):  # type: ignore[no-
     return s
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _contract_pair(arena, record, count, off_a, off_b):  # type: ignore[no-untyped-def]
     """Run a contraction of two tables; returns the largest entry of its output."""
     n_kept, n_summed, n = number(record, KEPT), number(record, SUMMED), number(record, ROW)
@@ -260,7 +259,7 @@ def _contract_pair(arena, record, count, off_a, off_b):  # type: ignore[no-untyp
     return max(top, largest(high))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _contract_listed(arena, record):  # type: ignore[no-untyped-def]
     """Run a contraction whose cells are listed term by term; returns the largest entry of its output."""
     k, terms, size, o = number(record, INPUTS), number(record, LISTED), number(record, SIZE), number(record, OUT)
@@ -284,7 +283,51 @@ def _contract_listed(arena, record):  # type: ignore[no-untyped-def]
     return top
 
 
-@njit(cache=True, nogil=True, fastmath=_fast, error_model="numpy")
+@compiled()
+def _contract_sparse(arena, record, sums):  # type: ignore[no-untyped-def]
+    """Run a contraction of the terms that are not zero; returns the largest entry of its output. Terms are added in the
+    order of `_contract_pair`, so that the bits are the same: where a row is summed, each of its eight `sums` by itself.
+    """
+    o, size, n, so = number(record, OUT), number(record, SIZE), number(record, ROW), number(record, ROW_OUT)
+    sa, sb = number(record, ROW_A), number(record, ROW_B)
+    for i in range(0, size, LANES):
+        store(arena, o + i, size - i, zero())
+    at = LOOPS + 2
+    top, high = 0.0, zero()
+    for _ in range(number(record, LOOPS)):
+        cell, terms = number(record, at), number(record, at + 1)
+        at += 2
+        if n == 1:
+            x = 0.0
+            if so == 1:
+                for t in range(at, at + 2 * terms, 2):
+                    x = fma1(peek(arena, number(record, t)), peek(arena, number(record, t + 1)), x)
+            else:
+                store(sums, 0, LANES, zero())
+                for t in range(at, at + 2 * terms, 2):
+                    a, lane = number(record, t) // LANES, number(record, t) % LANES
+                    poke(sums, lane, fma1(peek(arena, a), peek(arena, number(record, t + 1)), peek(sums, lane)))
+                x = total(load(sums, 0, LANES))
+            poke(arena, cell, x)
+            top = max(top, x)
+        else:
+            for i in range(0, n, LANES):
+                y = zero()
+                for t in range(at, at + 2 * terms, 2):
+                    a, b = number(record, t), number(record, t + 1)
+                    if sb == 0:
+                        y = fma(load(arena, a + i, n - i), splat(peek(arena, b)), y)
+                    elif sa == 0:
+                        y = fma(load(arena, b + i, n - i), splat(peek(arena, a)), y)
+                    else:
+                        y = fma(load(arena, a + i, n - i), load(arena, b + i, n - i), y)
+                store(arena, cell + i, n - i, y)
+                high = maximum(high, y)
+        at += 2 * terms
+    return max(top, largest(high))
+
+
+@compiled(fastmath=_fast)
 def _row(arena, o, n, so, k, at, strides, buffer, first):  # type: ignore[no-untyped-def]
     """Add the product of the inputs' rows to the output's row (so = 1), or their sum to its cell (so = 0)."""
     constant = 1.0
@@ -308,7 +351,7 @@ def _row(arena, o, n, so, k, at, strides, buffer, first):  # type: ignore[no-unt
         poke(arena, o, sum_)
 
 
-@njit(cache=True, nogil=True, fastmath=_fast, error_model="numpy")
+@compiled(fastmath=_fast)
 def _contract_many(arena, record, work, buffer):  # type: ignore[no-untyped-def]
     """Run a contraction of more than two tables, row by row; returns the largest entry of its output."""
     k, n_kept, n_summed = number(record, INPUTS), number(record, KEPT), number(record, SUMMED)
@@ -340,7 +383,7 @@ def _contract_many(arena, record, work, buffer):  # type: ignore[no-untyped-def]
     return top
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _step(record, loops, width, k, first, last, count, at):  # type: ignore[no-untyped-def]
     """Go on to the next round of some loops: move the cells `at` of the inputs; returns how far the output moves."""
     moved = 0
@@ -359,12 +402,14 @@ def _step(record, loops, width, k, first, last, count, at):  # type: ignore[no-u
     return moved
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def contract(arena, record, work, offsets, buffer):  # type: ignore[no-untyped-def]
     """Run a contraction; returns the largest entry of its output. Everything by its address; the last three are scratch
     memory."""
     if number(record, LISTED) > 0:
         return _contract_listed(arena, record)
+    if number(record, LISTED) < 0:
+        return _contract_sparse(arena, record, offsets)
     if number(record, INPUTS) == 2:
         return _contract_pair(arena, record, work, offsets, offsets + 8 * LIST)
     return _contract_many(arena, record, work, buffer)

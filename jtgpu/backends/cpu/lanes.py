@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from ..._compiled import compiled
 from .kernels import contract
 from .records import (
     A_EXP,
@@ -31,7 +31,7 @@ LOG2 = math.log(2.0)
 _fast = {"reassoc", "nsz", "contract"}
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_fast)
+@compiled(fastmath=_fast)
 def _tops(arena, start, size, lanes, top):  # type: ignore[no-untyped-def]
     """The largest entry of each lane."""
     for i in range(lanes):
@@ -42,7 +42,7 @@ def _tops(arena, start, size, lanes, top):  # type: ignore[no-untyped-def]
             top[i] = x if x > top[i] else top[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _rescale(arena, start, size, lanes, top, dead, exponent, limit):  # type: ignore[no-untyped-def]
     """Scale the lanes of a table whose largest entry is out of bounds, mark those of zeros; returns whether a lane was
     scaled. `exponent`: the table's, one a lane."""
@@ -65,7 +65,7 @@ def _rescale(arena, start, size, lanes, top, dead, exponent, limit):  # type: ig
     return scaled
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _load_lanes(arena, load, states, weights, weight_ptr, lanes, source, count, factor):  # type: ignore[no-untyped-def]
     """Copy a factor for every lane, cut to the lane's states and weighed. `source` and `factor` are scratch memory."""
     to, cells, n_observed, n_loops, n_weighed = load[1], load[5], load[6], load[7], load[8]
@@ -109,7 +109,7 @@ def _load_lanes(arena, load, states, weights, weight_ptr, lanes, source, count, 
         at += 3
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _exponents(record, exponent, scaled, lanes):  # type: ignore[no-untyped-def]
     """The sum of the inputs' exponents, lane by lane, becomes the output's; noted only where one is not zero."""
     out = record[OUT_EXP]
@@ -125,7 +125,7 @@ def _exponents(record, exponent, scaled, lanes):  # type: ignore[no-untyped-def]
                 exponent[out, i] += exponent[e, i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _note(exponent, scaled, e, lanes):  # type: ignore[no-untyped-def]
     """The exponents of a table, as zeros where none were noted."""
     if not scaled[e]:
@@ -134,7 +134,7 @@ def _note(exponent, scaled, e, lanes):  # type: ignore[no-untyped-def]
     return exponent[e]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _chunk(  # type: ignore[no-untyped-def]
     arena, exponent, scaled, records, record_ptr, loads, load_ptr, states, weights, weight_ptr, limit, first, dead,
     work, offsets, buffer, source, factor, top,
@@ -185,7 +185,7 @@ def _chunk(  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _write(arena, answers, hard, cards, place, rows, begin, n, lanes, dead, chunk, posterior, top):  # type: ignore[no-untyped-def]
     """Write the posteriors of n lanes, normalised, to their rows; zeros for the dead."""
     for i in range(n):
@@ -219,7 +219,7 @@ def _write(arena, answers, hard, cards, place, rows, begin, n, lanes, dead, chun
                 posterior[row, column + d] = arena[cell + d * lanes + i] * top[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def run_lanes(  # type: ignore[no-untyped-def]
     arena, exponent, scaled, records, record_ptr, loads, load_ptr, roots, answers, hard, cards, place, rows, states,
     weights, weight_ptr, limit, first, last, lanes, posterior, log_evidence, impossible, work, offsets, buffer,

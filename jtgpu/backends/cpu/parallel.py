@@ -16,8 +16,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from ..._compiled import compiled
 from . import atomics
 from .kernels import contract
 from .records import (
@@ -48,6 +48,7 @@ __all__ = ["Tasks", "default_threads", "make_tasks", "run_tasks"]
 
 GRAIN = 60_000  # terms of a task: 5 to 10 us, a hundred times what handing it over costs
 RECORD = 500  # terms that take as long as what every contraction costs beside its terms
+LISTED_TERM = 10  # terms that take as long as one that is listed
 ROW_STEP = 8  # cells: rows are split at multiples of a vector
 SPINS = 4_000  # looks at a flag, some 10 us, before a waiting thread lets others run
 
@@ -66,10 +67,12 @@ class Tasks(NamedTuple):
     task_ptr: NDArray[np.int64]  # (tasks+1,) parts
 
 
-@njit(cache=True)
+@compiled()
 def _terms(record):  # type: ignore[no-untyped-def]
     if record[LISTED] > 0:
         return record[LISTED] * record[SIZE]
+    if record[LISTED] < 0:
+        return LISTED_TERM * record[LOOPS + 1]
     k = record[INPUTS]
     terms = record[ROW]
     for j in range(record[KEPT] + record[SUMMED]):
@@ -77,7 +80,7 @@ def _terms(record):  # type: ignore[no-untyped-def]
     return terms
 
 
-@njit(cache=True)
+@compiled()
 def _levels(records, record_ptr, n_exponents):  # type: ignore[no-untyped-def]
     level = np.zeros(n_exponents, np.int64)
     found = np.empty(len(record_ptr) - 1, np.int64)
@@ -91,11 +94,11 @@ def _levels(records, record_ptr, n_exponents):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True)
+@compiled()
 def _axis(record, most):  # type: ignore[no-untyped-def]
     """The loop to split a record along: the first kept one that is long enough, else the longest; -1 is the row, and
     -2 is none."""
-    if record[LISTED] > 0:
+    if record[LISTED] != 0:
         return -2, 1
     k = record[INPUTS]
     best, extent = -2, 1
@@ -110,7 +113,7 @@ def _axis(record, most):  # type: ignore[no-untyped-def]
     return best, extent
 
 
-@njit(cache=True)
+@compiled()
 def _slice(record, axis, first, last, to):  # type: ignore[no-untyped-def]
     """Write the part of a record from `first` to `last` along a loop."""
     k = record[INPUTS]
@@ -131,7 +134,7 @@ def _slice(record, axis, first, last, to):  # type: ignore[no-untyped-def]
     to[B] += first * b
 
 
-@njit(cache=True)
+@compiled()
 def _cut(records, record_ptr, n_exponents, most, grain):  # type: ignore[no-untyped-def]
     n = len(record_ptr) - 1
     order = np.argsort(_levels(records, record_ptr, n_exponents), kind="mergesort")
@@ -182,7 +185,7 @@ def make_tasks(program: Program, n_exponents: int, threads: int) -> Tasks:
     return Tasks(*_cut(program.records, program.record_ptr, n_exponents, 4 * threads, GRAIN))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _is_there(done, record):  # type: ignore[no-untyped-def]
     if atomics.read(done, record[A_EXP]) == 0 or atomics.read(done, record[B_EXP]) == 0:
         return False
@@ -192,7 +195,7 @@ def _is_there(done, record):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _work(  # type: ignore[no-untyped-def]
     control, place, tops, left, done, arena, exponent, records, parts, part_ptr, part_of, first_part, whole, task_ptr,
     limit, work, offsets, buffer,
@@ -232,17 +235,17 @@ def _work(  # type: ignore[no-untyped-def]
             place[0] += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _enter(control):  # type: ignore[no-untyped-def]
     return atomics.add(control, ACTIVE, 1)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _leave(control):  # type: ignore[no-untyped-def]
     return atomics.add(control, ACTIVE, -1)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _is_over(control, n_contractions, n_tasks):  # type: ignore[no-untyped-def]
     """Whether everything is done, or given up and nobody at work any more."""
     if atomics.read(control, FAILED) != 0:

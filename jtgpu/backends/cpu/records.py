@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from ..._compiled import compiled
 from ...specialise import Skeleton, reduce_flat
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ ALIGNMENT = 8  # cells: a cache line of float64
     LENGTH, INPUTS, ANSWER, OUT, OUT_EXP, SIZE, BY_CASE, LISTED, KEPT, SUMMED, ROW, ROW_OUT, A, A_EXP, ROW_A, B, B_EXP,
     ROW_B, LOOPS,
 ) = range(19)  # fmt: skip
+SPARSE = -1  # LISTED of a contraction without its zeros, see `zeros`: then rows, terms; for each row its cell, its
+# terms, and the cells of A and B of each
 
 # A load: [length, destination, its exponent, source, its exponent, cells, n_observed, n_loops, n_weighed,
 # (variable, stride) an observed one, (extent, stride in the source) a loop, (variable, extent, inner cells) a weight]
@@ -61,7 +63,7 @@ class Program(NamedTuple):
     counts: NDArray[np.int64]  # (4,) cells of the arena, most inputs of a contraction, longest row, terms added
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _strides(sk, t, length, scope, into):  # type: ignore[no-untyped-def]
     """Write the stride of each variable of a table; returns the table's cells."""
     step = 1
@@ -71,7 +73,7 @@ def _strides(sk, t, length, scope, into):  # type: ignore[no-untyped-def]
     return step
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _load(sk, seen, f, length, scope, cell, source, to, n):  # type: ignore[no-untyped-def]
     """Write the load of a factor at `to[n:]`; returns its end."""
     first = sk.table_ptr[f]
@@ -118,7 +120,7 @@ def _load(sk, seen, f, length, scope, cell, source, to, n):  # type: ignore[no-u
     return at
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _list(to, n, k, loops, n_loops, terms, scratch):  # type: ignore[no-untyped-def]
     """Write the cells of every term behind the fields at `to[n:]`; returns the record's end."""
     to[n + LISTED] = terms // to[n + SIZE]
@@ -162,7 +164,7 @@ def _list(to, n, k, loops, n_loops, terms, scratch):  # type: ignore[no-untyped-
     return at
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _record(sk, k, strides, joint, n_joint, loops, scratch, to, n):  # type: ignore[no-untyped-def]
     """Write the loops of a contraction of k tables behind the fields at `to[n:]`; returns the record's end and the
     terms it adds. `strides`: of the output, then of each table; they are zeroed again."""
@@ -217,12 +219,12 @@ def _record(sk, k, strides, joint, n_joint, loops, scratch, to, n):  # type: ign
     return at, terms
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _padded(cells):  # type: ignore[no-untyped-def]
     return -(-cells // ALIGNMENT) * ALIGNMENT
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _make_loads(sk, seen, length, scope, needed, cut, source, places, at, cell, exponent):  # type: ignore[no-untyped-def]
     """Loads of the factors that are cut; `cell` and `exponent` of every factor. Returns the first free cell too."""
     n_tables, n_factors, lanes = len(sk.table_ptr), len(source), sk.card[-1]
@@ -247,7 +249,7 @@ def _make_loads(sk, seen, length, scope, needed, cut, source, places, at, cell, 
     return loads[:n].copy(), load_ptr, at
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _join(sk, i, use, length, scope, tables, strides, joint, there):  # type: ignore[no-untyped-def]
     """The inputs of a contraction and their joint scope, ascending; returns the number of both."""
     k, n_joint = 0, 0
@@ -271,7 +273,7 @@ def _join(sk, i, use, length, scope, tables, strides, joint, there):  # type: ig
     return k, n_joint
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _make_records(sk, rep, length, scope, use, needed, answer_cell, places, at, cell, exponent, records):  # type: ignore[no-untyped-def]
     """Records of the contractions that are made, and where the answers stand. `records`: memory to write them in."""
     n_tables, case, lanes = len(sk.table_ptr), len(sk.card) - 1, sk.card[-1]
@@ -333,7 +335,7 @@ def _make_records(sk, rep, length, scope, use, needed, answer_cell, places, at, 
     return records[:n].copy(), record_ptr, answers[:n_answers].copy(), np.array([at, most, longest, work])
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _specialise(sk, seen, target, source, answer_cell, first, places, room):  # type: ignore[no-untyped-def]
     rep, length, scope, use, needed, cut = reduce_flat(sk, seen, target)
     cell, exponent = np.empty(len(sk.table_ptr), np.int64), np.empty(len(sk.table_ptr), np.int64)
@@ -375,7 +377,7 @@ def specialise(
     lanes : int
         Cases that the program answers at once.
     room : int64
-        Scratch memory: fresh memory costs more time than what is written to it.
+        Scratch memory.
     """
     card = sk.card.copy()
     card[-1] = lanes

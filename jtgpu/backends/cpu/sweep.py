@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from ..._compiled import compiled
 from .kernels import contract
 from .records import (
     A_EXP,
@@ -27,7 +27,7 @@ IMPOSSIBLE = -math.inf
 LOG2 = math.log(2.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _scale(arena, start, size, top):  # type: ignore[no-untyped-def]
     """Divide a table by the power of two next to its largest entry; returns the exponent."""
     shift = math.frexp(top)[1]
@@ -36,7 +36,7 @@ def _scale(arena, start, size, top):  # type: ignore[no-untyped-def]
     return shift
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _load(arena, load, states, weights, weight_ptr, exponent, count, lowest):  # type: ignore[no-untyped-def]
     """Copy a factor, cut to the observed states and weighed; returns whether an entry is above 0."""
     to, source, cells, n_observed, n_loops, n_weighed = load[1], load[3], load[5], load[6], load[7], load[8]
@@ -78,7 +78,7 @@ def _load(arena, load, states, weights, weight_ptr, exponent, count, lowest):  #
     return top > 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def load_all(arena, loads, load_ptr, states, weights, weight_ptr, exponent, count, lowest):  # type: ignore[no-untyped-def]
     """Run every load; returns whether the evidence is possible so far."""
     for p in range(len(load_ptr) - 1):
@@ -88,7 +88,7 @@ def load_all(arena, loads, load_ptr, states, weights, weight_ptr, exponent, coun
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def finish(arena, record, top, exponent, lowest, highest):  # type: ignore[no-untyped-def]
     """What follows a contraction: a posterior is normalised, another table scaled when its largest entry, `top`, is
     out of bounds; the output's exponent. Memory by its address."""
@@ -107,7 +107,7 @@ def finish(arena, record, top, exponent, lowest, highest):  # type: ignore[no-un
     note(exponent, number(record, OUT_EXP), shift)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def evidence_log(arena, roots, exponent):  # type: ignore[no-untyped-def]
     """ln P(e) from the roots' numbers; `IMPOSSIBLE` where it is zero."""
     log_evidence = 0.0
@@ -119,7 +119,7 @@ def evidence_log(arena, roots, exponent):  # type: ignore[no-untyped-def]
     return log_evidence
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def run(  # type: ignore[no-untyped-def]
     arena, exponent, records, record_ptr, loads, load_ptr, roots, states, weights, weight_ptr, limit,
     work, offsets, buffer,
@@ -149,7 +149,7 @@ def run(  # type: ignore[no-untyped-def]
 # the numbers are there too, whatever pattern, targets or evidence they were made for.
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _mix(h, x):  # type: ignore[no-untyped-def]
     """A hash taken one number further (two rounds of xor, shift and multiply with odd constants)."""
     h = (h ^ np.uint64(x)) * np.uint64(0x9E3779B97F4A7C15)
@@ -158,7 +158,7 @@ def _mix(h, x):  # type: ignore[no-untyped-def]
     return h ^ (h >> np.uint64(32))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def hashes(flat, ptr):  # type: ignore[no-untyped-def]
     """A hash of every record or load."""
     found = np.empty(len(ptr) - 1, np.uint64)
@@ -170,7 +170,7 @@ def hashes(flat, ptr):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _load_signature(h, load, states, bits, weight_ptr):  # type: ignore[no-untyped-def]
     n_observed, n_loops, n_weighed = load[6], load[7], load[8]
     for j in range(n_observed):
@@ -184,7 +184,7 @@ def _load_signature(h, load, states, bits, weight_ptr):  # type: ignore[no-untyp
     return h
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def run_changed(  # type: ignore[no-untyped-def]
     arena, exponent, records, record_ptr, loads, load_ptr, roots, states, weights, weight_ptr, limit,
     work, offsets, buffer, record_hash, load_hash, signature, bits, made,

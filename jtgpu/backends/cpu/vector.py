@@ -17,8 +17,8 @@ from numba.extending import intrinsic as _numba_intrinsic
 from numba.extending import models, register_model
 
 __all__ = [
-    "LANES", "fma", "intrinsic", "largest", "load", "maximum", "note", "number", "peek", "poke", "splat", "store",
-    "total", "zero",
+    "LANES", "fma", "fma1", "intrinsic", "largest", "load", "maximum", "note", "number", "peek", "poke", "splat",
+    "store", "total", "zero",
 ]  # fmt: skip
 
 LANES = 8
@@ -180,6 +180,16 @@ def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
         return builder.call(function, args)
 
     return _vector(_vector, _vector, _vector), generate
+
+
+@intrinsic
+def fma1(typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """`fma` of plain numbers."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.call(_declared(builder, "llvm.fmuladd.f64", _F64, [_F64] * 3), args)
+
+    return types.float64(types.float64, types.float64, types.float64), generate
 
 
 @intrinsic
