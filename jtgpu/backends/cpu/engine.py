@@ -37,7 +37,7 @@ MOST_PROGRAM_BYTES = 64 << 20
 FEW = 50_000  # terms below which zeros are not worth a look
 LOOK = 40  # queries that take as long as to look for zeros
 MOST_ROOM = 1 << 20  # numbers of scratch memory for deriving a program
-PARALLEL = 1_500_000  # terms from which several threads take a program, 150 us of one core
+PARALLEL = 3_000_000  # terms from which several threads take a program, 300 us of one core
 
 
 class Kept:

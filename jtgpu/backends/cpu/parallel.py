@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Tasks", "default_threads", "make_tasks", "run_tasks"]
 
-GRAIN = 60_000  # terms of a task: 5 to 10 us, a hundred times what handing it over costs
+GRAIN = 20_000  # terms of a task: 2 us or more, ten times what handing it over costs
 RECORD = 500  # terms that take as long as what every contraction costs beside its terms
 LISTED_TERM = 10  # terms that take as long as one that is listed
 ROW_STEP = 8  # cells: rows are split at multiples of a vector
-SPINS = 4_000  # looks at a flag, some 10 us, before a waiting thread lets others run
+SPINS = 100_000  # looks at a flag, some 100 us, before a waiting thread lets others run
 
 NEXT, FAILED, FINISHED, ACTIVE = 0, 8, 16, 24  # places of the counters, a cache line each
 CONTROL = 32
@@ -65,6 +65,8 @@ class Tasks(NamedTuple):
     first_part: NDArray[np.int64]  # (contractions+1,)
     whole: NDArray[np.int64]  # (contractions,) where its undivided record begins in the program
     task_ptr: NDArray[np.int64]  # (tasks+1,) parts
+    need_ptr: NDArray[np.int64]  # (tasks+1,)
+    need: NDArray[np.int64]  # tasks that each task waits for, all of them before it
 
 
 @compiled()
@@ -180,59 +182,86 @@ def _cut(records, record_ptr, n_exponents, most, grain):  # type: ignore[no-unty
     return parts, part_ptr, part_of, first_part, whole, task_ptr[: tasks + 1].copy()
 
 
+@compiled()
+def _needs(records, whole, first_part, part_of, task_ptr, n_exponents):  # type: ignore[no-untyped-def]
+    """The tasks that make what each task reads."""
+    n_tasks = len(task_ptr) - 1
+    first, last = np.full(n_exponents, -1, np.int64), np.full(n_exponents, -1, np.int64)
+    for t in range(n_tasks):
+        for p in range(task_ptr[t], task_ptr[t + 1]):
+            out = records[whole[part_of[p]] + OUT_EXP]
+            if first[out] < 0:
+                first[out] = t
+            last[out] = t
+    seen = np.full(n_tasks, -1, np.int64)
+    ptr, need = np.zeros(n_tasks + 1, np.int64), np.empty(16, np.int64)
+    n = 0
+    for t in range(n_tasks):
+        for p in range(task_ptr[t], task_ptr[t + 1]):
+            r = whole[part_of[p]]
+            for j in range(records[r + INPUTS]):
+                e = r + A_EXP if j == 0 else r + B_EXP if j == 1 else r + LOOPS + 3 * (j - 2) + 1
+                for u in range(max(first[records[e]], 0), last[records[e]] + 1):
+                    if u != t and seen[u] != t:
+                        seen[u] = t
+                        if n == len(need):
+                            need = np.append(need, np.empty(n, np.int64))
+                        need[n] = u
+                        n += 1
+        ptr[t + 1] = n
+    return ptr, need[:n].copy()
+
+
 def make_tasks(program: Program, n_exponents: int, threads: int) -> Tasks:
     """Cut a program up for some threads."""
-    return Tasks(*_cut(program.records, program.record_ptr, n_exponents, 4 * threads, GRAIN))
-
-
-@compiled()
-def _is_there(done, record):  # type: ignore[no-untyped-def]
-    if atomics.read(done, record[A_EXP]) == 0 or atomics.read(done, record[B_EXP]) == 0:
-        return False
-    for t in range(2, record[INPUTS]):  # noqa: SIM110 (Numba has no all())
-        if atomics.read(done, record[LOOPS + 3 * (t - 2) + 1]) == 0:
-            return False
-    return True
+    cut = _cut(program.records, program.record_ptr, n_exponents, 4 * threads, GRAIN)
+    _, _, part_of, first_part, whole, task_ptr = cut
+    return Tasks(*cut, *_needs(program.records, whole, first_part, part_of, task_ptr, n_exponents))
 
 
 @compiled()
 def _work(  # type: ignore[no-untyped-def]
     control, place, tops, left, done, arena, exponent, records, parts, part_ptr, part_of, first_part, whole, task_ptr,
-    limit, work, offsets, buffer,
+    need_ptr, need, limit, work, offsets, buffer,
 ):  # fmt: skip
     """Take tasks until there are no more, or until one has waited long; returns whether it waits. `place`: the thread's
-    next part, and where its task ends."""
+    task and the next one that it waits for; -1 for none."""
     lowest, highest = 2.0**-limit, 2.0**limit
     memory, scratch = arena.ctypes.data, (work.ctypes.data, offsets.ctypes.data, buffer.ctypes.data)
+    exponents = exponent.ctypes.data
     while True:
-        if place[0] == place[1]:
+        if place[0] < 0:
             t = atomics.add(control, NEXT, 1)
             if t >= len(task_ptr) - 1:
                 return False
-            place[0], place[1] = task_ptr[t], task_ptr[t + 1]
-        while place[0] < place[1]:
-            p = place[0]
-            part = parts[part_ptr[p] : part_ptr[p + 1]]
-            spins = 0
-            while not _is_there(done, part):
-                if atomics.read(control, FAILED) != 0:
-                    return False
-                spins += 1
-                if spins == SPINS:
-                    return True
+            place[0], place[1] = t, need_ptr[t]
+        t = place[0]
+        spins = 0
+        while place[1] < need_ptr[t + 1]:
+            if atomics.read(done, need[place[1]]) != 0:
+                place[1] += 1
+                continue
+            if atomics.read(control, FAILED) != 0:
+                return False
+            spins += 1
+            if spins == SPINS:
+                return True
+        for p in range(task_ptr[t], task_ptr[t + 1]):
             i = part_of[p]
-            tops[p] = contract(memory, parts.ctypes.data + 8 * part_ptr[p], *scratch)
-            if atomics.add(left, i, -1) == 1:
-                top = 0.0
+            top = contract(memory, parts.ctypes.data + 8 * part_ptr[p], *scratch)
+            if first_part[i + 1] - first_part[i] > 1:  # whoever does the last part sees to the whole
+                tops[p] = top
+                if atomics.add(left, i, -1) > 1:
+                    continue
                 for q in range(first_part[i], first_part[i + 1]):
                     top = max(top, tops[q])
-                if not top > 0.0:
-                    atomics.write(control, FAILED, 1)
-                    return False
-                finish(memory, records.ctypes.data + 8 * whole[i], top, exponent.ctypes.data, lowest, highest)
-                atomics.write(done, records[whole[i] + OUT_EXP], 1)
-                atomics.add(control, FINISHED, 1)
-            place[0] += 1
+            if not top > 0.0:
+                atomics.write(control, FAILED, 1)
+                return False
+            finish(memory, records.ctypes.data + 8 * whole[i], top, exponents, lowest, highest)
+        atomics.write(done, t, 1)
+        atomics.add(control, FINISHED, 1)
+        place[0] = -1
 
 
 @compiled()
@@ -246,12 +275,12 @@ def _leave(control):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _is_over(control, n_contractions, n_tasks):  # type: ignore[no-untyped-def]
+def _is_over(control, n_tasks):  # type: ignore[no-untyped-def]
     """Whether everything is done, or given up and nobody at work any more."""
     if atomics.read(control, FAILED) != 0:
         atomics.write(control, NEXT, n_tasks)
         return atomics.read(control, ACTIVE) == 0
-    return atomics.read(control, FINISHED) == n_contractions
+    return atomics.read(control, FINISHED) == n_tasks
 
 
 def run_tasks(
@@ -275,21 +304,20 @@ def run_tasks(
     bool
         False when a table is zero everywhere.
     """
-    n_contractions, n_tasks = len(tasks.whole), len(tasks.task_ptr) - 1
+    n_tasks = len(tasks.task_ptr) - 1
     control = np.zeros(CONTROL, np.int64)
     tops = np.zeros(len(tasks.part_of))
     left = np.diff(tasks.first_part)
-    done = np.ones(len(exponent), np.int64)
-    done[program.records[tasks.whole + OUT_EXP]] = 0
+    done = np.zeros(n_tasks, np.int64)
 
     def help_out() -> None:
-        place = np.zeros(2, np.int64)
+        place = np.full(2, -1, np.int64)
         own = scratch()
         _enter(control)
         try:
             while _work(
                 control, place, tops, left, done, arena, exponent, program.records, tasks.parts, tasks.part_ptr,
-                tasks.part_of, tasks.first_part, tasks.whole, tasks.task_ptr, limit, *own,
+                tasks.part_of, tasks.first_part, tasks.whole, tasks.task_ptr, tasks.need_ptr, tasks.need, limit, *own,
             ):  # fmt: skip
                 time.sleep(2e-5)
         finally:
@@ -299,11 +327,11 @@ def run_tasks(
         _helpers(threads - 1).put(help_out)
     try:
         help_out()
-        while not _is_over(control, n_contractions, n_tasks):
+        while not _is_over(control, n_tasks):
             time.sleep(1e-5)
     except BaseException:  # Ctrl-C: the arena is the caller's again when nobody works in it
         control[FAILED] = 1
-        while not _is_over(control, n_contractions, n_tasks):
+        while not _is_over(control, n_tasks):
             time.sleep(1e-5)
         raise
     return bool(control[FAILED] == 0)
