@@ -283,6 +283,10 @@ def warm_up(backend: str = "auto") -> None:
     )
     with net.compile(backend=backend) as tree:
         tree.posteriors({"b": 1})
+        if tree.backend == "cpu":
+            from .backends.cpu.warm import warm_up as warm_up_loops
+
+            warm_up_loops(tree.plan.plan)
 
 
 def time_network(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu import errors, timing
+from jtgpu import _compiled, errors, timing
+from jtgpu._compiled import is_compiled
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.cpu import Cpu, engine, parallel, zeros
+from jtgpu.backends.cpu import Cpu, engine, lanes, parallel, sweep, zeros
+from jtgpu.backends.cpu.warm import warm_up
 from jtgpu.network import BayesianNetwork, DiscreteModel
 from tests import oracle, random_nets
 from tests.test_plan import chain
@@ -50,6 +53,15 @@ def test_targets_are_answered_whatever_else_falls_away(data: st.DataObject) -> N
             np.testing.assert_allclose(found[v], exact[v], atol=1e-12)
 
 
+@pytest.fixture
+def sessions_of_small_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "SMALL", -1)
+    monkeypatch.setattr(engine, "FEW", 0)
+    monkeypatch.setattr(engine, "LOOK", 2)
+
+
+@pytest.mark.usefixtures("sessions_of_small_networks")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_session_answers_as_if_every_query_were_the_first(data: st.DataObject) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
@@ -357,3 +369,24 @@ def test_sessions_change_evidence_by_name() -> None:
         assert session.evidence == {"x2": 0}
         session.clear()
         assert session.log_evidence() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_loops_can_be_compiled_before_they_are_needed() -> None:
+    warm_up(network("asia").plan().plan)
+    assert all(map(is_compiled, (sweep.run, sweep.run_changed, lanes.run_lanes)))
+
+
+def test_compiled_loops_are_made_again_when_any_source_of_theirs_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numba looks at one file alone; what was compiled into a function from another one has to count as well."""
+    for name in ("_compiled.py", "specialise.py", "other.py", "backends/cpu/sweep.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("one\n")
+    monkeypatch.setattr(_compiled, "__file__", str(tmp_path / "_compiled.py"))
+    first = _compiled._stamp()
+    (tmp_path / "other.py").write_text("two lines\nof it\n")
+    assert _compiled._stamp() == first
+    (tmp_path / "backends" / "cpu" / "sweep.py").write_text("two lines\nof it\n")
+    assert _compiled._stamp() != first

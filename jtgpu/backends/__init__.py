@@ -16,9 +16,9 @@ __all__ = ["BACKENDS", "Backend", "Evidence", "Prepare", "Result", "get", "resol
 
 BACKENDS = ("reference", "cpu", "indexed", "gpu")
 
-# A rough model of one propagation, in seconds, for "auto" alone: one core of a 2.3 GHz Xeon runs 1.8e9 operations a
-# second and 0.15 us a contraction; an H100 needs 20 us to be called, 3 us a level, and runs 3e11 operations a second.
-CPU_OPERATION, CPU_CONTRACTION = 1 / 1.8e9, 1.5e-7
+# A rough model of one propagation, in seconds, for "auto" alone: fitted to one core of an AVX-512 Xeon, 0.6 to 1.3 times
+# what most of fifteen networks took there; an H100 needs 20 us to be called, 3 us a level, and runs 3e11 operations a second.
+CPU_OPERATION, CPU_CONTRACTION, CPU_CALL = 4e-11, 4.6e-8, 6.5e-6
 GPU_OPERATION, GPU_LEVEL, GPU_CALL = 1 / 3e11, 3e-6, 2e-5
 
 
@@ -44,7 +44,7 @@ def resolve(name: str, plan: Plan | None = None) -> str:
 
 def _gpu_pays(plan: Plan) -> bool:
     cost = plan.cost()
-    on_cpu = cost.flops * CPU_OPERATION + cost.contractions * CPU_CONTRACTION
+    on_cpu = CPU_CALL + cost.flops * CPU_OPERATION + cost.contractions * CPU_CONTRACTION
     return GPU_CALL + cost.program_levels * GPU_LEVEL + cost.flops * GPU_OPERATION < on_cpu
 
 

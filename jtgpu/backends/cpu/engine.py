@@ -37,6 +37,7 @@ MOST_PROGRAM_BYTES = 64 << 20
 FEW = 50_000  # terms below which zeros are not worth a look
 LOOK = 40  # queries that take as long as to look for zeros
 MOST_ROOM = 1 << 20  # numbers of scratch memory for deriving a program
+SMALL = 400_000  # terms up to which a session makes everything again: looking for what changed takes as long
 PARALLEL = 3_000_000  # terms from which several threads take a program, 300 us of one core
 
 
@@ -61,14 +62,19 @@ class Kept:
             self._tasks = threads, make_tasks(self.program, n_exponents, threads)
         return self._tasks[1]
 
-    def leave_out_zeros(self, numbers: Numbers, cards: NDArray[np.int64], lanes: int = 1, coming: int = 1) -> None:
-        """Note that the program will answer this many more times, and look for zeros once that pays."""
+    def leave_out_zeros(
+        self, numbers: Numbers, cards: NDArray[np.int64], lanes: int = 1, coming: int = 1, cells: int = 0
+    ) -> None:
+        """Note that the program will answer this many more times, and look for zeros once that pays.
+
+        `cells`: of the arena, where the program's own count is not all of it.
+        """
         self.spent += coming * self.terms
         if self.looked or self.terms < FEW or self.spent < LOOK * self.terms:
             return
         self.looked = True
-        self.program = without_zeros(self.program, numbers, cards, lanes)
-        self._tasks = None
+        self.program = without_zeros(self.program, numbers, cards, lanes, cells)
+        self._tasks = self._hashes = None
 
     @property
     def hashes(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
@@ -183,7 +189,7 @@ class Cpu:
             space.fit_arena(int(p.counts[0]))
             states = evidence.state[self.by_rank]
             if self.threads > 1 and kept.terms >= PARALLEL:
-                log_evidence = self._run_parallel(space, kept, states, weights, weight_ptr)
+                log_evidence = self.run_with_threads(space, kept, states, weights, weight_ptr)
             else:
                 log_evidence = run(
                     space.arena, space.exponent, p.records, p.record_ptr, p.loads, p.load_ptr, p.roots, states, weights,
@@ -192,27 +198,6 @@ class Cpu:
             return self.result(space, kept, evidence, log_evidence + log_scale)
         finally:
             self.give_back(space)
-
-    def _run_parallel(
-        self,
-        space: Workspace,
-        kept: Kept,
-        states: NDArray[np.int32],
-        weights: NDArray[np.float64],
-        weight_ptr: NDArray[np.int64],
-    ) -> float:
-        p = kept.program
-        tasks = kept.tasks(len(space.exponent), self.threads)
-
-        def scratch() -> tuple[Any, ...]:
-            own = Scratch()
-            own.fit(p)
-            return own.arrays
-
-        possible = load_all(
-            space.arena, p.loads, p.load_ptr, states, weights, weight_ptr, space.exponent, space.work, 2.0**-self.limit
-        ) and run_tasks(tasks, p, space.arena, space.exponent, self.limit, self.threads, scratch)
-        return float(evidence_log(space.arena, p.roots, space.exponent)) if possible else IMPOSSIBLE
 
     def run_batch(
         self,
@@ -247,6 +232,28 @@ class Cpu:
         with self._lock:
             if self._open:
                 self._idle.append(space)
+
+    def run_with_threads(
+        self,
+        space: Workspace,
+        kept: Kept,
+        states: NDArray[np.int32],
+        weights: NDArray[np.float64],
+        weight_ptr: NDArray[np.int64],
+    ) -> float:
+        """A program in a workspace that fits it, on several cores; ln P(e), or `IMPOSSIBLE`."""
+        p = kept.program
+        tasks = kept.tasks(len(space.exponent), self.threads)
+
+        def scratch() -> tuple[Any, ...]:
+            own = Scratch()
+            own.fit(p)
+            return own.arrays
+
+        possible = load_all(
+            space.arena, p.loads, p.load_ptr, states, weights, weight_ptr, space.exponent, space.work, 2.0**-self.limit
+        ) and run_tasks(tasks, p, space.arena, space.exponent, self.limit, self.threads, scratch)
+        return float(evidence_log(space.arena, p.roots, space.exponent)) if possible else IMPOSSIBLE
 
     def weights(self, evidence: Evidence) -> tuple[NDArray[np.float64], NDArray[np.int64], float]:
         """Likelihood vectors one after the other, each scaled to a largest entry in [0.5, 1), where they begin, and
@@ -286,7 +293,7 @@ class Cpu:
 class CpuSession:
     """`jtgpu.backends.base.Session`: tables stay from query to query, and only what changed is made again.
 
-    Every table has its own cells, so what one pattern made serves another one.
+    Every table has its own cells, so what one pattern made serves another one. Small programs run as they do outside.
     """
 
     def __init__(self, backend: Cpu):
@@ -308,9 +315,11 @@ class CpuSession:
             space = self._space
             if space is None:
                 raise JtgpuError("this session is closed")
-            kept = backend.programs.get(
-                evidence.state >= 0, soft_of(evidence), targets, layout=self._layout
-            )
+            seen, soft = evidence.state >= 0, soft_of(evidence)
+            if backend.programs.get(seen, soft, targets).terms <= SMALL:
+                return backend.run(evidence, targets)
+            kept = backend.programs.get(seen, soft, targets, layout=self._layout)
+            kept.leave_out_zeros(backend.numbers, backend.cards, cells=self._cells)
             weights, weight_ptr, log_scale = backend.weights(evidence)
             p = kept.program
             space.fit(p)

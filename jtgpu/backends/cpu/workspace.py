@@ -34,7 +34,8 @@ class Numbers:
     ----------
     layout : Layout
         Tables one after another, as closely as they fit; posteriors behind the factors.
-    shared : (n,) float64
+    answers : int
+        First cell of the posteriors, variable after variable; the factors end before it.
     exponent : (T + 1 + F,) int64
         Of every table, of the number 1, and of every factor once it is cut; those of the factors are filled in.
     """
@@ -43,27 +44,36 @@ class Numbers:
         sizes = np.array([plan.size(s) for s in plan.factor_scopes], np.int64)
         padded = _padded(sizes)
         cell = ALIGNMENT + np.cumsum(padded) - padded
-        self.answers = ALIGNMENT + int(padded.sum())  # first cell of the posteriors, variable after variable
+        self.answers = ALIGNMENT + int(padded.sum())
         n_answers = int(plan.posterior_ptr[-1])
         answer = self.answers + plan.posterior_ptr[:-1]
         first = self.answers + int(_padded(np.int64(n_answers)))
         self.layout = Layout(cell, answer[np.argsort(plan.axis_rank)], first, np.zeros(0, np.int64))
-        self.shared = np.zeros(self.answers)
-        self.shared[0] = 1.0
         self.exponent = np.zeros(len(plan.table_off) + 1 + plan.n_factors, np.int64)
+        self._factors: list[tuple[NDArray[np.float64], int]] = []  # axes in order, views of the model's; first cell
         for f, (table, scope) in enumerate(zip(factors, plan.factor_scopes, strict=True)):
-            turned = np.transpose(table, [scope.index(v) for v in plan.table_scopes[f]]).ravel()
-            top = float(turned.max())
+            top = float(table.max())
             if top > 0 and not 2.0**-ROOM < top < 2.0**ROOM:
                 self.exponent[f] = math.frexp(top)[1]
-                turned = np.ldexp(turned, -int(self.exponent[f]))
-            self.shared[cell[f] : cell[f] + len(turned)] = turned
+            turned = np.transpose(table, [scope.index(v) for v in plan.table_scopes[f]])
+            self._factors.append((turned, int(cell[f])))
+
+    def fill(self, arena: NDArray[np.float64]) -> None:
+        """Write what every arena begins with."""
+        arena[: self.answers] = 0.0
+        arena[0] = 1.0
+        for (table, at), exponent in zip(self._factors, self.exponent.tolist(), strict=False):
+            cells = arena[at : at + table.size].reshape(table.shape)
+            if exponent:
+                np.ldexp(table, -exponent, out=cells)
+            else:
+                cells[...] = table
 
     def fixed_layout(self, plan: Plan) -> tuple[Layout, int]:
         """A layout in which every table has the same cells in every program, and its arena's size."""
         sizes = _padded(np.array([plan.size(s) for s in plan.table_scopes], np.int64))
         sizes = np.concatenate([sizes[: plan.n_factors], sizes])
-        sizes[plan.n_factors : 2 * plan.n_factors] = 0  # whole factors stand in `shared`
+        sizes[plan.n_factors : 2 * plan.n_factors] = 0  # whole factors stand before the posteriors
         ends = self.layout.first + np.cumsum(sizes)
         return self.layout._replace(places=ends - sizes), int(ends[-1])
 
@@ -108,4 +118,4 @@ class Workspace(Scratch):
         if len(self.arena) < cells:
             self.arena = np.empty(0)  # the old one goes before the new one comes
             self.arena = aligned(cells)
-            self.arena[: len(self._numbers.shared)] = self._numbers.shared
+            self._numbers.fill(self.arena)

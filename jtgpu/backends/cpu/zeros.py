@@ -185,7 +185,9 @@ def _rewrite(arena, records, record_ptr, lanes, fewest, share, share_of_lanes): 
     return to[:at].copy(), ptr, changed
 
 
-def without_zeros(program: Program, numbers: Numbers, cards: NDArray[np.int64], lanes: int) -> Program:
+def without_zeros(
+    program: Program, numbers: Numbers, cards: NDArray[np.int64], lanes: int, cells: int = 0
+) -> Program:
     """A program whose contractions leave out what is zero in every case; the same one where that does not pay.
 
     Parameters
@@ -197,9 +199,12 @@ def without_zeros(program: Program, numbers: Numbers, cards: NDArray[np.int64], 
         Cardinalities by rank.
     lanes : int
         Cases that the program answers at once.
+    cells : int
+        Of the arena, where the program's own count is not all of it.
     """
-    arena = aligned(int(program.counts[0]))
-    arena[: len(numbers.shared)] = numbers.shared > 0
+    arena = aligned(max(int(program.counts[0]), cells))
+    numbers.fill(arena)
+    np.greater(arena[: numbers.answers], 0, out=arena[: numbers.answers], casting="unsafe")
     scratch = Scratch()
     scratch.fit(program)
     _support(

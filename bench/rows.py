@@ -1,0 +1,97 @@
+"""What the benchmarks here share: rows of JSON lines, runs within a budget of time, processes of their own."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jtgpu import timing
+
+__all__ = ["ROOT", "Answer", "append", "child", "commit", "compare", "network", "row", "timed"]
+
+ROOT = Path(__file__).resolve().parent.parent
+TOLERANCE = 1e-9  # largest difference of a probability between two engines
+
+Answer = dict[str, NDArray[np.float64]]  # variable -> probabilities
+
+
+def commit() -> str:
+    """Short hash of the checkout, with a "+" where files differ from it."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+    return (git("rev-parse", "--short=10", "HEAD") or "unknown") + ("+" if git("status", "--porcelain") else "")
+
+
+def row(bench: str, name: str, engine: str, spread: timing.Spread | None, **more: Any) -> dict[str, Any]:
+    """One result; times are seconds."""
+    times = {} if spread is None else {
+        "median": spread.median, "low": spread.low, "high": spread.high, "minimum": spread.minimum, "runs": spread.runs
+    }  # fmt: skip
+    return {
+        "bench": bench,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "device": timing.cpu_name(),
+        "network": name,
+        "engine": engine,
+        **times,
+        **more,
+    }
+
+
+def timed(
+    solve: Callable[[Any], Any], cases: Sequence[Any], budget: float, least: int = 5, most: int = 200
+) -> timing.Spread:
+    """Time runs that take turns among the cases, until the seconds of the budget are over or `most` are done."""
+    seconds: list[float] = []
+    started = time.perf_counter()
+    while len(seconds) < most and (len(seconds) < least or time.perf_counter() - started < budget):
+        case = cases[(1 + len(seconds)) % len(cases)]
+        begin = time.perf_counter()
+        solve(case)
+        seconds.append(time.perf_counter() - begin)
+    return timing.Spread.of(seconds)
+
+
+def compare(ours: Answer, theirs: Answer, name: str) -> float:
+    """Largest difference of a probability; refuses to go on where it is too large."""
+    gap = max(float(np.abs(ours[v] - theirs[v]).max()) for v in theirs)
+    if not gap <= TOLERANCE:
+        raise SystemExit(f"{name}: the answers differ by {gap:g}; nothing is timed")
+    return gap
+
+
+def child(script: str, *words: str) -> list[dict[str, Any]]:
+    """The rows that a script prints in a process of its own, so that no network pays for another one's memory."""
+    one_core = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # threads are given by hand
+    done = subprocess.run(
+        [sys.executable, script, *words], capture_output=True, text=True, check=False, env={**os.environ, **one_core}
+    )
+    if done.returncode:
+        print(f"{' '.join(words)}: {done.stderr.strip()}", file=sys.stderr)
+        raise SystemExit(1)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def append(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Add rows to a file of JSON lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(r) + "\n" for r in rows)
+
+
+def network(name: str) -> Path:
+    """A name of nets/, or a path."""
+    return Path(name) if Path(name).exists() else timing.benchmark_files([name])[0]
