@@ -36,11 +36,11 @@ check-kernels: $(VENV)/.stamp-test ## compile every kernel with nvcc, where ther
 check-package: $(VENV)/.stamp-dev ## build the wheel, look inside, run it away from the checkout
 	$(BIN)/python tools/check_package.py
 
-bench: $(VENV)/.stamp-test ## times of every network beside pyAgrum, appended to bench/results (ARGS: see --help)
-	$(BIN)/python bench/bench_time.py $(ARGS)
+bench: $(VENV)/.stamp-test ## the CPU backend beside pyAgrum, all networks and questions, to bench/results (ARGS: see --help)
+	$(BIN)/python bench/bench_cpu.py $(ARGS)
 
 bench-smoke: $(VENV)/.stamp-test ## every benchmark, shortest form, nothing kept
-	$(BIN)/python bench/bench_time.py --smoke
+	$(BIN)/python bench/bench_cpu.py --smoke
 	$(BIN)/python bench/bench_ordering.py nets/alarm.net nets/asia.net --time 1 --runs 1 --out /dev/null
 
 gpu-test: ## tests on an NVIDIA GPU, and the receipt of what passed

@@ -330,8 +330,8 @@ def main() -> None:
     for name in arguments.networks or everything:
         rows = child(__file__, "--one", name, *evidence, *words)
         if "memory" in arguments.questions and not arguments.smoke:
-            for percent, engine in ((p, e) for p in arguments.evidence for e in ("jtgpu cpu", "pyagrum")):
-                rows += child(__file__, "--one", name, "--evidence", str(percent), "--memory", engine)
+            for engine in ("jtgpu cpu", "pyagrum"):
+                rows += child(__file__, "--one", name, "--evidence", str(arguments.evidence[0]), "--memory", engine)
         for line in told(rows):
             print(line, flush=True)
         if not arguments.smoke:
