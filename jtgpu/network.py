@@ -72,7 +72,11 @@ class RowReport:
 
 
 def normalize_rows(
-    cpts: Mapping[str, NDArray[np.float64]], *, zero_rows: str = "error", tolerance: float = ROW_TOLERANCE
+    cpts: Mapping[str, NDArray[np.float64]],
+    *,
+    zero_rows: str = "error",
+    tolerance: float = ROW_TOLERANCE,
+    in_place: bool = False,
 ) -> tuple[dict[str, NDArray[np.float64]], RowReport]:
     """Divide every row of every CPT (its last axis) by the row's sum.
 
@@ -86,6 +90,8 @@ def normalize_rows(
         What to do with a row of nothing but zeros, which is no distribution.
     tolerance : float
         How far from 1 a row's sum may be before it is counted in the report.
+    in_place : bool
+        Write into the arrays given, where they are of float64 and writeable, instead of making new ones.
 
     Returns
     -------
@@ -135,7 +141,10 @@ def normalize_rows(
             if ratio.flat[at] > worst:
                 worst, worst_sum, worst_variable = float(ratio.flat[at]), float(sums.flat[at]), name
         exact = (gap <= 1e-15 * table.shape[-1]) & ~zero  # a zero row is all ones by now: to be divided
-        out[name] = table if exact.all() else np.where(exact, table, table / sums)
+        if not exact.all():
+            mine = in_place and table is cpt and table.flags.writeable
+            table = np.divide(table, np.where(exact, 1.0, sums), out=table if mine else None)
+        out[name] = table
     report = RowReport(
         n_rows, n_off, worst_variable, worst_sum, tuple(off_variables), tuple(zeroed), tolerance
     )
@@ -151,6 +160,13 @@ def _check_numbers(name: str, table: NDArray[np.float64]) -> None:
 
 
 def _freeze(table: ArrayLike) -> NDArray[np.float64]:
+    """`table` as an array that nobody writes to: the very array where it is one already, else a copy."""
+    if isinstance(table, np.ndarray) and table.dtype == np.float64 and table.flags.c_contiguous:
+        array: Any = table
+        while isinstance(array, np.ndarray) and not array.flags.writeable:
+            array = array.base
+        if array is None:
+            return table
     frozen = np.array(table, dtype=np.float64, order="C", copy=True)
     frozen.flags.writeable = False
     return frozen
@@ -324,6 +340,19 @@ class MarkovNetwork(DiscreteModel):
             _check_numbers(f"factor {k}", frozen)
             made.append(Factor(ids, frozen))
         self._factors = tuple(made)
+
+    @classmethod
+    def of_checked(
+        cls, states: Mapping[str, Sequence[str]], factors: Iterable[Factor], *, name: str = ""
+    ) -> MarkovNetwork:
+        """A model of factors that are right by construction: nothing is looked at again.
+
+        For readers of files with many small factors, where the checks would take most of the time. Scopes are
+        numbers, tables read-only, C-contiguous float64 of the right shapes, finite and not negative.
+        """
+        made = cls(states, (), name=name)
+        made._factors = tuple(factors)
+        return made
 
     def __repr__(self) -> str:
         return f"MarkovNetwork({self._name!r}, {len(self)} variables, {len(self._factors)} factors)"

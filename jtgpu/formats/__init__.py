@@ -10,14 +10,48 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..errors import FormatError
 from ..network import DiscreteModel
-from . import bif, hugin, hugin_writer
+from . import (
+    bif,
+    bif_writer,
+    dsc,
+    dsc_writer,
+    dsl,
+    dsl_writer,
+    ergo,
+    fg,
+    hugin,
+    hugin_writer,
+    uai,
+    xdsl,
+    xdsl_writer,
+    xmlbif,
+    xmlbif_writer,
+)
+from .evidence_files import Case, read_evidence, read_evidence_cases
 from .files import FileError, MissingFileError, read_bytes, write_bytes
 from .text import decode
+from .xml_text import declared_text
 
-__all__ = ["FORMATS", "FileError", "Format", "MissingFileError", "formats", "read", "write"]
+__all__ = [
+    "FORMATS",
+    "Case",
+    "FileError",
+    "Format",
+    "MissingFileError",
+    "Opened",
+    "formats",
+    "open_text",
+    "read",
+    "read_evidence",
+    "read_evidence_cases",
+    "save_text",
+    "write",
+    "writer_of",
+]
 
 
 @dataclass(frozen=True)
@@ -28,13 +62,15 @@ class Format:
     ----------
     name : str
     suffixes : tuple of str
-        Lower case, with the dot; each also with ``.gz`` behind it. The first is the one that is written.
+        Lower case, with the dot; each also with ``.gz`` behind it.
     sniff : callable
         Does a text begin as this format does?
     parse : callable
         ``parse(text, source, zero_rows=...)`` gives the network, or raises `ParseError`.
     dumps : callable or None
         A network as text; None for a format that is only read.
+    only_read : tuple of str
+        Suffixes under which nothing is written.
     """
 
     name: str
@@ -42,23 +78,34 @@ class Format:
     sniff: Callable[[str], bool]
     parse: Callable[..., DiscreteModel]
     dumps: Callable[[DiscreteModel], str] | None = None
+    only_read: tuple[str, ...] = ()
+
+
+class Opened(NamedTuple):
+    """A file that is read and not yet understood."""
+
+    format: Format
+    text: str
+    n_bytes: int  # unpacked
 
 
 FORMATS: tuple[Format, ...] = (
-    Format("Hugin net", (".net", ".oobn"), hugin.sniff, hugin.parse, hugin_writer.dumps),
-    Format("BIF", (".bif",), bif.sniff, bif.parse),
+    Format("Hugin net", (".net", ".oobn"), hugin.sniff, hugin.parse, hugin_writer.dumps, (".oobn",)),
+    Format("BIF", (".bif",), bif.sniff, bif.parse, bif_writer.dumps),
+    Format("XMLBIF", (".xmlbif", ".bifxml", ".xml"), xmlbif.sniff, xmlbif.parse, xmlbif_writer.dumps),
+    Format("XDSL", (".xdsl",), xdsl.sniff, xdsl.parse, xdsl_writer.dumps),
+    Format("DSL", (".dsl",), dsl.sniff, dsl.parse, dsl_writer.dumps),
+    Format("DSC", (".dsc",), dsc.sniff, dsc.parse, dsc_writer.dumps),
+    Format("UAI", (".uai",), uai.sniff, uai.parse, uai.dumps),
+    Format("Ergo", (".erg",), ergo.sniff, ergo.parse, ergo.dumps),
+    Format("libDAI factor graph", (".fg",), fg.sniff, fg.parse, fg.dumps),
 )
 
 # Formats that are known by their first words and not read: naming them says more than "unknown".
 _OTHERS = (
-    ("XMLBIF", r"<\?xml.*<BIF\b|<BIF\b"),
-    ("GeNIe xdsl", r"<\?xml.*<smile\b|<smile\b"),
     ("XML of some kind", r"<"),
     ("Netica dne", r"//\s*~->\[DNET"),
     ("Elvira", r"(?://[^\n]*\s*|/\*.*?\*/\s*)*(?:bnet|idiagram)\b"),
-    ("GeNIe dsl", r"net\s+\w+\s*\{"),
-    ("MSBN dsc", r"belief\s+network\b"),
-    ("UAI", r"(?:c[^\n]*\n\s*)*(?:MARKOV|BAYES)\b"),
 )
 
 
@@ -68,14 +115,25 @@ def formats() -> list[tuple[str, tuple[str, ...], bool]]:
 
 
 def _supported(*, writing: bool = False) -> str:
-    suffixes = [(f.name, f.suffixes[:1] if writing else f.suffixes) for f in FORMATS if f.dumps or not writing]
-    listed = [f"{name} ({', '.join(known)})" for name, known in suffixes]
+    listed = [
+        f"{f.name} ({', '.join(s for s in f.suffixes if not writing or s not in f.only_read)})"
+        for f in FORMATS
+        if f.dumps or not writing
+    ]
     return f"{', '.join(listed)}, and each with .gz"
 
 
 def _by_suffix(path: str) -> Format | None:
     name = path.lower().removesuffix(".gz")
     return next((f for f in FORMATS if name.endswith(f.suffixes)), None)
+
+
+def _text(raw: bytes, name: str) -> str:
+    try:
+        declared = declared_text(raw)
+    except FormatError as error:
+        raise FormatError(f"{name}: {error}") from None
+    return decode(raw) if declared is None else declared
 
 
 def read(path: str | os.PathLike[str], *, zero_rows: str = "error") -> DiscreteModel:
@@ -91,7 +149,7 @@ def read(path: str | os.PathLike[str], *, zero_rows: str = "error") -> DiscreteM
     Returns
     -------
     DiscreteModel
-        A `BayesianNetwork` from every format of today.
+        A `BayesianNetwork`, or a `MarkovNetwork` from UAI files that say so and from factor graphs.
 
     Raises
     ------
@@ -104,9 +162,16 @@ def read(path: str | os.PathLike[str], *, zero_rows: str = "error") -> DiscreteM
     """
     if zero_rows not in ("error", "uniform"):
         raise ValueError(f'zero_rows must be "error" or "uniform", not {zero_rows!r}')
+    opened = open_text(path)
+    return opened.format.parse(opened.text, os.fspath(path), zero_rows=zero_rows)
+
+
+def open_text(path: str | os.PathLike[str]) -> Opened:
+    """A file's text and its format, decided by content, then by suffix; nothing is parsed. Errors as of `read`."""
     name = os.fspath(path)
     raw = read_bytes(name)
-    text = decode(raw)
+    n_bytes = len(raw)
+    text = _text(raw, name)
     del raw
     chosen = next((f for f in FORMATS if f.sniff(text)), None)
     if chosen is None:
@@ -117,7 +182,7 @@ def read(path: str | os.PathLike[str], *, zero_rows: str = "error") -> DiscreteM
         chosen = _by_suffix(name)
     if chosen is None:
         raise FormatError(f"{name}: neither its content nor its name is of a known format; read are {_supported()}")
-    return chosen.parse(text, name, zero_rows=zero_rows)
+    return Opened(chosen, text, n_bytes)
 
 
 def write(net: DiscreteModel, path: str | os.PathLike[str]) -> None:
@@ -132,13 +197,26 @@ def write(net: DiscreteModel, path: str | os.PathLike[str]) -> None:
     FileError
         For what the operating system refuses; also an `OSError`.
     """
+    dumps = writer_of(path).dumps
+    assert dumps is not None  # writer_of has seen to it
+    save_text(dumps(net), path)
+
+
+def writer_of(path: str | os.PathLike[str]) -> Format:
+    """The format that a file's suffix names, if it can be written; else a `FormatError`."""
     name = os.fspath(path)
     chosen = _by_suffix(name)
-    if chosen is None or chosen.dumps is None or not name.lower().removesuffix(".gz").endswith(chosen.suffixes[0]):
+    if chosen is None or chosen.dumps is None or name.lower().removesuffix(".gz").endswith(chosen.only_read):
         raise FormatError(f"{name}: no writer for this suffix; written are {_supported(writing=True)}")
-    text = chosen.dumps(net)
+    return chosen
+
+
+def save_text(text: str, path: str | os.PathLike[str]) -> int:
+    """Write a text whole or not at all, packed where the name ends in ``.gz``; how many bytes it has unpacked."""
+    name = os.fspath(path)
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise FormatError(f"{name}: {text[error.start]!r} in a name or an attribute is no character") from None
     write_bytes(name, data)
+    return len(data)

@@ -7,15 +7,15 @@ and turns each breach into an error with the line and column of its cause.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NetworkError, ParseError
-from ..network import ROW_TOLERANCE, BayesianNetwork, normalize_rows
+from ..network import ROW_TOLERANCE, BayesianNetwork, RowReport, normalize_rows
 from .text import Source, near, shortened
 
 __all__ = ["Draft", "Family"]
@@ -24,6 +24,7 @@ __all__ = ["Draft", "Family"]
 # able to ask for all the memory there is.
 MAX_IMPLIED = 1 << 24
 MAX_NOTES = 20
+BATCH = 1 << 14  # numbers normalised in one call
 
 
 @dataclass
@@ -155,7 +156,7 @@ class Draft:
             seen.add(p)
 
     def finish(self, zero_rows: str = "error") -> BayesianNetwork:
-        """The network: rows normalised, everything checked.
+        """The network: rows normalised, everything checked. The numbers are handed over, not copied.
 
         Parameters
         ----------
@@ -169,42 +170,57 @@ class Draft:
         """
         if not self.tables:
             self.shape()
-        for v, table in self.tables.items():
-            self._check_numbers(v, table, zero_rows)
-        kept = {v for v, family in self.families.items() if family.exact}
+        exact = {v for v, family in self.families.items() if family.exact}
+        reports = [RowReport(sum(self.tables[v][..., 0].size for v in self.tables if v in exact))]
         try:
-            tables, report = normalize_rows(
-                {v: t for v, t in self.tables.items() if v not in kept}, zero_rows=zero_rows
-            )
-            n_kept = sum(t[..., 0].size for v, t in self.tables.items() if v in kept)
-            for v in kept:
-                tables[v] = self.tables[v]
+            for names in self._batches():
+                for v in names:
+                    self._check_numbers(v, self.tables[v], zero_rows)
+                tables = {v: self.tables[v] for v in names if v not in exact}
+                tables, report = normalize_rows(tables, zero_rows=zero_rows, in_place=True)
+                self.tables |= tables
+                reports.append(report)
+            for family in self.families.values():
+                family.numbers = None  # where rows had to be made anew, the old ones are given back here
+            for table in self.tables.values():
+                _freeze(table)
             return BayesianNetwork(
                 self.states,
                 self.parents(),
-                tables,
+                self.tables,
                 name=self.name,
                 attributes=self._all_attributes(),
-                row_report=replace(report, n_rows=report.n_rows + n_kept),
+                row_report=_all_in_one(reports),
             )
         except NetworkError as error:
             at = self._cycle_at()
             place = (None, None) if at is None else self.source.place(at)
             raise ParseError(shortened(str(error)), self.source.name, *place) from None
 
+    def _batches(self) -> Iterator[list[str]]:
+        """The variables, so many at a time that calls cost little and what is made in between is small."""
+        names: list[str] = []
+        size = 0
+        for v, table in self.tables.items():
+            names.append(v)
+            size += table.size
+            if size > BATCH:
+                yield names
+                names, size = [], 0
+        yield names
+
     def _check_numbers(self, v: str, table: NDArray[np.float64], zero_rows: str) -> None:
-        flat = table.ravel()
-        wrong = ~((flat >= 0) & (flat < np.inf))
-        if wrong.any():
-            at = int(wrong.argmax())
+        if not (table.min(initial=0.0) >= 0 and table.max(initial=0.0) < np.inf):  # a NaN is neither
+            flat = table.ravel()
+            at = int((~((flat >= 0) & (flat < np.inf))).argmax())
             raise self._number_error(v, at, f"the table of {v!r} holds {flat[at]:g}, which is no probability")
         if v in self.families and self.families[v].exact:
             sums = table.sum(axis=-1)
             off = np.abs(sums - 1.0) > ROW_TOLERANCE
             what = "a row of the table of {v!r} sums to {sum:.9g}, not to 1, though it is marked as exact"
         elif zero_rows == "error":
-            sums = table.any(axis=-1)
-            off = ~sums
+            sums = table.max(axis=-1)
+            off = sums == 0
             what = (
                 "a row of the table of {v!r} is all zeros ({n} of {n_rows} are), which is no distribution "
                 '(zero_rows="uniform" makes them uniform)'
@@ -244,3 +260,25 @@ class Draft:
         if self._n_notes > MAX_NOTES:
             notes.append(f"{self.source.name}: {self._n_notes - MAX_NOTES} more like these")
         return {**self.attributes, "read": {"format": self.format, "notes": tuple(notes)}}
+
+
+def _freeze(table: NDArray[np.float64]) -> None:
+    """Make a table read-only together with what it is a view of: the network then takes it as it is."""
+    array: Any = table
+    while isinstance(array, np.ndarray):
+        array.flags.writeable = False
+        array = array.base
+
+
+def _all_in_one(reports: Sequence[RowReport]) -> RowReport:
+    """The report of several calls of `normalize_rows` as of one."""
+    found = [r for r in reports if r.worst_variable is not None]
+    worst = max(found, key=lambda r: abs(math.log(r.worst_sum)), default=RowReport())
+    return RowReport(
+        n_rows=sum(r.n_rows for r in reports),
+        n_off=sum(r.n_off for r in reports),
+        worst_variable=worst.worst_variable,
+        worst_sum=worst.worst_sum,
+        variables=tuple(v for r in reports for v in r.variables),
+        zero_rows=tuple(z for r in reports for z in r.zero_rows),
+    )

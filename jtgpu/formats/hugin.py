@@ -41,6 +41,14 @@ TOKEN = re.compile(
 )
 _DATA = re.compile(r'(?:[^;%"{}]++|%[^\r\n]*+)*+')  # from behind the '=' to the ';'
 _COMMENT = re.compile(r"%[^\r\n]*+")
+# What most attributes are, taken in one step: a string, whole numbers in parentheses, a list of strings.
+_BLANKS = r"[ \t\r\n\f\v]*+"
+_PLAIN_VALUE = re.compile(
+    rf'{_BLANKS}={_BLANKS}(?:"(?P<string>[^"\\]*+)"'
+    rf"|\({_BLANKS}(?P<numbers>-?[0-9]{{1,14}}(?:[ \t]++-?[0-9]{{1,14}})*+){_BLANKS}\)){_BLANKS};"
+)
+_PLAIN_LIST = re.compile(rf'{_BLANKS}={_BLANKS}\((?P<strings>(?:{_BLANKS}"[^"\\]*+")++){_BLANKS}\){_BLANKS};')
+_PLAIN_STRING = re.compile(r'"([^"]*+)"')
 _DATA_TOKEN = re.compile(_SKIP + r"(?:(?P<mark>[()])|(?P<word>[^\s()%]++)|(?P<end>\Z)|(?P<other>.))", re.DOTALL)
 _START = re.compile(
     _SKIP + r"(?:net\s*+[{%]|class\s++[\w.]++\s*+[{%]|potential\s*+\(|(?:(?:continuous|discrete)\s++)?+"
@@ -283,10 +291,17 @@ class _Reader:
         seen.add(name)
         if name in special:
             special[name]()
+        elif found := _PLAIN_VALUE.match(self.source.text, start + len(name)):
+            string = found["string"]
+            kept[name] = tuple(map(int, found["numbers"].split())) if string is None else string
+            tokens.jump(found.end())
+            return
         else:
             tokens.advance()
             kept[name] = self.value()
-        tokens.expect(";", f"at the end of {shown(name)}")
+        if not tokens.at(";"):
+            tokens.fail(f"';' at the end of {shown(name)}")
+        tokens.advance()
 
     def value(self) -> Any:
         """Any attribute's value, up to the ``;``."""
@@ -311,6 +326,9 @@ class _Reader:
     def states(self) -> tuple[str, ...]:
         """The list of states: quoted, or bare words and numbers."""
         tokens = self.tokens
+        if found := _PLAIN_LIST.match(self.source.text, tokens.start):
+            tokens.jump(found.end() - 1)
+            return tuple(_PLAIN_STRING.findall(found["strings"]))
         tokens.advance()
         start = tokens.expect("(", "before the states")
         states = []
@@ -327,23 +345,38 @@ class _Reader:
     def data(self, family: Family) -> None:
         """The numbers of a potential, all at once; only a mistake makes them be looked at one by one."""
         text, begin = self.source.text, self.tokens.end
-        found = _DATA.match(text, begin)
-        end = found.end() if found else begin
-        body = text[begin:end]
-        if "%" in body:
-            body = _COMMENT.sub("", body)
-        numbers = floats(body.replace("(", " ").replace(")", " "))
+        end, body = self.data_text(begin)
+        numbers = floats(text, begin, end, "()") if body is None else floats(body, blanks="()")
         if numbers is None:
             raise self.bad_data(family.child, begin, end)
         self.tokens.jump(end)
         if not self.tokens.at(";"):
             self.tokens.fail("';' at the end of the data")
-        family.n_open = body.count("(")
-        if family.n_open != body.count(")"):
+        n_open, n_close = ((text.count(c, begin, end) if body is None else body.count(c)) for c in "()")
+        if n_open != n_close:
             raise self.unbalanced(begin, end)
-        family.numbers = numbers
-        family.data_at = begin + (len(text[begin:end]) - len(text[begin:end].lstrip()))
+        family.numbers, family.n_open = numbers, n_open
+        family.data_at = next((at for _, _, at in self.data_tokens(begin, end)), begin)
         family.locate = lambda position: self.locate(begin, end, position)
+
+    def data_text(self, begin: int) -> tuple[int, str | None]:
+        """Where the data that begin here end, and what they are without their comments; None where there are none."""
+        text = self.source.text
+        end = text.find(";", begin)
+        while end >= 0:  # is there a comment before it on its line?
+            line = max(text.rfind("\n", begin, end), text.rfind("\r", begin, end), begin)
+            if text.find("%", line, end) < 0:
+                break
+            end = text.find(";", end + 1)
+        if end < 0 or any(text.find(c, begin, end) >= 0 for c in '"{}\r'):
+            # no ';' at all, or what belongs in no data though a comment may hold it: looked at closely
+            found = _DATA.match(text, begin)
+            end = found.end() if found else begin
+            return end, _COMMENT.sub("", text[begin:end])
+        if text.find("%", begin, end) < 0:
+            return end, None
+        first, *others = text[begin:end].split("%")
+        return end, "\n".join([first, *(part.partition("\n")[2] for part in others)])
 
     def data_tokens(self, begin: int, end: int) -> Iterator[tuple[str, str, int]]:
         """Kind, text and offset of every token of a potential's data."""

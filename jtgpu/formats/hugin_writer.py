@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import FormatError
 from ..network import BayesianNetwork, DiscreteModel, normalize_rows
 from .hugin import TOKEN, Verbatim
-from .text import Source, Tokens, quote
+from .text import Source, Tokens, number, quote
 
 __all__ = ["dump_tables", "dumps"]
 
@@ -106,17 +106,11 @@ def _data_lines(table: NDArray[np.float64], parents: Sequence[Sequence[str]]) ->
         while n_close <= depth and at[depth - n_close] == last[depth - n_close]:
             n_close += 1
         start = "    data = " if i == 0 else "           "
-        numbers = " ".join([_number(x) for x in row])
+        numbers = " ".join(map(number, row))
         line = f"{start}{' ' * (depth + 1 - n_open)}{'(' * n_open}{numbers}{')' * n_close}"
         if i == len(rows) - 1:
             line += ";"
         yield f"{line}  %  {'  '.join([labels[s] for labels, s in zip(parents, at, strict=True)])}" if parents else line
-
-
-def _number(x: float) -> str:
-    """The shortest decimal that reads back as the same double."""
-    text = repr(x)
-    return text[:-2] if text.endswith(".0") else text
 
 
 def _attribute_lines(attributes: Mapping[str, Any], owner: str) -> Iterator[str]:

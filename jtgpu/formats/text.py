@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ParseError, closest
+from .numbers import bulk
 
-__all__ = ["Source", "Tokens", "decode", "floats", "near", "quote", "shortened", "shown", "unquote"]
+__all__ = ["Source", "Tokens", "decode", "floats", "near", "number", "quote", "shortened", "shown", "unquote"]
 
 # Only ASCII blanks: str.split() and re's \s know more, and no format here gives those a meaning.
 BLANKS = " \t\r\n\f\v"
@@ -148,20 +149,41 @@ class Tokens:
 
 
 _NUMERIC = re.compile(rf"[0-9eE+\-.{BLANKS}]*+")
+SHORT = 4096  # characters up to which one pass of `float` beats the set-up of `jtgpu.formats.numbers.bulk`
 
 
-def floats(text: str) -> NDArray[np.float64] | None:
+def floats(text: str, begin: int = 0, end: int | None = None, blanks: str = "") -> NDArray[np.float64] | None:
     """All the blank-separated decimal numbers of `text`, shape (n,); None where something else stands in it.
 
     Every number is the double nearest to what is written. A number too large for a double comes out as infinity,
     which the network's own checks refuse.
+
+    Parameters
+    ----------
+    text : str
+    begin, end : int
+        The stretch of it that counts; no number may reach over its ends.
+    blanks : str
+        ASCII characters that separate as blanks do, as ``","``.
     """
+    end = len(text) if end is None else end
+    if end - begin > SHORT:
+        return bulk(text, begin, end, blanks)
+    text = text[begin:end]
+    for character in blanks:
+        text = text.replace(character, " ")
     if _NUMERIC.fullmatch(text) is None:  # float() takes more than files may say: 1_000, nan, other scripts' digits
         return None
     try:
         return np.fromiter(map(float, text.split()), np.float64)
     except ValueError:
         return None
+
+
+def number(x: float) -> str:
+    """The shortest decimal that reads back as the same double."""
+    text = repr(x)
+    return text[:-2] if text.endswith(".0") else text
 
 
 # Strings in double quotes -------------------------------------------------------------------------------------

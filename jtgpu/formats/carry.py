@@ -1,0 +1,237 @@
+"""What another format can carry of a model: found by writing the model, reading it back and comparing.
+
+Nothing here is a list of what formats are able to do, which would grow old: a loss is a difference between what was
+to be written and what reading gives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import FormatError, NetworkError
+from ..network import ROW_TOLERANCE, BayesianNetwork, DiscreteModel, MarkovNetwork
+from .writing import identifiers, whole_numbers
+
+if TYPE_CHECKING:
+    from . import Format
+
+__all__ = ["Conversion", "as_bayesian", "carry", "losses"]
+
+_IN_PROPERTIES = ("BIF", "XMLBIF")  # formats whose only attributes are properties, which are texts
+_OF_GENIE = ("XDSL", "DSL")
+_POSITION = re.compile(r"position\s*=\s*\(\s*(-?\d{1,9})(?:\.\d*)?\s*,\s*(-?\d{1,9})(?:\.\d*)?\s*\)")
+_LABEL = re.compile(r"label = (.*)", re.DOTALL)
+MOST_NAMED = 3  # examples in a message
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A model as text in a format, and what the text lacks.
+
+    Attributes
+    ----------
+    text : str
+    losses : tuple of str
+        What the format does not carry, one phrase each.
+    notes : tuple of str
+        What was done to the model, one sentence each, though nothing is lost by it.
+    """
+
+    text: str
+    losses: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def carry(model: DiscreteModel, target: Format) -> Conversion:
+    """Write a model in a format, changing what the format does not allow, and say what was changed or is lost.
+
+    Raises
+    ------
+    FormatError
+        For what cannot be written at all.
+    """
+    if target.dumps is None:
+        raise FormatError(f"{target.name} is read and not written")
+    said: list[str] = []
+    wanted = _adapted(model, target.name)
+    if isinstance(wanted, MarkovNetwork):
+        try:
+            text = target.dumps(wanted)
+        except FormatError as error:
+            network = as_bayesian(wanted)
+            if network is None:
+                raise FormatError(f"{error}; its factors are no conditional tables") from None
+            wanted = network
+            said.append("the factors are conditional tables, child last: written as a Bayesian network")
+    first: FormatError | None = None
+    for attempt in (wanted, _renamed(wanted), _bare(_renamed(wanted))):
+        try:
+            text = target.dumps(attempt)
+            text.encode("utf-8")
+        except (FormatError, UnicodeEncodeError) as error:
+            first = first or (error if isinstance(error, FormatError) else FormatError(f"a name is no text: {error}"))
+            continue
+        return Conversion(text, tuple(losses(wanted, target.parse(text, target.name))), tuple(said))
+    raise first or AssertionError("an attempt without a result")
+
+
+# Comparing ----------------------------------------------------------------------------------------------------
+
+
+def losses(wanted: DiscreteModel, found: DiscreteModel) -> Iterator[str]:
+    """Every difference between a model and what was read back of it, a sentence each; variables go by their place."""
+    if len(wanted) != len(found) or not np.array_equal(wanted.cardinality, found.cardinality):
+        yield f"the variables: {len(wanted)} were written, {len(found)} with other numbers of states came back"
+        return
+    if wanted.name != found.name and wanted.name:
+        yield f"the network's name ({wanted.name!r})"
+    changed = [(a, b) for a, b in zip(wanted.variables, found.variables, strict=True) if a != b]
+    if changed:
+        yield f"names of {len(changed)} variables: {_listed([f'{a!r} is {b!r}' for a, b in changed])}"
+    states = [v for i, v in enumerate(wanted.variables) if wanted.states(i) != found.states(i)]
+    if states:
+        example = wanted.index(states[0])
+        pair = next((a, b) for a, b in zip(wanted.states(example), found.states(example), strict=True) if a != b)
+        yield f"state names of {len(states)} variables: in {states[0]!r}, {pair[0]!r} is {pair[1]!r}"
+    yield from _structure(wanted, found)
+    if isinstance(wanted, BayesianNetwork):
+        yield from _attributes(wanted, found.attributes if isinstance(found, BayesianNetwork) else {}, found)
+
+
+def _structure(wanted: DiscreteModel, found: DiscreteModel) -> Iterator[str]:
+    if isinstance(wanted, BayesianNetwork) and not isinstance(found, BayesianNetwork):
+        yield "the direction of the arcs: it reads back as a Markov network"
+    if [f.scope for f in wanted.factors] != [f.scope for f in found.factors]:
+        yield "the order of the tables or of their variables"
+        return
+    worst = max(
+        (float(np.abs(a.table - b.table).max(initial=0.0)) for a, b in zip(wanted.factors, found.factors, strict=True)),
+        default=0.0,
+    )
+    if worst:
+        yield f"the last digits of the numbers: they differ by up to {worst:.2g}"
+
+
+def _attributes(wanted: BayesianNetwork, kept: Mapping[str, Mapping[str, Any]], found: DiscreteModel) -> Iterator[str]:
+    about = kept.get("net", {})
+    for key, value in wanted.attributes.get("net", {}).items():
+        if key != "name" and about.get(key) != value:
+            yield f"the network's attribute {key!r}"
+    for kind in ("node", "potential"):
+        missing: dict[str, list[str]] = {}
+        for v, values in wanted.attributes.get(kind, {}).items():
+            there = kept.get(kind, {}).get(found.variables[wanted.index(v)], {})
+            for key, value in values.items():
+                if there.get(key) != value and not (key == "label" and value == v):
+                    missing.setdefault(key, []).append(v)
+        for key, names in missing.items():
+            what = "nodes" if kind == "node" else "tables"
+            yield f"the attribute {key!r} of {len(names)} {what}: {_listed([repr(n) for n in names])}"
+
+
+def _listed(examples: list[str]) -> str:
+    more = ", ..." if len(examples) > MOST_NAMED else ""
+    return f"{', '.join(examples[:MOST_NAMED])}{more}"
+
+
+# Changing what a format does not allow ------------------------------------------------------------------------
+
+
+def as_bayesian(model: MarkovNetwork) -> BayesianNetwork | None:
+    """The Bayesian network that a model of plain factors is, child last in each; None where it is none."""
+    if len(model.factors) != len(model):
+        return None
+    tables: dict[int, tuple[tuple[int, ...], Any]] = {}
+    for scope, table in model.factors:
+        if not scope or scope[-1] in tables or np.abs(table.sum(axis=-1) - 1).max() > ROW_TOLERANCE:
+            return None
+        tables[scope[-1]] = scope, table
+    names = model.variables
+    try:
+        return BayesianNetwork(
+            {v: model.states(v) for v in names},
+            {names[v]: [names[p] for p in scope[:-1]] for v, (scope, _) in tables.items()},
+            {names[v]: table for v, (_, table) in tables.items()},
+            name=model.name,
+        )
+    except NetworkError:  # a cycle
+        return None
+
+
+def _like(model: DiscreteModel, new: Mapping[str, str], attributes: Mapping[str, Mapping[str, Any]]) -> DiscreteModel:
+    """The same model with other names and attributes."""
+    states = {new[v]: model.states(v) for v in model.variables}
+    if not isinstance(model, BayesianNetwork):
+        return MarkovNetwork(states, [(scope, table) for scope, table in model.factors], name=model.name)
+    return BayesianNetwork(
+        states,
+        {new[v]: [new[p] for p in model.parents(v)] for v in model.variables},
+        {new[v]: model.cpt(v) for v in model.variables},
+        name=model.name,
+        attributes=attributes,
+        row_report=model.row_report,
+    )
+
+
+def _renamed(model: DiscreteModel) -> DiscreteModel:
+    """Names that every format takes; the old ones become labels."""
+    new = dict(zip(model.variables, identifiers(model.variables, "v"), strict=True))
+    attributes: dict[str, dict[str, Any]] = {}
+    if isinstance(model, BayesianNetwork):
+        attributes = {kind: dict(x) for kind, x in model.attributes.items() if kind in ("net", "node", "potential")}
+        for kind in ("node", "potential"):
+            attributes[kind] = {new[v]: dict(x) for v, x in attributes.get(kind, {}).items()}
+        for v, made in new.items():
+            if v != made:
+                attributes["node"].setdefault(made, {}).setdefault("label", v)
+    return _like(model, new, attributes)
+
+
+def _bare(model: DiscreteModel) -> DiscreteModel:
+    """Without attributes, and with plain names of states."""
+    plain = _like(model, {v: v for v in model.variables}, {})
+    plain._states = tuple(tuple(identifiers(labels, "s")) for labels in plain._states)
+    return plain
+
+
+def _adapted(model: DiscreteModel, target: str) -> DiscreteModel:
+    """Labels and positions as a format's own readers keep them: as texts among the properties, or by themselves."""
+    if not isinstance(model, BayesianNetwork):
+        return model
+    kinds: dict[str, dict[str, Any]] = {
+        kind: dict(model.attributes.get(kind, {})) for kind in ("net", "node", "potential")
+    }
+    kinds["net"] = _properties(kinds["net"], target)
+    for kind in ("node", "potential"):
+        kinds[kind] = {v: made for v, kept in kinds[kind].items() if (made := _properties(dict(kept), target))}
+    return _like(model, {v: v for v in model.variables}, kinds)
+
+
+def _properties(kept: dict[str, Any], target: str) -> dict[str, Any]:
+    texts = kept.pop("property", ())
+    texts = texts.split("\n") if isinstance(texts, str) else [str(t) for t in texts]
+    if target in _IN_PROPERTIES:
+        position = whole_numbers(kept.get("position"), 2)
+        if position:
+            del kept["position"]
+            texts = [t for t in texts if _POSITION.fullmatch(t) is None]
+            texts.append(f"position = ({position[0]}, {position[1]})")
+        if isinstance(kept.get("label"), str):
+            texts.append(f"label = {kept.pop('label')}")
+    else:
+        for text in list(texts):
+            if found := _POSITION.fullmatch(text):
+                kept.setdefault("position", (int(found[1]), int(found[2])))
+            elif found := _LABEL.fullmatch(text):
+                kept.setdefault("label", found[1])
+            else:
+                continue
+            texts.remove(text)
+    if texts:
+        kept["property"] = "\n".join(texts) if target == "Hugin net" else tuple(texts)
+    return kept

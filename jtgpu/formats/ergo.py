@@ -1,0 +1,224 @@
+"""Ergo, ``.erg`` (Noetic Systems; the networks of the inference competition of 2006): reader and writer.
+
+The number of variables; their numbers of states; for each variable the number of its parents and the parents,
+counted from 0. Then sections, each behind its name in a comment: ``/* Probabilities */``, for each variable the size
+of its table and the table, parents in order, the first the slowest, the child the fastest; ``/* Names */``, a line a
+variable; ``/* Labels */``, the states' names, a line a variable. The last two may be missing: then variables are
+``v0``, ``v1`` ..., states ``0``, ``1`` ...
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from ..errors import FormatError
+from ..network import BayesianNetwork, DiscreteModel
+from .draft import Draft, Family
+from .numeric import MAX_AXES, Numbers, refuse_turned, state_names
+from .text import BLANKS, Source, shown
+from .uai import number_lines
+from .writing import inexact
+
+__all__ = ["dumps", "parse", "parse_draft", "sniff"]
+
+# An open comment goes to the end: to look for the end of each of many would take for ever.
+_COMMENT = re.compile(r"/\*(?P<text>[^*]*+(?:\*(?!/)[^*]*+)*+)(?P<close>\*/|\Z)")
+_START = re.compile(rf"[0-9{BLANKS}]*+/\*[{BLANKS}]*+probabilities[{BLANKS}]*+\*/", re.IGNORECASE)
+_SECTIONS = ("probabilities", "names", "labels")
+_EXACT = "jtgpu_rows exact"
+_WORD = re.compile(rf"[^{BLANKS}]++")
+_LINE = re.compile(rf"[^\r\n{BLANKS}][^\r\n]*+")
+
+
+def sniff(text: str) -> bool:
+    """Does the text begin as an Ergo network does: numbers, and then the name of the first section?"""
+    return text[:1] in f"0123456789{BLANKS}" and _START.match(text) is not None
+
+
+def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> BayesianNetwork:
+    """Read the text of an Ergo network.
+
+    Parameters
+    ----------
+    text : str
+    source : str
+        The file's name, for messages.
+    zero_rows : {"error", "uniform"}
+        What a CPT row of nothing but zeros means.
+
+    Raises
+    ------
+    ParseError
+        With line and column.
+    """
+    return parse_draft(text, source).finish(zero_rows)
+
+
+def parse_draft(text: str, source: str = "<text>") -> Draft:
+    """Read the text of an Ergo network, numbers left as they are written."""
+    return _Reader(Source(text, source)).draft()
+
+
+class _Reader:
+    """Where the sections are, the structure, the tables; then the names."""
+
+    def __init__(self, source: Source):
+        self.source, text = source, source.text
+        # all comments are blanks, and so are the names of sections once they are found
+        self.text = _COMMENT.sub(lambda found: " " * (found.end() - found.start()), text) if "/*" in text else text
+        self.sections: dict[str, tuple[int, int]] = {}  # name -> where its content begins and ends
+        self.exact: set[int] = set()
+        first, last, begin = len(text), "", 0
+        for found in _COMMENT.finditer(text):
+            if not found["close"]:
+                raise source.error(found.start(), "found a comment whose closing */ is missing")
+            name = found["text"].strip(BLANKS).lower()
+            if name.startswith(_EXACT):
+                self.exact |= {int(k) for k in _WORD.findall(name[len(_EXACT) :]) if k.isdecimal() and len(k) < 10}
+            if name not in _SECTIONS:
+                continue
+            if name in self.sections or name == last:
+                raise source.error(found.start(), f"found a second section {name!r}")
+            if not last and name != "probabilities":
+                raise source.error(found.start(), f"found the section {name!r}, expected '/* Probabilities */' first")
+            if last:
+                self.sections[last] = begin, found.start()
+            first = min(first, found.start())
+            last, begin = name, found.end()
+        if last:
+            self.sections[last] = begin, len(text)
+        self.head = Numbers(source, self.text, 0, first)
+        if "probabilities" not in self.sections:
+            raise source.error(len(text), "found the end of the file, expected '/* Probabilities */'")
+
+    def draft(self) -> Draft:
+        head, source = self.head, self.source
+        n = head.whole("the number of variables")
+        if n > head.values.size:
+            raise head.error(0, f"found {n:,} variables, and fewer numbers behind it")
+        cards = [head.whole(f"the number of states of variable {i}, 1 at least", 1) for i in range(n)]
+        states = state_names(head, cards, range(1, 1 + n))
+        parents = []
+        for i in range(n):
+            count = head.whole(f"the number of parents of variable {i}", 0, n - 1)
+            parents.append([head.whole(f"a parent of variable {i}, 0 to {n - 1}", 0, n - 1) for _ in range(count)])
+        head.finish()
+        names = self.names(n)
+        draft = Draft(source, "Ergo")
+        draft.states = dict(zip(names, self.labels(cards, states), strict=True))
+        draft.declared = dict(zip(names, head.offsets(np.arange(1, 1 + n)).tolist(), strict=True))
+        places = iter(head.offsets(np.arange(1 + n, head.values.size)).tolist())
+        for i, (v, before) in enumerate(zip(names, parents, strict=True)):
+            at = next(places)
+            family = Family(v, [(names[p], next(places)) for p in before], at, exact=i in self.exact)
+            draft.check_names(family)
+            draft.families[v] = family
+        self.tables(draft, parents, cards)
+        draft.shape()
+        return draft
+
+    def tables(self, draft: Draft, parents: list[list[int]], cards: list[int]) -> None:
+        numbers = Numbers(self.source, self.text, *self.sections["probabilities"])
+        for i, family in enumerate(draft.families.values()):
+            shape = (*(cards[p] for p in parents[i]), cards[i])
+            if len(shape) > MAX_AXES:
+                raise self.source.error(
+                    family.at, f"variable {i} has {len(shape) - 1} parents, more than an array has axes"
+                )
+            size = math.prod(shape)
+            told = numbers.whole(f"the size of table {i}, {size:,}")
+            if told != size:
+                axes = " x ".join(str(c) for c in shape)
+                what = f"found the size {told:,} for table {i}, expected {size:,} = {axes}"
+                raise numbers.error(numbers.at - 1, what)
+            first = numbers.at
+            family.numbers, family.locate = numbers.take(size, f"table {i}"), numbers.locator(first)
+            refuse_turned(numbers, first, family.numbers.reshape(shape), f"table {i}")
+        numbers.finish()
+
+    def names(self, n: int) -> list[str]:
+        """The variables' names: a line each, or a word each where there are other lines."""
+        found = self.entries("names", _LINE)
+        words = found if len(found) == n else self.entries("names", _WORD)
+        if not words:
+            return [f"v{i}" for i in range(n)]
+        if len(words) != n:
+            raise self.source.error(self.sections["names"][0], f"found {len(found)} names, expected {n}")
+        seen: set[str] = set()
+        for word, at in words:
+            if word in seen:
+                raise self.source.error(at, f"found the name {shown(word)} a second time")
+            seen.add(word)
+        return [word for word, _ in words]
+
+    def labels(self, cards: list[int], otherwise: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+        """The states' names, words in the order of the variables."""
+        words = self.entries("labels", _WORD)
+        if not words:
+            return otherwise
+        if len(words) != sum(cards):
+            for i, (line, at) in enumerate(self.entries("labels", _LINE)):
+                if i < len(cards) and len(_WORD.findall(line)) != cards[i]:
+                    raise self.source.error(
+                        at, f"found {len(_WORD.findall(line))} labels for variable {i}, expected {cards[i]}"
+                    )
+            raise self.source.error(self.sections["labels"][0], f"found {len(words)} labels, expected {sum(cards)}")
+        left = iter(word for word, _ in words)
+        return [tuple([next(left) for _ in range(c)]) for c in cards]
+
+    def entries(self, section: str, pattern: re.Pattern[str]) -> list[tuple[str, int]]:
+        begin, end = self.sections.get(section, (0, 0))
+        return [(found[0].rstrip(BLANKS), found.start()) for found in pattern.finditer(self.text, begin, end)]
+
+
+# Writing ------------------------------------------------------------------------------------------------------
+
+
+def dumps(net: DiscreteModel) -> str:
+    """The text of an Ergo file with a Bayesian network, whose numbers read back bit for bit.
+
+    States are words here: blanks in their names become ``_``, an empty name becomes the state's number. Variables
+    are lines. What else a file said beyond the model has no place.
+
+    Raises
+    ------
+    FormatError
+        For a model that is no Bayesian network.
+    """
+    if not isinstance(net, BayesianNetwork):
+        raise FormatError(f"an Ergo file holds a Bayesian network, not a {type(net).__name__}")
+    cards = net.cardinality.tolist()
+    lines = [str(len(net)), " ".join(map(str, cards))]
+    for scope, _ in net.factors:
+        lines.append(" ".join(map(str, (len(scope) - 1, *scope[:-1]))))
+    lines += ["", "/* Probabilities */"]
+    for _, table in net.factors:
+        lines += [str(table.size), *number_lines(table), ""]
+    lines += ["/* Names */", *_names(net.variables), "", "/* Labels */"]
+    lines += [" ".join(_word(s, str(k)) for k, s in enumerate(net.states(v))) for v in net.variables]
+    exact = inexact(net)
+    if exact:
+        lines += ["", f"/* {_EXACT} {' '.join(str(i) for i, v in enumerate(net.variables) if v in exact)} */"]
+    return "\n".join([*lines, ""])
+
+
+def _word(name: str, otherwise: str) -> str:
+    """A name as one word in which no comment begins."""
+    return re.sub(rf"[{BLANKS}]+", "_", name).replace("/*", "/_") or otherwise
+
+
+def _names(variables: tuple[str, ...]) -> list[str]:
+    """Names as lines, different ones."""
+    plain = [re.sub(r"[\r\n]+", "_", name.strip(BLANKS)).replace("/*", "/_") for name in variables]
+    taken = {made for made, name in zip(plain, variables, strict=True) if made == name}
+    out = []
+    for i, (made, name) in enumerate(zip(plain, variables, strict=True)):
+        chosen = made or f"v{i}"
+        while chosen in taken and chosen != name:
+            chosen += "_"
+        taken.add(chosen)
+        out.append(chosen)
+    return out

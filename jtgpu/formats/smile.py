@@ -1,0 +1,143 @@
+"""What GeNIe's two formats, `jtgpu.formats.xdsl` and `jtgpu.formats.dsl`, have in common: kinds of nodes, and tables
+made from fewer numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ParseError
+from .draft import Draft, Family
+from .noisy import MAX_EXPANDED, deterministic, noisy_max
+from .text import near, shown
+
+__all__ = ["REFUSED", "Expander"]
+
+# Kinds of nodes that are no discrete chance nodes, as both formats call them, with what a message calls them.
+REFUSED = {
+    "decision": "decision node",
+    "utility": "utility node",
+    "mau": "utility node",
+    "equation": "equation node",
+    "demorgan": "DeMorgan node",
+    "noisyadder": "noisy-adder node",
+    "cast": "CAST node",
+    "hybrid": "hybrid node",
+}
+
+
+class Expander:
+    """Makes the numbers of noisy and deterministic nodes once every node's states are known.
+
+    Nodes may stand before their parents in a file, so the work is kept until `run`.
+    """
+
+    def __init__(self, draft: Draft):
+        self.draft = draft
+        self.waiting: list[tuple[Family, Callable[[Family, list[int], int], NDArray[np.float64]]]] = []
+        self.n_made = 0
+
+    def run(self) -> None:
+        """Fill the numbers of every family that waits.
+
+        Raises
+        ------
+        ParseError
+            For names that are not declared, wrong counts, and tables that are too large to be made up.
+        """
+        states = self.draft.states
+        for family, make in self.waiting:
+            self.draft.check_names(family)
+            cards = [len(states[p]) for p, _ in family.parents]
+            n_states = len(states[family.child])
+            size = math.prod(cards) * n_states
+            self.n_made += size
+            if self.n_made > MAX_EXPANDED or len(cards) > 60:
+                raise self.error(
+                    family.at, f"the table of {family.child!r} would have {size} numbers; it is not made up from few"
+                )
+            family.numbers = make(family, cards, n_states).ravel()
+            family.locate = None
+
+    def error(self, at: int, message: str) -> ParseError:
+        return self.draft.source.error(at, message)
+
+    def noisy(
+        self, family: Family, strengths: NDArray[np.float64] | None, strengths_at: int,
+        parameters: NDArray[np.float64] | None, parameters_at: int,
+    ) -> None:  # fmt: skip
+        """A noisy-MAX node: its parents' states from strong to none, its columns."""
+
+        def make(family: Family, cards: list[int], n_states: int) -> NDArray[np.float64]:
+            child = family.child
+            n_columns = sum(cards) + 1
+            if parameters is None or parameters.size != n_columns * n_states:
+                found = "no" if parameters is None else str(parameters.size)
+                raise self.error(
+                    parameters_at,
+                    f"found {found} parameters of the noisy node {child!r}, expected {n_columns * n_states}: "
+                    f"{n_states} for each state of each parent and for the leak",
+                )
+            columns = parameters.reshape(n_columns, n_states)
+            sums = columns.sum(axis=1)
+            if not (np.isfinite(columns).all() and columns.min() >= 0 and sums.min() > 0 and sums.max() < np.inf):
+                raise self.error(
+                    parameters_at, f"the parameters of {child!r} need numbers >= 0, and one above 0 for each column"
+                )
+            if sums.max() > 1 + 1e-6 or sums.min() < 1 - 1e-6:
+                what = f"columns of the noisy node {child!r} do not sum to 1 and were normalised"
+                self.draft.note(parameters_at, what)
+            return noisy_max(cards, n_states, self.orders(family, cards, strengths, strengths_at), columns)
+
+        self.waiting.append((family, make))
+
+    def orders(
+        self, family: Family, cards: Sequence[int], strengths: NDArray[np.float64] | None, at: int
+    ) -> list[list[int]]:
+        if strengths is None:
+            return [list(range(card)) for card in cards]
+        if strengths.size != sum(cards):
+            raise self.error(
+                at,
+                f"found {strengths.size} strengths of the noisy node {family.child!r}, expected {sum(cards)}: "
+                "one for each state of each parent",
+            )
+        orders, begin = [], 0
+        for (p, _), card in zip(family.parents, cards, strict=True):
+            order = strengths[begin : begin + card].tolist()
+            begin += card
+            if sorted(order) != list(range(card)):
+                raise self.error(at, f"the strengths of the parent {p!r} are no order of its states 0 to {card - 1}")
+            orders.append([int(s) for s in order])
+        return orders
+
+    def function(self, family: Family, results: list[str], place: Callable[[int], int], at: int) -> None:
+        """A deterministic node: the names, or else the numbers, of its states for every parent configuration."""
+
+        def make(family: Family, cards: list[int], n_states: int) -> NDArray[np.float64]:
+            labels = self.draft.states[family.child]
+            n_rows = math.prod(cards)
+            if len(results) != n_rows:
+                raise self.error(
+                    at, f"found {len(results)} resulting states of {family.child!r}, expected {n_rows}: one for each "
+                    "configuration of its parents"
+                )  # fmt: skip
+            known = {label: i for i, label in reversed(list(enumerate(labels)))}
+            if not all(r in known for r in results):
+                by_number = {str(i): i for i in range(n_states)}
+                if all(r in by_number for r in results):
+                    known = by_number
+            numbers = np.zeros(n_rows, np.int64)
+            for i, result in enumerate(results):
+                if result not in known:
+                    raise self.error(
+                        place(i),
+                        f"found {shown(result)}, expected a state of {family.child!r}{near(result, labels)}",
+                    )
+                numbers[i] = known[result]
+            return deterministic(cards, n_states, numbers)
+
+        self.waiting.append((family, make))

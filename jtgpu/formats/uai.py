@@ -1,0 +1,238 @@
+"""UAI, the format of the inference competitions: reader and writer of ``BAYES`` and ``MARKOV`` files.
+
+``BAYES`` or ``MARKOV``; the number of variables and their cardinalities; the number of tables and their scopes, each
+with its length before it; the tables, each with its size before it, the last variable of the scope fastest. White
+space of any kind separates. Lines that begin with ``c`` are comments (2016).
+
+Nothing in such a file has a name: variables are called ``v0``, ``v1`` ..., states ``0``, ``1`` ... In a ``BAYES``
+file the child of a table is the last variable of its scope. Files that have it elsewhere, in the scope or in the
+order of the numbers, are refused, not guessed at.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FormatError
+from ..network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
+from .draft import Draft, Family
+from .numeric import MAX_AXES, Numbers, refuse_turned, state_names, without_lines
+from .text import BLANKS, Source, number
+from .writing import inexact
+
+__all__ = ["dumps", "number_lines", "parse", "parse_draft", "sniff"]
+
+_SKIP = rf"(?:[{BLANKS}]++|(?:\A|(?<=[\r\n]))c[^\r\n]*+)*+"
+_START = re.compile(_SKIP + r"(?P<kind>BAYES|MARKOV)(?=[ \t\r\n\f\v]|\Z)", re.IGNORECASE)
+_WORD = re.compile(_SKIP + rf"(?P<word>[^{BLANKS}]++|\Z)")
+_EXACT = re.compile(r"(?:\A|(?<=[\r\n]))c jtgpu_rows exact((?: [0-9]{1,9})+)[ \t]*+(?=[\r\n]|\Z)")
+
+
+def sniff(text: str) -> bool:
+    """Does the text begin as a UAI model does?"""
+    return _START.match(text) is not None
+
+
+def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> BayesianNetwork | MarkovNetwork:
+    """Read the text of a UAI model.
+
+    Parameters
+    ----------
+    text : str
+    source : str
+        The file's name, for messages.
+    zero_rows : {"error", "uniform"}
+        What a CPT row of nothing but zeros means, in a ``BAYES`` file.
+
+    Raises
+    ------
+    ParseError
+        With line and column.
+    """
+    read = _Reader(Source(text, source))
+    return read.draft().finish(zero_rows) if read.bayes else read.markov()
+
+
+def parse_draft(text: str, source: str = "<text>") -> Draft:
+    """Read the text of a ``BAYES`` file, numbers left as they are written."""
+    read = _Reader(Source(text, source))
+    if not read.bayes:
+        raise FormatError(f"{source}: a MARKOV file holds no Bayesian network")
+    return read.draft()
+
+
+class _Reader:
+    """Kind, cardinalities and scopes of a file; the tables are next."""
+
+    def __init__(self, source: Source):
+        self.source = source
+        found = _START.match(source.text)
+        if found is None:
+            word = _WORD.match(source.text)
+            at = word.start("word") if word else 0
+            what = "the end of the file" if at >= len(source.text) else repr(source.text[at : at + 40].split()[0])
+            raise source.error(at, f"found {what}, expected 'BAYES' or 'MARKOV'")
+        self.bayes = found["kind"].upper() == "BAYES"
+        numbers = self.numbers = Numbers(source, without_lines(source.text, "c"), found.end("kind"))
+        self.n = numbers.whole("the number of variables")
+        if self.n > numbers.values.size:
+            raise numbers.error(0, f"found {self.n:,} variables, and fewer numbers behind it")
+        self.cards = [numbers.whole(f"the number of states of v{i}, 1 at least", 1) for i in range(self.n)]
+        self.states = {f"v{i}": names for i, names in enumerate(state_names(numbers, self.cards, range(1, 1 + self.n)))}
+        self.n_tables = numbers.whole("the number of tables")
+        if self.n_tables > numbers.values.size:
+            raise numbers.error(numbers.at - 1, f"found {self.n_tables:,} tables, and fewer numbers behind it")
+        self.first = numbers.at  # the token where the scopes begin
+        self.scopes = self.plain_scopes() or [self.scope(k) for k in range(self.n_tables)]
+
+    def plain_scopes(self) -> list[tuple[int, ...]]:
+        """All scopes in one go, if nothing is wrong with them; else none, and `scope` finds what is."""
+        n, at, window = self.n, self.first, 8 * self.n_tables + 8
+        numbers = self.numbers.values[at : at + window].tolist()
+        scopes: list[tuple[int, ...]] = []
+        i = 0
+        try:
+            for _ in range(self.n_tables):
+                length = int(numbers[i])
+                if i + length >= len(numbers):
+                    more = self.numbers.values[at + len(numbers) : at + 2 * len(numbers) + length].tolist()
+                    numbers += more
+                ids = tuple(map(int, numbers[i + 1 : i + 1 + length]))
+                if not length == len(ids) == len(set(ids)) or (ids and not 0 <= min(ids) <= max(ids) < n):
+                    return []
+                scopes.append(ids)
+                i += 1 + length
+        except (IndexError, ValueError, OverflowError):  # no numbers left, or infinity
+            return []
+        read = self.numbers.values[at : at + i]
+        if not np.array_equal(read, np.floor(read)):
+            return []
+        self.numbers.at = at + i
+        return scopes
+
+    def scope(self, k: int) -> tuple[int, ...]:
+        """One scope, number by number, with an error for each that can be wrong."""
+        numbers = self.numbers
+        length = numbers.whole(f"the number of variables of table {k}", 0, self.n)
+        at = numbers.at
+        ids = tuple(
+            [numbers.whole(f"a variable of table {k}, 0 to {self.n - 1}", 0, self.n - 1) for _ in range(length)]
+        )
+        if len(set(ids)) < length:
+            twice = next(i for i in range(length) if ids[i] in ids[:i])
+            raise numbers.error(at + twice, f"v{ids[twice]} stands twice in the scope of table {k}")
+        return ids
+
+    def scope_at(self, k: int) -> int:
+        """The token of a scope's length."""
+        return self.first + k + sum(map(len, self.scopes[:k]))
+
+    def tables(self) -> list[NDArray[np.float64]]:
+        """Every table as a view of the file's numbers; nothing may follow the last."""
+        numbers, cards = self.numbers, self.cards
+        shapes = []
+        for k, ids in enumerate(self.scopes):
+            if len(ids) > MAX_AXES:
+                raise numbers.error(
+                    self.scope_at(k), f"table {k} has {len(ids)} variables, more than an array has axes"
+                )
+            shapes.append(tuple([cards[v] for v in ids]))
+        first = numbers.at
+        tables = []
+        for k, shape in enumerate(shapes):
+            size = math.prod(shape)
+            told = numbers.whole(f"the size of table {k}, {size:,}")
+            if told != size:
+                axes = " x ".join(str(c) for c in shape) or "no variables"
+                raise numbers.error(
+                    numbers.at - 1, f"found the size {told:,} for table {k}, expected {size:,} ({axes})"
+                )
+            tables.append(numbers.take(size, f"table {k}").reshape(shape))
+        numbers.finish()
+        # the sizes are among them, and as good
+        numbers.probabilities(first, numbers.values.size - first, "a table")
+        return tables
+
+    def markov(self) -> MarkovNetwork:
+        """The model of a ``MARKOV`` file."""
+        tables = self.tables()
+        self.numbers.values.flags.writeable = False
+        for table in tables:
+            table.flags.writeable = False
+        return MarkovNetwork.of_checked(self.states, list(map(Factor, self.scopes, tables)))
+
+    def draft(self) -> Draft:
+        """The network of a ``BAYES`` file."""
+        numbers = self.numbers
+        if self.n_tables != self.n:
+            raise numbers.error(
+                self.first - 1, f"found {self.n_tables:,} tables, expected one for each of {self.n:,} variables"
+            )
+        names = list(self.states)
+        draft = Draft(self.source, "UAI", states=self.states)
+        # the places of all variables and of all that is in the scopes
+        draft.declared = dict(zip(names, numbers.offsets(np.arange(1, 1 + self.n)).tolist(), strict=True))
+        places = iter(numbers.offsets(np.arange(self.first, numbers.at)).tolist())
+        exact = {int(k) for found in _EXACT.finditer(self.source.text) for k in found[1].split()}
+        for k, ids in enumerate(self.scopes):
+            spots = [next(places) for _ in range(1 + len(ids))]
+            if not ids:
+                raise self.source.error(spots[0], f"found no variables in the scope of table {k}, expected a child")
+            child = names[ids[-1]]
+            if child in draft.families:
+                raise self.source.error(
+                    spots[-1],
+                    f"found {child} as the last variable of a second scope; in a BAYES file the last one is the child, "
+                    "and every variable is that of one table",
+                )
+            before = [(names[v], at) for v, at in zip(ids[:-1], spots[1:-1], strict=True)]
+            draft.families[child] = Family(child, before, spots[-1], exact=k in exact)
+        first = numbers.at + 1
+        for k, (family, table) in enumerate(zip(draft.families.values(), self.tables(), strict=True)):
+            refuse_turned(numbers, first, table, f"table {k}")
+            family.numbers, family.locate = table.ravel(), numbers.locator(first)
+            first += 1 + table.size
+        draft.shape()
+        return draft
+
+
+# Writing ------------------------------------------------------------------------------------------------------
+
+
+def dumps(net: DiscreteModel) -> str:
+    """The text of a UAI file with a model: ``BAYES`` for Bayesian networks, else ``MARKOV``.
+
+    All numbers read back bit for bit. Names, and what else a file said beyond the model, have no place in it. A
+    table whose rows sum to 1 only nearly is named in a comment behind the last table, where no solver looks.
+
+    Raises
+    ------
+    FormatError
+        For a model that is neither.
+    """
+    if not isinstance(net, (BayesianNetwork, MarkovNetwork)):
+        raise FormatError(f"a UAI file holds a Bayesian or a Markov network, not a {type(net).__name__}")
+    lines = [
+        "BAYES" if isinstance(net, BayesianNetwork) else "MARKOV",
+        str(len(net)),
+        " ".join(map(str, net.cardinality.tolist())),
+    ]
+    lines.append(str(len(net.factors)))
+    lines += [" ".join(map(str, (len(scope), *scope))) for scope, _ in net.factors]
+    for _, table in net.factors:
+        lines += ["", str(table.size), *number_lines(table)]
+    exact = inexact(net) if isinstance(net, BayesianNetwork) else ()
+    if exact:
+        lines.append(f"c jtgpu_rows exact {' '.join(str(k) for k, v in enumerate(net.variables) if v in exact)}")
+    return "\n".join([*lines, ""])
+
+
+def number_lines(table: NDArray[np.float64]) -> Iterator[str]:
+    """A table's numbers, its last axis a line."""
+    rows = table.reshape(-1, table.shape[-1]) if table.ndim else table.reshape(1, 1)
+    return (" ".join(map(number, row)) for row in rows.tolist())

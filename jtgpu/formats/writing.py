@@ -1,0 +1,79 @@
+"""What several writers share: which rows a reader would change, and names for formats that take identifiers only."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..network import BayesianNetwork, normalize_rows
+
+__all__ = ["identifiers", "inexact", "whole_numbers"]
+
+_OTHER = re.compile(r"[^A-Za-z0-9_]+")
+
+
+def inexact(net: BayesianNetwork) -> frozenset[str]:
+    """Variables whose rows a reader would normalise to other bits: they sum to 1 within a tolerance only."""
+    found = set()
+    for v in net.variables:
+        again, _ = normalize_rows({v: net.cpt(v)})
+        if not np.array_equal(again[v], net.cpt(v)):
+            found.add(v)
+    return frozenset(found)
+
+
+def identifiers(names: Iterable[str], fallback: str) -> list[str]:
+    """Different identifiers (a letter, then letters, digits and ``_``) for names, as like them as can be.
+
+    A name that is an identifier and not taken stays as it is; the same names always give the same identifiers.
+
+    Parameters
+    ----------
+    names : iterable of str
+    fallback : str
+        What stands for, or before, what has no letter to begin with.
+
+    Examples
+    --------
+    >>> identifiers(["a", "20_MG/L", "x-ray", "x ray", "", "é"], "s")
+    ['a', 's20_MG_L', 'x_ray', 'x_ray_2', 's', 'e']
+    """
+    names = list(names)
+    plain = [_plain(name, fallback) for name in names]
+    taken = {name for name, made in zip(names, plain, strict=True) if name == made}
+    kept: set[str] = set()
+    last: dict[str, int] = {}
+    out = []
+    for name, made in zip(names, plain, strict=True):
+        chosen = made
+        if name != made or name in kept:
+            n = last.get(made, 1)
+            while chosen in taken:
+                n += 1
+                chosen = f"{made}_{n}"
+            last[made] = n
+            taken.add(chosen)
+        kept.add(chosen)
+        out.append(chosen)
+    return out
+
+
+def _plain(name: str, fallback: str) -> str:
+    ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    made = _OTHER.sub("_", ascii_only).strip("_") if _OTHER.search(name) else name
+    if not made or not made[0].isalpha():
+        made = f"{fallback}{made}"
+    return made
+
+
+def whole_numbers(value: Any, n: int) -> tuple[int, ...]:
+    """An attribute that is `n` numbers, as whole ones; empty for anything else."""
+    if not isinstance(value, (tuple, list)) or len(value) != n:
+        return ()
+    if not all(isinstance(x, (int, float)) and abs(x) < 1e9 for x in value):  # NaN is not below either
+        return ()
+    return tuple(round(x) for x in value)
