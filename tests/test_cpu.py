@@ -19,6 +19,7 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import Cpu, engine, lanes, parallel, sweep, zeros
 from jtgpu.backends.cpu.warm import warm_up
 from jtgpu.network import BayesianNetwork, DiscreteModel
+from jtgpu.replanned import Replanning
 from tests import oracle, random_nets
 from tests.test_plan import chain
 
@@ -29,8 +30,11 @@ def compiled(model: DiscreteModel, **options: Any) -> jtgpu.JunctionTree:
 
 
 def backend_of(tree: jtgpu.JunctionTree) -> Cpu:
-    assert isinstance(tree._backend, Cpu)
-    return tree._backend
+    backend = tree._backend
+    if isinstance(backend, Replanning):
+        backend = backend.backend
+    assert isinstance(backend, Cpu)
+    return backend
 
 
 @given(data=st.data())

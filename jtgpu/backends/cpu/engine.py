@@ -208,6 +208,10 @@ class Cpu:
         """See `jtgpu.backends.base.Backend.run_batch`."""
         return answer_batch(self, states, likelihood or {}, targets)
 
+    def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
+        """Multiplications of a case that observes these variables, (V,) bool, zeros included."""
+        return self.programs.get(seen, (), targets).terms
+
     def session(self) -> CpuSession:
         """See `jtgpu.backends.base.Backend.session`."""
         return CpuSession(self)

@@ -1,0 +1,588 @@
+"""Contraction forests in compiled code: one sweep to the roots by sum or by maximum, and the ways back down.
+
+Programs are derived from what is observed as for posteriors, but nothing is left out as barren or as a density: a
+maximum has no such parts, and a sample wants every variable.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..._compiled import compiled
+from ...errors import ImpossibleEvidence
+from ...specialise import FREE, HARD, SOFT, Skeleton, reduce
+from ..base import Evidence
+from ..forest import UNIT, Best, Derivatives, Forest, Uniforms
+from .kernels import contract
+from .maximal import contract_maximal
+from .records import ALIGNMENT, Layout, Program, specialise
+from .steps import CHANCES, UNKEPT, Steps, alternatives, cell_of, draw, make_steps, retrace, trace
+from .sweep import IMPOSSIBLE, LOG2, _load, evidence_log, finish
+from .workspace import ROOM, Scratch, aligned
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["CpuSweep"]
+
+DOUBLE = 800  # log2 of what a contraction may multiply together, far from where doubles lose digits
+MOST_PROGRAMS = 64  # kept
+ROWS = 1 << 18  # random numbers that are drawn at a time
+_NO_WEIGHTS, _NO_PTR = np.zeros(1), np.zeros(1, np.int64)
+
+
+class _Kept(NamedTuple):
+    """A program, and what else a query of its pattern needs."""
+
+    program: Program
+    steps: Steps
+    maximal: NDArray[np.bool_]  # of each contraction that is made
+
+
+class _Room(Scratch):
+    """What one query at a time needs."""
+
+    def __init__(self, shared: NDArray[np.float64], exponent: NDArray[np.int64]):
+        super().__init__()
+        self._shared = shared
+        self.arena: NDArray[np.float64] = np.empty(0)
+        self.exponent = exponent.copy()
+        self.values, self.places = np.zeros(1), np.zeros(1, np.int64)
+
+    def fit_all(self, kept: _Kept) -> None:
+        """Make room for a program and its steps."""
+        self.fit(kept.program)
+        cells, (slice_cells, most, _, _) = int(kept.program.counts[0]), kept.steps.counts.tolist()
+        if len(self.arena) < cells:
+            self.arena = np.empty(0)  # the old one goes before the new one comes
+            self.arena = aligned(cells)
+            self.arena[: len(self._shared)] = self._shared
+        if len(self.values) < slice_cells:
+            self.values = np.zeros(slice_cells)
+        if len(self.places) < most:
+            self.places = np.zeros(most, np.int64)
+
+
+@compiled()
+def _sweep(  # type: ignore[no-untyped-def]
+    arena, exponent, records, record_ptr, maximal, loads, load_ptr, states, weights, weight_ptr, limit, zeros,
+    work, offsets, buffer,
+):  # fmt: skip
+    """Run a program; with `zeros` also where a table is all zeros. Returns whether the evidence is possible."""
+    lowest, highest = 2.0**-limit, 2.0**limit
+    for p in range(len(load_ptr) - 1):
+        load = loads[load_ptr[p] : load_ptr[p + 1]]
+        if not _load(arena, load, states, weights, weight_ptr, exponent, work, lowest) and not zeros:
+            return False
+    memory, scratch = arena.ctypes.data, (work.ctypes.data, offsets.ctypes.data)
+    for p in range(len(record_ptr) - 1):
+        record = records.ctypes.data + 8 * record_ptr[p]
+        if maximal[p]:
+            top = contract_maximal(memory, record, *scratch)
+        else:
+            top = contract(memory, record, *scratch, buffer.ctypes.data)
+        if not top > 0.0 and not zeros:
+            return False
+        finish(memory, record, top, exponent.ctypes.data, lowest, highest)
+    return True
+
+
+@compiled()
+def _best(arena, exponent, roots, steps, step_ptr, states, values, work):  # type: ignore[no-untyped-def]
+    """The best configuration, into `states`; returns ln of its value."""
+    log_value = evidence_log(arena, roots, exponent)
+    if log_value > IMPOSSIBLE:
+        trace(arena, steps, step_ptr, len(step_ptr) - 1, states, values, work)
+    return log_value
+
+
+@compiled()
+def _best_rows(  # type: ignore[no-untyped-def]
+    arena, exponent, records, record_ptr, maximal, loads, load_ptr, roots, steps, step_ptr, rows, limit, values, places,
+    work, offsets, buffer,
+):  # fmt: skip
+    """The best configuration of each row of one pattern, into `rows`; returns ln of their values."""
+    nothing, nowhere, logs = np.zeros(1), np.zeros(1, np.int64), np.full(len(rows), -math.inf)
+    for i in range(len(rows)):
+        states = rows[i]
+        if _sweep(
+            arena, exponent, records, record_ptr, maximal, loads, load_ptr, states, nothing, nowhere, limit, False,
+            work, offsets, buffer,
+        ):  # fmt: skip
+            for v in range(len(states)):
+                states[v] = max(states[v], 0)
+            logs[i] = _best(arena, exponent, roots, steps, step_ptr, states, values, places)
+    return logs
+
+
+@compiled()
+def _draw_rows(  # type: ignore[no-untyped-def]
+    arena, exponent, records, record_ptr, maximal, loads, load_ptr, roots, steps, step_ptr, cases, limit, uniforms,
+    rows, out, by_rank, values, places, work, offsets, buffer,
+):  # fmt: skip
+    """One sample of each case of one pattern, into its row of `out`; rows of impossible ones stay."""
+    nothing, nowhere = np.zeros(1), np.zeros(1, np.int64)
+    unkept = steps.copy()
+    for p in range(len(step_ptr) - 1):
+        unkept[step_ptr[p] + CHANCES] = UNKEPT  # every case has slices of its own
+    none, made = np.zeros(1), np.zeros(1, np.uint8)
+    for i in range(len(cases)):
+        states, row = cases[i], rows[i]
+        if not _sweep(
+            arena, exponent, records, record_ptr, maximal, loads, load_ptr, states, nothing, nowhere, limit, False,
+            work, offsets, buffer,
+        ) or evidence_log(arena, roots, exponent) == IMPOSSIBLE:  # fmt: skip
+            continue
+        for v in range(len(states)):
+            states[v] = max(states[v], 0)
+        draw(
+            arena, unkept, step_ptr, states, uniforms[row : row + 1], out[row : row + 1], by_rank, none, made, values,
+            places,
+        )  # fmt: skip
+
+
+@compiled()
+def _score(arena, exponent, factor_ptr, factor_var, strides, cells, configurations, by_case):  # type: ignore[no-untyped-def]
+    """ln of the product of all factors at each configuration."""
+    for row in range(len(configurations)):
+        total = 0.0
+        for f in range(len(cells)):
+            at = cells[f]
+            for j in range(factor_ptr[f], factor_ptr[f + 1]):
+                at += configurations[row, factor_var[j]] * strides[j]
+            total += math.log(arena[at]) + exponent[f] * LOG2 if arena[at] > 0.0 else -math.inf
+        by_case[row] = total
+
+
+@compiled()
+def _spread(  # type: ignore[no-untyped-def]
+    arena, cell, observed, weights, weight_ptr, weighed, cards, scope_ptr, scope, down_ptr, down, first, out
+):
+    """Write the derivative of every entry of every factor, in the order of the model's axes.
+
+    A table of derivatives lacks what is observed and what nothing else mentions; entries that contradict an observation
+    have derivative zero, and weights are factors of their own.
+    """
+    n_vars = len(cards)
+    stride, count = np.zeros(n_vars, np.int64), np.zeros(64, np.int64)
+    for f in range(len(cell)):
+        step = 1
+        for j in range(down_ptr[f + 1] - 1, down_ptr[f] - 1, -1):
+            v = down[j]
+            if observed[v] < 0:
+                stride[v] = step
+                step *= cards[v]
+        begin, end = scope_ptr[f], scope_ptr[f + 1]
+        count[: end - begin] = 0
+        for i in range(first[f], first[f + 1]):
+            at, scale = cell[f], 1.0
+            for j in range(begin, end):
+                v = scope[j]
+                state = count[j - begin]
+                at += state * stride[v]
+                if observed[v] >= 0 and observed[v] != state:
+                    scale = 0.0
+                if weighed[v] == f:
+                    scale *= weights[weight_ptr[v] + state]
+            out[i] = arena[at] * scale
+            for j in range(end - 1, begin - 1, -1):
+                count[j - begin] += 1
+                if count[j - begin] < cards[scope[j]]:
+                    break
+                count[j - begin] = 0
+        for j in range(down_ptr[f], down_ptr[f + 1]):
+            stride[down[j]] = 0
+
+
+class CpuSweep:
+    """`jtgpu.backends.forest.Sweep` in compiled code. Safe to use from several threads, which run side by side.
+
+    Parameters
+    ----------
+    forest : Forest
+    factors : sequence of arrays
+        The model's tables, axes in the model's order.
+    """
+
+    def __init__(self, forest: Forest, factors: Sequence[NDArray[np.float64]]):
+        self.forest = forest
+        self._skeleton = _skeleton(forest)
+        self._by_rank = forest.by_rank
+        self._cards = forest.cardinality[self._by_rank]
+        self._stepped = np.array(forest.maximal, np.bool_)
+        if not forest.chosen:
+            self._stepped[:] = True
+        self._lay_out(factors)
+        most = max((len(t) for t in forest.ins), default=2)
+        self._limit = min(ROOM, DOUBLE // max(most, 2))  # log2
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Any, _Kept] = OrderedDict()
+        self._idle: list[_Room] = []
+
+    def _lay_out(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """The number 1, then the factors in axis order, each scaled: how every arena begins."""
+        forest = self.forest
+        cell, at = [], ALIGNMENT
+        for scope in forest.factor_scopes:
+            cell.append(at)
+            at += -(-forest.size(scope) // ALIGNMENT) * ALIGNMENT
+        self._cell = np.array(cell, np.int64)
+        self._layout = Layout(self._cell, np.zeros(forest.n_variables, np.int64), at, np.zeros(0, np.int64))
+        self._shared = np.zeros(at)
+        self._shared[0] = 1.0
+        self._exponent = np.zeros(len(forest.scopes) + 1 + forest.n_factors, np.int64)
+        for f, (table, scope) in enumerate(zip(factors, forest.factor_scopes, strict=True)):
+            turned = np.transpose(table, [scope.index(v) for v in forest.scopes[f]]).ravel()
+            top = float(turned.max())
+            if top > 0 and not 2.0**-ROOM < top < 2.0**ROOM:
+                self._exponent[f] = math.frexp(top)[1]
+                turned = np.ldexp(turned, -int(self._exponent[f]))
+            self._shared[cell[f] : cell[f] + len(turned)] = turned
+        self._scope_ptr, self._scope = _ragged(forest.factor_scopes)
+        axis_ptr, axes = _ragged(forest.scopes[: forest.n_factors])
+        strides = [1] * len(axes)
+        for f in range(forest.n_factors):
+            for j in range(int(axis_ptr[f + 1]) - 2, int(axis_ptr[f]) - 1, -1):
+                strides[j] = strides[j + 1] * int(forest.cardinality[axes[j + 1]])
+        self._axes = axis_ptr, axes, np.array(strides, np.int64)
+        self._factor_first = np.concatenate(
+            [[0], np.cumsum([forest.size(s) for s in forest.factor_scopes], dtype=np.int64)]
+        ).astype(np.int64)
+
+    # Programs and memory ---------------------------------------------------------------------------------------
+
+    def _get(self, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> _Kept:
+        """The program of a pattern; derived when it is not at hand."""
+        key = seen.tobytes(), soft
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None:
+                self._kept.move_to_end(key)
+                return kept
+        pattern = np.full(self.forest.n_variables, FREE, np.uint8)
+        pattern[seen] = HARD
+        pattern[list(soft)] = SOFT
+        pattern = pattern[self._by_rank]
+        target = np.zeros(len(pattern), np.bool_)
+        program = specialise(self._skeleton, self._layout, pattern, target)
+        remains = reduce(self._skeleton, pattern, target)
+        outs = self._skeleton.op_out
+        made = remains.needed & (remains.stands_for == np.arange(len(remains.stands_for)))
+        steps = Steps(
+            *make_steps(
+                self._skeleton, remains.length, remains.scope, remains.use, made, self._stepped, program.records,
+                program.record_ptr,
+            )
+        )  # fmt: skip
+        kept = _Kept(program, steps, np.array(self.forest.maximal, np.bool_)[made[outs]])
+        with self._lock:
+            self._kept[key] = kept
+            while len(self._kept) > MOST_PROGRAMS:
+                self._kept.popitem(last=False)
+        return kept
+
+    def _take(self) -> _Room:
+        with self._lock:
+            return self._idle.pop() if self._idle else _Room(self._shared, self._exponent)
+
+    def _give_back(self, room: _Room) -> None:
+        with self._lock:
+            self._idle.append(room)
+
+    def _weights(self, evidence: Evidence) -> tuple[NDArray[np.float64], NDArray[np.int64], float]:
+        """Likelihood vectors one after the other, each scaled to a largest entry in [0.5, 1), where they begin by rank,
+        and the logarithm of what was taken out; a weight on an observed variable is a number."""
+        if not evidence.likelihood:
+            return _NO_WEIGHTS, _NO_PTR, 0.0
+        vectors = []
+        ptr = np.zeros(self.forest.n_variables, np.int64)
+        at, log_scale = 0, 0.0
+        for v, given in sorted(evidence.likelihood.items()):
+            vector = np.asarray(given, np.float64)
+            state = int(evidence.state[v])
+            top = float(vector.max(initial=0.0)) if state < 0 else float(vector[state])
+            if not top > 0:
+                return _NO_WEIGHTS, _NO_PTR, IMPOSSIBLE
+            if state >= 0:
+                log_scale += math.log(top)
+                continue
+            shift = math.frexp(top)[1]
+            log_scale += shift * LOG2
+            ptr[self.forest.axis_rank[v]] = at
+            vectors.append(np.ldexp(vector, -shift))
+            at += len(vector)
+        return (np.concatenate(vectors) if vectors else _NO_WEIGHTS), ptr, log_scale
+
+    def _run(self, room: _Room, kept: _Kept, states: NDArray[np.int32], weighed: Any, zeros: bool = False) -> bool:
+        """One sweep; `states` by rank."""
+        weights, weight_ptr, log_scale = weighed
+        if log_scale == IMPOSSIBLE:
+            return False
+        p = kept.program
+        room.fit_all(kept)
+        return bool(
+            _sweep(
+                room.arena, room.exponent, p.records, p.record_ptr, kept.maximal, p.loads, p.load_ptr, states, weights,
+                weight_ptr, self._limit, zeros, *room.arrays,
+            )
+        )  # fmt: skip
+
+    # What is asked ---------------------------------------------------------------------------------------------
+
+    def best(self, evidence: Evidence, k: int = 1) -> Best:
+        """See `jtgpu.backends.forest.Sweep.best`."""
+        kept = self._get(evidence.state >= 0, _soft(evidence))
+        weighed = self._weights(evidence)
+        observed = evidence.state[self._by_rank]
+        room = self._take()
+        try:
+            if not self._run(room, kept, observed, weighed):
+                raise ImpossibleEvidence("the evidence has probability 0")
+            states = np.maximum(observed, 0)
+            log_value = _best(
+                room.arena, room.exponent, kept.program.roots, *kept.steps[:2], states, room.values, room.places
+            )
+            if log_value == IMPOSSIBLE:
+                raise ImpossibleEvidence("the evidence has probability 0")
+            found, logs = [states], [log_value + weighed[2]]
+            if k > 1:
+                _further(room, kept.steps, found, logs, k)
+            return Best(self._by_number(found), np.array(logs))
+        finally:
+            self._give_back(room)
+
+    def best_rows(self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]) -> Best:
+        """See `jtgpu.backends.forest.Sweep.best_rows`."""
+        found = np.full(states.shape, -1, np.int32)
+        logs = np.full(len(states), -np.inf)
+        if likelihood:
+            for i, row in enumerate(states):
+                with suppress(ImpossibleEvidence):
+                    one = self.best(Evidence(row, {v: w[i] for v, w in likelihood.items()}))
+                    found[i], logs[i] = one.states[0], one.log_value[0]
+            return Best(found, logs)
+        room = self._take()
+        try:
+            for rows in _alike(states):
+                kept = self._get(states[rows[0]] >= 0, ())
+                room.fit_all(kept)
+                chosen, p = np.ascontiguousarray(states[rows][:, self._by_rank]), kept.program
+                logs[rows] = _best_rows(
+                    room.arena, room.exponent, p.records, p.record_ptr, kept.maximal, p.loads, p.load_ptr, p.roots,
+                    *kept.steps[:2], chosen, self._limit, room.values, room.places, *room.arrays,
+                )  # fmt: skip
+                found[rows] = self._by_number(list(chosen))
+        finally:
+            self._give_back(room)
+        found[np.isneginf(logs)] = -1
+        return Best(found, logs)
+
+    def _by_number(self, found: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
+        """Configurations by rank as configurations by the variables' numbers."""
+        states = np.empty((len(found), self.forest.n_variables), np.int32)
+        states[:, self._by_rank] = found
+        if self.forest.chosen and len(self.forest.chosen) < self.forest.n_variables:
+            rest = np.ones(self.forest.n_variables, np.bool_)
+            rest[list(self.forest.chosen)] = False
+            states[:, rest] = -1
+        return states
+
+    def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
+        """See `jtgpu.backends.forest.Sweep.draw`."""
+        kept = self._get(evidence.state >= 0, _soft(evidence))
+        observed = evidence.state[self._by_rank]
+        out = np.empty((n, self.forest.n_variables), np.int32)
+        room = self._take()
+        try:
+            possible = self._run(room, kept, observed, self._weights(evidence))
+            if not possible or evidence_log(room.arena, kept.program.roots, room.exponent) == IMPOSSIBLE:
+                raise ImpossibleEvidence("the evidence has probability 0")
+            _, _, chances, slices = kept.steps.counts.tolist()
+            memory = np.empty(chances), np.zeros(slices, np.uint8)
+            rows = max(1, ROWS // self.forest.n_variables)
+            for first in range(0, n, rows):
+                part = out[first : first + rows]
+                draw(
+                    room.arena, *kept.steps[:2], np.maximum(observed, 0), uniforms(len(part)), part, self._by_rank,
+                    *memory, room.values, room.places,
+                )  # fmt: skip
+            return out
+        finally:
+            self._give_back(room)
+
+    def draw_rows(
+        self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], uniforms: Uniforms
+    ) -> NDArray[np.int32]:
+        """See `jtgpu.backends.forest.Sweep.draw_rows`."""
+        out = np.full(states.shape, -1, np.int32)
+        block = max(1, ROWS // self.forest.n_variables)
+        for first in range(0, len(states), block):
+            part = slice(first, first + block)
+            numbers = uniforms(len(states[part]))
+            if likelihood:
+                for i, (row, own) in enumerate(zip(states[part], numbers, strict=True), start=first):
+                    with suppress(ImpossibleEvidence):
+                        case = Evidence(row, {v: w[i] for v, w in likelihood.items()})
+                        out[i] = self.draw(case, 1, lambda _, own=own: own[None])[0]  # type: ignore[misc]
+            else:
+                self._draw_block(states[part], numbers, out[part])
+        return out
+
+    def _draw_block(self, states: NDArray[np.int32], numbers: NDArray[np.float64], out: NDArray[np.int32]) -> None:
+        room = self._take()
+        try:
+            for rows in _alike(states):
+                kept = self._get(states[rows[0]] >= 0, ())
+                room.fit_all(kept)
+                p = kept.program
+                _draw_rows(
+                    room.arena, room.exponent, p.records, p.record_ptr, kept.maximal, p.loads, p.load_ptr, p.roots,
+                    *kept.steps[:2], np.ascontiguousarray(states[rows][:, self._by_rank]), self._limit, numbers, rows,
+                    out, self._by_rank, room.values, room.places, *room.arrays,
+                )  # fmt: skip
+        finally:
+            self._give_back(room)
+
+    def derivatives(self, evidence: Evidence) -> Derivatives:
+        """See `jtgpu.backends.forest.Sweep.derivatives`."""
+        forest = self.forest
+        kept = self._get(evidence.state >= 0, _soft(evidence))
+        weights, weight_ptr, log_scale = self._weights(evidence)
+        if log_scale == IMPOSSIBLE:
+            raise ImpossibleEvidence("the evidence has probability 0")
+        room = self._take()
+        try:
+            self._run(room, kept, evidence.state[self._by_rank], (weights, weight_ptr, log_scale), zeros=True)
+            roots = kept.program.roots
+            n = len(forest.roots)
+            place = {t: n + i for i, t in enumerate(forest.kept)}
+            cell, exponent = np.zeros(forest.n_factors, np.int64), np.zeros(forest.n_factors, np.int64)
+            for f, t in enumerate(forest.factor_down):
+                if t != UNIT:
+                    cell[f], exponent[f] = roots[place[t], 0], room.exponent[roots[place[t], 1]]
+            weighed = np.full(forest.n_variables, -1, np.int64)
+            soft = list(_soft(evidence))
+            weighed[soft] = forest.evidence_factor[soft]
+            if len(weight_ptr) == forest.n_variables:
+                weight_ptr = weight_ptr[forest.axis_rank]
+            cells = np.empty(int(self._factor_first[-1]))
+            down_ptr, down = _ragged([() if t == UNIT else forest.scopes[t] for t in forest.factor_down])
+            _spread(
+                room.arena, cell, evidence.state, weights, weight_ptr, weighed, forest.cardinality, self._scope_ptr,
+                self._scope, down_ptr, down, self._factor_first, cells,
+            )  # fmt: skip
+            return Derivatives(
+                cells, exponent, room.arena[roots[:n, 0]].copy(), room.exponent[roots[:n, 1]].copy(), log_scale
+            )
+        finally:
+            self._give_back(room)
+
+    def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:
+        """See `jtgpu.backends.forest.Sweep.score`."""
+        logs = np.empty(len(states))
+        _score(self._shared, self._exponent, *self._axes, self._cell, np.ascontiguousarray(states), logs)
+        with np.errstate(divide="ignore"):
+            for v, weights in evidence.likelihood.items():
+                logs += np.log(np.asarray(weights, np.float64)[states[:, v]])
+        return logs
+
+
+def _further(
+    room: _Room, steps: Steps, found: list[NDArray[np.int32]], logs: list[float], k: int
+) -> None:
+    """Add the next best configurations to the best one, each once and in order.
+
+    What is left after the best configuration falls into parts: one for each step, in which all steps before it stay as
+    they are and it chooses another cell. The best of a part is the step's second cell, with the best of what follows:
+    its value is known from the step's slice alone, and a configuration is made only when its turn comes. It splits its
+    own part in the same way (Nilsson, An efficient algorithm for finding the M most probable configurations in
+    probabilistic expert systems, Statistics and Computing 8, 1998).
+    """
+    waiting: list[tuple[float, int, int, int]] = []  # -ln value, number, configuration, place in its list
+    splits: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64], int]] = []
+    numbered = 0
+
+    def split(first: int, barred: NDArray[np.int64]) -> None:
+        states = found[-1]
+        cells, loss = np.zeros(first + 1, np.int64), np.full(first + 1, -np.inf)
+        alternatives(room.arena, *steps[:2], first, barred, states, cells, loss, room.values, room.places)
+        order = np.argsort(-loss, kind="stable")[: k - len(found)]
+        order = order[loss[order] > -np.inf]
+        splits.append((order, cells, loss, barred, first))
+        push(len(found) - 1, 0)
+
+    def push(parent: int, place: int) -> None:
+        nonlocal numbered
+        order, _, loss, _, _ = splits[parent]
+        if place < len(order):
+            heappush(waiting, (-(logs[parent] + float(loss[order[place]])), numbered, parent, place))
+            numbered += 1
+
+    n_steps = len(steps.step_ptr) - 1
+    if n_steps:
+        split(n_steps - 1, np.zeros(0, np.int64))
+    while waiting and len(found) < k:
+        value, _, parent, place = heappop(waiting)
+        order, cells, _, barred, first = splits[parent]
+        step = int(order[place])
+        push(parent, place + 1)
+        states = found[parent].copy()
+        chosen = cell_of(steps.steps, steps.step_ptr[step], states)
+        retrace(room.arena, *steps[:2], step, int(cells[step]), states, room.values, room.places)
+        found.append(states)
+        logs.append(-value)
+        more = np.append(barred, chosen) if step == first else np.array([chosen])
+        split(step, more)
+
+
+def _alike(states: NDArray[np.int32]) -> Iterator[NDArray[np.int64]]:
+    """Numbers of the rows that observe the same variables, group by group."""
+    patterns = np.packbits(states >= 0, axis=1)
+    _, group, count = np.unique(patterns, axis=0, return_inverse=True, return_counts=True)
+    order = np.argsort(group.ravel(), kind="stable")
+    first = 0
+    for n in count.tolist():
+        yield order[first : first + n]
+        first += n
+
+
+def _skeleton(forest: Forest) -> Skeleton:
+    """A forest as `jtgpu.specialise.reduce` takes it; no factor counts as a density, so nothing is left out."""
+    rank, by_rank = forest.axis_rank, forest.by_rank
+    ptr, scope = _ragged(forest.scopes)
+    in_ptr, ins = _ragged(forest.ins)
+    n, n_ops = len(forest.scopes), len(forest.outs)
+    return Skeleton(
+        np.append(forest.cardinality[by_rank], 1),
+        ptr[:-1] + np.arange(n),
+        ptr[1:] + np.arange(n),
+        np.insert(rank[scope], ptr[1:], -1),
+        np.zeros(n_ops, np.int64),  # COLLECT
+        np.array(forest.outs, np.int64),
+        in_ptr,
+        ins,
+        np.full(n_ops, -1, np.int64),
+        np.full(forest.n_factors, -1, np.int64),
+        np.full(forest.n_variables + 1, -1, np.int64),
+        forest.evidence_factor[by_rank],
+        np.array([*forest.roots, *forest.kept], np.int64),
+    )
+
+
+def _ragged(lists: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    ptr = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum([len(x) for x in lists], out=ptr[1:])
+    return ptr, np.array([v for x in lists for v in x], np.int64)
+
+
+def _soft(evidence: Evidence) -> tuple[int, ...]:
+    """Variables with weights that are not observed."""
+    return tuple(sorted(int(v) for v in evidence.likelihood if evidence.state[v] < 0))

@@ -1,0 +1,146 @@
+"""Plans of their own for evidence patterns: the answers stay those of the oracle, and the work gets less."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import jtgpu
+from jtgpu import errors, replanned, timing, tree
+from jtgpu.backends.base import Evidence
+from jtgpu.network import BayesianNetwork
+from tests import oracle, random_nets
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every pattern gets a plan of its own, however small the network."""
+    for module in (replanned, tree):
+        monkeypatch.setattr(module, "WORTH", 0)
+    monkeypatch.setattr(replanned, "PLANNING", 0)
+    monkeypatch.setattr(replanned, "GAIN", math.inf)
+
+
+def compiled(model: Any) -> jtgpu.JunctionTree:
+    made: jtgpu.JunctionTree = model.plan("min-fill", cache=False).compile("cpu")
+    return made
+
+
+@pytest.mark.usefixtures("at_once")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_answers_are_those_of_the_oracle(data: st.DataObject) -> None:
+    model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
+    junction_tree = compiled(model)
+    session = junction_tree.session()
+    for _ in range(3):
+        hard, soft = data.draw(random_nets.evidence_weights(model))
+        targets = data.draw(st.one_of(st.none(), st.lists(st.integers(0, len(model) - 1), max_size=2)))
+        targets = targets if len(model) else None
+        weights = random_nets.all_weights(model, hard, soft)
+        expected = oracle.log_evidence(model, weights)
+        session.set(hard, likelihood=soft)
+        for ask in (
+            lambda hard=hard, soft=soft, targets=targets: junction_tree.posteriors(
+                hard, likelihood=soft, targets=targets
+            ),
+            lambda targets=targets: session.posteriors(targets=targets),
+        ):
+            if expected == -math.inf:
+                with pytest.raises(errors.ImpossibleEvidence):
+                    ask()
+                continue
+            found = ask()
+            assert found.log_evidence == pytest.approx(expected, abs=1e-11)
+            exact = oracle.posteriors(model, weights)
+            for v in range(len(model)) if targets is None else targets:
+                np.testing.assert_allclose(found[v], exact[v], atol=1e-12)
+    session.close()
+    junction_tree.close()
+
+
+@pytest.mark.usefixtures("at_once")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_tables_of_cases_are_those_of_the_usual_plan(data: st.DataObject) -> None:
+    model = data.draw(random_nets.bayesian_networks().filter(len))
+    n = data.draw(st.integers(0, 12))
+    drawn = [data.draw(random_nets.evidence_weights(model))[0] for _ in range(2)]
+    states = np.full((n, len(model)), -1, np.int32)
+    for i in range(n):
+        for v, s in drawn[i % 2].items():
+            states[i, v] = s
+    targets = data.draw(st.one_of(st.none(), st.lists(st.integers(0, len(model) - 1), max_size=3)))
+    likelihood = {0: np.tile(np.linspace(0.5, 1.0, int(model.cardinality[0])), (n, 1))}
+    plan = model.plan("min-fill", cache=False)
+    answers = [
+        plan.compile("cpu", replan=replan).posteriors_batch(
+            states, likelihood=likelihood, targets=targets, on_impossible="flag"
+        )
+        for replan in (False, True)
+    ]
+    np.testing.assert_array_equal(answers[1].impossible, answers[0].impossible)
+    np.testing.assert_allclose(answers[1].log_evidence, answers[0].log_evidence, atol=1e-11)
+    for v in range(len(model)) if targets is None else targets:
+        np.testing.assert_allclose(answers[1][v], answers[0][v], atol=1e-12)
+
+
+def test_a_pattern_that_comes_again_gets_a_better_plan() -> None:
+    net = jtgpu.read(timing.benchmark_files(["barley"])[0])
+    assert isinstance(net, BayesianNetwork)
+    plan = net.plan()
+    case = timing.sample_cases(net, 1, 0.2, 1)[0]
+    usual = plan.compile("cpu", replan=False).posteriors(case)
+    junction_tree = plan.compile("cpu")
+    backend = junction_tree._backend
+    assert isinstance(backend, replanned.Replanning)
+    seen = np.zeros(len(net), np.bool_)
+    seen[[net.index(v) for v in case]] = True
+    work = backend.work(seen)
+    first = junction_tree.posteriors(case)
+    for _ in range(replanned.PLANNING * len(net) // work):
+        junction_tree.posteriors(case)
+    new = backend.find(seen, None)
+    assert new is not None
+    assert new.work() < 0.2 * work
+    last = junction_tree.posteriors(case)
+    for answer in (first, last):
+        assert answer.log_evidence == pytest.approx(usual.log_evidence, abs=1e-10)
+        for v in net.variables:
+            np.testing.assert_allclose(answer[v], usual[v], atol=1e-12)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_no_more_plans_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replanned, "MOST_PLANS", 2)
+    monkeypatch.setattr(replanned, "MOST_PATTERNS", 3)
+    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    with net.compile("cpu") as junction_tree:
+        backend = junction_tree._backend
+        assert isinstance(backend, replanned.Replanning)
+        for v in net.variables:
+            junction_tree.posteriors({v: 0})
+            assert len(backend._patterns) <= 3
+            assert sum(p.new is not None for p in backend._patterns.values()) <= 2
+    with pytest.raises(errors.JtgpuError, match="closed"):
+        backend.run(Evidence.none(len(net)))
+
+
+def test_a_plan_that_does_not_pay_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replanned, "WORTH", 0)
+    monkeypatch.setattr(tree, "WORTH", 0)
+    monkeypatch.setattr(replanned, "PLANNING", 0)
+    monkeypatch.setattr(replanned, "GAIN", 0.0)
+    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    junction_tree = net.compile("cpu")
+    backend = junction_tree._backend
+    assert isinstance(backend, replanned.Replanning)
+    for _ in range(2):
+        junction_tree.posteriors({"xray": "yes"})
+    assert [p.tried for p in backend._patterns.values()] == [True]
+    assert [p.new for p in backend._patterns.values()] == [None]
