@@ -1,4 +1,4 @@
-"""What this machine has: memory that is free, and sizes as people write them."""
+"""What this machine has: memory that is free, sizes as people write them, a folder for what is kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["free_memory", "parse_bytes"]
+__all__ = ["cache_folder", "free_memory", "parse_bytes"]
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
     f"{u}I{b}": 2 ** (10 * (i + 1)) for i, u in enumerate("KMGT") for b in ("", "B")
@@ -29,6 +29,18 @@ def parse_bytes(size: int | float | str) -> int:
     if not size > 0:
         raise ValueError(f"a size in bytes is positive, not {size!r}")
     return int(min(size, 2**62))
+
+
+def cache_folder() -> Path:
+    """What is kept from run to run: the user's cache folder, or what JTGPU_CACHE_DIR names; need not exist."""
+    named = os.environ.get("JTGPU_CACHE_DIR")
+    if named:
+        return Path(named)
+    try:
+        import platformdirs
+    except ImportError:  # GPU machines that have little else
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jtgpu"
+    return Path(platformdirs.user_cache_dir("jtgpu", appauthor=False))
 
 
 def free_memory() -> int:

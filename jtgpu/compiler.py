@@ -58,10 +58,13 @@ class NetworkPlan:
         _check_fits(self.plan, self.model)
 
     def describe(self) -> str:
-        """The plan in words."""
+        """The plan in words, and where ``backend="auto"`` would run it and why."""
+        from .choice import choose
+
         head = self.model.name or type(self.model).__name__
         how = f"\nelimination order: {self.order.method}, seed {self.order.seed}" if self.order is not None else ""
-        return f"{head}: {self.plan.describe()}{how}"
+        backend, reason = choose(self.plan)
+        return f"{head}: {self.plan.describe()}{how}\nbackend: {backend} ({reason})"
 
     @property
     def elimination_order(self) -> tuple[str, ...]:
@@ -105,9 +108,11 @@ def model_factors(model: DiscreteModel) -> list[Factor]:
     return [*model.factors, *ones]
 
 
-def order_graph(model: DiscreteModel) -> list[tuple[int, ...]]:
-    """Sorted neighbours of every variable in the model's interaction (moral) graph."""
-    return graphs.neighbour_lists(graphs.interaction_graph(len(model), (f.scope for f in model.factors)))
+def order_graph(model: DiscreteModel, together: Sequence[Sequence[str | int]] = ()) -> list[tuple[int, ...]]:
+    """Sorted neighbours of every variable in the model's interaction (moral) graph; sets of variables that stand
+    together are neighbours too."""
+    sets = [sorted({model.index(v) for v in variables}) for variables in together]
+    return graphs.neighbour_lists(graphs.interaction_graph(len(model), [*(f.scope for f in model.factors), *sets]))
 
 
 def make_plan(
@@ -119,6 +124,7 @@ def make_plan(
     max_table: int | float | None = MAX_TABLE,
     seed: int = 0,
     lowering: str = "pairwise",
+    together: Sequence[Sequence[str | int]] = (),
     **search: Any,
 ) -> NetworkPlan:
     """Choose an elimination order, build the junction tree and lower it. Allocates no tables.
@@ -139,6 +145,8 @@ def make_plan(
         Of the order's search: the same seed and options give the same plan.
     lowering : {"pairwise", "clique"}
         See `jtgpu.lowering`. ``"clique"`` multiplies whole cliques out.
+    together : sequence of sequences, optional
+        Sets of variables that stand in one clique of the junction tree, whether or not a factor mentions them together.
     **search
         Further options of `jtgpu.ordering.find_order`.
 
@@ -151,7 +159,7 @@ def make_plan(
     """
     if not len(model):
         raise NetworkError("the model has no variables")
-    neighbours = order_graph(model)
+    neighbours = order_graph(model, together)
     chosen, result = _choose_order(model, neighbours, order, time_limit=time_limit, seed=seed, **search)
     limit = int(MEMORY_SHARE * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     entries = 2**62 if max_table is None else int(min(max_table, 2**62))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jtgpu import backends, compiler, errors
+from jtgpu import backends, choice, compiler, errors
 from jtgpu.backends.base import Evidence
 from jtgpu.network import BayesianNetwork, MarkovNetwork
 from tests import oracle, random_nets
@@ -133,13 +134,39 @@ def test_unknown_backends_are_named() -> None:
         chain(3).compile("cpus", order=[0, 1, 2])
 
 
+SLOW_CPU = {"cpu": choice.Rates(1e-5, 5e-8, 1e-8), "gpu": choice.Rates(3e-5, 1e-6, 1e-12)}
+
+
 def test_auto_takes_the_gpu_only_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
-    small, large = chain(5), chain(5, 80)
-    for there in (True, False):
-        monkeypatch.setattr(backends, "_gpu_is_there", lambda there=there: there)
-        assert backends.resolve("auto", small.plan(order=[0, 1, 2, 3, 4]).plan) == "cpu"
-        assert backends.resolve("auto", large.plan(order=[0, 1, 2, 3, 4]).plan) == ("gpu" if there else "cpu")
-    assert backends.resolve("auto") == "cpu"
+    small, large = (chain(5, n).plan(order=[0, 1, 2, 3, 4]) for n in (2, 80))
+    monkeypatch.setattr(choice, "_rates", lambda: SLOW_CPU)
+    monkeypatch.setattr(choice, "_no_gpu", lambda: "")
+    assert choice.choose(small.plan).backend == "cpu"
+    assert choice.choose(large.plan).backend == "gpu"
+    assert "backend: gpu (about 3" in large.describe()
+    monkeypatch.setattr(choice, "_no_gpu", lambda: "this machine has no CUDA device")
+    assert choice.choose(large.plan) == ("cpu", "no GPU to use: this machine has no CUDA device")
+    assert large.compile("auto").backend == "cpu"
+
+
+def test_what_is_measured_for_auto_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JTGPU_CACHE_DIR", str(tmp_path / "new"))
+    path = choice._file("a GPU")
+    assert choice._load(path) is None
+    choice._save(path, SLOW_CPU)
+    assert choice._load(path) == SLOW_CPU
+    assert choice._file("another GPU") != path
+    for text in ("{", "{}", '{"cpu": [1, 2, 3], "gpu": [1, 2, NaN]}', '{"cpu": [1, 2, 3], "gpu": [1, 2]}'):
+        path.write_text(text)
+        assert choice._load(path) is None
+    choice._save(tmp_path / "new" / "no" / ("x" * 300), SLOW_CPU)  # no error
+
+
+def test_rates_are_measured() -> None:
+    rates = choice.measure("cpu")
+    assert rates.call > 0
+    assert rates.step >= 0
+    assert rates.operation > 0
 
 
 def test_backends_give_the_same_bits_twice() -> None:

@@ -36,11 +36,19 @@ ALLOWED: dict[str, set[str]] = {
     "specialise": {"errors", "plan", "_compiled"},
     "compiler": {"errors", "network", "graph", "plan", "lowering", "_system"},
     "backends": {"errors", "plan", "specialise", "_compiled", "indextables", "_system"},
-    "tree": {"errors", "network", "evidence", "answers", "backends", "_system"},
+    "choice": {"errors", "backends", "_system"},
+    "replanned": {"errors", "backends"},
+    "tree": {"errors", "network", "evidence", "answers", "backends", "replanned", "_system"},
     "session": {"errors", "network", "evidence", "answers", "backends"},
+    "queries": {"errors", "network", "plan", "specialise", "evidence", "answers", "backends", "_compiled", "_system"},
+    "classifier": {"errors", "network"},
     "cases": {"errors", "network", "evidence", "backends", "tree", "_system"},
     "timing": {"errors", "network"},
-    "cli": {"errors", "network", "evidence", "answers", "backends", "tree", "cases", "timing", "show", "_system"},
+    "interop": {"errors", "network"},
+    "compat": {"errors", "network", "interop"},
+    "cli": {
+        "errors", "network", "evidence", "answers", "backends", "tree", "queries", "cases", "timing", "show", "_system"
+    },
     "show": {"errors", "network", "ordering", "backends", "tree", "timing"},
     "__init__": {"errors", "network"},
     "__main__": {"cli"},
@@ -50,20 +58,35 @@ DOORS = {
     ("network", "compiler"),  # net.plan(), net.compile()
     ("compiler", "ordering"),  # only where an order is searched for or read
     ("compiler", "tree"),  # plan.compile()
+    ("compiler", "choice"),  # plan.describe()
+    ("choice", "network"),  # what it measures with
+    ("choice", "timing"),  # the processor's name
+    ("choice", "__init__"),  # the version
+    ("replanned", "network"),  # the network of a pattern
+    ("tree", "choice"),  # backend="auto"
     ("tree", "session"),  # tree.session()
+    ("tree", "queries"),  # a thin method for each question
+    ("session", "queries"),  # soft evidence
+    ("queries", "compiler"),  # plans that keep a set of variables together
+    ("queries", "ordering"),  # constrained elimination orders of marginal MAP
     ("tree", "compiler"),  # the model's factors, as the plan numbers them
     ("timing", "formats"),
     ("timing", "ordering"),  # inner loops are compiled before anything is timed
     ("timing", "backends"),
+    ("formats", "evidence"),  # lines name=state of evidence files
     ("cli", "formats"),
     ("cli", "compiler"),  # the published table takes a plan and tables
 }
 # imports for types alone that neither table has
 TYPES = {("tree", "compiler"), ("timing", "compiler"), ("timing", "tree"), ("timing", "answers")}
 TYPES |= {("compiler", "ordering"), ("compiler", "tree"), ("cli", "ordering")}
+TYPES |= {("cli", "formats")}
 TYPES |= {("cli", "ordering"), ("show", "ordering")}  # a search's result, to print and to draw
 TYPES |= {("tree", "session"), ("session", "tree")}
-TYPES |= {("__init__", g) for g in ("answers", "compiler", "formats", "plan", "session", "tree")}
+TYPES |= {("choice", "network"), ("choice", "plan"), ("replanned", "plan")}
+TYPES |= {("tree", "queries"), ("session", "queries"), ("queries", "tree"), ("queries", "compiler")}
+TYPES |= {("__init__", g) for g in ("answers", "compiler", "formats", "interop", "plan", "session", "tree")}
+TYPES |= {("__init__", "classifier"), ("classifier", "tree")}
 # modules that are a part of another group than their name says
 PART_OF = {"_plan_checks": "plan"}
 
@@ -71,7 +94,8 @@ PART_OF = {"_plan_checks": "plan"}
 PACKAGES: dict[str, tuple[str, ...]] = {
     "numba": ("_compiled.py", "backends/cpu/vector.py", "backends/cpu/atomics.py", "ordering/*.py"),
     "llvmlite": ("backends/cpu/*.py",),
-    "networkx": ("graph.py", "network.py"),
+    "networkx": ("graph.py", "network.py", "interop/networkx.py"),
+    "pgmpy": ("interop/pgmpy.py", "compat/pgmpy.py"),
     "pycuda": ("backends/device.py", "backends/indexed*.py", "backends/gpu*.py", "backends/gpu/*.py"),
     "skcuda": ("backends/device.py",),
     "cuda": ("backends/device.py", "backends/indexed*.py", "backends/gpu*.py", "backends/gpu/*.py"),
@@ -81,11 +105,11 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "narwhals": ("cases*.py", "cases/*.py"),
     "pyarrow": ("cases*.py", "cases/*.py"),
     "ray": ("cases/*.py",),
-    "platformdirs": ("_system.py", "backends/kernels.py", "backends/tuning.py", "ordering/*.py"),
+    "platformdirs": ("_system.py",),
     "numpy": ("**/*.py",),
 }
 # packages that may only be imported within functions, whatever the file
-ON_USE = {"networkx", "pycuda", "skcuda", "cuda", "matplotlib", "narwhals", "pyarrow", "ray", "platformdirs"}
+ON_USE = {"networkx", "pgmpy", "pycuda", "skcuda", "cuda", "matplotlib", "narwhals", "pyarrow", "ray", "platformdirs"}
 
 
 class Import(NamedTuple):

@@ -22,9 +22,13 @@ from pathlib import Path
 
 import numpy as np
 
+from .._system import cache_folder
 from ..errors import BackendUnavailable
 
-__all__ = ["JOB", "MAP", "TRIALS", "cache_folder", "cubin", "find_nvcc", "read_source", "source_folder", "sources"]
+__all__ = [
+    "JOB", "MAP", "TRIALS", "compiled", "cubin", "find_nvcc", "is_compiled", "read_source",
+    "source_folder", "sources", "with_headers",
+]  # fmt: skip
 
 # The layout of `struct Job` in cuda/job.cuh, field for field.
 JOB = np.dtype(
@@ -83,6 +87,12 @@ def read_source(name: str, *, real: str = "float64", index: str = "uint32", ways
     ways : int
         Most cells that one thread takes; fewer need fewer registers.
     """
+    head = f"#define JT_REAL {_C_TYPE[real]}\n#define JT_INDEX {_C_TYPE[index]}\n#define JT_WAYS {ways}\n"
+    return head + with_headers((source_folder() / f"{name}.cu").read_text(encoding="utf-8"))
+
+
+def with_headers(text: str) -> str:
+    """A source with our headers joined into it, each once."""
     folder = source_folder()
     joined: set[str] = set()
 
@@ -95,21 +105,7 @@ def read_source(name: str, *, real: str = "float64", index: str = "uint32", ways
 
         return _INCLUDE.sub(header, text)
 
-    text = join((folder / f"{name}.cu").read_text(encoding="utf-8"))
-    head = f"#define JT_REAL {_C_TYPE[real]}\n#define JT_INDEX {_C_TYPE[index]}\n#define JT_WAYS {ways}\n"
-    return head + text
-
-
-def cache_folder() -> Path:
-    """Where compiled kernels and tuned thresholds are kept."""
-    set_by_user = os.environ.get("JTGPU_CACHE_DIR")
-    if set_by_user:
-        return Path(set_by_user)
-    try:
-        import platformdirs
-    except ImportError:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jtgpu"
-    return Path(platformdirs.user_cache_dir("jtgpu", appauthor=False))
+    return join(text)
 
 
 @lru_cache(maxsize=1)
@@ -146,11 +142,12 @@ def cubin(
     BackendUnavailable
         When it is not in the cache and nvcc is missing or refuses it.
     """
-    text = read_source(name, real=real, index=index, ways=ways)
-    # The toolkit's version is no part of the key: a cubin stays right when the toolkit changes.
-    key = hashlib.sha256("\n".join((text, arch, *_FLAGS)).encode()).hexdigest()[:32]
-    folder = cache if cache is not None else cache_folder() / "cubin"
-    kept = folder / f"{name.replace('/', '-')}-{arch}-{key}.cubin"
+    return compiled(name, read_source(name, real=real, index=index, ways=ways), arch, cache=cache)
+
+
+def compiled(name: str, text: str, arch: str, *, cache: Path | None = None) -> bytes:
+    """A whole source compiled for one architecture; from the cache where it is there. See `cubin`."""
+    kept = _kept(name, text, arch, cache)
     try:
         return kept.read_bytes()
     except OSError:
@@ -158,6 +155,18 @@ def cubin(
     made = _compile(name, text, arch)
     _write_atomically(kept, made)
     return made
+
+
+def is_compiled(name: str, text: str, arch: str, *, cache: Path | None = None) -> bool:
+    """Whether `compiled` finds a source in the cache."""
+    return _kept(name, text, arch, cache).is_file()
+
+
+def _kept(name: str, text: str, arch: str, cache: Path | None) -> Path:
+    # The toolkit's version is no part of the key: a cubin stays right when the toolkit changes.
+    key = hashlib.sha256("\n".join((text, arch, *_FLAGS)).encode()).hexdigest()[:32]
+    folder = cache if cache is not None else cache_folder() / "cubin"
+    return folder / f"{name.replace('/', '-')}-{arch}-{key}.cubin"
 
 
 def _compile(name: str, text: str, arch: str) -> bytes:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._system import cache_folder
 from ..errors import BackendUnavailable
 from ..indextables import IndexTable, Shape, build
 from . import indexed_host as host
 from .device import Device, open_device
 from .indexed_launch import LaunchBook, Rules, Step, Task, partial_sums, scratch_cells
-from .kernels import cache_folder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

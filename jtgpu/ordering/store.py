@@ -19,10 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._system import cache_folder
 from ..errors import OrderError
 from .elimination import OrderCost, order_cost
 
-__all__ = ["Kept", "cache_folder", "digest", "keep", "recall"]
+__all__ = ["Kept", "digest", "keep", "recall"]
 
 _VERSION = 1
 
@@ -34,16 +35,6 @@ class Kept(NamedTuple):
     cost: OrderCost
     seconds: float
     n_steps: int
-
-
-def cache_folder() -> Path:
-    """Where orders are kept; need not exist."""
-    named = os.environ.get("JTGPU_CACHE_DIR")
-    if named:
-        return Path(named) / "orders"
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("jtgpu", appauthor=False)) / "orders"
 
 
 def digest(cards: Sequence[int], neighbours: Sequence[Iterable[int]], objective: str) -> str:
@@ -61,7 +52,7 @@ def recall(
 ) -> Kept | None:
     """The order kept under `key`, checked against the graph; None if there is none that holds."""
     try:
-        data = json.loads((cache_folder() / f"{key}.json").read_text("utf-8"))
+        data = json.loads((cache_folder() / "orders" / f"{key}.json").read_text("utf-8"))
         order = [int(v) for v in data["order"]]
         cost = order_cost(cards, neighbours, order, objective)
         seconds, n_steps = float(data["seconds"]), int(data["n_steps"])
@@ -82,7 +73,7 @@ def keep(key: str, order: Sequence[int], cost: OrderCost, seconds: float, n_step
         "order": [int(v) for v in order],
     }
     with contextlib.suppress(OSError):
-        folder = cache_folder()
+        folder = cache_folder() / "orders"
         folder.mkdir(parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(prefix=key[:16], suffix=".part", dir=folder)
         try:

@@ -25,6 +25,7 @@ RECEIPT = Path(__file__).with_name("receipt.json")
 WATCHED = (
     "cuda/**/*.cu",
     "cuda/**/*.cuh",
+    "jtgpu/choice.py",
     "jtgpu/indextables.py",
     "jtgpu/backends/base.py",
     "jtgpu/backends/device.py",
