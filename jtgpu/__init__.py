@@ -32,9 +32,11 @@ from .errors import (
 from .network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork, RowReport, normalize_rows
 
 if TYPE_CHECKING:
-    from .answers import CasePosteriors, Posterior, Posteriors
+    from .answers import CasePosteriors, Conditional, Joint, Posterior, Posteriors
+    from .classifier import JunctionTreeClassifier
     from .compiler import NetworkPlan
-    from .formats import read, write
+    from .formats import read, read_evidence, write
+    from .interop import from_networkx, from_pgmpy, from_pyagrum, to_pgmpy, to_pyagrum
     from .plan import Cost, Plan
     from .session import Session
     from .tree import JunctionTree
@@ -45,14 +47,17 @@ __all__ = [
     "BackendUnavailable",
     "BayesianNetwork",
     "CasePosteriors",
+    "Conditional",
     "Cost",
     "DiscreteModel",
     "EvidenceError",
     "Factor",
     "FormatError",
     "ImpossibleEvidence",
+    "Joint",
     "JtgpuError",
     "JunctionTree",
+    "JunctionTreeClassifier",
     "MarkovNetwork",
     "NetworkError",
     "NetworkPlan",
@@ -68,8 +73,14 @@ __all__ = [
     "UnknownState",
     "UnknownVariable",
     "__version__",
+    "from_networkx",
+    "from_pgmpy",
+    "from_pyagrum",
     "normalize_rows",
     "read",
+    "read_evidence",
+    "to_pgmpy",
+    "to_pyagrum",
     "write",
 ]
 
@@ -80,10 +91,19 @@ _LAZY = {
     "NetworkPlan": "compiler",
     "Plan": "plan",
     "CasePosteriors": "answers",
+    "Conditional": "answers",
+    "Joint": "answers",
+    "JunctionTreeClassifier": "classifier",
     "Posterior": "answers",
     "Posteriors": "answers",
     "Session": "session",
+    "from_networkx": "interop",
+    "from_pgmpy": "interop",
+    "from_pyagrum": "interop",
+    "to_pgmpy": "interop",
+    "to_pyagrum": "interop",
     "read": "formats",
+    "read_evidence": "formats",
     "write": "formats",
 }
 

@@ -5,22 +5,76 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, Union
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypedDict, Union
 
 import numpy as np
 
 from .backends.base import Evidence
 from .errors import EvidenceError, ImpossibleEvidence, UnknownState, UnknownVariable, closest
-from .network import DiscreteModel
+from .network import BayesianNetwork, DiscreteModel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Cases", "Findings", "parse_finding", "parse_findings", "read_cases", "read_findings"]
+__all__ = [
+    "Cases",
+    "Findings",
+    "Known",
+    "KnownCases",
+    "More",
+    "parse_finding",
+    "parse_findings",
+    "read_cases",
+    "read_findings",
+    "read_known",
+    "read_known_cases",
+]
 
 # (B, V) numbers of states, -1 for what is not observed; or variable -> B states
 Cases = Union["NDArray[Any]", Mapping[Any, Any]]
 Findings = Mapping[Any, Any]  # variable (name or number) -> state (name or number), or a set of states
+
+SUM_TOLERANCE = 1e-6  # how far from 1 the sum of probabilities that somebody typed may be
+
+
+class More(TypedDict, total=False):
+    """What may be known beside observations: keywords that every question takes.
+
+    Each maps variables, by name or number, to what is said of them. Keys:
+
+    likelihood
+        Virtual evidence: P(observation | state), weights >= 0, as an array or as a mapping from state to weight.
+    soft
+        Soft evidence by Jeffrey's rule: the probabilities that the variable has once everything is taken into
+        account, as an array or as a mapping from state to probability.
+    do
+        Interventions: the state that a variable is set to from outside, or the probabilities with which it is set.
+        Its parents say nothing of it then, nor it of them.
+    """
+
+    likelihood: Findings | None
+    soft: Findings | None
+    do: Findings | None
+
+
+@dataclass(frozen=True)
+class Known:
+    """All that is known in one case, by numbers."""
+
+    case: Evidence  # what is observed and weighed; what variables are set to stands here too
+    soft: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)  # variable -> (card,) probabilities
+    cut: tuple[int, ...] = ()  # variables that are set from outside, ascending
+
+
+@dataclass(frozen=True)
+class KnownCases:
+    """All that is known in a table of B cases, by numbers."""
+
+    states: NDArray[np.int32]  # (B, V)
+    likelihood: Mapping[int, NDArray[np.float64]]  # variable -> (B, card) weights
+    soft: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)  # variable -> (B, card), NaN where none
+    cut: tuple[int, ...] = ()
 
 
 def parse_finding(model: DiscreteModel, text: str) -> tuple[str, int | frozenset[int]]:
@@ -121,7 +175,8 @@ def read_findings(model: DiscreteModel, findings: Findings | None, likelihood: F
     ----------
     model : DiscreteModel
     findings : mapping, optional
-        Variable to a state, or to a set (list, tuple) of states of which one holds.
+        Variable to a state, or to a set (list, tuple) of states of which one holds. A mapping with an attribute
+        ``likelihood``, as `jtgpu.read_evidence` gives, brings its own weights.
     likelihood : mapping, optional
         Variable to weights >= 0: an array in the order of the states, or a mapping from state to weight in which
         every state stands.
@@ -159,14 +214,16 @@ def read_findings(model: DiscreteModel, findings: Findings | None, likelihood: F
             )
         else:
             state[v] = model.state_index(v, value)
-    soft: set[int] = set()
-    for variable, value in _items(likelihood, "likelihood"):
-        v = model.index(variable)
-        if v in soft:
-            raise EvidenceError(f"likelihood names the variable {model.variables[v]!r} twice (by name and by number)")
-        soft.add(v)
-        vector = _weights(model, v, value)
-        weights[v] = weights[v] * vector if v in weights else vector
+    for given in (getattr(findings, "likelihood", None), likelihood):
+        soft: set[int] = set()
+        for variable, value in _items(given, "likelihood"):
+            v = model.index(variable)
+            if v in soft:
+                name = model.variables[v]
+                raise EvidenceError(f"likelihood names the variable {name!r} twice (by name and by number)")
+            soft.add(v)
+            vector = _weights(model, v, value)
+            weights[v] = weights[v] * vector if v in weights else vector
     return Evidence(state, weights)
 
 
@@ -303,3 +360,174 @@ def _column(model: DiscreteModel, v: int, values: NDArray[Any]) -> NDArray[np.in
 
 def _is_missing(value: Any) -> bool:
     return value is None or value == -1 or (isinstance(value, float) and math.isnan(value))
+
+
+# Soft evidence and interventions --------------------------------------------------------------------------------
+
+
+def read_known(
+    model: DiscreteModel,
+    evidence: Findings | None = None,
+    likelihood: Findings | None = None,
+    soft: Findings | None = None,
+    do: Findings | None = None,
+) -> Known:
+    """All kinds of evidence by names as evidence by numbers; see `More`.
+
+    Raises
+    ------
+    UnknownVariable, UnknownState, EvidenceError, ImpossibleEvidence
+        As `read_findings`; also for probabilities that do not sum to 1, soft evidence on a variable that is observed
+        or set, a variable that is observed in one state and set to another one, and an intervention in a model
+        without arcs.
+    """
+    case = read_findings(model, evidence, likelihood)
+    if not soft and not do:
+        return Known(case)
+    weights = dict(case.likelihood)
+    cut: dict[int, Any] = {}
+    for variable, value in _items(do, "do"):
+        v = _actor(model, variable, cut)
+        cut[v] = value
+        if isinstance(value, Mapping) or np.ndim(value) > 0:
+            given = _probabilities(model, v, value, "do()")
+            weights[v] = weights[v] * given if v in weights else given
+            continue
+        state = model.state_index(v, value)
+        if case.state[v] >= 0 and case.state[v] != state:
+            raise ImpossibleEvidence(
+                f"{model.variables[v]!r} is set to {model.states(v)[state]!r} and observed to be "
+                f"{model.states(v)[case.state[v]]!r}"
+            )
+        case.state[v] = state
+    found: dict[int, NDArray[np.float64]] = {}
+    for variable, value in _items(soft, "soft"):
+        v = model.index(variable)
+        name = model.variables[v]
+        if v in found:
+            raise EvidenceError(f"soft evidence names the variable {name!r} twice (by name and by number)")
+        if v in cut or case.state[v] >= 0:
+            raise EvidenceError(f"soft evidence on {name!r}, which is {'set by do' if v in cut else 'observed'}")
+        found[v] = _probabilities(model, v, value, "soft evidence")
+    return Known(Evidence(case.state, weights), dict(sorted(found.items())), tuple(sorted(cut)))
+
+
+def read_known_cases(
+    model: DiscreteModel,
+    cases: Cases,
+    likelihood: Mapping[Any, ArrayLike] | None = None,
+    soft: Mapping[Any, Any] | None = None,
+    do: Mapping[Any, Any] | None = None,
+) -> KnownCases:
+    """All kinds of evidence of B cases by numbers.
+
+    Parameters
+    ----------
+    model : DiscreteModel
+    cases, likelihood
+        See `read_cases`.
+    soft : mapping, optional
+        Variable to probabilities, (B, card) or (card,) for the same in every case; a row of NaN: none in this case.
+    do : mapping, optional
+        Variable to a state for all cases, or B states, or probabilities, (B, card) or (card,) float.
+
+    Raises
+    ------
+    UnknownVariable, UnknownState, EvidenceError
+    """
+    states, weights = read_cases(model, cases, likelihood)
+    if not soft and not do:
+        return KnownCases(states, weights)
+    n = len(states)
+    states, cut = states.copy(), dict[int, Any]()  # the table is the caller's
+    for variable, value in _items(do, "do"):
+        v = _actor(model, variable, cut)
+        cut[v] = value
+        card = int(model.cardinality[v])
+        if isinstance(value, Mapping) or (np.ndim(value) > 0 and np.asarray(value).dtype.kind == "f"):
+            given = _probability_rows(model, v, value, n, "do()")
+            if np.isnan(given).any():
+                raise EvidenceError(f"do() on {model.variables[v]!r} has no probabilities in some cases")
+        else:
+            column = _set_to(model, v, value, n)
+            free, other = states[:, v] < 0, (states[:, v] >= 0) & (states[:, v] != column)
+            states[free, v] = column[free]
+            if not other.any():
+                continue
+            given = np.eye(card)[column]  # observed elsewhere: impossible
+        weights[v] = weights[v] * given if v in weights else given
+    found: dict[int, NDArray[np.float64]] = {}
+    for variable, value in _items(soft, "soft"):
+        v = model.index(variable)
+        name = model.variables[v]
+        if v in found:
+            raise EvidenceError(f"soft evidence names the variable {name!r} twice (by name and by number)")
+        if v in cut:
+            raise EvidenceError(f"soft evidence on {name!r}, which is set by do")
+        found[v] = _probability_rows(model, v, value, n, "soft evidence")
+        both = (states[:, v] >= 0) & ~np.isnan(found[v][:, 0])
+        if both.any():
+            raise EvidenceError(f"case {int(np.argmax(both))}: soft evidence on {name!r}, which is observed")
+    return KnownCases(states, weights, dict(sorted(found.items())), tuple(sorted(cut)))
+
+
+def _actor(model: DiscreteModel, variable: Any, known: Mapping[int, Any]) -> int:
+    """Number of a variable that is set from outside."""
+    if not isinstance(model, BayesianNetwork):
+        raise EvidenceError("do() needs a Bayesian network: a Markov network has no arcs that an intervention cuts")
+    v = model.index(variable)
+    if v in known:
+        raise EvidenceError(f"do names the variable {model.variables[v]!r} twice (by name and by number)")
+    return v
+
+
+def _probabilities(model: DiscreteModel, v: int, value: Any, what: str) -> NDArray[np.float64]:
+    """Numbers that sum to 1, one a state."""
+    name = model.variables[v]
+    if isinstance(value, (str, AbstractSet)):
+        raise EvidenceError(f"{what} on {name!r} is a probability for each of its states, not {value!r}")
+    vector = _weights(model, v, value)
+    if abs(float(vector.sum()) - 1.0) > SUM_TOLERANCE:
+        raise EvidenceError(f"the probabilities of {what} on {name!r} sum to {vector.sum():.9g}, not to 1")
+    return np.asarray(vector / vector.sum(), np.float64)
+
+
+def _probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str) -> NDArray[np.float64]:
+    """(n, card) probabilities; rows of NaN stay."""
+    name, card = model.variables[v], int(model.cardinality[v])
+    if isinstance(value, Mapping) or np.ndim(value) == 1:
+        return np.tile(_probabilities(model, v, value, what), (n, 1))
+    try:
+        table = np.array(value, np.float64)
+    except (TypeError, ValueError):
+        raise EvidenceError(f"{what} on {name!r} is no array of numbers: {value!r}") from None
+    if table.shape != (n, card):
+        raise EvidenceError(
+            f"{what} on {name!r} has shape {table.shape}; {n} cases of {card} states need ({n}, {card}) or ({card},)"
+        )
+    given = ~np.isnan(table).all(axis=1)
+    sums = table[given].sum(axis=1)
+    # a NaN among numbers makes the sum one
+    if not (table[given] >= 0).all() or not (np.abs(sums - 1.0) <= SUM_TOLERANCE).all():
+        raise EvidenceError(f"the probabilities of {what} on {name!r} are not all >= 0 with rows that sum to 1")
+    table[given] /= sums[:, None]
+    return table
+
+
+def _set_to(model: DiscreteModel, v: int, value: Any, n: int) -> NDArray[np.int32]:
+    """(n,) states that a variable is set to."""
+    name = model.variables[v]
+    if isinstance(value, AbstractSet):
+        raise EvidenceError(f"do sets {name!r} to one state, not to {value!r}")
+    if np.ndim(value) == 0:
+        return np.full(n, model.state_index(v, value), np.int32)
+    values = value if isinstance(value, np.ndarray) else np.array(value, object)
+    if values.shape != (n,):
+        raise EvidenceError(f"do on {name!r} has shape {values.shape}; there are {n} cases")
+    column = _column(model, v, values)
+    if (column < 0).any():
+        raise EvidenceError(
+            f"case {int(np.argmax(column < 0))}: do says nothing of {name!r}; cases in which other variables are set "
+            "are another table"
+        )
+    return column

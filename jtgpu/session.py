@@ -7,12 +7,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .answers import Posterior, Posteriors
-from .errors import EvidenceError
-from .evidence import Findings, read_findings
+from .backends.base import Result
+from .errors import EvidenceError, JtgpuError
+from .evidence import Findings, More, read_known
 
 if TYPE_CHECKING:
-    from .backends.base import Result
+    from typing import Unpack
+
+    from .answers import Joint
     from .backends.base import Session as BackendSession
+    from .queries.interventions import Cut
     from .tree import JunctionTree
 
 __all__ = ["Session"]
@@ -39,33 +43,36 @@ class Session:
     >>> session.retract("wet")
     >>> round(session.posterior("rain")["yes"], 6)
     0.2
+    >>> session.do("wet", "yes")  # wetted by hand: that says nothing of rain
+    >>> round(session.posterior("rain")["yes"], 6)
+    0.2
     """
 
-    def __init__(
-        self,
-        tree: JunctionTree,
-        backend: BackendSession,
-        evidence: Findings | None = None,
-        likelihood: Findings | None = None,
-    ):
-        self._tree, self._backend = tree, backend
-        self._evidence: dict[str, Any] = {}
-        self._likelihood: dict[str, Any] = {}
-        self.set(evidence, likelihood=likelihood)
+    def __init__(self, tree: JunctionTree, evidence: Findings | None = None, **more: Unpack[More]):
+        self._tree = tree
+        self._known: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
+        # by the variables that are set from outside: those of none, and the last other ones; None: closed
+        self._sessions: dict[tuple[int, ...], tuple[BackendSession, Cut]] | None = {}
+        self.set(evidence, **more)
 
     # Evidence ---------------------------------------------------------------------------------------------------
 
     @property
     def evidence(self) -> dict[str, Any]:
         """What is observed now, by name; a copy."""
-        return dict(self._evidence)
+        return dict(self._known["evidence"])
 
     @property
     def likelihood(self) -> dict[str, Any]:
         """Weights that are given now, by name; a copy."""
-        return dict(self._likelihood)
+        return dict(self._known["likelihood"])
 
-    def set(self, evidence: Findings | None = None, *, likelihood: Findings | None = None) -> None:
+    @property
+    def known(self) -> dict[str, Any]:
+        """All that is known now, as every question of a tree takes it: ``tree.mpe(**session.known)``; copies."""
+        return {kind: dict(given) for kind, given in self._known.items()}
+
+    def set(self, evidence: Findings | None = None, **more: Unpack[More]) -> None:
         """Put this evidence in the place of all that was given before; see `jtgpu.JunctionTree.posteriors`.
 
         Raises
@@ -74,24 +81,36 @@ class Session:
             And then nothing has changed.
         """
         model = self._tree.model
-        read_findings(model, evidence, likelihood)
-        self._evidence = {model.variables[model.index(v)]: s for v, s in (evidence or {}).items()}
-        self._likelihood = {model.variables[model.index(v)]: w for v, w in (likelihood or {}).items()}
+        read_known(model, evidence, **more)
+        given: dict[str, Any] = {"evidence": evidence, **more}
+        self._known = {
+            kind: {model.variables[model.index(v)]: s for v, s in (given.get(kind) or {}).items()} for kind in _KINDS
+        }
 
     def observe(self, variable: str | int, state: Any) -> None:
         """Add a finding, or change it: a state, or a set of states of which one holds."""
-        name = self._name(variable)
-        read_findings(self._tree.model, {name: state})
-        self._evidence[name] = state
+        self._change("evidence", variable, state)
 
     def weigh(self, variable: str | int, weights: Any) -> None:
         """Add virtual evidence, P(observation | state), or change it."""
-        name = self._name(variable)
-        read_findings(self._tree.model, None, {name: weights})
-        self._likelihood[name] = weights
+        self._change("likelihood", variable, weights)
+
+    def believe(self, variable: str | int, probabilities: Any) -> None:
+        """Add soft evidence by Jeffrey's rule, or change it: the probabilities that the variable shall have."""
+        self._change("soft", variable, probabilities)
+
+    def do(self, variable: str | int, state: Any) -> None:
+        """Set a variable from outside, to a state or with probabilities, or change what it is set to."""
+        self._change("do", variable, state)
+
+    def _change(self, kind: str, variable: str | int, value: Any) -> None:
+        changed = self.known
+        changed[kind][self._name(variable)] = value
+        read_known(self._tree.model, **changed)
+        self._known = changed
 
     def retract(self, variable: str | int) -> None:
-        """Take back what is known of a variable.
+        """Take back what is known of a variable, of whatever kind.
 
         Raises
         ------
@@ -99,10 +118,10 @@ class Session:
             When nothing is.
         """
         name = self._name(variable)
-        if name not in self._evidence and name not in self._likelihood:
+        if not any(name in given for given in self._known.values()):
             raise EvidenceError(f"there is no evidence on {name!r} to take back")
-        self._evidence.pop(name, None)
-        self._likelihood.pop(name, None)
+        for given in self._known.values():
+            given.pop(name, None)
 
     def clear(self) -> None:
         """Take back everything."""
@@ -131,13 +150,40 @@ class Session:
         """ln P(evidence), natural logarithm. Impossible evidence is an error, never -inf."""
         return self._run([]).log_evidence
 
+    def joint(self, variables: Iterable[str | int]) -> Joint:
+        """P(variables | evidence); see `jtgpu.JunctionTree.joint`. Nothing of it is kept for the next question."""
+        return self._tree.joint(variables, **self.known)
+
     def _run(self, targets: list[int] | None) -> Result:
-        case = read_findings(self._tree.model, self._evidence, self._likelihood)
-        return self._tree.answer(self._backend.run, case, targets)
+        tree = self._tree
+        known = read_known(tree.model, **self._known)
+        run = self._session(known.cut).run
+        if not known.soft:
+            return tree.answer(run, known.case, targets)
+        from .queries.soft import fit_case
+
+        ptr = tree.plan.plan.posterior_ptr
+        case, log_evidence = fit_case(
+            tree.model, lambda e, wanted: tree.answer(run, e, wanted), ptr, known.case, known.soft
+        )
+        return Result(tree.answer(run, case, targets).posterior, log_evidence)
+
+    def _session(self, cut: tuple[int, ...]) -> BackendSession:
+        """The backend's session in which the arcs into some variables are cut."""
+        if self._sessions is None:
+            raise JtgpuError("this session is closed")
+        if cut not in self._sessions:
+            held = self._tree.cut(cut)
+            for other in [c for c in self._sessions if c and cut]:
+                self._sessions.pop(other)[0].close()
+            self._sessions[cut] = held.backend.session(), held
+        return self._sessions[cut][0]
 
     def close(self) -> None:
         """Give the session's memory back; the tree stays."""
-        self._backend.close()
+        for session, _ in (self._sessions or {}).values():
+            session.close()
+        self._sessions = None
 
     def __enter__(self) -> Session:
         return self
@@ -148,4 +194,7 @@ class Session:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Session({self._tree.model.name!r}, {len(self._evidence) + len(self._likelihood)} findings)"
+        return f"Session({self._tree.model.name!r}, {sum(len(given) for given in self._known.values())} findings)"
+
+
+_KINDS = ("evidence", "likelihood", "soft", "do")

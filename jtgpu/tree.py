@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,27 @@ from . import backends
 from .answers import CasePosteriors, Posterior, Posteriors
 from .backends.base import Evidence
 from .errors import ImpossibleEvidence, JtgpuError
-from .evidence import Cases, Findings, read_cases, read_findings
+from .evidence import Cases, Findings, Known, read_findings, read_known, read_known_cases
 from .network import DiscreteModel
+from .replanned import WORTH, Replanning
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from typing import Unpack
 
+    from numpy.typing import ArrayLike, NDArray
+
+    from .answers import Conditional, Joint
+    from .backends.forest import Forest
     from .compiler import NetworkPlan
+    from .evidence import More
+    from .queries.information import Importance, Observation
+    from .queries.interventions import Cut, Cuts, Settled
+    from .queries.joint import JointCost
+    from .queries.map import MapCost
+    from .queries.messages import Messages
+    from .queries.mpe import CaseExplanations, Explanation
+    from .queries.sample import Imputed, Samples
+    from .queries.sensitivity import Sensitivity
     from .session import Session
 
 __all__ = ["JunctionTree"]
@@ -33,6 +48,11 @@ class JunctionTree:
     backend : str
         ``"reference"``, ``"cpu"``, ``"indexed"``, ``"gpu"``, or ``"auto"``: the GPU where there is one and it
         should be quicker for this plan, else the CPU.
+    replan : bool
+        On the CPU, make a plan of its own for a set of observed variables once its queries have cost as much as that
+        takes; see `jtgpu.replanned`. Answers before and after may differ in the last digits.
+    **options
+        Of the backend: ``threads`` of the CPU.
 
     Examples
     --------
@@ -47,14 +67,33 @@ class JunctionTree:
     0.666667
     """
 
-    def __init__(self, plan: NetworkPlan, backend: str = "auto", **options: Any):
+    def __init__(self, plan: NetworkPlan, backend: str = "auto", *, replan: bool = True, **options: Any):
         from .compiler import model_factors
 
         self._plan = plan
         self._model = plan.model
-        self._name = backends.resolve(backend, plan.plan)
-        factors = [f.table for f in model_factors(plan.model)]
-        self._backend: backends.Backend | None = backends.get(self._name)(plan.plan, factors, **options)
+        if backend == "auto":
+            from .choice import choose
+
+            backend = choose(plan.plan).backend
+        self._name = backends.resolve(backend)
+        self._options, self._replan = options, replan
+        self._factors = [f.table for f in model_factors(plan.model)]
+        self._backend: backends.Backend | None = self._prepare(self._factors)
+        self._cuts: Cuts | None = None
+        self.together: dict[tuple[int, ...], NetworkPlan] = {}  # plans of queries.joint, by set
+        self.messages: OrderedDict[int, Messages] = OrderedDict()  # sweeps of queries.messages
+        self.map_forests: dict[Hashable, tuple[Forest, MapCost]] = {}  # of queries.map
+
+    def _prepare(self, factors: Sequence[NDArray[np.float64]]) -> backends.Backend:
+        prepare, plan = backends.get(self._name), self._plan.plan
+        backend = prepare(plan, factors, **self._options)
+        if self._name != "cpu" or not self._replan or plan.cost().flops < WORTH:
+            return backend
+        from .backends.cpu import Cpu
+
+        assert isinstance(backend, Cpu)
+        return Replanning(plan, factors, backend, lambda p, f: Cpu(p, f, **self._options))
 
     # What it is -----------------------------------------------------------------------------------------------
 
@@ -83,6 +122,10 @@ class JunctionTree:
         if self._backend is not None:
             self._backend.close()
             self._backend = None
+        self.messages.clear()
+        self.map_forests.clear()
+        if self._cuts is not None:
+            self._cuts.close()
 
     def __enter__(self) -> JunctionTree:
         return self
@@ -102,6 +145,8 @@ class JunctionTree:
         evidence: Findings | None = None,
         *,
         likelihood: Findings | None = None,
+        soft: Findings | None = None,
+        do: Findings | None = None,
         targets: Iterable[str | int] | None = None,
     ) -> Posteriors:
         """Posterior of every variable, or of the targets.
@@ -112,43 +157,56 @@ class JunctionTree:
             Variable to a state (name or number) or to a set of states of which one holds.
         likelihood : mapping, optional
             Virtual evidence: variable to P(observation | state), an array or a mapping from state to weight.
+        soft : mapping, optional
+            Soft evidence by Jeffrey's rule: variable to the probabilities that it has once all is taken into account.
+        do : mapping, optional
+            Interventions: variable to the state that it is set to from outside, or the probabilities with which it
+            is set. Nothing is planned or changed for it; the CPTs are given to the backend once a set of variables.
         targets : iterable, optional
             Variables whose posteriors are wanted; default: all.
 
         Returns
         -------
         Posteriors
-            With ``.log_evidence``, natural logarithm.
+            With ``.log_evidence``, natural logarithm of the probability of `evidence` and `likelihood` (under `do`):
+            soft evidence is no event and has none.
 
         Raises
         ------
         ImpossibleEvidence
             When the evidence has probability zero, naming the evidence.
         UnknownVariable, UnknownState, EvidenceError
-            See `jtgpu.evidence.read_findings`.
+            See `jtgpu.evidence.read_known`; also for soft evidence that contradicts itself.
         """
-        case = read_findings(self._model, evidence, likelihood)
         if isinstance(targets, str):
             targets = [targets]
         wanted = None if targets is None else [self._model.index(t) for t in targets]
-        result = self._run(case, wanted)
-        return Posteriors(self._model, result.posterior, self._plan.plan.posterior_ptr, result.log_evidence, wanted)
+        if soft or do:
+            settled = self.settle(evidence, likelihood=likelihood, soft=soft, do=do)
+            result = self.answer(settled.backend.run, settled.case, wanted)
+            log_evidence = result.log_evidence + settled.log_shift
+        else:
+            result = self._run(read_findings(self._model, evidence, likelihood), wanted)
+            log_evidence = result.log_evidence
+        return Posteriors(self._model, result.posterior, self._plan.plan.posterior_ptr, log_evidence, wanted)
 
     def posterior(
-        self, variable: str | int, evidence: Findings | None = None, *, likelihood: Findings | None = None
+        self, variable: str | int, evidence: Findings | None = None, **more: Unpack[More]
     ) -> Posterior:
         """Posterior of one variable; see `posteriors`."""
-        return self.posteriors(evidence, likelihood=likelihood, targets=[variable])[variable]
+        return self.posteriors(evidence, **more, targets=[variable])[variable]
 
-    def log_evidence(self, evidence: Findings | None = None, *, likelihood: Findings | None = None) -> float:
+    def log_evidence(self, evidence: Findings | None = None, **more: Unpack[More]) -> float:
         """ln P(evidence), natural logarithm; see `posteriors`. Impossible evidence is an error, never -inf."""
-        return self._run(read_findings(self._model, evidence, likelihood), []).log_evidence
+        return self.posteriors(evidence, **more, targets=()).log_evidence
 
     def posteriors_batch(
         self,
         cases: Cases,
         *,
         likelihood: Mapping[Any, ArrayLike] | None = None,
+        soft: Mapping[Any, Any] | None = None,
+        do: Mapping[Any, Any] | None = None,
         targets: Iterable[str | int] | None = None,
         on_impossible: str = "error",
     ) -> CasePosteriors:
@@ -161,6 +219,10 @@ class JunctionTree:
             variable to B states (names or numbers; -1, None and NaN: not observed) for those that some case observes.
         likelihood : mapping, optional
             Variable to weights >= 0, (B, card), or (card,) for the same in every case.
+        soft : mapping, optional
+            Soft evidence: variable to probabilities, (B, card) or (card,); a row of NaN: none in this case.
+        do : mapping, optional
+            Interventions: variable to a state, to B states, or to probabilities, (B, card) or (card,) of float.
         targets : iterable, optional
             Variables whose posteriors are wanted; default: all.
         on_impossible : str
@@ -172,34 +234,317 @@ class JunctionTree:
         ImpossibleEvidence
             Naming the first case of probability zero and its evidence, unless flagged.
         UnknownVariable, UnknownState, EvidenceError
-            See `jtgpu.evidence.read_cases`.
+            See `jtgpu.evidence.read_known_cases`.
         """
         if on_impossible not in ("error", "flag"):
             raise ValueError(f"on_impossible is 'error' or 'flag', not {on_impossible!r}")
-        states, weights = read_cases(self._model, cases, likelihood)
+        known = read_known_cases(self._model, cases, likelihood, soft, do)
         if isinstance(targets, str):
             targets = [targets]
         wanted = None if targets is None else list(dict.fromkeys(self._model.index(t) for t in targets))
-        result = self._open().run_batch(states, weights, wanted)
+        cut = self.cut(known.cut)
+        reasons: Mapping[int, str] = {}
+        if known.soft:
+            from .queries.soft import answer_cases
+
+            result, reasons = answer_cases(self._model, cut.backend.run_batch, known, wanted)
+        else:
+            result = cut.backend.run_batch(known.states, known.likelihood, wanted)
         if on_impossible == "error" and result.impossible.any():
             row = int(np.flatnonzero(result.impossible)[0])
-            case = Evidence(states[row], {v: w[row] for v, w in weights.items()})
-            raise ImpossibleEvidence(f"case {row}: {self._impossible(case)}")
+            case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
+            raise ImpossibleEvidence(f"case {row}: {reasons.get(row) or self._impossible(case)}")
         return CasePosteriors(self._model, result.posterior, result.log_evidence, result.impossible, wanted)
 
-    def session(
-        self, evidence: Findings | None = None, *, likelihood: Findings | None = None
-    ) -> Session:
+    def log_likelihood(self, cases: Cases, **more: Any) -> NDArray[np.float64]:
+        """ln P(case) of B cases, missing cells summed out: (B,) float64; -inf for a case of probability zero.
+
+        Takes what `posteriors_batch` takes; the sum is the log-likelihood of a table of independent cases.
+        """
+        return self.posteriors_batch(cases, **more, targets=(), on_impossible="flag").log_evidence
+
+    def session(self, evidence: Findings | None = None, **more: Unpack[More]) -> Session:
         """Queries one after another in which little changes: what they have in common is computed once.
 
         Parameters
         ----------
-        evidence, likelihood : mapping, optional
+        evidence, likelihood, soft, do : mapping, optional
             What is known at the beginning; see `posteriors`.
         """
         from .session import Session
 
-        return Session(self, self._open().session(), evidence, likelihood)
+        self._open()
+        return Session(self, evidence, **more)
+
+    # More questions, each in a module of jtgpu.queries --------------------------------------------------------
+
+    def joint(
+        self, variables: Iterable[str | int], evidence: Findings | None = None, *, how: str = "auto",
+        max_table: int | None = None, **more: Unpack[More],
+    ) -> Joint:  # fmt: skip
+        """P(variables | evidence) of any set of variables, however far apart; see `jtgpu.queries.joint`.
+
+        Parameters
+        ----------
+        variables : iterable
+            Names or numbers, in the order of the answer's axes.
+        evidence, likelihood, soft, do : mapping, optional
+            See `posteriors`.
+        how : {"auto", "cases", "together"}
+            By a table of cases on this tree; by a plan of its own that keeps the variables together, on the CPU in
+            NumPy; or what `joint_cost` finds cheaper.
+        max_table : int, optional
+            Entries that the answer or a table on the way may have; default 100,000,000.
+
+        Raises
+        ------
+        TableTooLarge
+            Before memory is taken.
+        """
+        from .queries.joint import joint
+
+        return joint(self, variables, self.settle(evidence, **more), how, max_table)
+
+    def joint_cost(
+        self, variables: Iterable[str | int], evidence: Findings | None = None, *, how: str = "auto",
+        **more: Unpack[More],
+    ) -> JointCost:  # fmt: skip
+        """What `joint` would do for such a question, and how much of it, without doing it."""
+        from .queries.joint import joint_cost
+
+        return joint_cost(self, variables, self.settle(evidence, **more), how)
+
+    def conditional(
+        self, variables: str | int | Iterable[str | int], given: Iterable[str | int],
+        evidence: Findings | None = None, **more: Unpack[More],
+    ) -> Conditional:  # fmt: skip
+        """The table P(variables | given, evidence), whatever the arcs between them: axes of `given` first.
+
+        Rows whose configuration of `given` has probability zero are zeros, and False in the answer's ``.possible``.
+        """
+        from .queries.joint import conditional
+
+        return conditional(self, variables, given, self.settle(evidence, **more))
+
+    def conflict(
+        self, evidence: Findings, *, likelihood: Findings | None = None, do: Findings | None = None
+    ) -> float:
+        """How much findings contradict each other: ln(prod P(e_i) / P(e)).
+
+        Positive where they are less probable together than if they were independent (Jensen, Chamberlain, Nordahl,
+        Jensen: Analysis in HUGIN of data conflict, UAI 1990).
+        """
+        from .queries.information import conflict
+
+        return conflict(self, read_known(self._model, evidence, likelihood, None, do))
+
+    def entropy(
+        self, variables: str | int | Iterable[str | int], evidence: Findings | None = None, **more: Unpack[More]
+    ) -> float:
+        """Entropy of a variable's posterior, or of a set's joint one, in nats (``/ math.log(2)``: bits)."""
+        from .queries.information import entropy
+
+        return entropy(self, variables, self.settle(evidence, **more))
+
+    def mutual_information(
+        self, target: str | int, others: Iterable[str | int] | None = None, evidence: Findings | None = None,
+        **more: Unpack[More],
+    ) -> dict[str, float]:  # fmt: skip
+        """I(target; other | evidence) in nats, by the other's name, largest first; default: every other variable.
+
+        All of them from one table with a case for each state of the target.
+        """
+        from .queries.information import mutual_information
+
+        return mutual_information(self, target, others, self.settle(evidence, **more))
+
+    def value_of_information(
+        self, target: str | int, candidates: Iterable[str | int] | None = None, evidence: Findings | None = None,
+        **more: Unpack[More],
+    ) -> list[Observation]:  # fmt: skip
+        """What to observe next to learn about a target: for each candidate the expected entropy of the target after
+        it is observed, and the expected probability of its most probable state; best first."""
+        from .queries.information import value_of_information
+
+        return value_of_information(self, target, candidates, self.settle(evidence, **more))
+
+    def evidence_importance(
+        self, target: str | int, evidence: Findings, *, likelihood: Findings | None = None, do: Findings | None = None
+    ) -> list[Importance]:
+        """What each finding does to a target's posterior, left out and alone; most important first."""
+        from .queries.information import evidence_importance
+
+        return evidence_importance(self, target, read_known(self._model, evidence, likelihood, None, do))
+
+    def mpe(self, evidence: Findings | None = None, *, k: int = 1, **more: Unpack[More]) -> Explanation:
+        """The most probable explanation: the configuration of all variables that is most probable given the evidence.
+
+        Parameters
+        ----------
+        evidence, likelihood, soft, do : mapping, optional
+            See `posteriors`.
+        k : int
+            How many to find, each once, most probable first: ``.ranked`` of the answer. Fewer where fewer are possible.
+
+        Returns
+        -------
+        Explanation
+            The best one: a mapping from variable to state, with ``.log_joint`` and ``.log_posterior``.
+        """
+        from .queries.mpe import mpe
+
+        return mpe(self, self.settle(evidence, **more), k)
+
+    def mpe_batch(
+        self, cases: Cases, *, likelihood: Mapping[Any, ArrayLike] | None = None, do: Mapping[Any, Any] | None = None,
+        on_impossible: str = "error",
+    ) -> CaseExplanations:  # fmt: skip
+        """Most probable explanations of B cases; the arguments are those of `posteriors_batch`."""
+        from .queries.mpe import mpe_batch
+
+        return mpe_batch(self, read_known_cases(self._model, cases, likelihood, None, do), on_impossible)
+
+    def map(
+        self, variables: Iterable[str | int], evidence: Findings | None = None, *, k: int = 1,
+        memory_limit: int | float | str | None = None, max_table: int | None = None, **more: Unpack[More],
+    ) -> Explanation:  # fmt: skip
+        """Marginal MAP: the most probable configuration of some variables, all others summed out; exact.
+
+        Far harder than `mpe` in general: `map_cost` tells what it takes.
+
+        Parameters
+        ----------
+        variables : iterable
+            Names or numbers.
+        evidence, likelihood, soft, do : mapping, optional
+            See `posteriors`.
+        k : int
+            How many to find; see `mpe`.
+        memory_limit : int or str, optional
+            Bytes that it may take; default: 80 % of what is free.
+        max_table : int, optional
+            Entries that a table on the way may have; default 100,000,000.
+
+        Raises
+        ------
+        TableTooLarge
+            Before memory is taken.
+        """
+        from .queries.map import marginal_map
+
+        return marginal_map(self, variables, self.settle(evidence, **more), k, memory_limit, max_table)
+
+    def map_cost(
+        self, variables: Iterable[str | int], evidence: Findings | None = None, **more: Unpack[More]
+    ) -> MapCost:
+        """What `map` takes for such a question, without doing it."""
+        from .queries.map import map_cost
+
+        return map_cost(self, variables, self.settle(evidence, **more))
+
+    def sample(
+        self, n: int, evidence: Findings | None = None, *, seed: Any = None, **more: Unpack[More]
+    ) -> Samples:
+        """n exact samples of P(all variables | evidence); rare evidence costs nothing extra.
+
+        Parameters
+        ----------
+        n : int
+        evidence, likelihood, soft, do : mapping, optional
+            See `posteriors`.
+        seed : optional
+            As `numpy.random.default_rng` takes it. The same seed gives the same samples, and of a smaller n the first
+            of them.
+
+        Returns
+        -------
+        Samples
+            A mapping from variable to the names of its states, (n,); ``.states`` has their numbers, (n, V) int32.
+        """
+        from .queries.sample import sample
+
+        return sample(self, self.settle(evidence, **more), n, seed)
+
+    def impute(
+        self, cases: Cases, *, how: str = "sample", seed: Any = None, likelihood: Mapping[Any, ArrayLike] | None = None,
+        do: Mapping[Any, Any] | None = None, on_impossible: str = "error",
+    ) -> Imputed:  # fmt: skip
+        """B cases with their missing cells filled in, all cells of a case together.
+
+        Parameters
+        ----------
+        cases, likelihood, do, on_impossible
+            See `posteriors_batch`.
+        how : {"sample", "mpe"}
+            One exact sample given the case's other cells, or the most probable configuration.
+        seed : optional
+            As `numpy.random.default_rng` takes it.
+        """
+        from .queries.sample import impute
+
+        return impute(self, read_known_cases(self._model, cases, likelihood, None, do), how, seed, on_impossible)
+
+    def sensitivity(
+        self, target: tuple[str | int, str | int], evidence: Findings | None = None, **more: Unpack[More]
+    ) -> Sensitivity:
+        """How P(target | evidence) depends on every parameter of every CPT.
+
+        Parameters
+        ----------
+        target : (variable, state)
+        evidence, likelihood, soft, do : mapping, optional
+            See `posteriors`. Soft evidence stands as the weights that bring it about now.
+
+        Returns
+        -------
+        Sensitivity
+            A mapping from variable to derivatives, of the shape of its CPT; with ``.top(n)`` and ``.tornado(n)``.
+        """
+        from .queries.sensitivity import sensitivity
+
+        return sensitivity(self, target, self.settle(evidence, **more))
+
+    def ask(self, question: str) -> Any:
+        """The answer to a question as people write it: ``"P(lung | xray=yes)"``, ``"MI(lung)"``.
+
+        Returns what the method that answers it returns; see `jtgpu.queries.text` for all there are.
+        """
+        from .queries.text import ask
+
+        return ask(self, question)
+
+    # What questions stand on ----------------------------------------------------------------------------------
+
+    def settle(self, evidence: Findings | None = None, **more: Unpack[More]) -> Settled:
+        """Evidence of all kinds as one case that a backend answers; see `jtgpu.queries.interventions.Settled`."""
+        return self.settled(read_known(self._model, evidence, **more))
+
+    def settled(self, known: Known) -> Settled:
+        """See `settle`."""
+        from .queries.interventions import Settled
+
+        cut = self.cut(known.cut)
+        case, shift = known.case, 0.0
+        if known.soft:
+            from .queries.soft import fit_case
+
+            run, ptr = cut.backend.run, self._plan.plan.posterior_ptr
+            case, log_evidence = fit_case(
+                self._model, lambda e, targets: self.answer(run, e, targets), ptr, known.case, known.soft
+            )
+            shift = log_evidence - run(case, []).log_evidence
+        return Settled(cut, case, shift)
+
+    def cut(self, variables: tuple[int, ...] = ()) -> Cut:
+        """The backend, or another one of the same plan in which the arcs into some variables are cut."""
+        from .queries.interventions import Cut, Cuts
+
+        own = self._open()
+        if not variables:
+            return Cut(own, self._factors)
+        if self._cuts is None:
+            self._cuts = Cuts(self._prepare, self._factors)
+        return self._cuts.get(variables)
 
     def _open(self) -> backends.Backend:
         if self._backend is None:

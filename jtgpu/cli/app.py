@@ -8,11 +8,15 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from .batch import batch
+from .convert import convert
 from .info import info
 from .plan import plan
 from .query import query
+from .solve import solve
 from .time import time
 from .tune import tune
+from .voi import voi
 
 __all__ = ["app", "main"]
 
@@ -42,7 +46,7 @@ def _root(
     """Exact inference in discrete Bayesian networks by junction trees."""
 
 
-for _command in (time, info, plan, query, tune):
+for _command in (time, info, plan, query, batch, voi, solve, convert, tune):
     app.command()(_command)
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.table import Table
 
 from ..errors import format_bytes
-from ..network import BayesianNetwork, DiscreteModel
-from .console import cell, guarded, print_json, print_table
-from .options import File, Json, read_network
+from ..network import BayesianNetwork, DiscreteModel, RowReport
+from .console import cell, guarded, print_json, print_table, warn
+from .options import File, Json
+
+if TYPE_CHECKING:
+    from ..formats.comments import Comments
 
 __all__ = ["facts", "info"]
+
+MOST_LISTED = 12  # names in a line for people; --json has them all
 
 
 def facts(net: DiscreteModel) -> dict[str, Any]:
@@ -34,6 +40,10 @@ def facts(net: DiscreteModel) -> dict[str, Any]:
         "largest_table_variables": [net.variables[v] for v in net.factors[widest].scope] if sizes else [],
         "bytes": 8 * sum(sizes),
         "odd_states": [v for v in net.variables if len(set(net.states(v))) < len(net.states(v)) or "" in net.states(v)],
+        "empty_states": [v for v in net.variables if "" in net.states(v)],
+        "equal_states": [v for v in net.variables if len(set(net.states(v))) < len(net.states(v))],
+        "one_state": [v for v, card in zip(net.variables, cards.tolist(), strict=True) if card == 1],
+        "isolated": _isolated(net),
     }
     if isinstance(net, BayesianNetwork):
         n_parents = [len(net.parents(v)) for v in net.variables]
@@ -43,39 +53,108 @@ def facts(net: DiscreteModel) -> dict[str, Any]:
             "roots": n_parents.count(0),
             "parameters": sum(f.table.size // f.table.shape[-1] * (f.table.shape[-1] - 1) for f in net.factors),
             "rows": str(net.row_report) if net.row_report is not None else "",
+            "row_repairs": _repairs(net.row_report),
+            "attributes": _attributes(net),
+            "notes": list(net.attributes.get("read", {}).get("notes", ())),
         }
+    return found
+
+
+def _isolated(net: DiscreteModel) -> list[str]:
+    """Variables that share no table with another one: nothing depends on them, and they on nothing."""
+    used = {v for scope, _ in net.factors if len(scope) > 1 for v in scope}
+    return [name for v, name in enumerate(net.variables) if v not in used]
+
+
+def _repairs(report: RowReport | None) -> dict[str, Any]:
+    if report is None:
+        return {}
+    return {
+        "rows": report.n_rows,
+        "normalised": report.n_off,
+        "variables": list(report.variables),
+        "worst_variable": report.worst_variable,
+        "worst_sum": report.worst_sum,
+        "zero_rows": dict(report.zero_rows),
+    }
+
+
+def _attributes(net: BayesianNetwork) -> dict[str, list[str]]:
+    """Which attributes the file gave to the network, its nodes and its tables."""
+    about = net.attributes
+    found = {"net": sorted(about.get("net", {}))}
+    for kind in ("node", "potential"):
+        found[kind] = sorted({key for kept in about.get(kind, {}).values() for key in kept})
     return found
 
 
 @guarded
 def info(file: File, json: Json = False) -> None:
-    """Say what a network file holds."""
-    net = read_network(file)
-    found = facts(net)
+    """Say what a network file really holds: what had to be mended in it, odd states, unused variables, comments."""
+    from ..formats import open_text
+    from ..formats.comments import find_comments
+
+    opened = open_text(file)
+    net = opened.format.parse(opened.text, file)
+    comments = find_comments(opened.text, opened.format.name)
+    report = getattr(net, "row_report", None)
+    if report is not None and (report.n_off or report.zero_rows):
+        warn(f"{file}: {report}")
+    found = {
+        "format": opened.format.name,
+        "file_bytes": opened.n_bytes,
+        **facts(net),
+        "comments": {"n": comments.n, "head": list(comments.head), "legal": list(comments.legal)},
+    }
     if json:
         print_json({"file": file, **found})
         return
     table = Table(box=None, show_header=False, pad_edge=False)
-    rows = [
+    for name, value in _rows(file, found, comments):
+        table.add_row(cell(name, "bold"), cell(value))
+    print_table(table)
+
+
+def _rows(file: str, found: dict[str, Any], comments: Comments) -> Iterator[tuple[str, str]]:
+    """What is found, for people: a name and a value a line."""
+    yield from [
         ("file", file),
+        ("format", f"{found['format']}, {format_bytes(found['file_bytes'])} of text"),
         ("network", found["name"] or "(no name)"),
         ("kind", found["kind"]),
         ("variables", f"{found['variables']:,}, with {found['fewest_states']} to {found['most_states']} states"),
     ]
     if "arcs" in found:
-        rows += [
+        yield from [
             ("arcs", f"{found['arcs']:,}; {found['roots']:,} roots, at most {found['most_parents']} parents"),
             ("parameters", f"{found['parameters']:,}"),
         ]
-    rows += [
+    yield from [
         ("table entries", f"{found['entries']:,}, {found['nonzero_entries']:,} of them not zero"),
         ("largest table", f"{found['largest_table']:,} entries ({', '.join(found['largest_table_variables'])})"),
         ("memory", format_bytes(found["bytes"])),
     ]
     if found.get("rows"):
-        rows.append(("rows", found["rows"]))
-    if found["odd_states"]:
-        rows.append(("empty or equal state names", ", ".join(found["odd_states"])))
-    for name, value in rows:
-        table.add_row(cell(name, "bold"), cell(value))
-    print_table(table)
+        yield "rows", found["rows"]
+    for key, what in (
+        ("empty_states", "empty state names"),
+        ("equal_states", "equal state names"),
+        ("one_state", "one state only"),
+        ("isolated", "in no arc"),
+    ):
+        if found[key]:
+            yield what, ", ".join(_listed(found[key]))
+    kept = {kind: keys for kind, keys in found.get("attributes", {}).items() if keys}
+    if kept:
+        yield "attributes", "; ".join(f"{kind}: {', '.join(keys)}" for kind, keys in kept.items())
+    for i, note in enumerate(_listed(found.get("notes", []))):
+        yield "" if i else "odd in the file", note
+    if comments.n:
+        yield "comments", f"{comments.n:,}"
+        for line in _listed(list(dict.fromkeys([*comments.head, *comments.legal]))):
+            yield "", line
+
+
+def _listed(names: list[str]) -> list[str]:
+    more = len(names) - MOST_LISTED
+    return names[:MOST_LISTED] + ([f"... and {more:,} more"] if more > 0 else [])

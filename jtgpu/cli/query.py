@@ -1,14 +1,19 @@
-"""``jtgpu query``: posteriors of one case."""
+"""``jtgpu query``: posteriors of one case, and any question as people write it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from ..answers import Posteriors
+from ..errors import JtgpuError
 from ..evidence import parse_findings
+from ..queries import text
+from ..tree import JunctionTree
+from .answers import BAR, answer_table, as_json, bar, print_answer
 from .console import cell, guarded, print_json, shown, status, stdout
 from .options import (
     Backend,
@@ -25,15 +30,22 @@ from .options import (
     read_network,
 )
 
-__all__ = ["query"]
-
-BAR = 40  # characters of a probability of 1
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
+__all__ = ["BAR", "bar", "query"]
 
 
 @guarded
 def query(
     file: File,
+    question: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[QUESTION]...",
+            help='For example "P(a, b | c=x)", "P(a | b, c=x)", "P(a=x)", "H(a)", "MI(a)", "MI(a; b)", "VOI(a)", '
+            '"MPE(3 | c=x)", "MAP(a, b | c=x)", "CONFLICT(b=x, c=y)", "IMPORTANCE(a | b=x)". Behind the bar also '
+            '"c={x, y}", "do(c=x)", "soft(c: 0.7, 0.3)", "likelihood(c: x=0.9, y=0.2)".',
+            show_default=False,
+        ),
+    ] = None,
     evidence: Annotated[
         list[str] | None,
         typer.Option(
@@ -56,7 +68,10 @@ def query(
     backend: Backend = "auto",
     json: Json = False,
 ) -> None:
-    """Posterior probabilities given evidence.
+    """Posterior probabilities given evidence, and answers to questions.
+
+    Without questions: the posterior of every variable, or of the targets. Evidence of --evidence holds for every
+    question.
 
     Names and states may hold "=" and "," themselves: the longest variable name that fits wins, and a state of that
     very name before a list of states.
@@ -64,26 +79,58 @@ def query(
     net = read_network(file)
     # what is asked is read before the work starts: a typing error shall not cost minutes
     findings = parse_findings(net, evidence or [])
+    if question and target:
+        raise typer.BadParameter("a question names its own targets", param_hint="--target")
+    questions = [text.parse(net, q).also(net, findings) for q in question or []]
     targets = [net.variables[net.index(t)] for t in dict.fromkeys(target or [])] or None
     with status("planning") as now:
         made = net.plan(chosen_order(order, file), **plan_options(time_limit, memory_limit, max_table, seed, no_cache))
         now("compiling (the first time on a machine this takes longer)")
         with made.compile(backend) as tree:
             now("propagating")
-            answer = tree.posteriors(findings, targets=targets)
-    if json:
+            posteriors = None if questions else tree.posteriors(findings, targets=targets)
+            answers, failed = answered(tree, questions, as_json if json else answer_table)
+    if posteriors is None:
+        print_answers(file, questions, answers, failed, json)
+    elif json:
         print_json(
             {
                 "file": file,
                 "evidence": {name: list(s) if isinstance(s, frozenset) else s for name, s in findings.items()},
-                "log_evidence": answer.log_evidence,
+                "log_evidence": posteriors.log_evidence,
                 "posteriors": {
-                    name: {"states": list(p.states), "probabilities": list(p)} for name, p in answer.items()
+                    name: {"states": list(p.states), "probabilities": list(p)} for name, p in posteriors.items()
                 },
             }
         )
-        return
-    print_posteriors(answer, given=bool(findings))
+    else:
+        print_posteriors(posteriors, given=bool(findings))
+
+
+def answered(
+    tree: JunctionTree, questions: list[text.Question], told: Callable[[text.Question, Any], Any]
+) -> tuple[list[Any], JtgpuError | None]:
+    """Answers while the tree is open, up to the first question that has none, and why."""
+    found: list[Any] = []
+    for q in questions:
+        try:
+            found.append(told(q, text.ask(tree, q)))
+        except JtgpuError as error:
+            return found, error
+    return found, None
+
+
+def print_answers(
+    file: str, questions: list[text.Question], answers: list[Any], failed: JtgpuError | None, json: bool
+) -> None:
+    """What was answered before a question failed, and then the failure; of JSON all or nothing."""
+    if not json:
+        for q, found in zip(questions, answers, strict=False):
+            print_answer(q, found)
+    if failed is not None:
+        raise failed
+    if json:
+        print_json({"file": file, "questions": answers})
 
 
 def print_posteriors(answer: Posteriors, *, given: bool) -> None:
@@ -107,9 +154,3 @@ def print_posteriors(answer: Posteriors, *, given: bool) -> None:
     console.print(table)
     if given:
         print(f"ln P(evidence) = {answer.log_evidence:.9g}")
-
-
-def bar(p: float) -> str:
-    """A probability as a bar, to an eighth of a character."""
-    eighths = round(8 * BAR * min(max(p, 0.0), 1.0))
-    return _EIGHTHS[8] * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")

@@ -1,0 +1,241 @@
+"""``jtgpu batch``: a file of cases in, a file of answers out."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from ..errors import UnknownVariable, closest, format_bytes
+from .console import format_seconds, guarded, print_json, shown, status, warn
+from .options import (
+    Backend,
+    File,
+    Json,
+    MaxTable,
+    MemoryLimit,
+    NoCache,
+    Order,
+    Seed,
+    TimeLimit,
+    chosen_order,
+    plan_options,
+    read_network,
+)
+
+__all__ = ["batch"]
+
+# what a shell can type for characters that it cannot
+_WRITTEN = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "none": ""}
+
+
+@guarded
+def batch(
+    file: File,
+    cases: Annotated[str, typer.Argument(metavar="CASES", help="CSV (plain, .gz, .zst) or Parquet, a case a row.")],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="OUT", help="File to write: .parquet, .csv, .tsv (.csv.gz, .csv.zst).")
+    ],
+    targets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-t", "--targets", metavar="A,B",
+            help="Variables to answer for. [default: those that are no evidence]", show_default=False,
+        ),
+    ] = None,
+    evidence_columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--evidence-columns", metavar="A,B",
+            help="Columns that are evidence. [default: those that are variables, without the targets]",
+            show_default=False,
+        ),
+    ] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option("--keep", metavar="A,B", help="Columns of the cases to copy to the answers.")
+    ] = None,
+    labels: Annotated[bool, typer.Option("--labels", help="Most probable states instead of probabilities.")] = False,
+    log_evidence: Annotated[bool, typer.Option("--log-evidence", help="Add a column: ln P(evidence).")] = False,
+    conflict: Annotated[
+        bool, typer.Option("--conflict", help="Add a column: how much a case's findings contradict each other.")
+    ] = False,
+    on_error: Annotated[
+        str, typer.Option("--on-error", metavar="error|flag", help="Stop at a row that has no answer, or say why in it.")
+    ] = "error",
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--missing", metavar="TEXT", show_default=False,
+            help="What stands in a cell where nothing was observed. Repeat it. [default: nothing, NA, NaN, null, None, ?, *]",
+        ),
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(metavar="C", help="Between a CSV's columns: a character, or tab. [default: found]", show_default=False),
+    ] = None,
+    quote: Annotated[str, typer.Option(metavar="C", help="Round a CSV's cells; none: quotes are text.")] = '"',
+    encoding: Annotated[str, typer.Option(help="Of a CSV's text.")] = "utf-8",
+    chunk: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Cases at a time, about. [default: some tens of MB]", show_default=False),
+    ] = None,
+    compression: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of a Parquet output: snappy, zstd, lz4, gzip, none.", show_default="snappy"),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Cores to use. [default: all]", show_default=False)
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where a run that was stopped had come.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Write over a file that is there; begin anew.")] = False,
+    order: Order = "auto",
+    time_limit: TimeLimit = None,
+    memory_limit: MemoryLimit = None,
+    max_table: MaxTable = None,
+    seed: Seed = 0,
+    no_cache: NoCache = False,
+    backend: Backend = "auto",
+    json: Json = False,
+) -> None:
+    """Posteriors of every case in a file.
+
+    A probability stands in a column called variable=state. Files of any size pass through little memory. The output
+    is written whole or not at all; what a run that was stopped had finished is kept beside it, and --resume goes on.
+    """
+    if on_error not in ("error", "flag"):
+        raise typer.BadParameter(f"{on_error!r} is neither error nor flag", param_hint="--on-error")
+    if compression not in (None, "snappy", "zstd", "lz4", "gzip", "brotli", "none"):
+        raise typer.BadParameter(f"{compression!r} is none of snappy, zstd, lz4, gzip, brotli, none")
+    delimiter = _character(delimiter, "--delimiter") if delimiter is not None else None
+    quote = _character(quote, "--quote", none=True)
+    _check_encoding(encoding)
+    from ..cases import MISSING, answer_file
+    from ..cases.output import writer_for
+    from ..cases.stream import open_cases
+
+    net = read_network(file)
+    # what is asked is read before the work starts: a typing error shall not cost minutes
+    writer_for(Path(output))
+    asked = _names(targets, net.variables, "variable")
+    columns = open_cases(Path(cases), net, delimiter=delimiter, quote=quote, encoding=encoding).columns
+    evidence, kept = (_names(n, columns, "column") for n in (evidence_columns, keep))
+    with status("planning") as now:
+        made = net.plan(chosen_order(order, file), **plan_options(time_limit, memory_limit, max_table, seed, no_cache))
+        now("compiling (the first time on a machine this takes longer)")
+        tree = made.compile("cpu" if threads and backend == "auto" else backend, **_threads(backend, threads))
+    with tree, _terminated_as_interrupted(), _progress() as progress:
+        report = answer_file(
+            tree, cases, output, targets=asked, evidence_columns=evidence, keep=kept or (), labels=labels,
+            log_evidence=log_evidence, conflict=conflict, on_error=on_error,
+            missing=MISSING if missing is None else (*missing, ""), delimiter=delimiter, quote=quote,
+            encoding=encoding, chunk=chunk, compression=compression, threads=threads, resume=resume, force=force,
+            progress=progress,
+        )  # fmt: skip
+    if report.ignored:
+        some = ", ".join(report.ignored[:5]) + (f" and {len(report.ignored) - 5} more" if len(report.ignored) > 5 else "")
+        warn(f"{cases}: columns that are no variables were left alone: {some}")
+    if report.flagged:
+        warn(f"{report.flagged:,} of {report.cases:,} cases have no answer: see the column 'error'")
+    if json:
+        print_json(report.as_dict())
+        return
+    new = report.cases - report.resumed
+    print(
+        shown(f"{output}: ")
+        + f"{report.cases:,} cases{f' ({report.resumed:,} of them from before)' if report.resumed else ''}, "
+        + f"{len(report.targets):,} target{'s' if len(report.targets) != 1 else ''}, "
+        + f"{format_bytes(Path(output).stat().st_size)}, {format_seconds(report.seconds)}, "
+        + f"{new / report.seconds:,.0f} cases/s"
+    )
+
+
+def _names(given: list[str] | None, known: Sequence[str], what: str) -> list[str] | None:
+    """Names with commas between them; names may hold commas themselves: the longest that is known wins."""
+    if given is None:
+        return None
+    there = set(known)
+    found = []
+    for text in given:
+        parts = text.split(",")
+        while parts:
+            ends = (n for n in range(len(parts), 0, -1) if {",".join(parts[:n]), ",".join(parts[:n]).strip()} & there)
+            n = next(ends, 0)
+            if not n:
+                name = parts[0].strip()
+                raise UnknownVariable(f"there is no {what} {name!r}{closest(name, known)}")
+            name = ",".join(parts[:n])
+            found.append(name if name in there else name.strip())
+            parts = parts[n:]
+    return found
+
+
+def _character(text: str, option: str, none: bool = False) -> str:
+    text = _WRITTEN.get(text, text)
+    if len(text.encode()) != 1 and not (none and not text):
+        raise typer.BadParameter(f"{text!r} is not one character of ASCII", param_hint=option)
+    return text
+
+
+def _check_encoding(name: str) -> None:
+    import codecs
+
+    try:
+        plain = "a,\n".encode(codecs.lookup(name).name) == b"a,\n"
+    except (LookupError, UnicodeError):
+        raise typer.BadParameter(f"{name!r} is no encoding of text", param_hint="--encoding") from None
+    if not plain:
+        raise typer.BadParameter(f"{name!r} does not write ASCII as it is", param_hint="--encoding")
+
+
+def _threads(backend: str, threads: int | None) -> dict[str, Any]:
+    return {"threads": threads} if threads and backend in ("auto", "cpu") else {}
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """A batch system's SIGTERM is Ctrl-C: what is done is kept."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int, int], None] | None]:
+    """A bar on stderr with cases a second and the time left; nothing where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    bar = Progress(
+        TextColumn("{task.fields[cases]}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(), console=Console(stderr=True), transient=True,
+    )  # fmt: skip
+    begun: list[tuple[int, float]] = []
+    with bar:
+        task = bar.add_task("", total=None, cases="reading", rate="")
+
+        def tell(cases: int, done: int, total: int) -> None:
+            if not begun:  # what an earlier run did, and the first chunk, in which loops may be compiled
+                begun.append((cases, time.perf_counter()))
+            first, since = begun[0]
+            told = f"{(cases - first) / (time.perf_counter() - since):,.0f} cases/s" if cases > first else ""
+            bar.update(task, completed=done, total=max(total, 1), cases=f"{cases:,} cases", rate=told)
+
+        yield tell

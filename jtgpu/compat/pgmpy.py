@@ -1,0 +1,155 @@
+"""pgmpy's `VariableElimination` over a junction tree of ours.
+
+The network is compiled once, when the object is made, not at every query; what elimination order a query asks for
+makes no difference. Answers are pgmpy's `DiscreteFactor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..interop.pgmpy import read_pgmpy
+
+__all__ = ["VariableElimination"]
+
+
+class VariableElimination:
+    """Exact inference in a model of pgmpy's; see `pgmpy.inference.VariableElimination`.
+
+    Parameters
+    ----------
+    model : pgmpy's DiscreteBayesianNetwork, BayesianNetwork, DiscreteMarkovNetwork ...
+    backend : str
+        As `jtgpu.BayesianNetwork.compile` takes it.
+    **options
+        Of `jtgpu.BayesianNetwork.plan`: ``order``, ``memory_limit`` ...
+    """
+
+    def __init__(self, model: Any, backend: str = "auto", **options: Any):
+        self.model = model
+        self._read = read_pgmpy(model)
+        self._ours = {name: v for v, name in self._read.names.items()}
+        self._tree = self._read.model.compile(backend, **options)
+
+    def query(
+        self,
+        variables: Iterable[Hashable],
+        evidence: Mapping[Any, Any] | None = None,
+        virtual_evidence: Iterable[Any] | None = None,
+        elimination_order: Any = "greedy",
+        joint: bool = True,
+        show_progress: bool = True,
+    ) -> Any:
+        """Posterior of the variables given evidence.
+
+        Parameters
+        ----------
+        variables : list
+        evidence : dict, optional
+            Variable to the name of its state.
+        virtual_evidence : list of TabularCPD or DiscreteFactor, optional
+            P(observation | state) of one variable each.
+        elimination_order, show_progress
+            Taken and not used.
+        joint : bool
+            One table of all the variables, or a dict with one a variable.
+
+        Returns
+        -------
+        DiscreteFactor, or dict of variable to DiscreteFactor
+
+        Raises
+        ------
+        ValueError
+            For a variable that is not in the model, or both asked for and observed.
+        KeyError
+            For a state that the variable does not have.
+        """
+        wanted, findings, weights = self._asked(variables, evidence, virtual_evidence)
+        if joint and len(wanted) > 1:
+            return self._factor(wanted, np.asarray(self._tree.joint(wanted, findings, likelihood=weights)))
+        answer = self._tree.posteriors(findings, likelihood=weights, targets=wanted)
+        found = {self._read.names[v]: self._factor([v], np.asarray(answer[v])) for v in wanted}
+        return next(iter(found.values())) if joint else found
+
+    def map_query(
+        self,
+        variables: Iterable[Hashable] | None = None,
+        evidence: Mapping[Any, Any] | None = None,
+        virtual_evidence: Iterable[Any] | None = None,
+        elimination_order: Any = "MinFill",
+        show_progress: bool = True,
+    ) -> dict[Hashable, Any]:
+        """The most probable states of the variables together, the others summed out; of all that are not observed
+        where no variables are given.
+
+        Returns
+        -------
+        dict of variable to state
+        """
+        observed = set(evidence or {})
+        if variables is None:
+            variables = [name for name in self._read.names.values() if name not in observed]
+        wanted, findings, weights = self._asked(variables, evidence, virtual_evidence)
+        rest = len(self._read.model) - len(findings) - len(wanted)
+        if rest == 0:
+            best = self._tree.mpe(findings, likelihood=weights)
+        else:
+            best = self._tree.map(wanted, findings, likelihood=weights)
+        number = {v: int(best.states[self._read.model.index(v)]) for v in wanted}
+        return {self._read.names[v]: self._read.labels[v][number[v]] for v in wanted}
+
+    # Names ----------------------------------------------------------------------------------------------------
+
+    def _variable(self, name: Hashable) -> str:
+        if name not in self._ours:
+            raise ValueError(f"{name!r} is not a node of the model")
+        return self._ours[name]
+
+    def _asked(
+        self, variables: Iterable[Hashable], evidence: Mapping[Any, Any] | None, virtual: Iterable[Any] | None
+    ) -> tuple[list[str], dict[str, int], dict[str, NDArray[np.float64]]]:
+        """Names, numbers of states, and weights as our trees take them."""
+        if isinstance(variables, str):
+            raise TypeError("variables are a list, not a string")
+        names = list(variables)
+        both = set(names) & set(evidence or {})
+        if both:
+            raise ValueError(f"variables cannot be asked for and observed: {sorted(map(str, both))}")
+        if not names:
+            raise ValueError("no variables are asked for")
+        findings: dict[str, int] = {}
+        for name, state in (evidence or {}).items():
+            v = self._variable(name)
+            if state not in self._read.labels[v]:
+                raise KeyError(f"{state!r} is not a state of {name!r}; they are {list(self._read.labels[v])}")
+            findings[v] = self._read.labels[v].index(state)
+        weights: dict[str, NDArray[np.float64]] = {}
+        for factor in virtual or ():
+            v, vector = self._weights(factor)
+            weights[v] = weights[v] * vector if v in weights else vector
+        return [self._variable(name) for name in names], findings, weights
+
+    def _weights(self, factor: Any) -> tuple[str, NDArray[np.float64]]:
+        if len(factor.variables) != 1:
+            raise ValueError(f"virtual evidence is on one variable, not on {list(factor.variables)}")
+        v = self._variable(factor.variables[0])
+        values = np.asarray(factor.values, np.float64).ravel()
+        labels = self._read.labels[v]
+        theirs = list((getattr(factor, "state_names", None) or {}).get(factor.variables[0], labels))
+        if len(theirs) != len(labels) or values.size != len(labels):
+            raise ValueError(f"virtual evidence on {factor.variables[0]!r} needs {len(labels)} numbers")
+        if set(theirs) == set(labels):
+            values = values[[theirs.index(s) for s in labels]]
+        return v, values
+
+    def _factor(self, variables: list[str], table: NDArray[np.float64]) -> Any:
+        from pgmpy.factors.discrete import DiscreteFactor
+
+        names = [self._read.names[v] for v in variables]
+        labels = {name: list(self._read.labels[v]) for name, v in zip(names, variables, strict=True)}
+        return DiscreteFactor(names, list(table.shape), table.ravel().copy(), state_names=labels)

@@ -1,0 +1,170 @@
+"""pgmpy: Bayesian networks (`DiscreteBayesianNetwork`, the older `BayesianNetwork`), Markov networks and factor lists.
+
+A `TabularCPD` has the child first, then its evidence: ``values[child, evidence...]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FormatError, NetworkError
+from ..network import BayesianNetwork, DiscreteModel, MarkovNetwork, normalize_rows
+
+__all__ = ["PgmpyModel", "from_pgmpy", "read_pgmpy", "to_pgmpy"]
+
+
+@dataclass(frozen=True)
+class PgmpyModel:
+    """A model of pgmpy's as ours, with the names that it had there.
+
+    Attributes
+    ----------
+    model : DiscreteModel
+    names : dict of str to hashable
+        Our names to theirs.
+    labels : dict of str to tuple
+        Our names to their names of the states, in order.
+    """
+
+    model: DiscreteModel
+    names: dict[str, Hashable]
+    labels: dict[str, tuple[Any, ...]]
+
+
+def from_pgmpy(model: Any) -> DiscreteModel:
+    """A network of pgmpy's as a `BayesianNetwork`, or as a `MarkovNetwork` where it is one there.
+
+    Rows are divided by their sums, as of a file; ``row_report`` says which were not 1.
+
+    Raises
+    ------
+    NetworkError
+        For a node without a table, a table over other variables than the graph's arcs say, a continuous node, and
+        whatever our networks refuse.
+    """
+    return read_pgmpy(model).model
+
+
+def read_pgmpy(model: Any) -> PgmpyModel:
+    """`from_pgmpy`, keeping pgmpy's own names."""
+    if hasattr(model, "get_cpds"):
+        return _directed(model)
+    if hasattr(model, "get_factors") and hasattr(model, "nodes"):
+        return _undirected(model)
+    raise NetworkError(f"a Bayesian or Markov network of pgmpy is needed, not a {type(model).__name__}")
+
+
+def _strings(names: Any) -> dict[str, Hashable]:
+    found: dict[str, Hashable] = {}
+    for name in names:
+        if str(name) in found:
+            raise NetworkError(f"two nodes are both called {str(name)!r}")
+        found[str(name)] = name
+    return found
+
+
+def _directed(model: Any) -> PgmpyModel:
+    names = _strings(model.nodes())
+    labels: dict[str, tuple[Any, ...]] = {}
+    parents: dict[str, list[str]] = {}
+    cpts: dict[str, NDArray[np.float64]] = {}
+    for v, name in names.items():
+        cpd = model.get_cpds(name)
+        if cpd is None:
+            raise NetworkError(f"the node {v!r} has no CPD")
+        if not hasattr(cpd, "values") or not hasattr(cpd, "variables"):
+            raise NetworkError(f"the node {v!r} has a {type(cpd).__name__}, not a table; only discrete nodes are taken")
+        before = [str(p) for p in cpd.variables[1:]]
+        if str(cpd.variables[0]) != v or sorted(before) != sorted(str(p) for p in model.get_parents(name)):
+            raise NetworkError(f"the CPD of {v!r} is over {list(cpd.variables)}, which the arcs do not say")
+        table = np.asarray(cpd.values, np.float64)
+        labels[v] = _labels(cpd, cpd.variables[0], table.shape[0])
+        parents[v] = before
+        cpts[v] = np.ascontiguousarray(np.moveaxis(table, 0, -1))
+        for axis, p in enumerate(cpd.variables[1:]):
+            # a table may list its parents' states in an order of its own
+            theirs = _labels(cpd, p, table.shape[axis + 1])
+            ours = _labels(model.get_cpds(p), p, len(theirs)) if model.get_cpds(p) is not None else theirs
+            if theirs != ours and sorted(map(str, theirs)) == sorted(map(str, ours)):
+                cpts[v] = np.take(cpts[v], [theirs.index(s) for s in ours], axis=axis)
+            elif theirs != ours:
+                raise NetworkError(f"the CPD of {v!r} names the states {list(theirs)} of {p!r}, which has {list(ours)}")
+    cpts, report = normalize_rows(cpts)
+    made = BayesianNetwork(
+        {v: [str(s) for s in labels[v]] for v in names},
+        parents,
+        cpts,
+        name=str(getattr(model, "name", "") or ""),
+        row_report=report,
+    )
+    return PgmpyModel(made, names, labels)
+
+
+def _labels(factor: Any, variable: Hashable, card: int) -> tuple[Any, ...]:
+    known: Mapping[Hashable, Any] = getattr(factor, "state_names", None) or {}
+    return tuple(known.get(variable, range(card)))
+
+
+def _undirected(model: Any) -> PgmpyModel:
+    names = _strings(model.nodes())
+    labels: dict[str, tuple[Any, ...]] = {}
+    factors = []
+    for factor in model.get_factors():
+        table = np.asarray(factor.values, np.float64)
+        scope = [str(v) for v in factor.variables]
+        for axis, v in enumerate(factor.variables):
+            theirs = _labels(factor, v, table.shape[axis])
+            ours = labels.setdefault(str(v), theirs)
+            if theirs != ours:
+                if sorted(map(str, theirs)) != sorted(map(str, ours)):
+                    raise NetworkError(f"two factors name different states of {v!r}: {list(ours)} and {list(theirs)}")
+                table = np.take(table, [theirs.index(s) for s in ours], axis=axis)
+        factors.append((scope, table))
+    missing = [v for v in names if v not in labels]
+    if missing:
+        raise NetworkError(f"the node {missing[0]!r} is in no factor")
+    made = MarkovNetwork({v: [str(s) for s in labels[v]] for v in names}, factors, name=str(getattr(model, "name", "")))
+    return PgmpyModel(made, names, labels)
+
+
+def to_pgmpy(net: DiscreteModel) -> Any:
+    """A Bayesian network as pgmpy's ``DiscreteBayesianNetwork`` (``BayesianNetwork`` before its version 1).
+
+    Raises
+    ------
+    FormatError
+        For a model that is no Bayesian network, and for states of equal names, which pgmpy cannot tell apart.
+    ImportError
+        Where pgmpy is not installed.
+    """
+    from pgmpy import models
+    from pgmpy.factors.discrete import TabularCPD
+
+    if not isinstance(net, BayesianNetwork):
+        raise FormatError(f"pgmpy's Bayesian networks hold no {type(net).__name__}")
+    made = getattr(models, "DiscreteBayesianNetwork", None) or models.BayesianNetwork
+    theirs = made()
+    theirs.add_nodes_from(net.variables)
+    theirs.add_edges_from((p, v) for v in net.variables for p in net.parents(v))
+    for v in net.variables:
+        labels, before = net.states(v), net.parents(v)
+        if len(set(labels)) < len(labels):
+            raise FormatError(f"pgmpy cannot tell states of equal names apart: {v!r} has {list(labels)}")
+        table = np.moveaxis(net.cpt(v), -1, 0).reshape(len(labels), -1).copy()
+        theirs.add_cpds(
+            TabularCPD(
+                v,
+                len(labels),
+                table,
+                evidence=list(before) or None,
+                evidence_card=[len(net.states(p)) for p in before] or None,
+                state_names={u: list(net.states(u)) for u in (v, *before)},
+            )
+        )
+    theirs.name = net.name
+    return theirs
