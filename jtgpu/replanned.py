@@ -2,9 +2,7 @@
 
 Evidence cuts a network: observed variables connect nothing any more, and an elimination order that was good without
 them may be far from the best one that is left (Barley with a fifth observed: 15 times the work). For a pattern that
-has cost enough by then, the network is planned anew with every observed variable taken apart: each factor gets a copy
-of it, all copies are observed in its state, and the copies connect nothing. The plan depends on which variables are
-observed and not on their states, so it serves every case of the pattern.
+has cost enough by then, the network is planned anew with every observed variable taken apart (`jtgpu.apart`).
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from .apart import Apart, ApartBackend
 from .backends.base import Backend, BatchResult, Evidence, Result, Session, columns_of
 from .errors import JtgpuError
 
@@ -45,118 +44,16 @@ class Measured(Backend, Protocol):
 Prepare = Callable[["Plan", Sequence["NDArray[np.float64]"]], Measured]
 
 
-class Replanned:
-    """A backend for one pattern.
+class Replanned(ApartBackend):
+    """A backend for one pattern."""
 
-    Parameters
-    ----------
-    plan : Plan
-        Of the network.
-    factors : sequence of arrays
-    seen : (V,) bool
-        What is observed in every case.
-    prepare : callable
-        Makes a backend from a plan and factors.
-
-    Raises
-    ------
-    TableTooLarge
-    """
-
-    def __init__(
-        self, plan: Plan, factors: Sequence[NDArray[np.float64]], seen: NDArray[np.bool_], prepare: Prepare
-    ):
-        self._plan, self._seen = plan, seen
-        ptr = plan.posterior_ptr
-        of: list[int] = []  # variable that a new one stands for
-        first = np.full(plan.n_variables, -1)  # one that stands for a variable
-        scopes = []
-        for scope in plan.factor_scopes:
-            for v in scope:
-                if first[v] < 0 or seen[v]:
-                    if first[v] < 0:
-                        first[v] = len(of)
-                    of.append(v)
-            copies = {v: i for i, v in enumerate(of)}  # the newest ones
-            scopes.append([copies[v] if seen[v] else int(first[v]) for v in scope])
-        for v in np.flatnonzero(first < 0).tolist():  # in no factor at all
-            first[v] = len(of)
-            of.append(v)
-        self._of, self._first = np.array(of, np.int64), first
-        new = _plan(plan.cardinality[self._of], scopes, factors)
-        self.backend = prepare(new, factors)
-        self._new_ptr = new.posterior_ptr
-        self.seen = seen[self._of]
-        self._cells = columns_of(ptr, np.flatnonzero(~seen).tolist())
-        self._new_cells = columns_of(new.posterior_ptr, first[~seen].tolist())
-        self._hard = np.flatnonzero(seen)
-
-    def targets(self, targets: Sequence[int] | None) -> list[int]:
-        """The new variables that have to be asked for: none that is observed."""
-        asked = np.flatnonzero(~self._seen) if targets is None else np.array([*targets], np.int64)
-        return list(dict.fromkeys(self._first[asked[~self._seen[asked]]].tolist()))
+    def __init__(self, apart: Apart, backend: Measured):
+        super().__init__(apart, backend)
+        self._measured = backend
 
     def work(self, targets: Sequence[int] | None = None) -> int:
         """Multiplications of a case."""
-        return self.backend.work(self.seen, self.targets(targets))
-
-    def run(
-        self, evidence: Evidence, targets: Sequence[int] | None, run: Callable[..., Result] | None = None
-    ) -> Result:
-        """See `jtgpu.backends.base.Backend.run`; `run`: that of a session of the backend."""
-        case = Evidence(evidence.state[self._of], {int(self._first[v]): w for v, w in evidence.likelihood.items()})
-        found = (run or self.backend.run)(case, self.targets(targets))
-        posterior = np.zeros(int(self._plan.posterior_ptr[-1]))
-        posterior[self._cells] = found.posterior[self._new_cells]
-        posterior[self._plan.posterior_ptr[self._hard] + evidence.state[self._hard]] = 1.0
-        return Result(posterior, found.log_evidence)
-
-    def run_batch(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]],
-        targets: Sequence[int] | None,
-    ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`; every row has the pattern."""
-        asked = self.targets(targets)
-        weights = {int(self._first[v]): w for v, w in likelihood.items()}
-        found = self.backend.run_batch(np.ascontiguousarray(states[:, self._of]), weights, asked)
-        wanted = range(self._plan.n_variables) if targets is None else targets
-        cards = self._plan.cardinality
-        at = dict(zip(asked, np.cumsum([0, *self._plan_cards(asked)]).tolist(), strict=False))
-        posterior = np.zeros((len(states), int(sum(cards[v] for v in wanted))))
-        rows = np.flatnonzero(~found.impossible)
-        column = 0
-        for v in wanted:
-            card = int(cards[v])
-            if self._seen[v]:
-                posterior[rows, column + states[rows, v]] = 1.0
-            else:
-                begin = at[int(self._first[v])]
-                posterior[:, column : column + card] = found.posterior[:, begin : begin + card]
-            column += card
-        return BatchResult(posterior, found.log_evidence, found.impossible)
-
-    def _plan_cards(self, asked: list[int]) -> list[int]:
-        return [int(self._new_ptr[v + 1] - self._new_ptr[v]) for v in asked]
-
-    def close(self) -> None:
-        """Give memory back."""
-        self.backend.close()
-
-
-def _plan(
-    cardinality: NDArray[np.int64], scopes: Sequence[Sequence[int]], factors: Sequence[NDArray[np.float64]]
-) -> Plan:
-    from .network import Factor, MarkovNetwork
-
-    states = {str(i): list(map(str, range(n))) for i, n in enumerate(cardinality.tolist())}
-    model = MarkovNetwork.of_checked(
-        states, [Factor(tuple(scope), table) for scope, table in zip(scopes, factors, strict=True)]
-    )
-    made: Any = model.plan(cache=False)
-    plan: Plan = made.plan
-    return plan
+        return self._measured.work(self.apart.seen[self.apart.of], self.targets(targets))
 
 
 class _Pattern:
@@ -218,8 +115,10 @@ class Replanning:
             return pattern.new
 
     def _make(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int) -> Replanned | None:
+        apart = Apart(self._plan.cardinality, self._plan.factor_scopes, seen.copy())
         try:
-            new = Replanned(self._plan, self._factors, seen.copy(), self._prepare)
+            made: Any = apart.model(self._factors).plan(cache=False)
+            new = Replanned(apart, self._prepare(made.plan, self._factors))
         except (JtgpuError, MemoryError):  # too large: what there is serves
             return None
         if new.work(targets) <= GAIN * work:
@@ -321,7 +220,7 @@ class _Session:
         self._others[id(found)] = kept  # the pair holds `found`, so its number stays its own
         while len(self._others) > MOST_PLANS:
             self._others.popitem(last=False)[1][1].close()
-        return found.run(evidence, targets, kept[1].run)
+        return found.run(evidence, targets, kept[1])
 
     def close(self) -> None:
         """See `jtgpu.backends.base.Session.close`."""

@@ -37,7 +37,8 @@ ALLOWED: dict[str, set[str]] = {
     "compiler": {"errors", "network", "graph", "plan", "lowering", "_system"},
     "backends": {"errors", "plan", "specialise", "_compiled", "indextables", "_system"},
     "choice": {"errors", "backends", "_system"},
-    "replanned": {"errors", "backends"},
+    "apart": {"backends"},
+    "replanned": {"errors", "backends", "apart"},
     "tree": {"errors", "network", "evidence", "answers", "backends", "replanned", "_system"},
     "session": {"errors", "network", "evidence", "answers", "backends"},
     "queries": {"errors", "network", "plan", "specialise", "evidence", "answers", "backends", "_compiled", "_system"},
@@ -62,9 +63,10 @@ DOORS = {
     ("choice", "network"),  # what it measures with
     ("choice", "timing"),  # the processor's name
     ("choice", "__init__"),  # the version
-    ("replanned", "network"),  # the network of a pattern
+    ("apart", "network"),  # the network taken apart
     ("tree", "choice"),  # backend="auto"
     ("tree", "session"),  # tree.session()
+    ("tree", "cases"),  # tree.predict_proba(), frames
     ("tree", "queries"),  # a thin method for each question
     ("session", "queries"),  # soft evidence
     ("queries", "compiler"),  # plans that keep a set of variables together
@@ -83,7 +85,7 @@ TYPES |= {("compiler", "ordering"), ("compiler", "tree"), ("cli", "ordering")}
 TYPES |= {("cli", "formats")}
 TYPES |= {("cli", "ordering"), ("show", "ordering")}  # a search's result, to print and to draw
 TYPES |= {("tree", "session"), ("session", "tree")}
-TYPES |= {("choice", "network"), ("choice", "plan"), ("replanned", "plan")}
+TYPES |= {("choice", "network"), ("choice", "plan"), ("replanned", "plan"), ("apart", "network")}
 TYPES |= {("tree", "queries"), ("session", "queries"), ("queries", "tree"), ("queries", "compiler")}
 TYPES |= {("__init__", g) for g in ("answers", "compiler", "formats", "interop", "plan", "session", "tree")}
 TYPES |= {("__init__", "classifier"), ("classifier", "tree")}
