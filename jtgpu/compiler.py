@@ -21,6 +21,7 @@ from .plan import Cost, Plan, ragged
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from .backends.base import Backend, Prepare
     from .ordering import OrderResult
     from .tree import JunctionTree
 
@@ -67,6 +68,11 @@ class NetworkPlan:
         return f"{head}: {self.plan.describe()}{how}\nbackend: {backend} ({reason})"
 
     @property
+    def posterior_ptr(self) -> NDArray[np.int64]:
+        """(V+1,) where each variable's cells begin in an answer."""
+        return self.plan.posterior_ptr
+
+    @property
     def elimination_order(self) -> tuple[str, ...]:
         """Names of the variables, first eliminated first."""
         return tuple(self.model.variables[v] for v in self.plan.elimination_order.tolist())
@@ -87,6 +93,15 @@ class NetworkPlan:
         plan = Plan.load(path)
         _check_fits(plan, model)
         return cls(model, plan)
+
+    @property
+    def whole(self) -> Plan:
+        """The plan, for questions that need one of the whole model; raises `JtgpuError` where there is none."""
+        return self.plan
+
+    def prepare(self, prepare: Prepare, factors: Sequence[NDArray[np.float64]], **options: Any) -> Backend:
+        """What a backend's ``prepare`` makes of the plan and the model's numbers."""
+        return prepare(self.plan, factors, **options)
 
     def compile(self, backend: str = "auto", **options: Any) -> JunctionTree:
         """Prepare a backend: takes the memory, copies the tables; see `jtgpu.tree.JunctionTree`."""
@@ -125,6 +140,7 @@ def make_plan(
     seed: int = 0,
     lowering: str = "pairwise",
     together: Sequence[Sequence[str | int]] = (),
+    slices: Sequence[str | int] | str = (),
     **search: Any,
 ) -> NetworkPlan:
     """Choose an elimination order, build the junction tree and lower it. Allocates no tables.
@@ -147,6 +163,9 @@ def make_plan(
         See `jtgpu.lowering`. ``"clique"`` multiplies whole cliques out.
     together : sequence of sequences, optional
         Sets of variables that stand in one clique of the junction tree, whether or not a factor mentions them together.
+    slices : sequence or "auto"
+        Variables whose states are gone through one by one, each a smaller inference, for what does not fit otherwise;
+        ``"auto"`` finds them where they are needed. See `jtgpu.slicing`.
     **search
         Further options of `jtgpu.ordering.find_order`.
 
@@ -159,6 +178,13 @@ def make_plan(
     """
     if not len(model):
         raise NetworkError("the model has no variables")
+    if len(slices):
+        from .slicing import make_sliced_plan
+
+        return make_sliced_plan(
+            model, slices, order=order, time_limit=time_limit, memory_limit=memory_limit, max_table=max_table,
+            seed=seed, lowering=lowering, together=together, **search,
+        )  # fmt: skip
     neighbours = order_graph(model, together)
     chosen, result = _choose_order(model, neighbours, order, time_limit=time_limit, seed=seed, **search)
     limit = int(MEMORY_SHARE * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
@@ -324,7 +350,8 @@ def _check_limits(
     needed = 8 * cells
     tree = f"the junction tree's cliques have {sum(clique_sizes):,} entries, the largest {max(clique_sizes):,}"
     advice = (
-        'try order="best" with a longer time_limit, or an elimination order of your own (order="file.num"); '
+        'try order="best" with a longer time_limit, an elimination order of your own (order="file.num"), or '
+        'slices="auto", which goes through the states of some variables one by one; '
         "evidence that is always observed can be made part of the model"
     )
     if largest > max_table:

@@ -140,7 +140,7 @@ class Session:
             targets = [targets]
         wanted = None if targets is None else [model.index(t) for t in targets]
         result = self._run(wanted)
-        return Posteriors(model, result.posterior, self._tree.plan.plan.posterior_ptr, result.log_evidence, wanted)
+        return Posteriors(model, result.posterior, self._tree.plan.posterior_ptr, result.log_evidence, wanted)
 
     def posterior(self, variable: str | int) -> Posterior:
         """Posterior of one variable."""
@@ -162,7 +162,7 @@ class Session:
             return tree.answer(run, known.case, targets)
         from .queries.soft import fit_case
 
-        ptr = tree.plan.plan.posterior_ptr
+        ptr = tree.plan.posterior_ptr
         case, log_evidence = fit_case(
             tree.model, lambda e, wanted: tree.answer(run, e, wanted), ptr, known.case, known.soft
         )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from .answers import Conditional, Joint
     from .backends.forest import Forest
+    from .cases import FrameOptions
     from .compiler import NetworkPlan
     from .evidence import More
     from .queries.information import Importance, Observation
@@ -87,12 +88,13 @@ class JunctionTree:
 
     def _prepare(self, factors: Sequence[NDArray[np.float64]]) -> backends.Backend:
         prepare, plan = backends.get(self._name), self._plan.plan
-        backend = prepare(plan, factors, **self._options)
+        backend = self._plan.prepare(prepare, factors, **self._options)
         if self._name != "cpu" or not self._replan or plan.cost().flops < WORTH:
             return backend
         from .backends.cpu import Cpu
 
-        assert isinstance(backend, Cpu)
+        if not isinstance(backend, Cpu):  # a sum over slices
+            return backend
         return Replanning(plan, factors, backend, lambda p, f: Cpu(p, f, **self._options))
 
     # What it is -----------------------------------------------------------------------------------------------
@@ -188,7 +190,7 @@ class JunctionTree:
         else:
             result = self._run(read_findings(self._model, evidence, likelihood), wanted)
             log_evidence = result.log_evidence
-        return Posteriors(self._model, result.posterior, self._plan.plan.posterior_ptr, log_evidence, wanted)
+        return Posteriors(self._model, result.posterior, self._plan.posterior_ptr, log_evidence, wanted)
 
     def posterior(
         self, variable: str | int, evidence: Findings | None = None, **more: Unpack[More]
@@ -214,9 +216,10 @@ class JunctionTree:
 
         Parameters
         ----------
-        cases : (B, V) array of int, or mapping
+        cases : (B, V) array of int, mapping, or data frame
             Number of the observed state of each variable, in the model's order, -1 for what is not observed; or
-            variable to B states (names or numbers; -1, None and NaN: not observed) for those that some case observes.
+            variable to B states (names or numbers; -1, None and NaN: not observed) for those that some case observes;
+            or a frame, as `predict_proba` reads it.
         likelihood : mapping, optional
             Variable to weights >= 0, (B, card), or (card,) for the same in every case.
         soft : mapping, optional
@@ -238,6 +241,11 @@ class JunctionTree:
         """
         if on_impossible not in ("error", "flag"):
             raise ValueError(f"on_impossible is 'error' or 'flag', not {on_impossible!r}")
+        given: Any = cases
+        if not isinstance(given, (np.ndarray, Mapping)):
+            from .cases import frame_states, is_frame
+
+            cases = frame_states(self._model, given) if is_frame(given) else given
         known = read_known_cases(self._model, cases, likelihood, soft, do)
         if isinstance(targets, str):
             targets = [targets]
@@ -262,6 +270,65 @@ class JunctionTree:
         Takes what `posteriors_batch` takes; the sum is the log-likelihood of a table of independent cases.
         """
         return self.posteriors_batch(cases, **more, targets=(), on_impossible="flag").log_evidence
+
+    def predict_proba(
+        self, frame: Any, targets: str | int | Iterable[str | int] | None = None, *,
+        evidence_columns: str | Iterable[str] | None = None, **more: Unpack[FrameOptions],
+    ) -> Any:  # fmt: skip
+        """Posteriors of every row of a data frame, as a frame of the same kind, in the same order.
+
+        Parameters
+        ----------
+        frame : pandas, Polars or Arrow table, or another frame that narwhals knows
+            A column a variable; null, NaN and empty text are "not observed". Cells are states by name, or by number
+            where no state is called by a number; `jtgpu.cases.encode` has the rules.
+        targets : variables, optional
+            Default: those that are no evidence; where all are, all.
+        evidence_columns : names, optional
+            Default: the columns that are variables, without the targets that are named. Other columns are left
+            alone, but one whose name is nearly a variable's is an error.
+        keep : names, optional
+            Columns of `frame` that go in front of the answer's.
+        log_evidence, conflict, mpe : bool
+            More columns: ``log_evidence`` is ln P(evidence); ``conflict`` as `conflict` has it; ``mpe:variable`` each
+            target's state in the row's most probable explanation, and ``log_mpe``.
+        on_error : {"error", "flag"}
+            What a row is that names an unknown state or has probability zero: an error, or a row of nulls with the
+            reason in the column ``error``.
+        do : mapping, optional
+            Interventions that hold in every row; see `posteriors`.
+        missing : iterable of str
+            Texts that mean "not observed" unless they are states; default: `jtgpu.cases.MISSING`.
+
+        Returns
+        -------
+        frame
+            Columns ``variable=state`` of float64. A pandas frame has the index of `frame`.
+
+        Raises
+        ------
+        UnknownState, ImpossibleEvidence
+            Naming the row and the column.
+        UnknownVariable, EvidenceError
+            For columns.
+        JtgpuError
+            Where narwhals or pyarrow are missing: they come with ``jtgpu[frames]``.
+        """
+        from .cases import answer_frame
+
+        return answer_frame(self, frame, targets=targets, evidence_columns=evidence_columns, **more)
+
+    def predict(
+        self, frame: Any, targets: str | int | Iterable[str | int] | None = None, *,
+        evidence_columns: str | Iterable[str] | None = None, **more: Unpack[FrameOptions],
+    ) -> Any:  # fmt: skip
+        """The most probable state of each target in every row of a data frame: a column each, called like it.
+
+        Each target by itself: see `mpe` for the most probable configuration. Parameters as `predict_proba`.
+        """
+        from .cases import answer_frame
+
+        return answer_frame(self, frame, targets=targets, evidence_columns=evidence_columns, labels=True, **more)
 
     def session(self, evidence: Findings | None = None, **more: Unpack[More]) -> Session:
         """Queries one after another in which little changes: what they have in common is computed once.
@@ -528,7 +595,7 @@ class JunctionTree:
         if known.soft:
             from .queries.soft import fit_case
 
-            run, ptr = cut.backend.run, self._plan.plan.posterior_ptr
+            run, ptr = cut.backend.run, self._plan.posterior_ptr
             case, log_evidence = fit_case(
                 self._model, lambda e, targets: self.answer(run, e, targets), ptr, known.case, known.soft
             )

@@ -38,6 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "backends": {"errors", "plan", "specialise", "_compiled", "indextables", "_system"},
     "choice": {"errors", "backends", "_system"},
     "apart": {"backends"},
+    "slicing": {"errors", "backends", "apart", "compiler"},
     "replanned": {"errors", "backends", "apart"},
     "tree": {"errors", "network", "evidence", "answers", "backends", "replanned", "_system"},
     "session": {"errors", "network", "evidence", "answers", "backends"},
@@ -60,6 +61,9 @@ DOORS = {
     ("compiler", "ordering"),  # only where an order is searched for or read
     ("compiler", "tree"),  # plan.compile()
     ("compiler", "choice"),  # plan.describe()
+    ("compiler", "slicing"),  # plan(slices=...)
+    ("slicing", "graph"),  # which variables to fix
+    ("slicing", "ordering"),
     ("choice", "network"),  # what it measures with
     ("choice", "timing"),  # the processor's name
     ("choice", "__init__"),  # the version
@@ -85,7 +89,8 @@ TYPES |= {("compiler", "ordering"), ("compiler", "tree"), ("cli", "ordering")}
 TYPES |= {("cli", "formats")}
 TYPES |= {("cli", "ordering"), ("show", "ordering")}  # a search's result, to print and to draw
 TYPES |= {("tree", "session"), ("session", "tree")}
-TYPES |= {("choice", "network"), ("choice", "plan"), ("replanned", "plan"), ("apart", "network")}
+TYPES |= {("choice", "network"), ("choice", "plan"), ("replanned", "plan"), ("apart", "network"), ("compiler", "backends")}
+TYPES |= {("slicing", "network"), ("slicing", "plan")}
 TYPES |= {("tree", "queries"), ("session", "queries"), ("queries", "tree"), ("queries", "compiler")}
 TYPES |= {("__init__", g) for g in ("answers", "compiler", "formats", "interop", "plan", "session", "tree")}
 TYPES |= {("__init__", "classifier"), ("classifier", "tree")}

@@ -139,6 +139,11 @@ class CaseByCase:
 
     _plan: Plan
 
+    @property
+    def posterior_ptr(self) -> NDArray[np.int64]:
+        """(V+1,) where each variable's cells begin in an answer."""
+        return self._plan.posterior_ptr
+
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """See `Backend.run`."""
         raise NotImplementedError
@@ -150,7 +155,7 @@ class CaseByCase:
         targets: Sequence[int] | None = None,
     ) -> BatchResult:
         """See `Backend.run_batch`."""
-        columns = columns_of(self._plan.posterior_ptr, targets)
+        columns = columns_of(self.posterior_ptr, targets)
         n = len(states)
         found = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.zeros(n, np.bool_))
         for i in range(n):

@@ -43,19 +43,23 @@ def batch(
     file: File,
     cases: Annotated[str, typer.Argument(metavar="CASES", help="CSV (plain, .gz, .zst) or Parquet, a case a row.")],
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="OUT", help="File to write: .parquet, .csv, .tsv (.csv.gz, .csv.zst).")
+        str, typer.Option("-o", "--output", metavar="OUT", help="To write: .parquet, .csv, .tsv (.csv.gz, .csv.zst).")
     ],
     targets: Annotated[
         list[str] | None,
         typer.Option(
-            "-t", "--targets", metavar="A,B",
-            help="Variables to answer for. [default: those that are no evidence]", show_default=False,
+            "-t",
+            "--targets",
+            metavar="A,B",
+            help="Variables to answer for. [default: those that are no evidence]",
+            show_default=False,
         ),
     ] = None,
     evidence_columns: Annotated[
         list[str] | None,
         typer.Option(
-            "--evidence-columns", metavar="A,B",
+            "--evidence-columns",
+            metavar="A,B",
             help="Columns that are evidence. [default: those that are variables, without the targets]",
             show_default=False,
         ),
@@ -68,19 +72,24 @@ def batch(
     conflict: Annotated[
         bool, typer.Option("--conflict", help="Add a column: how much a case's findings contradict each other.")
     ] = False,
+    mpe: Annotated[
+        bool, typer.Option("--mpe", help="Add each target's state in the most probable explanation, and its ln P.")
+    ] = False,
     on_error: Annotated[
-        str, typer.Option("--on-error", metavar="error|flag", help="Stop at a row that has no answer, or say why in it.")
+        str, typer.Option("--on-error", metavar="error|flag", help="Stop at a row without an answer, or say why in it.")
     ] = "error",
     missing: Annotated[
         list[str] | None,
         typer.Option(
-            "--missing", metavar="TEXT", show_default=False,
-            help="What stands in a cell where nothing was observed. Repeat it. [default: nothing, NA, NaN, null, None, ?, *]",
+            "--missing",
+            metavar="TEXT",
+            show_default=False,
+            help="A cell that says: not observed. Repeat it. [default: nothing, NA, N/A, NaN, NULL, None, ?, *]",
         ),
     ] = None,
     delimiter: Annotated[
         str | None,
-        typer.Option(metavar="C", help="Between a CSV's columns: a character, or tab. [default: found]", show_default=False),
+        typer.Option(metavar="C", help="Between a CSV's columns; or: tab. [default: found]", show_default=False),
     ] = None,
     quote: Annotated[str, typer.Option(metavar="C", help="Round a CSV's cells; none: quotes are text.")] = '"',
     encoding: Annotated[str, typer.Option(help="Of a CSV's text.")] = "utf-8",
@@ -135,13 +144,14 @@ def batch(
     with tree, _terminated_as_interrupted(), _progress() as progress:
         report = answer_file(
             tree, cases, output, targets=asked, evidence_columns=evidence, keep=kept or (), labels=labels,
-            log_evidence=log_evidence, conflict=conflict, on_error=on_error,
+            log_evidence=log_evidence, conflict=conflict, mpe=mpe, on_error=on_error,
             missing=MISSING if missing is None else (*missing, ""), delimiter=delimiter, quote=quote,
             encoding=encoding, chunk=chunk, compression=compression, threads=threads, resume=resume, force=force,
             progress=progress,
         )  # fmt: skip
     if report.ignored:
-        some = ", ".join(report.ignored[:5]) + (f" and {len(report.ignored) - 5} more" if len(report.ignored) > 5 else "")
+        n_more = len(report.ignored) - 5
+        some = ", ".join(report.ignored[:5]) + (f" and {n_more} more" if n_more > 0 else "")
         warn(f"{cases}: columns that are no variables were left alone: {some}")
     if report.flagged:
         warn(f"{report.flagged:,} of {report.cases:,} cases have no answer: see the column 'error'")

@@ -22,6 +22,7 @@ __all__ = [
     "NoCache",
     "Order",
     "Seed",
+    "Slices",
     "TimeLimit",
     "chosen_order",
     "network_files",
@@ -82,9 +83,24 @@ MaxTable = Annotated[
     ),
 ]
 
+Slices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--slice",
+        metavar="VARIABLE",
+        help="Go through this variable's states one by one, for what does not fit otherwise (may be repeated); auto: "
+        "find such variables where they are needed.",
+    ),
+]
+
 
 def plan_options(
-    time_limit: float | None, memory_limit: str | None, max_table: int | None, seed: int, no_cache: bool
+    time_limit: float | None,
+    memory_limit: str | None,
+    max_table: int | None,
+    seed: int,
+    no_cache: bool,
+    slices: list[str] | None = None,
 ) -> dict[str, Any]:
     """Options as `jtgpu.compiler.make_plan` takes them; what was not given is left to it."""
     options: dict[str, Any] = {"seed": seed, "cache": not no_cache}
@@ -94,6 +110,8 @@ def plan_options(
         options["memory_limit"] = float("inf") if memory_limit == "none" else memory_limit
     if max_table is not None:
         options["max_table"] = max_table or None
+    if slices:
+        options["slices"] = "auto" if slices == ["auto"] else slices
     return options
 
 

@@ -21,6 +21,7 @@ from .options import (
     NoCache,
     Order,
     Seed,
+    Slices,
     TimeLimit,
     chosen_order,
     plan_options,
@@ -42,6 +43,7 @@ def plan(
     max_table: MaxTable = None,
     seed: Seed = 0,
     no_cache: NoCache = False,
+    slices: Slices = None,
     save: Annotated[Path | None, typer.Option(help="Write the plan to this file.", metavar="PATH")] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw how the cost fell into this .png, .svg or .pdf file.", metavar="PATH")
@@ -53,7 +55,7 @@ def plan(
     With --order best the table below the plan shows how the cost fell; Ctrl-C ends the search and keeps the best.
     """
     net = read_network(file)
-    options = plan_options(time_limit, memory_limit, max_table, seed, no_cache)
+    options = plan_options(time_limit, memory_limit, max_table, seed, no_cache, slices)
     with _search_progress(order) as progress:
         made = net.plan(chosen_order(order, file), progress=progress, **options)
     if save is not None:

@@ -24,6 +24,7 @@ from .options import (
     NoCache,
     Order,
     Seed,
+    Slices,
     TimeLimit,
     chosen_order,
     plan_options,
@@ -65,6 +66,7 @@ def query(
     max_table: MaxTable = None,
     seed: Seed = 0,
     no_cache: NoCache = False,
+    slices: Slices = None,
     backend: Backend = "auto",
     json: Json = False,
 ) -> None:
@@ -84,7 +86,8 @@ def query(
     questions = [text.parse(net, q).also(net, findings) for q in question or []]
     targets = [net.variables[net.index(t)] for t in dict.fromkeys(target or [])] or None
     with status("planning") as now:
-        made = net.plan(chosen_order(order, file), **plan_options(time_limit, memory_limit, max_table, seed, no_cache))
+        options = plan_options(time_limit, memory_limit, max_table, seed, no_cache, slices)
+        made = net.plan(chosen_order(order, file), **options)
         now("compiling (the first time on a machine this takes longer)")
         with made.compile(backend) as tree:
             now("propagating")

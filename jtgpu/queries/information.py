@@ -115,7 +115,7 @@ def entropy(tree: JunctionTree, variables: str | int | Iterable[str | int], sett
     if len(scope) > 1:
         return _entropy(joint(tree, scope, settled).probabilities)
     result = tree.answer(settled.backend.run, settled.case, scope)
-    ptr = tree.plan.plan.posterior_ptr
+    ptr = tree.plan.posterior_ptr
     return _entropy(result.posterior[ptr[scope[0]] : ptr[scope[0] + 1]])
 
 

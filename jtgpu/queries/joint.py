@@ -223,7 +223,7 @@ def _cost_cases(tree: JunctionTree, scope: list[int], last: int, settled: Settle
     if cases <= FEW:
         operations = cases * (tree.plan.cost().flops + CASE)
     else:
-        each, shared = _operations(tree.plan.plan, settled, others, last)
+        each, shared = _operations(tree.plan.whole, settled, others, last)
         operations = cases * (each + CASE) + -(-cases // LANES) * shared
     block = min(cases, _block(model))
     memory = 8 * (2 * entries + block * int(model.cardinality[last])) + 4 * block * len(model)
@@ -285,7 +285,7 @@ def _cells(tree: JunctionTree, scope: list[int], settled: Settled, last: int) ->
         np.arange(int(model.cardinality[v])) if state[v] < 0 else state[v : v + 1] for v in others
     ]
     if math.prod(len(a) for a in allowed) > FEW:  # states without probability make no cases
-        first, ptr = tree.answer(settled.backend.run, settled.case, others), tree.plan.plan.posterior_ptr
+        first, ptr = tree.answer(settled.backend.run, settled.case, others), tree.plan.posterior_ptr
         allowed = [np.flatnonzero(first.posterior[ptr[v] : ptr[v + 1]]) for v in others]
     cells = np.full([int(model.cardinality[v]) for v in (*others, last)], -np.inf)
     parts = []

@@ -295,7 +295,7 @@ def _forest_of(
     if key not in kept:
         from ..specialise import conditional_heads
 
-        plan = tree.plan.plan
+        plan = tree.plan.whole
         heads = conditional_heads(settled.factors, plan.factor_scopes, plan.n_variables)
         kept[key] = map_forest(plan, heads, frozenset(scope), case)
         while len(kept) > MOST_FORESTS:

@@ -86,7 +86,7 @@ def messages_of(tree: JunctionTree, factors: Sequence[NDArray[np.float64]]) -> M
     kept = tree.messages
     key = id(factors)  # stays theirs, for what is kept holds them
     if key not in kept:
-        kept[key] = Messages(tree.plan.plan, factors, tree.backend)
+        kept[key] = Messages(tree.plan.whole, factors, tree.backend)
         while len(kept) > MOST_MESSAGES:
             kept.popitem(last=False)
     kept.move_to_end(key)

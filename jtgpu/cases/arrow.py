@@ -1,0 +1,59 @@
+"""Arrow, imported on use: every frame and every file becomes Arrow columns before it becomes numbers of states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import JtgpuError
+
+__all__ = ["arrow", "arrow_csv", "arrow_parquet", "compute", "narwhals"]
+
+_NEEDS = "tables of cases need {0}, which is not installed: pip install 'jtgpu[frames]'"
+
+
+def arrow() -> Any:
+    """The package pyarrow.
+
+    Raises
+    ------
+    JtgpuError
+        Where it is not installed, naming the extra that brings it; so all functions here.
+    """
+    try:
+        import pyarrow
+    except ImportError:
+        raise JtgpuError(_NEEDS.format("pyarrow")) from None
+    return pyarrow
+
+
+def compute() -> Any:
+    """The module pyarrow.compute."""
+    arrow()
+    import pyarrow.compute
+
+    return pyarrow.compute
+
+
+def arrow_csv() -> Any:
+    """The module pyarrow.csv."""
+    arrow()
+    import pyarrow.csv
+
+    return pyarrow.csv
+
+
+def arrow_parquet() -> Any:
+    """The module pyarrow.parquet."""
+    arrow()
+    import pyarrow.parquet
+
+    return pyarrow.parquet
+
+
+def narwhals() -> Any:
+    """The package narwhals."""
+    try:
+        import narwhals.stable.v1 as nw
+    except ImportError:
+        raise JtgpuError(_NEEDS.format("narwhals")) from None
+    return nw

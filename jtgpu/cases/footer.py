@@ -1,0 +1,202 @@
+"""Parquet files one behind the other as one file: their row groups stay as they are, only the footers are joined.
+
+A Parquet file is its row groups and behind them a footer that says where each column of each row group begins. The
+footer is a structure in Thrift's compact protocol (definition: parquet.thrift of the Apache Parquet format). A chunk
+that was written as a file of its own is appended by copying its bytes and adding to the places in its footer; so a long
+run neither encodes anything twice nor has to be finished before what it wrote is on disk.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+__all__ = ["MAGIC", "body_and_footer", "join_footers", "shifted_row_groups"]
+
+MAGIC = b"PAR1"
+
+# types of the compact protocol
+STOP, TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(14)
+
+# fields of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData (parquet.thrift)
+FILE_ROWS, FILE_GROUPS = 3, 4
+GROUP_COLUMNS, GROUP_ROWS, GROUP_OFFSET, GROUP_ORDINAL = 1, 3, 5, 7
+COLUMN_OFFSET, COLUMN_META, COLUMN_OFFSET_INDEX, COLUMN_COLUMN_INDEX = 2, 3, 4, 6
+META_PLACES = (9, 10, 11, 14)  # data page, index page, dictionary page, bloom filter
+
+Fields = dict[int, tuple[int, Any]]  # field -> its type and value
+
+
+class _Reader:
+    def __init__(self, data: bytes):
+        self.data, self.at = data, 0
+
+    def byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            b = self.byte()
+            value |= (b & 0x7F) << shift
+            if b < 0x80:
+                return value
+            shift += 7
+
+    def signed(self) -> int:
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def value(self, kind: int) -> Any:
+        if kind in (TRUE, FALSE):  # as an element of a list
+            return self.byte()
+        if kind == I8:
+            return self.byte()
+        if kind in (I16, I32, I64):
+            return self.signed()
+        if kind == DOUBLE:
+            return self._take(8)
+        if kind == UUID:
+            return self._take(16)
+        if kind == BINARY:
+            return self._take(self.varint())
+        if kind in (LIST, SET):
+            head = self.byte()
+            n = head >> 4 if head >> 4 < 15 else self.varint()
+            return head & 15, [self.value(head & 15) for _ in range(n)]
+        if kind == MAP:
+            n = self.varint()
+            kinds = self.byte() if n else 0
+            return kinds, [(self.value(kinds >> 4), self.value(kinds & 15)) for _ in range(n)]
+        if kind == STRUCT:
+            return self.fields()
+        raise ValueError(f"a Parquet footer holds the unknown type {kind}")
+
+    def fields(self) -> Fields:
+        found: Fields = {}
+        last = 0
+        while (head := self.byte()) != STOP:
+            kind = head & 15
+            last = last + (head >> 4) if head >> 4 else self.signed()
+            found[last] = kind, None if kind in (TRUE, FALSE) else self.value(kind)
+        return found
+
+    def _take(self, n: int) -> bytes:
+        self.at += n
+        return self.data[self.at - n : self.at]
+
+
+def _varint(n: int) -> bytes:
+    out = bytearray()
+    while n >= 0x80:
+        out.append(n & 0x7F | 0x80)
+        n >>= 7
+    out.append(n)
+    return bytes(out)
+
+
+def _signed(n: int) -> bytes:
+    return _varint(2 * n if n >= 0 else -2 * n - 1)
+
+
+def _written(kind: int, value: Any) -> bytes:
+    if kind in (TRUE, FALSE, I8):
+        return bytes([value])
+    if kind in (I16, I32, I64):
+        return _signed(value)
+    if kind in (DOUBLE, UUID):
+        return bytes(value)
+    if kind == BINARY:
+        return _varint(len(value)) + bytes(value)
+    if kind in (LIST, SET):
+        inner, items = value
+        return _list_head(inner, len(items)) + b"".join(_written(inner, x) for x in items)
+    if kind == MAP:
+        kinds, pairs = value
+        if not pairs:
+            return b"\0"
+        inside = (_written(kinds >> 4, k) + _written(kinds & 15, v) for k, v in pairs)
+        return _varint(len(pairs)) + bytes([kinds]) + b"".join(inside)
+    return _written_fields(value)
+
+
+def _list_head(kind: int, n: int) -> bytes:
+    return bytes([n << 4 | kind]) if n < 15 else bytes([0xF0 | kind]) + _varint(n)
+
+
+def _field(last: int, number: int, kind: int) -> bytes:
+    step = number - last
+    return bytes([step << 4 | kind]) if 0 < step < 16 else bytes([kind]) + _signed(number)
+
+
+def _written_fields(fields: Fields) -> bytes:
+    parts, last = [], 0
+    for number, (kind, value) in fields.items():
+        parts.append(_field(last, number, kind) + (b"" if value is None else _written(kind, value)))
+        last = number
+    return b"".join(parts) + b"\0"
+
+
+def body_and_footer(file: memoryview) -> tuple[memoryview, bytes]:
+    """The row groups of a Parquet file, without the four bytes before them, and its footer."""
+    n = struct.unpack("<I", file[-8:-4])[0]
+    return file[4 : len(file) - 8 - n], bytes(file[len(file) - 8 - n : -8])
+
+
+def shifted_row_groups(footer: bytes, by: int, ordinal: int) -> list[bytes]:
+    """The row groups of a footer as they stand once their bytes lie further back in a file.
+
+    Parameters
+    ----------
+    footer : bytes
+    by : int
+        How many bytes further.
+    ordinal : int
+        Number of the first of them among all row groups.
+    """
+    kind, groups = _Reader(footer).fields()[FILE_GROUPS][1]
+    assert kind == STRUCT
+    for i, group in enumerate(groups):
+        _shift(group, GROUP_OFFSET, by)
+        if GROUP_ORDINAL in group and ordinal + i < 2**15:
+            group[GROUP_ORDINAL] = group[GROUP_ORDINAL][0], ordinal + i
+        else:  # a number of 16 bits, and one that readers do without
+            group.pop(GROUP_ORDINAL, None)
+        for column in group[GROUP_COLUMNS][1][1]:
+            for place in (COLUMN_OFFSET, COLUMN_OFFSET_INDEX, COLUMN_COLUMN_INDEX):
+                _shift(column, place, by)
+            for place in META_PLACES:
+                _shift(column[COLUMN_META][1], place, by)
+    return [_written_fields(g) for g in groups]
+
+
+def _shift(fields: Fields, number: int, by: int) -> None:
+    if number in fields and fields[number][1]:  # 0: unset, as older writers leave it
+        kind, value = fields[number]
+        fields[number] = kind, value + by
+
+
+def join_footers(first: bytes, groups: list[bytes], rows: int) -> bytes:
+    """The end of a Parquet file: the footer of its first part with the row groups of all, its length, the magic number.
+
+    Parameters
+    ----------
+    first : bytes
+        A footer; all but its row groups and its number of rows is taken over.
+    groups : list of bytes
+        What `shifted_row_groups` made, in order.
+    rows : int
+    """
+    parts, last = [], 0
+    for number, (kind, value) in _Reader(first).fields().items():
+        parts.append(_field(last, number, kind))
+        if number == FILE_ROWS:
+            parts.append(_signed(rows))
+        elif number == FILE_GROUPS:
+            parts += [_list_head(STRUCT, len(groups)), *groups]
+        elif value is not None:
+            parts.append(_written(kind, value))
+        last = number
+    joined = b"".join(parts) + b"\0"
+    return joined + struct.pack("<I", len(joined)) + MAGIC

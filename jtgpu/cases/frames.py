@@ -1,0 +1,167 @@
+"""Data frames of any library in, the same kind out: pandas, Polars, Arrow, and what else narwhals knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
+
+import numpy as np
+
+from ..errors import EvidenceError, ImpossibleEvidence, UnknownState
+from ..network import DiscreteModel
+from ..tree import JunctionTree
+from .arrow import arrow, narwhals
+from .encode import MISSING, Categories, Encoder
+from .solve import Question, Solver, ask
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["FrameOptions", "answer_frame", "frame_states", "is_frame"]
+
+
+class FrameOptions(TypedDict, total=False):
+    """Keywords of `jtgpu.JunctionTree.predict_proba`."""
+
+    keep: str | Iterable[str]
+    log_evidence: bool
+    conflict: bool
+    mpe: bool
+    on_error: str
+    missing: Iterable[str]
+    do: Mapping[Any, Any] | None
+
+
+def is_frame(cases: Any) -> bool:
+    """Is this a data frame, rather than an array or a mapping? Without importing anything."""
+    signs = ("__arrow_c_stream__", "__dataframe__", "__narwhals_dataframe__")
+    return not isinstance(cases, (np.ndarray, Mapping)) and any(hasattr(cases, sign) for sign in signs)
+
+
+class _Frame:
+    """A frame of whatever library, by columns."""
+
+    def __init__(self, native: Any):
+        pa, nw = arrow(), narwhals()
+        self.native, self._batch = native, isinstance(native, pa.RecordBatch)
+        if self._batch:
+            native = pa.Table.from_batches([native])
+        try:
+            self.frame = nw.from_native(native, eager_only=True)
+        except TypeError:
+            hint = "; collect() it first" if hasattr(native, "collect") else ""
+            raise EvidenceError(
+                "cases are a data frame (pandas, Polars, Arrow ...), not " + type(native).__name__ + hint
+            ) from None
+        except (ValueError, nw.exceptions.NarwhalsError) as error:  # columns of the same name
+            raise EvidenceError(f"cases cannot be read: {error}") from None
+        self.names = [str(c) for c in self.frame.columns]
+        self.n = len(self.frame)
+
+    def column(self, name: str) -> Any:
+        """A column as `Encoder.encode` takes it."""
+        pa = arrow()
+        series = self.frame[:, self.names.index(name)]
+        native = series.to_native()
+        if type(native).__module__.startswith("pandas") and hasattr(native, "cat"):
+            return Categories(native.cat.codes.to_numpy(), native.cat.categories.tolist())
+        try:
+            return series.to_arrow()
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError):
+            return series.to_list()  # labels, numbers and nulls mixed
+
+    def place(self, row: int) -> str:
+        """A row as its owner finds it."""
+        index = getattr(self.native, "index", None)
+        name = "" if index is None or type(index).__name__ == "RangeIndex" else f" (index {index[row]!r})"
+        return f"row {row}{name}"
+
+    def like(self, table: Any, kept: list[str]) -> Any:
+        """An Arrow table as a frame of this kind, with its index, behind some of its columns."""
+        nw = narwhals()
+        kind = self.frame.implementation
+        if kind.is_pyarrow():
+            answer = nw.from_native(table, eager_only=True)
+        elif kind.is_pandas():
+            pandas = table.to_pandas()
+            pandas.index = self.native.index
+            answer = nw.from_native(pandas, eager_only=True)
+        else:
+            answer = nw.from_arrow(table, backend=kind)
+        if kept:
+            front = self.frame.select([self.frame.columns[self.names.index(k)] for k in kept])
+            answer = nw.concat([front, answer], how="horizontal")
+        native = answer.to_native()
+        return native.combine_chunks().to_batches()[0] if self._batch and self.n else native
+
+
+def answer_frame(
+    tree: JunctionTree,
+    frame: Any,
+    *,
+    targets: str | int | Iterable[str | int] | None = None,
+    evidence_columns: str | Iterable[str] | None = None,
+    keep: str | Iterable[str] = (),
+    labels: bool = False,
+    log_evidence: bool = False,
+    conflict: bool = False,
+    mpe: bool = False,
+    on_error: str = "error",
+    missing: Iterable[str] = MISSING,
+    do: Mapping[Any, Any] | None = None,
+) -> Any:
+    """Answer every row of a frame; see `jtgpu.JunctionTree.predict_proba`."""
+    cases = _Frame(frame)
+    model = tree.model
+    question, kept = ask(
+        model, cases.names, targets=targets, evidence_columns=evidence_columns, keep=keep, source="the frame",
+        labels=labels, log_evidence=log_evidence, conflict=conflict, mpe=mpe, on_error=on_error,
+    )  # fmt: skip
+    question.schema(model, [(k, arrow().null()) for k in kept])  # refuses names that stand twice, before the work
+    solver = Solver(tree, question, do)
+    encoder = Encoder(model, question.evidence, missing)
+    columns = [cases.column(model.variables[v]) for v in question.evidence]
+    step = question.rows_at_once(model)
+    tables = []
+    for first in range(0, max(cases.n, 1), step):
+        last = min(first + step, cases.n)
+        tables.append(_answer_rows(cases, solver, encoder, [c[first:last] for c in columns], first, last))
+    return cases.like(arrow().concat_tables(tables), kept)
+
+
+def _answer_rows(cases: _Frame, solver: Solver, encoder: Encoder, columns: list[Any], first: int, last: int) -> Any:
+    encoded = encoder.encode(columns, last - first)
+    if encoded.refused and not solver.question.flag:
+        row, why = next(iter(encoded.refused.items()))
+        _refuse(f"{cases.place(first + row)}, {why}")
+    answers = solver.solve(encoded.codes)
+    flagged = encoded.refused | {
+        row: why for row, why in solver.impossible_rows(answers, encoded).items() if row not in encoded.refused
+    }
+    if flagged and not solver.question.flag:
+        row, why = next(iter(flagged.items()))
+        raise ImpossibleEvidence(f"{cases.place(first + row)}: {why}")
+    return solver.table(answers, encoded, flagged)
+
+
+def frame_states(model: DiscreteModel, frame: Any) -> NDArray[np.int32]:
+    """The columns of a frame that are variables, as `jtgpu.JunctionTree.posteriors_batch` takes them: (n, V) int32.
+
+    Raises
+    ------
+    UnknownVariable, UnknownState, EvidenceError
+        See `answer_frame`.
+    """
+    cases = _Frame(frame)
+    question: Question = ask(model, cases.names, source="the frame")[0]
+    columns = [cases.column(model.variables[v]) for v in question.evidence]
+    encoded = Encoder(model, question.evidence).encode(columns, cases.n)
+    for row, why in encoded.refused.items():
+        _refuse(f"{cases.place(row)}, {why}")
+    states = np.full((cases.n, len(model)), -1, np.int32)
+    states[:, list(question.evidence)] = encoded.codes.T
+    return states
+
+
+def _refuse(why: str) -> NoReturn:
+    raise UnknownState(why)

@@ -1,0 +1,387 @@
+"""What is asked of every case of a table, and its answers: numbers of states in, columns of an Arrow table out.
+
+`Solver` is what a worker holds: it knows a tree and a question, and nothing of files, frames or other workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import EvidenceError, UnknownVariable, closest
+from ..network import DiscreteModel
+from ..tree import JunctionTree
+from .arrow import arrow
+from .encode import NOTHING, Encoded
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Answers", "Question", "Solver", "ask"]
+
+SAMPLE = 8192  # rows that are looked at to tell whether rows come again and again
+WORTH = 0.05  # share of rows that must be saved
+AT_ONCE = 64 << 20  # bytes of posteriors and evidence of one call of the backend
+LEAST_ROWS, MOST_ROWS = 1024, 1 << 17
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of every case, by numbers of variables; made by `ask`."""
+
+    targets: tuple[int, ...]
+    evidence: tuple[int, ...]
+    labels: bool = False  # the most probable state of each target, instead of all its probabilities
+    log_evidence: bool = False
+    conflict: bool = False
+    mpe: bool = False  # the states of the targets in the most probable explanation, and its ln P with the evidence
+    flag: bool = False  # rows that cannot be answered are marked, not an error
+
+    def rows_at_once(self, model: DiscreteModel) -> int:
+        """How many cases a call of the backend may have for its memory to stay small."""
+        wide = 8 * int(sum(model.cardinality[v] for v in self.targets)) + 4 * len(model) + 16
+        return int(min(max(AT_ONCE // wide, LEAST_ROWS), MOST_ROWS))
+
+    def columns(self, model: DiscreteModel) -> list[str]:
+        """Names of the answer's columns, in order."""
+        if self.labels:
+            names = [model.variables[v] for v in self.targets]
+        else:
+            names = [f"{model.variables[v]}={s}" for v in self.targets for s in _distinct(model.states(v))]
+        names += ["log_evidence"] * self.log_evidence + ["conflict"] * self.conflict
+        if self.mpe:
+            names += [*(f"mpe:{model.variables[v]}" for v in self.targets), "log_mpe"]
+        return names + ["error"] * self.flag
+
+    def schema(self, model: DiscreteModel, kept: Iterable[tuple[str, Any]] = ()) -> Any:
+        """Arrow schema of the answer, behind the columns that are taken over from the table of cases.
+
+        Raises
+        ------
+        EvidenceError
+            Where two columns would have the same name.
+        """
+        pa = arrow()
+        fields = list(kept)
+        names = self.columns(model)
+        n = len(self.targets)
+        first = len(names) - n - 1 - self.flag  # of the columns of explanations
+        text = set(range(n)) if self.labels else set()
+        text |= set(range(first, first + n)) if self.mpe else set()
+        text |= {len(names) - 1} if self.flag else set()
+        fields += [(name, pa.string() if i in text else pa.float64()) for i, name in enumerate(names)]
+        met: set[str] = set()
+        for name, _ in fields:
+            if name in met:
+                raise EvidenceError(f"the answer would have two columns called {name!r}; do not keep that of the cases")
+            met.add(name)
+        return pa.schema(fields)
+
+
+def ask(
+    model: DiscreteModel,
+    columns: Sequence[str],
+    *,
+    targets: str | int | Iterable[str | int] | None = None,
+    evidence_columns: str | Iterable[str] | None = None,
+    keep: str | Iterable[str] = (),
+    source: str = "the table",
+    labels: bool = False,
+    log_evidence: bool = False,
+    conflict: bool = False,
+    mpe: bool = False,
+    on_error: str = "error",
+) -> tuple[Question, list[str]]:
+    """Settle what is asked of a table with these columns, and which of them are kept.
+
+    Parameters
+    ----------
+    model : DiscreteModel
+    columns : sequence of str
+        Names of the table's columns.
+    targets : variables, optional
+        Default: the variables that are no evidence; where all are, all of them.
+    evidence_columns : names, optional
+        Columns that are evidence. Default: every column that is a variable of the model, without the targets that are
+        named: a prediction of a column does not look at that column. Columns that are no variables are then left
+        alone, but one that differs from a variable only in case, spaces or punctuation is an error.
+    keep : names
+        Columns taken over to the answer.
+    source : str
+        What the table is called in messages.
+
+    Raises
+    ------
+    UnknownVariable
+        For a target or a column that is not there, with the closest names.
+    EvidenceError
+        For a column that stands twice, or a table none of whose columns is a variable.
+    """
+    if on_error not in ("error", "flag"):
+        raise ValueError(f"on_error is 'error' or 'flag', not {on_error!r}")
+    named = None if targets is None else _list(targets)
+    asked = None if named is None else list(dict.fromkeys(model.index(t) for t in named))
+    kept = list(dict.fromkeys(str(k) for k in _list(keep)))
+    if evidence_columns is None:
+        seen = [c for c in columns if c in model.variables and model.index(c) not in (asked or ())]
+        if not seen:
+            _refuse_none(model, columns, asked, source)
+        _refuse_near(model, columns, seen, source)
+    else:
+        seen = list(dict.fromkeys(str(c) for c in _list(evidence_columns)))
+    for name in [*seen, *kept]:
+        if columns.count(name) != 1:
+            n = columns.count(name)
+            if not n:
+                raise UnknownVariable(f"{source} has no column {name!r}{closest(name, columns)}")
+            raise EvidenceError(f"{source} has {n} columns called {name!r}")
+    evidence = tuple(model.index(c) for c in seen)
+    if asked is None:
+        asked = [v for v in range(len(model)) if v not in set(evidence)] or list(range(len(model)))
+    flag = on_error == "flag"
+    return Question(tuple(asked), evidence, labels, log_evidence, conflict, mpe, flag), kept
+
+
+def _list(names: Any) -> list[Any]:
+    return [names] if isinstance(names, (str, int, np.integer)) else list(names)
+
+
+def _refuse_none(model: DiscreteModel, columns: Sequence[str], asked: list[int] | None, source: str) -> None:
+    """No column is evidence; that is meant only where the table has nothing but targets."""
+    known = [c for c in columns if c in model.variables]
+    some = ", ".join(map(repr, list(columns)[:5])) + (", ..." if len(columns) > 5 else "")
+    hint = closest(columns[0], model.variables) if columns else ""
+    if known and asked is not None:
+        raise EvidenceError(
+            f"{source} has no evidence: its only columns that are variables are the targets; evidence_columns= says "
+            "which of them are observed"
+        )
+    raise UnknownVariable(f"no column of {source} is a variable of {model.name!r}: {some or 'it has none'}{hint}")
+
+
+def _refuse_near(model: DiscreteModel, columns: Sequence[str], seen: list[str], source: str) -> None:
+    """A column that is all but called like a variable is meant to be one."""
+    free = {_folded(v): v for v in model.variables if v not in columns}
+    for name in columns:
+        meant = free.get(_folded(name)) if name not in model.variables else None
+        if meant:
+            raise UnknownVariable(
+                f"{source} has a column {name!r}, and the model a variable {meant!r}: rename the column, or say "
+                "evidence_columns= without it"
+            )
+
+
+def _folded(name: str) -> str:
+    return "".join(c for c in name.casefold() if c.isalnum()) or name
+
+
+def _distinct(states: Sequence[str]) -> list[str]:
+    """States' names; those that several states share with their numbers behind."""
+    return [s if states.count(s) == 1 else f"{s}#{i}" for i, s in enumerate(states)]
+
+
+@dataclass
+class Answers:
+    """Answers of n cases, of which u different ones were computed.
+
+    Attributes
+    ----------
+    posterior : (u, T) float64
+        Target after target.
+    log_evidence : (u,) float64
+    impossible : (u,) bool
+    inverse : (n,) int32, optional
+        Which of the u a case is; None: all, in order.
+    explanations : CaseExplanations, optional
+        Of the u cases, where they were asked for.
+    """
+
+    posterior: NDArray[np.float64]
+    log_evidence: NDArray[np.float64]
+    impossible: NDArray[np.bool_]
+    inverse: NDArray[np.int32] | None = None
+    explanations: Any = None
+
+    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Something of each computed case, for every case: along the last axis."""
+        return values if self.inverse is None else np.take(values, self.inverse, axis=-1)
+
+
+class Solver:
+    """A tree and a question: what is asked of every case of a table.
+
+    Parameters
+    ----------
+    tree : JunctionTree
+    question : Question
+    do : mapping, optional
+        Interventions that hold in every case; see `jtgpu.JunctionTree.posteriors`.
+    """
+
+    def __init__(self, tree: JunctionTree, question: Question, do: Mapping[Any, Any] | None = None):
+        self.tree, self.question = tree, question
+        self.model = tree.model
+        self._more: dict[str, Any] = {"do": do} if do else {}
+        self._hash = _Hash([int(self.model.cardinality[v]) for v in question.evidence])
+        self._log_prior = self._priors() if question.conflict else []
+        cards = [int(self.model.cardinality[v]) for v in question.targets]
+        self._first = np.cumsum([0, *cards])  # first column of each target
+
+    def _priors(self) -> list[NDArray[np.float64]]:
+        """ln P of each state of each evidence variable without evidence, and 0 behind them for "not observed"."""
+        prior = self.tree.posteriors(targets=self.question.evidence, **self._more)
+        with np.errstate(divide="ignore"):
+            return [np.append(np.log(np.asarray(prior[v])), 0.0) for v in map(int, self.question.evidence)]
+
+    def solve(self, codes: NDArray[np.int32]) -> Answers:
+        """Answer n cases, equal ones once.
+
+        Parameters
+        ----------
+        codes : (E, n) int32
+            See `jtgpu.cases.encode.Encoded`.
+        """
+        unique, inverse = self._hash.unique(codes)
+        different = codes if inverse is None else codes[:, unique]
+        n = different.shape[1]
+        states = np.full((n, len(self.model)), NOTHING, np.int32)
+        states[:, list(self.question.evidence)] = different.T
+        found = self.tree.posteriors_batch(states, targets=self.question.targets, on_impossible="flag", **self._more)
+        answers = Answers(found.flat, found.log_evidence, found.impossible, inverse)
+        if self.question.mpe:
+            answers.explanations = self.tree.mpe_batch(states, on_impossible="flag", **self._more)
+        return answers
+
+    def impossible_rows(self, answers: Answers, encoded: Encoded) -> dict[int, str]:
+        """Rows of probability zero, with their evidence in words; ascending."""
+        if not answers.impossible.any():
+            return {}
+        rows = np.flatnonzero(answers.spread(answers.impossible)).tolist()
+        return {r: self._told(encoded.codes[:, r]) for r in rows}
+
+    def _told(self, case: NDArray[np.int32]) -> str:
+        pairs = zip(self.question.evidence, case.tolist(), strict=True)
+        found = [f"{self.model.variables[v]} = {self.model.states(v)[s]!r}" for v, s in pairs if s >= 0]
+        more = f" and {len(found) - 20} more" if len(found) > 20 else ""
+        return f"this evidence has probability 0: {'; '.join(found[:20])}{more}"
+
+    def table(self, answers: Answers, encoded: Encoded, flagged: Mapping[int, str], kept: Sequence[Any] = ()) -> Any:
+        """The answers as an Arrow table.
+
+        Parameters
+        ----------
+        answers, encoded
+            Of the same n cases.
+        flagged : mapping
+            Row to why it has no answer: its cells are null.
+        kept : sequence of (Arrow field, Arrow array)
+            Columns that go in front.
+        """
+        pa = arrow()
+        n = encoded.codes.shape[1]
+        bad = np.zeros(n, np.bool_)
+        bad[list(flagged)] = True
+        mask = bad if flagged else None
+        columns = [pa.array(x, mask=mask) for x in self._numbers(answers)]
+        if self.question.labels:
+            columns = self._labels(answers, mask)
+        if self.question.log_evidence:
+            columns.append(pa.array(answers.spread(answers.log_evidence), mask=mask))
+        if self.question.conflict:
+            columns.append(pa.array(self._conflicts(answers, encoded, bad), mask=mask))
+        if self.question.mpe:
+            best = answers.explanations.states[:, list(self.question.targets)]
+            columns += self._named(answers, np.where(answers.impossible[:, None], 0, best), mask)
+            columns.append(pa.array(answers.spread(answers.explanations.log_joint), mask=mask))
+        if self.question.flag:
+            errors: list[str | None] = [None] * n
+            for row, why in flagged.items():
+                errors[row] = why
+            columns.append(pa.array(errors, pa.string()) if flagged else pa.nulls(n, pa.string()))
+        types = [(k.name, k.type) for k in (f for f, _ in kept)]
+        return pa.Table.from_arrays([a for _, a in kept] + columns, schema=self.question.schema(self.model, types))
+
+    def _numbers(self, answers: Answers) -> Iterable[NDArray[np.float64]]:
+        if self.question.labels:
+            return
+        by_column = np.ascontiguousarray(answers.posterior.T)
+        for values in by_column:
+            yield answers.spread(values)
+
+    def _labels(self, answers: Answers, mask: NDArray[np.bool_] | None) -> list[Any]:
+        """The most probable states' names; the first of equals."""
+        ends = pairwise(self._first.tolist())
+        best = [answers.posterior[:, first:last].argmax(axis=1) for first, last in ends]
+        return self._named(answers, np.stack(best, axis=1) if best else np.zeros((0, 0), np.int64), mask)
+
+    def _named(self, answers: Answers, states: NDArray[Any], mask: NDArray[np.bool_] | None) -> list[Any]:
+        """Names of the targets' states: (u, targets) numbers in, a column of text each out."""
+        pa = arrow()
+        columns = []
+        for v, numbers in zip(self.question.targets, states.T, strict=True):
+            indices = pa.array(answers.spread(numbers.astype(np.int32)), mask=mask)
+            columns.append(pa.DictionaryArray.from_arrays(indices, pa.array(self.model.states(v))).cast(pa.string()))
+        return columns
+
+    def _conflicts(self, answers: Answers, encoded: Encoded, bad: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """ln(prod P(e_i) / P(e)) of each case; see `jtgpu.JunctionTree.conflict`."""
+        total = np.zeros(len(bad))
+        for prior, codes in zip(self._log_prior, encoded.codes, strict=True):
+            total += prior[codes]
+        log_evidence = np.where(bad, 0.0, answers.spread(answers.log_evidence))
+        return np.where(bad, 0.0, total) - log_evidence
+
+
+class _Hash:
+    """Equal cases found: a number of 64 bits a case."""
+
+    def __init__(self, cards: Sequence[int]):
+        self._exact = float(np.prod([c + 1.0 for c in cards])) < 2.0**62
+        step, factors = 1, []
+        random = np.random.default_rng(0x6A74)  # any fixed numbers do: equal keys are compared cell by cell
+        for c in cards:
+            factors.append(step if self._exact else int(random.integers(1, 2**63)) | 1)
+            step *= c + 1
+        self._factors = [np.uint64(f) for f in factors]
+
+    def unique(self, codes: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32] | None]:
+        """First occurrences of the different cases, and which of them each case is (None: not worth it)."""
+        n = codes.shape[1]
+        if n < 2:
+            return np.arange(n), None
+        if n > SAMPLE:
+            keys = self._keys(codes[:, :: n // SAMPLE][:, :SAMPLE])
+            if not _pays(len(keys), len(np.unique(keys)), n):
+                return np.arange(n), None
+        found = arrow().array(self._keys(codes)).dictionary_encode()
+        inverse = found.indices.to_numpy()
+        n_unique = len(found.dictionary)
+        if n - n_unique < WORTH * n:
+            return np.arange(n), None
+        first = np.empty(n_unique, np.int64)
+        first[inverse[::-1]] = np.arange(n - 1, -1, -1)  # the last one written is the first case
+        if not self._exact and not all(np.array_equal(row[first][inverse], row) for row in codes):
+            return np.arange(n), None
+        return first, inverse
+
+    def _keys(self, codes: NDArray[np.int32]) -> NDArray[np.uint64]:
+        keys = np.zeros(codes.shape[1], np.uint64)
+        for row, factor in zip(codes, self._factors, strict=True):
+            keys += (row + 1).astype(np.uint64) * factor  # modulo 2**64
+        return keys
+
+
+def _pays(sample: int, different: int, n: int) -> bool:
+    """Would n rows, of which a sample holds so many different ones, hold few enough of them?
+
+    By the birthday problem: s draws among N equally frequent rows have about s^2 / 2N doubles, n draws
+    N (1 - exp(-n / N)) different ones. Rows that are not equally frequent come again more often.
+    """
+    if different == sample:
+        return False
+    kinds = sample**2 / (2.0 * (sample - different))
+    return bool(1.0 + kinds / n * np.expm1(-n / kinds) > WORTH)
