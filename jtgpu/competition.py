@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ._system import free_memory, parse_bytes
-from .errors import ImpossibleEvidence, JtgpuError, TableTooLarge, format_bytes
+from .errors import ImpossibleEvidence, TableTooLarge, format_bytes
 from .network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
 
 __all__ = ["TASKS", "Limits", "conditioned", "fitting_plan", "solve_text", "width_at_least"]
@@ -281,30 +281,27 @@ def _answer_mar(tree: Any, net: DiscreteModel, case: Mapping[str, Finding], quer
     return " ".join(words)
 
 
-def _asked(tree: Any, name: str) -> Any:
-    """A question of the tree that not every version has."""
-    question = getattr(tree, name, None)
-    if question is None:
-        raise JtgpuError(f"most probable states are not answered by this version: JunctionTree has no {name!r}")
-    return question
-
-
-def _states(net: DiscreteModel, found: Mapping[Any, Any], case: Mapping[str, Finding]) -> dict[int, int]:
-    """The answered variables' states by numbers; what is observed is as it is observed."""
-    observed = {net.index(v): s for v, s in case.items() if isinstance(s, int)}
-    answered = {net.index(v): s for v, s in found.items()}
-    return {v: net.state_index(v, s) for v, s in answered.items() if v not in observed} | observed
-
-
 def _answer_mpe(tree: Any, net: DiscreteModel, case: Mapping[str, Finding], query: Sequence[int]) -> str:
-    states = _states(net, _asked(tree, "mpe")(), case)
-    return " ".join(map(str, [len(net), *(states[v] for v in range(len(net)))]))
+    states = _states(net, tree.mpe().states, case)
+    return " ".join(map(str, [len(net), *states]))
 
 
 def _answer_mmap(tree: Any, net: DiscreteModel, case: Mapping[str, Finding], query: Sequence[int]) -> str:
     hidden = [v for v in query if not isinstance(case.get(net.variables[v]), int)]
-    states = _states(net, _asked(tree, "map")(hidden), case)
+    if not hidden:  # nothing to find out, but whether the case is possible
+        tree.log_evidence()
+    found = tree.map(hidden).states if hidden else np.full(len(net), -1)
+    states = _states(net, found, case)
     return " ".join(map(str, [len(query), *(x for v in query for x in (v, states[v]))]))
+
+
+def _states(net: DiscreteModel, found: Any, case: Mapping[str, Finding]) -> list[int]:
+    """Every variable's state by its number; what is observed, which has one state in the model, is as observed."""
+    states = [int(s) for s in found]
+    for v, s in case.items():
+        if isinstance(s, int):
+            states[net.index(v)] = s
+    return states
 
 
 _ANSWERS = {"PR": _answer_pr, "MAR": _answer_mar, "MPE": _answer_mpe, "MAP": _answer_mpe, "MMAP": _answer_mmap}

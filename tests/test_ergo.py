@@ -136,7 +136,7 @@ def test_a_short_file_cannot_ask_for_all_memory() -> None:
     assert "found 1,000,000,000,000 states" in error_of("1 1000000000000 0 /* Probabilities */ 1 1")
     parents = " ".join(map(str, range(69)))
     head = f"70 {'1 ' * 70} {'0 ' * 69} 69 {parents} /* Probabilities */ {'1 1 ' * 70}"
-    assert "variable 69 has 69 parents, more than an array has axes" in error_of(head)
+    assert "'v69' has 69 parents, more than an array has axes" in error_of(head)
     parents = " ".join(map(str, range(59)))
     head = f"60 {'9 ' * 60} {'0 ' * 59} 59 {parents} /* Probabilities */ {'9 1 1 1 1 1 1 1 1 1 ' * 59}"
     assert "expected the size of table 59, 1,79" in error_of(head + f" {9**60} 1")

@@ -292,6 +292,16 @@ def test_every_form_of_the_same_cases(given_cases: list[dict[int, int]]) -> None
             assert parse_evidence("---\n".join(lines), NET) == expected
 
 
+@pytest.mark.parametrize(
+    "text", ["/* " * 200_000, "/*" * 300_000, "c\n" * 200_000, "=" * 200_000, "{" * 200_000, "0 " * 300_000 + "x"]
+)
+def test_long_input_ends_soon(text: str) -> None:
+    try:
+        parse_evidence(text, NET)
+    except ParseError as error:
+        assert len(str(error)) < 1000  # noqa: PT017
+
+
 def test_the_name_is_public() -> None:
     assert "read_evidence" in jtgpu.__all__
     assert ROOT.is_dir()

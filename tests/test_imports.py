@@ -44,12 +44,14 @@ ALLOWED: dict[str, set[str]] = {
     "session": {"errors", "network", "evidence", "answers", "backends"},
     "queries": {"errors", "network", "plan", "specialise", "evidence", "answers", "backends", "_compiled", "_system"},
     "classifier": {"errors", "network"},
+    "competition": {"errors", "network", "_system"},
     "cases": {"errors", "network", "evidence", "backends", "tree", "_system"},
     "timing": {"errors", "network"},
     "interop": {"errors", "network"},
     "compat": {"errors", "network", "interop"},
     "cli": {
-        "errors", "network", "evidence", "answers", "backends", "tree", "queries", "cases", "timing", "show", "_system"
+        "errors", "network", "evidence", "answers", "backends", "tree", "queries", "cases", "competition", "timing", "show",
+        "_system",
     },
     "show": {"errors", "network", "ordering", "backends", "tree", "timing"},
     "__init__": {"errors", "network"},
@@ -92,6 +94,7 @@ TYPES |= {("tree", "session"), ("session", "tree")}
 TYPES |= {("choice", "network"), ("choice", "plan"), ("replanned", "plan"), ("apart", "network"), ("compiler", "backends")}
 TYPES |= {("slicing", "network"), ("slicing", "plan")}
 TYPES |= {("tree", "queries"), ("session", "queries"), ("queries", "tree"), ("queries", "compiler")}
+TYPES |= {("tree", "cases")}  # keywords of tree.predict_proba()
 TYPES |= {("__init__", g) for g in ("answers", "compiler", "formats", "interop", "plan", "session", "tree")}
 TYPES |= {("__init__", "classifier"), ("classifier", "tree")}
 # modules that are a part of another group than their name says

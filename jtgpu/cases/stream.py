@@ -22,6 +22,7 @@ DELIMITERS = (",", ";", "\t", "|")
 HEAD = 1 << 16  # bytes looked at before anything else
 LEAST_BLOCK, MOST_BLOCK = 1 << 16, 1 << 26  # bytes of CSV parsed at a time
 LONGEST_ROW = 1 << 28  # bytes; a longer one is a quote that nobody closes
+AT_ONCE = 1 << 24  # bytes asked of the system
 PARSED_AT_ONCE = 1 << 20  # bytes a thread takes
 PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\x04\x22\x4d\x18": "lz4"}
 
@@ -191,7 +192,7 @@ class _Csv:
     def _read(self, stream: Any, n: int) -> bytes:
         parts = []
         try:
-            while n > 0 and (part := stream.read(n)):
+            while n > 0 and (part := stream.read(min(n, AT_ONCE))):
                 parts.append(part)
                 n -= len(part)
         except OSError as error:  # Arrow's word for packed data that is broken
@@ -224,28 +225,27 @@ class _Csv:
         end = block.rfind(self._end) + 1
         if not self._quote or self._quote not in block or not self._is_open(block[:end]):
             return self._checked(end, block)
-        # a row that goes on behind a line end, or a quote amidst a cell: only those that begin a cell count
-        at, is_open, last = 0, False, 0
-        ends = self._delimiter_bytes() + b"\r\n"
+        # a cell with line ends in it, or a quote amidst a cell: only quotes that begin a cell count
+        begins = self.delimiter.encode() + b"\r\n"
+        at, outside, last = 0, 0, 0  # outside: where the text behind the last quoted cell begins
         while (found := block.find(self._quote, at)) >= 0:
-            if not is_open:
-                if found == 0 or block[found - 1 : found] in (ends[i : i + 1] for i in range(len(ends))):
-                    last = max(last, block.rfind(self._end, 0, found) + 1)
-                    is_open = True
-                at = found + 1
-            elif block[found + 1 : found + 2] == self._quote:
-                at = found + 2
-            else:
-                is_open, at = False, found + 1
-        return self._checked(last if is_open else end, block)
+            at = found + 1
+            if outside < 0:
+                if block[at : at + 1] == self._quote:
+                    at += 1
+                else:
+                    outside = at
+            elif found == 0 or block[found - 1] in begins:
+                last = max(last, block.rfind(self._end, outside, found) + 1)
+                outside = -1
+        if outside >= 0:
+            last = max(last, block.rfind(self._end, outside) + 1)
+        return self._checked(last, block)
 
     def _checked(self, end: int, block: bytes) -> int:
         if not end and len(block) > LONGEST_ROW:
             raise ParseError(f"a row of more than {LONGEST_ROW >> 20} MiB: is a quote left open?", self.name)
         return end
-
-    def _delimiter_bytes(self) -> bytes:
-        return self.delimiter.encode() if hasattr(self, "delimiter") else b""
 
     def _decoded(self, text: bytes, line: int) -> str:
         try:

@@ -31,7 +31,7 @@ from . import (
     xmlbif,
     xmlbif_writer,
 )
-from .evidence_files import Case, read_evidence, read_evidence_cases
+from .evidence_files import Case, read_evidence, read_evidence_cases, read_query
 from .files import FileError, MissingFileError, read_bytes, write_bytes
 from .text import decode
 from .xml_text import declared_text
@@ -48,6 +48,7 @@ __all__ = [
     "read",
     "read_evidence",
     "read_evidence_cases",
+    "read_query",
     "save_text",
     "write",
     "writer_of",

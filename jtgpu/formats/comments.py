@@ -8,18 +8,21 @@ from dataclasses import dataclass
 
 __all__ = ["Comments", "find_comments"]
 
-_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_SLASHES = r"//(?P<line>[^\r\n]*+)|/\*(?P<block>[^*]*+(?:\*(?!/)[^*]*+)*+)\*/"
+# What is never closed goes to the end of the text: each of many would otherwise be followed up to there, in vain.
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
+_BLOCK = r"/\*(?P<block>[^*]*+(?:\*(?!/)[^*]*+)*+)(?:\*/|\Z)"
+_SLASHES = rf"//(?P<line>[^\r\n]*+)|{_BLOCK}"
+_XML = r"<!--(?P<block>(?>.*?(?=-->|\Z)))(?:-->|\Z)"
 # How comments look in a format; strings are matched too, so that nothing in them is taken for one.
 _PATTERNS = {
     "Hugin net": re.compile(rf"{_STRING}|%(?P<line>[^\r\n]*+)"),
     "BIF": re.compile(rf"{_STRING}|{_SLASHES}"),
-    "XMLBIF": re.compile(r"<!--(?P<block>(?>.*?(?=-->)))-->", re.DOTALL),
-    "XDSL": re.compile(r"<!--(?P<block>(?>.*?(?=-->)))-->", re.DOTALL),
-    "DSL": re.compile(rf"{_STRING}|{_SLASHES}|/\#(?P<nested>[^#]*+(?:\#(?!/)[^#]*+)*+)\#/"),
+    "XMLBIF": re.compile(_XML, re.DOTALL),
+    "XDSL": re.compile(_XML, re.DOTALL),
+    "DSL": re.compile(rf"{_STRING}|{_SLASHES}|/\#(?P<nested>[^#]*+(?:\#(?!/)[^#]*+)*+)(?:\#/|\Z)"),
     "DSC": re.compile(rf"{_STRING}|{_SLASHES}"),
     "UAI": re.compile(r"^c(?P<line>[^\r\n]*+)|\#(?P<note>[^\r\n]*+)", re.MULTILINE),
-    "Ergo": re.compile(r"/\*(?P<block>[^*]*+(?:\*(?!/)[^*]*+)*+)\*/"),
+    "Ergo": re.compile(_BLOCK),
     "libDAI factor graph": re.compile(r"\#(?P<line>[^\r\n]*+)"),
 }
 _LEGAL = re.compile(

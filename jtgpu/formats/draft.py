@@ -23,6 +23,7 @@ __all__ = ["Draft", "Family"]
 # Numbers that a file does not hold but implies (a node without a table is uniform): a short file must not be
 # able to ask for all the memory there is.
 MAX_IMPLIED = 1 << 24
+MAX_AXES = 64 if int(np.__version__.split(".")[0]) > 1 else 32  # of an array; one-state parents can reach it
 MAX_NOTES = 20
 BATCH = 1 << 14  # numbers normalised in one call
 
@@ -130,15 +131,10 @@ class Draft:
                 raise self.source.error(
                     family.data_at, f"found {family.numbers.size} numbers for {v!r}, expected {size} = {axes}"
                 )
-            try:
-                self.tables[v] = family.numbers.reshape(shape)
-            except ValueError:  # NumPy's limit on axes; parents with one state each can reach it
-                raise self.source.error(
-                    family.at, f"{v!r} has {len(shape) - 1} parents, more than an array has axes"
-                ) from None
+            self.tables[v] = family.numbers.reshape(shape)
 
     def check_names(self, family: Family) -> None:
-        """Are a family's child and parents declared, and different?"""
+        """Are a family's child and parents declared, different, and no more than a table can have?"""
         child = family.child
         if child not in self.states:
             raise self.source.error(
@@ -154,6 +150,11 @@ class Draft:
                 what = "is its own parent" if p == child else f"has the parent {p!r} twice"
                 raise self.source.error(at, f"{child!r} {what}")
             seen.add(p)
+        if len(family.parents) >= MAX_AXES:
+            # before their states are multiplied: thousands of them would make a number of thousands of digits
+            raise self.source.error(
+                family.at, f"{child!r} has {len(family.parents)} parents, more than an array has axes"
+            )
 
     def finish(self, zero_rows: str = "error") -> BayesianNetwork:
         """The network: rows normalised, everything checked. The numbers are handed over, not copied.

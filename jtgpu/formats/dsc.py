@@ -36,6 +36,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _START = re.compile(_SKIP + r"belief\s++network\b")
+PART = 1 << 18  # characters of rows taken at a time
 _WHOLE = re.compile(r"[0-9]{1,9}")
 _ROW = re.compile(r"\s*+\(([^():;]*+)\)\s*+:([^():;]*+)")
 
@@ -361,35 +362,51 @@ class _Table:
         return np.concatenate(found) if found else np.zeros(0)
 
     def plain(self, begin: int, end: int) -> bool:
-        """The whole block where it is nothing but rows ``(0, 1) : 0.9, 0.1;``; False leaves all as it was."""
-        text = self.source.text
-        if end < 0:
+        """The whole block where it is nothing but rows ``(0, 1) : 0.9, 0.1;``; False leaves all as it was.
+
+        A part of the text at a time, so that nothing but the table grows with it.
+        """
+        text, width, n = self.source.text, self.width, self.n_rows
+        if 2 * n * width > end - begin:  # two characters a number at least
             return False
-        rows = text[begin:end].split(";")
-        if rows.pop().strip() or len(rows) != self.n_rows:
+        table, order = np.empty((n, width)), np.full(n, -1, np.intp)
+        done, at = 0, begin
+        while at < end:
+            stop = text.find(";", at + PART, end) + 1 or end
+            rows = text[at:stop].split(";")
+            at = stop
+            if rows.pop().strip() or done + len(rows) > n:
+                return False
+            if rows:
+                found = self.plain_rows(rows)
+                if found is None:
+                    return False
+                order[done : done + len(rows)] = found[0]
+                table[found[0]] = found[1]
+                done += len(rows)
+        if done != n or np.bincount(order, minlength=n).max() > 1:
             return False
-        found = [_ROW.fullmatch(row) for row in rows]
-        parts = [(m[1], m[2]) for m in found if m is not None]
-        if len(parts) != self.n_rows or any(numbers.count(",") != self.width - 1 for _, numbers in parts):
-            return False
-        n = len(self.cards)
-        keys = floats(",".join(key for key, _ in parts), blanks=",")
-        values = floats(",".join(numbers for _, numbers in parts), blanks=",")
-        if keys is None or values is None or keys.size != n * self.n_rows or values.size != self.n_rows * self.width:
-            return False
+        self.family.numbers = table.ravel()
+        self.family.locate = lambda position: self.nth(begin, int(np.flatnonzero(order == position // width)[0]))
+        return True
+
+    def plain_rows(self, rows: list[str]) -> tuple[NDArray[np.intp], NDArray[np.float64]] | None:
+        """Places in the table and numbers of some rows; None where one of them is not plain."""
+        parts = [m.groups() for m in map(_ROW.fullmatch, rows) if m is not None]
+        n_commas, n = self.width - 1, len(self.cards)
+        if len(parts) != len(rows) or any(numbers.count(",") != n_commas for _, numbers in parts):
+            return None
+        keys = floats(",".join([key for key, _ in parts]), blanks=",")
+        values = floats(",".join([numbers for _, numbers in parts]), blanks=",")
+        if keys is None or values is None or keys.size != n * len(rows) or values.size != self.width * len(rows):
+            return None
         if any(key.count(",") != n - 1 for key, _ in parts):
-            return False
+            return None
         number = keys.reshape(-1, n)
         if not ((number >= 0) & (number < self.cards) & (number == np.floor(number))).all():
-            return False
+            return None
         order = np.ravel_multi_index(tuple(number.astype(np.intp).T), self.cards)
-        if np.bincount(order, minlength=self.n_rows).max() > 1:
-            return False
-        table = np.empty((self.n_rows, self.width))
-        table[order] = values.reshape(-1, self.width)
-        self.family.numbers = table.ravel()
-        self.family.locate = lambda position: self.nth(begin, int(np.flatnonzero(order == position // self.width)[0]))
-        return True
+        return np.asarray(order, np.intp), values.reshape(-1, self.width)
 
     def nth(self, begin: int, row: int) -> int:
         """Offset of a row of the block."""

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import FormatError
 from ..network import BayesianNetwork, DiscreteModel
 from .draft import Draft, Family
-from .numeric import MAX_AXES, Numbers, refuse_turned, state_names
+from .numeric import Numbers, refuse_turned, state_names
 from .text import BLANKS, Source, shown
 from .uai import number_lines
 from .writing import inexact
@@ -124,10 +124,6 @@ class _Reader:
         numbers = Numbers(self.source, self.text, *self.sections["probabilities"])
         for i, family in enumerate(draft.families.values()):
             shape = (*(cards[p] for p in parents[i]), cards[i])
-            if len(shape) > MAX_AXES:
-                raise self.source.error(
-                    family.at, f"variable {i} has {len(shape) - 1} parents, more than an array has axes"
-                )
             size = math.prod(shape)
             told = numbers.whole(f"the size of table {i}, {size:,}")
             if told != size:

@@ -32,12 +32,12 @@ from .files import read_bytes
 from .numeric import Numbers
 from .text import BLANKS, Source, decode, shown
 
-__all__ = ["Case", "parse_evidence", "read_evidence", "read_evidence_cases"]
+__all__ = ["Case", "parse_evidence", "read_evidence", "read_evidence_cases", "read_query"]
 
 MAX_CASES = 1 << 20
 MAX_LINE = 1 << 14  # every '=' of a line is a place where a name may end
 _NUMBERS = re.compile(rf"[0-9{BLANKS}.+\-]*+")
-_COMMENT = re.compile(r"/\*(?P<text>[^*]*+(?:\*(?!/)[^*]*+)*+)\*/")
+_COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/|\Z)")  # an open one goes to the end
 _C_LINE = re.compile(rf"(?:\A|(?<=[\r\n]))c(?=[{BLANKS}]|\Z)[^\r\n]*+")
 _LINE = re.compile(r"[^\r\n]+")
 _BLANK = re.compile(r"[ \t\r\n]*+")
@@ -129,6 +129,44 @@ def parse_evidence(text: str, net: DiscreteModel, source: str = "<text>") -> lis
     if _NUMBERS.fullmatch(bare) and (bare.strip(BLANKS) or ergo or not text.strip(BLANKS)):
         return _Uai(place, bare, net).cases(ergo=ergo)
     return list(_lines(place, net))
+
+
+def read_query(path: str | os.PathLike[str], net: DiscreteModel) -> list[int]:
+    """Read the variables that a query file of the competitions asks for: their number, and then theirs; or, in a file
+    that is not of numbers, a name a line.
+
+    Raises
+    ------
+    ParseError
+        With ``file:line:column``.
+    FileError
+        For what the operating system refuses; also an `OSError`.
+    """
+    name = os.fspath(path)
+    source = Source(decode(read_bytes(name)), name)
+    found: list[tuple[int, int]] = []  # variable, offset
+    if _NUMBERS.fullmatch(source.text):
+        numbers = Numbers(source, source.text)
+        n = numbers.whole("the number of variables asked for", 0, numbers.values.size)
+        places = numbers.offsets(np.arange(1, 1 + n)).tolist()
+        found += [
+            (numbers.whole(f"the number of a variable, 0 to {len(net) - 1}", 0, len(net) - 1), at) for at in places
+        ]
+        numbers.finish()
+    else:
+        for line in _LINE.finditer(source.text):
+            if line[0].strip(BLANKS):
+                at = line.start() + len(line[0]) - len(line[0].lstrip(BLANKS))
+                try:
+                    found.append((net.index(line[0].strip(BLANKS)), at))
+                except EvidenceError as error:
+                    raise source.error(at, str(error)) from None
+    seen: set[int] = set()
+    for v, at in found:
+        if v in seen:
+            raise source.error(at, f"found {net.variables[v]!r} a second time")
+        seen.add(v)
+    return [v for v, _ in found]
 
 
 def _lines(source: Source, net: DiscreteModel) -> Iterator[Case]:

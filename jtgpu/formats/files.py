@@ -64,7 +64,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     name = os.fspath(path)
     try:
         with open(name, "rb") as file:
-            raw = _up_to(file, MAX_BYTES)
+            raw = _up_to(file, MAX_BYTES, os.fstat(file.fileno()).st_size + 1)
     except FileNotFoundError:
         raise _missing(name) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
@@ -75,10 +75,13 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     return _unpack(raw, name) if raw.startswith(GZIP_MAGIC) else raw
 
 
-def _up_to(file: BinaryIO | gzip.GzipFile, limit: int) -> bytes:
-    """What a file holds, or a little more than `limit` bytes of it; ``read(limit)`` would take them all at once."""
+def _up_to(file: BinaryIO | gzip.GzipFile, limit: int, expected: int = PART_BYTES) -> bytes:
+    """What a file holds, or a little more than `limit` bytes of it; ``read(limit)`` would take them all at once.
+
+    As much memory as is asked for is taken for a moment, even if the file is short: it is asked for what is expected.
+    """
     parts, size = [], 0
-    while size <= limit and (part := file.read(PART_BYTES)):
+    while size <= limit and (part := file.read(min(max(expected, 1 << 16), PART_BYTES))):
         parts.append(part)
         size += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from ..errors import ParseError
 from ..network import ROW_TOLERANCE
+from .draft import MAX_AXES
 from .numbers import bulk, token_offsets
 from .text import BLANKS, Source, floats, shown
 
 __all__ = ["MAX_AXES", "Numbers", "refuse_turned", "state_names", "without_lines"]
 
 MAX_STATES = 1 << 22  # of all variables of a file together: a short file shall not ask for all the names there are
-MAX_AXES = 64  # NumPy's own limit
 CHUNK = 1 << 12
 ROWS_OFF = 1e-3  # rows further than this from 1 make one look whether they are meant the other way round
 

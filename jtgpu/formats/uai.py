@@ -22,7 +22,7 @@ from ..errors import FormatError
 from ..network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
 from .draft import Draft, Family
 from .numeric import MAX_AXES, Numbers, refuse_turned, state_names, without_lines
-from .text import BLANKS, Source, number
+from .text import BLANKS, Source, number, shown
 from .writing import inexact
 
 __all__ = ["dumps", "number_lines", "parse", "parse_draft", "sniff"]
@@ -75,7 +75,7 @@ class _Reader:
         if found is None:
             word = _WORD.match(source.text)
             at = word.start("word") if word else 0
-            what = "the end of the file" if at >= len(source.text) else repr(source.text[at : at + 40].split()[0])
+            what = shown(word["word"]) if word and word["word"] else "the end of the file"
             raise source.error(at, f"found {what}, expected 'BAYES' or 'MARKOV'")
         self.bayes = found["kind"].upper() == "BAYES"
         numbers = self.numbers = Numbers(source, without_lines(source.text, "c"), found.end("kind"))

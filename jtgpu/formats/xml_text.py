@@ -242,7 +242,7 @@ class _Scan:
         try:
             self.parser.Parse(self.data[self.shift :] if self.shift else self.data, True)
         except expat.ExpatError as error:
-            at = self.parser.ErrorByteIndex + self.shift
+            at = max(self.parser.ErrorByteIndex, 0) + self.shift
             raise self.source.error(at, f"no well-formed XML: {expat.ErrorString(error.code)}") from None
         if self.top is None:  # pragma: no cover - expat refuses a text without a root
             raise self.source.error(0, f"found no element, expected <{self.root}>")
