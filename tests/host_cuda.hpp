@@ -17,6 +17,7 @@
 #define __launch_bounds__(...)
 
 struct uint2 { unsigned x, y; };
+struct uint4 { unsigned x, y, z, w; };
 struct dim3_ { unsigned x; };
 static dim3_ threadIdx, blockIdx, blockDim, gridDim;
 

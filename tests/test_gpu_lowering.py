@@ -41,9 +41,7 @@ def as_evidence(n: int, hard: dict[int, int], soft: dict[int, np.ndarray]) -> Ev
     return Evidence(state, soft)
 
 
-def agree(
-    engine: host_cuda.HostEngine | host_cuda.HostFused, definition: reference.Reference, evidence: Evidence
-) -> None:
+def agree(engine: host_cuda.HostEngine, definition: reference.Reference, evidence: Evidence) -> None:
     try:
         expected = definition.run(evidence)
     except ImpossibleEvidence:
@@ -63,13 +61,10 @@ def test_the_kernels_agree_with_the_definition(data: st.DataObject, lowering: st
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
     plan = planned(model, list(data.draw(st.permutations(range(len(model))))), lowering)
     definition = reference.prepare(plan, tables(model))
-    engines = (host_cuda.HostEngine(plan, tables(model)), host_cuda.HostFused(plan, tables(model)))
+    engine = host_cuda.HostEngine(plan, tables(model), data.draw(st.booleans()))
     for _ in range(3):  # evidence comes, changes and goes: nothing of the last run is left
-        case = as_evidence(len(model), *data.draw(random_nets.evidence_weights(model)))
-        for engine in engines:
-            agree(engine, definition, case)
-    for engine in engines:
-        agree(engine, definition, Evidence.none(len(model)))
+        agree(engine, definition, as_evidence(len(model), *data.draw(random_nets.evidence_weights(model))))
+    agree(engine, definition, Evidence.none(len(model)))
 
 
 @needs_compiler
@@ -96,11 +91,13 @@ NETWORKS = ["Water", "Mildew"]  # the published ones whose propagation takes the
 
 
 @needs_compiler
+@pytest.mark.parametrize("lists", [False, True])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_published_networks_agree_with_the_definition(shared_nets: Path, name: str) -> None:
+def test_published_networks_agree_with_the_definition(shared_nets: Path, name: str, lists: bool) -> None:
     net = jtgpu.read(shared_nets / "RetiEsempio" / f"{name}.net")
     plan = net.plan(order=shared_nets / "RetiEsempio" / f"{name}.num").plan
-    engine, definition = host_cuda.HostEngine(plan, tables(net)), reference.prepare(plan, tables(net))
+    engine, definition = host_cuda.HostEngine(plan, tables(net), lists), reference.prepare(plan, tables(net))
+    assert bool((engine.schedule.ops["shape"] == 0).any()) == lists
     state = np.full(plan.n_variables, -1, np.int32)
     agree(engine, definition, Evidence(state))
     for v in np.random.default_rng(3).choice(plan.n_variables, 3, replace=False).tolist():
@@ -115,8 +112,8 @@ def test_probabilities_far_below_the_smallest_double() -> None:
     plan = net.plan(order=list(range(n))).plan
     state = (np.arange(n) % 3).astype(np.int32)  # every step changes the state
     expected = math.log(1 / 3) + (n - 1) * math.log(0.1)
-    for engine in (host_cuda.HostEngine(plan, tables(net)), host_cuda.HostFused(plan, tables(net))):
-        assert engine.run(Evidence(state)).log_evidence == pytest.approx(expected, rel=1e-13)
+    engine = host_cuda.HostEngine(plan, tables(net))
+    assert engine.run(Evidence(state)).log_evidence == pytest.approx(expected, rel=1e-13)
     _, log_evidence = host_cuda.run_batch(plan, tables(net), state[None])
     assert log_evidence[0] == pytest.approx(expected, rel=1e-13)
 
@@ -131,9 +128,9 @@ def test_numbers_far_outside_probabilities() -> None:
     )
     plan = planned(model, [0, 1, 2, 3], "pairwise")
     weights = {0: np.array([1e-300, 2e-300]), 1: np.array([1e300, 1e300])}
-    for engine in (host_cuda.HostEngine(plan, tables(model)), host_cuda.HostFused(plan, tables(model))):
-        for soft in ({}, weights):
-            agree(engine, reference.prepare(plan, tables(model)), as_evidence(4, {}, soft))
+    engine = host_cuda.HostEngine(plan, tables(model))
+    for soft in ({}, weights):
+        agree(engine, reference.prepare(plan, tables(model)), as_evidence(4, {}, soft))
 
 
 @given(n=st.integers(0, 2**31 - 1), extent=st.integers(2, 2**31 - 1))
@@ -178,7 +175,7 @@ def test_the_same_plan_gives_the_same_records(shared_nets: Path) -> None:
     net = jtgpu.read(shared_nets / "RetiEsempio" / "Link.net")
     plan = net.plan(order=shared_nets / "RetiEsempio" / "Link.num").plan
     first, second = schedule.make_schedule(plan), schedule.make_schedule(plan)
-    for name in ("ops", "digits", "steps", "tasks", "known", "chunks", "answers", "roots"):
+    for name in ("ops", "digits", "steps", "tasks", "known", "chunks", "answers", "roots", "rows"):
         assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
 
 
@@ -188,7 +185,7 @@ def test_records_have_the_kernels_layout() -> None:
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
-@pytest.mark.parametrize("name", ["single", "fused", "batch"])
+@pytest.mark.parametrize("name", ["single", "lists", "batch"])
 def test_the_kernels_compile_without_spills(tmp_path: Path, name: str) -> None:
     source = tmp_path / "kernel.cu"
     source.write_text(kernels.read_source(f"resident/{name}"), encoding="utf-8")

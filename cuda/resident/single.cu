@@ -6,87 +6,76 @@
 //   level_heavy   the same with tiles of up to 16 outputs: fewer loads, more registers, 2 blocks an SM
 //   finish        normalises every posterior, writes the answers to the host's memory, readies the slots for the next run
 //
-// Answers are written straight to page-locked host memory; the states are copied in by the graph's first node.
+// States are read from page-locked host memory, and answers are written straight to it: copies as nodes of the graph
+// take 2 us each.
 // Versions tried, and why this one: see cuda/resident/README.rst.
 #include "resident/tile.cuh"
 
 #define MOST_AXES 64
+#define CHUNK_SHARE 8  // entries of a chunk that a thread takes
 
 struct Known { u32 variable, inner, card, weight; };  // an axis of a factor that evidence is multiplied into
 
 struct Chunk {   // a block's share of one factor
-    u32 cell, from, n;          // first cell of the factor in the arena; this chunk's first entry and entries
+    u32 cell, from, n;          // first cell of the factor in the arena; this chunk's first entry, entries (<= 2048)
     u32 table, known, n_known;
-    u32 first, n_chunks;        // of the factor
+    u32 top, pad;               // high word of the largest entry without evidence
 };
 
 struct Entry {
     const Chunk* chunks;
     const Known* known;
     const double* pristine;     // the factors as they are without evidence, at the arena's places
-    const int* state;           // (V,) -1 not known, -2 weights, else the state
-    const double* weights;      // one vector a variable
-    u32* dirty;                 // (T,) whether a factor carries evidence of the last run
-    int* parts;                 // a chunk's largest entry
-    u32* counters;
+    const int* state;           // host: (V,) -1 not known, -2 weights, else the state
+    const double* weights;      // one vector a variable; on the card, as they may be loaded without need
+    u32* dirty;                 // (chunks,) whether it carries evidence of the last run
 };
-
-__device__ __forceinline__ int block_max(int value, int* shared) {
-    value = warp_max(value);
-    __syncthreads();
-    if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = value;
-    __syncthreads();
-    int most = shared[0];
-    for (u32 w = 1; w < blockDim.x / 32; w++) most = shared[w] > most ? shared[w] : most;
-    return most;
-}
 
 extern "C" __global__ void __launch_bounds__(256) enter(Program p, Entry in) {
     __shared__ int state[MOST_AXES];
-    __shared__ int most[32];
-    __shared__ u32 last;
+    __shared__ Known axes[MOST_AXES];
     let_next_start();
     const Chunk c = in.chunks[blockIdx.x];
-    bool given = false;
+    const bool before = in.dirty[blockIdx.x] != 0;
+    double value[CHUNK_SHARE];  // on its way while the states come across the bus
+#pragma unroll
+    for (u32 k = 0; k < CHUNK_SHARE; k++) {
+        const u32 i = k * 256 + threadIdx.x;
+        value[k] = i < c.n ? in.pristine[c.cell + c.from + i] : 0.0;
+    }
+    bool seen = false;
     if (threadIdx.x < c.n_known) {
-        state[threadIdx.x] = in.state[in.known[c.known + threadIdx.x].variable];
-        given = state[threadIdx.x] != -1;
+        const Known axis = in.known[c.known + threadIdx.x];
+        const int of = in.state[axis.variable];
+        axes[threadIdx.x] = axis;
+        state[threadIdx.x] = of;
+        seen = of != -1;
     }
-    const bool now = __syncthreads_or(given) != 0;
-    if (!now && !in.dirty[c.table]) return;
-    double top = 0.0;
-    for (u32 i = c.from + threadIdx.x; i < c.from + c.n; i += blockDim.x) {
-        double value = in.pristine[c.cell + i];
-        for (u32 v = 0; v < c.n_known; v++) {
-            if (state[v] == -1) continue;
-            const Known axis = in.known[c.known + v];
-            u32 at = i / axis.inner % axis.card;
-            value *= state[v] == -2 ? in.weights[axis.weight + at] : (double)(state[v] == (int)at);
-        }
-        p.arena[c.cell + i] = value;
-        top = value > top ? value : top;
-    }
-    int high = block_max(__double2hiint(top), most);
-    if (c.n_chunks == 1) {
-        if (threadIdx.x == 0) {
-            p.slots[c.table].top = high;
-            in.dirty[c.table] = now;
-        }
+    const bool now = __syncthreads_or(seen) != 0;
+    int* most = &p.slots[c.table].top;  // `finish` left 0
+    if (!now && !before) {
+        if (threadIdx.x == 0 && (int)c.top > 0) atomicMax(most, (int)c.top);
         return;
     }
-    if (threadIdx.x == 0) {
-        in.parts[blockIdx.x] = high;
-        __threadfence();
-        last = atomicAdd(in.counters + c.table, 1u) == c.n_chunks - 1;
-        if (last) {
-            __threadfence();
-            const volatile int* parts = in.parts + c.first;
-            for (u32 i = 0; i < c.n_chunks; i++) high = parts[i] > high ? parts[i] : high;
-            p.slots[c.table].top = high;
-            in.dirty[c.table] = now;
-            in.counters[c.table] = 0;
+    double top = 0.0;
+#pragma unroll
+    for (u32 k = 0; k < CHUNK_SHARE; k++) {
+        const u32 i = k * 256 + threadIdx.x;
+        if (i >= c.n) break;
+        for (u32 v = 0; v < c.n_known; v++) {
+            if (state[v] == -1) continue;
+            const u32 at = (c.from + i) / axes[v].inner % axes[v].card;
+            if (state[v] == -2)
+                value[k] *= in.weights[axes[v].weight + at];
+            else if (state[v] != (int)at)
+                value[k] = 0.0;
         }
+        p.arena[c.cell + c.from + i] = value[k];
+        top = value[k] > top ? value[k] : top;
     }
+    const int high = warp_max(__double2hiint(top));
+    if ((threadIdx.x & 31) == 0 && high > 0) atomicMax(most, high);
+    if (threadIdx.x == 0) in.dirty[blockIdx.x] = now;
 }
 
 template <bool HEAVY>
@@ -100,6 +89,7 @@ __device__ __forceinline__ void level(const Program& p, u32 first, double* share
     }
     const Op& op = p.ops[task.op];
     switch (op.shape) {
+        case 0: run_list(p, op, task.unit, lane); break;
         case 1 * 8 + 1: run_unit<1, 1, 4>(p, op, task.unit, warp, lane, shared, true); break;
         case 4 * 8 + 1: run_unit<4, 1, 2>(p, op, task.unit, warp, lane, shared, true); break;
         case 2 * 8 + 2: run_unit<2, 2, 2>(p, op, task.unit, warp, lane, shared, true); break;
@@ -127,7 +117,8 @@ struct Finish {
     double* posterior;       // host
     double* root;            // host
     int* exponent;           // host
-    u32 n_answers, n_roots, n_factors, n_tables;
+    const Chunk* chunks;
+    u32 n_answers, n_roots, n_factors, n_tables, n_chunks, pad;
 };
 
 extern "C" __global__ void __launch_bounds__(256) finish(Program p, Finish f) {
@@ -147,4 +138,5 @@ extern "C" __global__ void __launch_bounds__(256) finish(Program p, Finish f) {
         f.exponent[i] = p.slots[f.roots[2 * i + 1]].exponent;
     }
     for (u32 t = f.n_factors + thread; t < f.n_tables; t += all) p.slots[t].top = 0;
+    for (u32 c = thread; c < f.n_chunks; c += all) p.slots[f.chunks[c].table].top = 0;  // `enter` writes it anew
 }

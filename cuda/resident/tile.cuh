@@ -148,6 +148,40 @@ __device__ __forceinline__ Scales scales_of(const Slot& a, const Slot& b) {
     return s;
 }
 
+// A warp's round of a contraction that is a list of products, as jtgpu/backends/gpu/rounds.py deals them out.
+__device__ __forceinline__ void run_list(const Program& p, const Op& op, u32 unit, u32 lane) {
+    const uint2 round = p.rounds[op.steps + unit];
+    const uint2* row = p.rows + (u64)round.x * 32 + lane;
+    const u32 n = round.y & 0xffff, log = round.y >> 16, out = row->x;
+    const Slot *from_a = p.slots + op.slot_a, *from_b = p.slots + op.slot_b;
+    row += 32;
+    uint2 next[4];
+#pragma unroll
+    for (u32 u = 0; u < 4; u++) next[u] = row[(u < n ? u : n - 1) * 32];
+    wait_for_previous();
+    const Slot slot_a = *from_a, slot_b = *from_b;
+    const Scales scale = scales_of(slot_a, slot_b);
+    double sum = 0.0;
+    for (u32 k = 0; k < n; k += 4) {
+        double x[4], y[4];
+#pragma unroll
+        for (u32 u = 0; u < 4; u++) {
+            x[u] = k + u < n ? p.arena[next[u].x] : 0.0;
+            y[u] = k + u < n ? p.arena[next[u].y] : 0.0;
+        }
+#pragma unroll
+        for (u32 u = 0; u < 4; u++) next[u] = row[(k + 4 + u < n ? k + 4 + u : n - 1) * 32];
+#pragma unroll
+        for (u32 u = 0; u < 4; u++) sum += (x[u] * scale.a) * (y[u] * scale.b);
+    }
+    u32 unused = 0;
+    Fold<1>::run(&sum, lane, log, unused);
+    const bool keeper = out != NONE && (lane & ((1u << log) - 1)) == 0;
+    if (keeper) p.arena[out] = sum;
+    if (unit == 0 && lane == 0) p.slots[op.slot_out].exponent = scale.exponent;
+    publish(p.slots + op.slot_out, keeper ? sum : 0.0, lane);
+}
+
 // A warp's unit of a contraction, from the sums to the table. `shared` is used by wide contractions only.
 template <int TM, int TN, int UNROLL>
 __device__ __forceinline__ void run_unit(const Program& p, const Op& op, u32 unit, u32 warp, u32 lane, double* shared,

@@ -26,8 +26,8 @@ from .._system import cache_folder
 from ..errors import BackendUnavailable
 
 __all__ = [
-    "JOB", "MAP", "TRIALS", "compiled", "cubin", "find_nvcc", "is_compiled", "read_source",
-    "source_folder", "sources", "with_headers",
+    "JOB", "MAP", "TRIALS", "compiled", "cubin", "find_nvcc", "read_source", "source_folder",
+    "sources", "with_headers",
 ]  # fmt: skip
 
 # The layout of `struct Job` in cuda/job.cuh, field for field.
@@ -155,11 +155,6 @@ def compiled(name: str, text: str, arch: str, *, cache: Path | None = None) -> b
     made = _compile(name, text, arch)
     _write_atomically(kept, made)
     return made
-
-
-def is_compiled(name: str, text: str, arch: str, *, cache: Path | None = None) -> bool:
-    """Whether `compiled` finds a source in the cache."""
-    return _kept(name, text, arch, cache).is_file()
 
 
 def _kept(name: str, text: str, arch: str, cache: Path | None) -> Path:

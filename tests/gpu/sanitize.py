@@ -1,6 +1,8 @@
-"""What compute-sanitizer watches: every kernel and both engines on small tables, a few seconds without it.
+"""What compute-sanitizer watches: every kernel and every engine on small tables, a few seconds without it.
 
-    compute-sanitizer --tool memcheck  python tests/gpu/sanitize.py      (racecheck, synccheck, initcheck likewise)
+    compute-sanitizer --report-api-errors no --tool memcheck  python tests/gpu/sanitize.py
+
+Likewise racecheck, synccheck and initcheck.
 
 Exit code 1 when an answer is wrong. Needs no files: the networks are made here.
 """
@@ -17,8 +19,13 @@ import numpy as np
 
 import jtgpu
 from jtgpu.backends import get
+from jtgpu.backends import gpu as resident
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.device import Device, open_device
+from jtgpu.backends.gpu.driver import most_shared
+from jtgpu.backends.gpu.engine import CaseEngine
+from jtgpu.backends.gpu.list_engine import ListEngine
+from jtgpu.backends.gpu.lists import make_lists
 from jtgpu.backends.indexed import prepare
 from jtgpu.backends.indexed_launch import Rules
 from jtgpu.backends.tuning import Workbench
@@ -90,6 +97,36 @@ def engines() -> float:
     return worst
 
 
+def _none_needed() -> CaseEngine:
+    raise AssertionError("a case of usual probability needs no second engine")
+
+
+def residents() -> float:
+    """Largest error of the resident engine: whole networks in one kernel, levels, tables of cases."""
+    net = random_network(12, 2)
+    plan = net.plan(order="min-fill").plan
+    factors = [f.table for f in model_factors(net)]
+    rng = np.random.default_rng(3)
+    states = np.where(rng.random((40, plan.n_variables)) < 0.2, 0, -1).astype(np.int32)
+    evidence = Evidence(states[0], {11: np.array([0.25, 1.0])})
+    judge = get("reference")(plan, factors)
+    answer, table = judge.run(evidence), judge.run_batch(states)
+    worst = 0.0
+    for lists in (None, False):
+        backend = resident.prepare(plan, factors, lists=lists)
+        for _ in range(2):
+            worst = max(worst, float(np.abs(backend.run(evidence).posterior - answer.posterior).max()))
+            worst = max(worst, float(np.abs(backend.run_batch(states).posterior - table.posterior).max()))
+        if lists is None:
+            listed = make_lists(plan, factors, most_shared(backend.device), (8,))
+            assert listed is not None
+            engine = ListEngine(plan, listed, backend.device, _none_needed)
+            worst = max(worst, float(np.abs(engine.run(evidence).posterior - answer.posterior).max()))
+            engine.close()
+        backend.close()
+    return worst
+
+
 def random_network(n: int, card: int) -> jtgpu.BayesianNetwork:
     """A network of `n` variables with up to four parents each."""
     rng = np.random.default_rng(2)
@@ -105,7 +142,7 @@ def random_network(n: int, card: int) -> jtgpu.BayesianNetwork:
 def main() -> int:
     """Run everything once."""
     device = open_device()
-    errors = {"kernels": kernels(device), "engines": engines()}
+    errors = {"kernels": kernels(device), "engines": engines(), "residents": residents()}
     print(device.name, errors)
     return 0 if max(errors.values()) < 1e-11 else 1
 

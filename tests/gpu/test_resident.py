@@ -16,6 +16,11 @@ from jtgpu.backends import gpu as resident
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.device import Device
+from jtgpu.backends.gpu.driver import most_shared
+from jtgpu.backends.gpu.engine import CaseEngine, Engine
+from jtgpu.backends.gpu.list_engine import ListEngine
+from jtgpu.backends.gpu.lists import make_lists
+from jtgpu.backends.gpu.schedule import make_schedule
 from jtgpu.errors import ImpossibleEvidence, JtgpuError, TableTooLarge
 from jtgpu.network import DiscreteModel
 from jtgpu.plan import Plan
@@ -66,8 +71,8 @@ def hold_to_definition(plan: Plan, factors: list[np.ndarray], backend: resident.
 def test_small_networks(gpu: Device, name: str) -> None:
     model = jtgpu.read(ROOT / "nets" / name)
     plan = model.plan(order="min-fill", max_table=None).plan
-    for fused in (None, False):
-        backend = resident.prepare(plan, tables(model), fused=fused)
+    for lists in (None, False):
+        backend = resident.prepare(plan, tables(model), lists=lists)
         hold_to_definition(plan, tables(model), backend, 4)
         backend.close()
 
@@ -200,4 +205,55 @@ def test_out_of_memory_leaves_the_process_usable(gpu: Device) -> None:
             hog.free()
     backend = resident.prepare(plan, tables(model))
     hold_to_definition(plan, tables(model), backend, 2)
+    backend.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "n_blocks"), [("asia", 8), ("alarm", 1), ("alarm", 8), ("hailfinder", 16), ("insurance", 8)]
+)
+def test_lists_of_products_over_clusters(gpu: Device, name: str, n_blocks: int) -> None:
+    """Every size of cluster, also those that the model would not take."""
+    model = jtgpu.read(ROOT / "nets" / f"{name}.net")
+    plan = model.plan(order="min-fill").plan
+    if n_blocks > 1 and gpu.capability < (9, 0):
+        pytest.skip("clusters of blocks came with compute capability 9.0")
+    made = make_lists(plan, tables(model), most_shared(gpu), (n_blocks,))
+    assert made is not None
+    made_later: list[int] = []
+
+    def second() -> CaseEngine:
+        made_later.append(1)
+        return Engine(plan, tables(model), make_schedule(plan), gpu)
+
+    engine = ListEngine(plan, made, gpu, second)
+    definition = reference.prepare(plan, tables(model))
+    for case in cases(plan, 6, 9):
+        try:
+            expected = definition.run(case)
+        except ImpossibleEvidence:
+            with pytest.raises(ImpossibleEvidence):
+                engine.run(case)
+            assert made_later == [1]
+            continue
+        got = engine.run(case)
+        np.testing.assert_allclose(got.posterior, expected.posterior, rtol=0, atol=TOLERANCE)
+        assert got.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)
+    assert len({engine.run(Evidence.none(plan.n_variables)).posterior.tobytes() for _ in range(20)}) == 1
+    engine.close()
+
+
+def test_what_is_too_small_for_lists_is_scaled(gpu: Device) -> None:
+    n, rare = 60, 1e-9
+    names = [f"v{i}" for i in range(n)]
+    step = np.array([[1 - rare, rare], [rare, 1 - rare]])
+    cpts = {v: step if i else np.array([0.5, 0.5]) for i, v in enumerate(names)}
+    net = jtgpu.BayesianNetwork({v: ["0", "1"] for v in names}, dict(zip(names[1:], zip(names), strict=False)), cpts)
+    plan = net.plan(order=list(range(n))).plan
+    backend = resident.prepare(plan, tables(net), lists=True)
+    definition = reference.prepare(plan, tables(net))
+    for state in (np.full(n, -1), np.arange(n) % 2, np.full(n, 1), np.full(n, -1)):
+        case = Evidence(state.astype(np.int32))
+        got, expected = backend.run(case), definition.run(case)
+        np.testing.assert_allclose(got.posterior, expected.posterior, rtol=0, atol=TOLERANCE)
+        assert got.log_evidence == pytest.approx(expected.log_evidence, rel=1e-12, abs=1e-12)
     backend.close()

@@ -6,23 +6,26 @@ maximum has no such parts, and a sample wants every variable.
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..._compiled import compiled
+from ..._compiled import compiled, is_compiled
 from ...errors import ImpossibleEvidence
 from ...specialise import FREE, HARD, SOFT, Skeleton, reduce
 from ..base import Evidence
-from ..forest import UNIT, Best, Derivatives, Forest, Uniforms
+from ..forest import UNIT, Best, Derivatives, Forest, Uniforms, collect_forest, derivative_forest
 from .kernels import contract
 from .maximal import contract_maximal
+from .parallel import default_threads
 from .records import ALIGNMENT, Layout, Program, specialise
 from .steps import CHANCES, UNKEPT, Steps, alternatives, cell_of, draw, make_steps, retrace, trace
 from .sweep import IMPOSSIBLE, LOG2, _load, evidence_log, finish
@@ -31,11 +34,15 @@ from .workspace import ROOM, Scratch, aligned
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CpuSweep"]
+    from ...plan import Plan
+
+__all__ = ["CpuSweep", "warm_up_sweeps"]
 
 DOUBLE = 800  # log2 of what a contraction may multiply together, far from where doubles lose digits
-MOST_PROGRAMS = 64  # kept
-ROWS = 1 << 18  # random numbers that are drawn at a time
+MOST_PROGRAMS = 256  # kept
+MOST_PROGRAM_BYTES = 64 << 20
+BLOCK = 1 << 20  # random numbers that are drawn at a time
+WORTH_THREADS = 500_000  # steps of all samples from which several cores draw, some 20 ms of one
 _NO_WEIGHTS, _NO_PTR = np.zeros(1), np.zeros(1, np.int64)
 
 
@@ -45,6 +52,11 @@ class _Kept(NamedTuple):
     program: Program
     steps: Steps
     maximal: NDArray[np.bool_]  # of each contraction that is made
+
+    @property
+    def bytes(self) -> int:
+        """Memory, but for what is the same in all."""
+        return 8 * (len(self.program.records) + len(self.program.loads) + len(self.steps.steps)) + 1000
 
 
 class _Room(Scratch):
@@ -210,10 +222,18 @@ class CpuSweep:
     forest : Forest
     factors : sequence of arrays
         The model's tables, axes in the model's order.
+    threads : int, optional
+        Cores that draw samples; default: all that the process may use. The samples are the same for every number.
     """
 
-    def __init__(self, forest: Forest, factors: Sequence[NDArray[np.float64]]):
+    def __init__(self, forest: Forest, factors: Sequence[NDArray[np.float64]], threads: int | None = None):
+        if not is_compiled(_sweep):
+            logging.getLogger("jtgpu").warning(
+                "the first question of this kind waits about half a minute while its loops are compiled for this "
+                "machine; once"
+            )
         self.forest = forest
+        self._threads = default_threads() if threads is None else max(1, threads)
         self._skeleton = _skeleton(forest)
         self._by_rank = forest.by_rank
         self._cards = forest.cardinality[self._by_rank]
@@ -225,6 +245,7 @@ class CpuSweep:
         self._limit = min(ROOM, DOUBLE // max(most, 2))  # log2
         self._lock = threading.Lock()
         self._kept: OrderedDict[Any, _Kept] = OrderedDict()
+        self._bytes = 0
         self._idle: list[_Room] = []
 
     def _lay_out(self, factors: Sequence[NDArray[np.float64]]) -> None:
@@ -284,9 +305,11 @@ class CpuSweep:
         )  # fmt: skip
         kept = _Kept(program, steps, np.array(self.forest.maximal, np.bool_)[made[outs]])
         with self._lock:
-            self._kept[key] = kept
-            while len(self._kept) > MOST_PROGRAMS:
-                self._kept.popitem(last=False)
+            if key not in self._kept:  # another thread may have been faster
+                self._kept[key] = kept
+                self._bytes += kept.bytes
+            while len(self._kept) > MOST_PROGRAMS or (self._bytes > MOST_PROGRAM_BYTES and len(self._kept) > 1):
+                self._bytes -= self._kept.popitem(last=False)[1].bytes
         return kept
 
     def _take(self) -> _Room:
@@ -405,25 +428,43 @@ class CpuSweep:
             possible = self._run(room, kept, observed, self._weights(evidence))
             if not possible or evidence_log(room.arena, kept.program.roots, room.exponent) == IMPOSSIBLE:
                 raise ImpossibleEvidence("the evidence has probability 0")
-            _, _, chances, slices = kept.steps.counts.tolist()
-            memory = np.empty(chances), np.zeros(slices, np.uint8)
-            rows = max(1, ROWS // self.forest.n_variables)
-            for first in range(0, n, rows):
-                part = out[first : first + rows]
-                draw(
-                    room.arena, *kept.steps[:2], np.maximum(observed, 0), uniforms(len(part)), part, self._by_rank,
-                    *memory, room.values, room.places,
-                )  # fmt: skip
+            self._draw(room, kept, np.maximum(observed, 0), uniforms, out)
             return out
         finally:
             self._give_back(room)
+
+    def _draw(
+        self, room: _Room, kept: _Kept, start: NDArray[np.int32], uniforms: Uniforms, out: NDArray[np.int32]
+    ) -> None:
+        """Samples from a sweep, a block of rows at a time, the block on several cores where that is worth it: each
+        keeps slices of its own, and what a row becomes depends on its own numbers alone."""
+        largest, most, chances, slices = kept.steps.counts.tolist()
+        rows = max(1, BLOCK // self.forest.n_variables)
+        threads = self._threads if len(out) * len(kept.steps.step_ptr) >= WORTH_THREADS else 1
+        own = [
+            (np.empty(chances), np.zeros(slices, np.uint8), np.zeros(largest), np.zeros(most, np.int64))
+            for _ in range(threads)
+        ]
+
+        def part(t: int, block: NDArray[np.int32], numbers: NDArray[np.float64]) -> None:
+            mine = slice(len(block) * t // threads, len(block) * (t + 1) // threads)
+            draw(room.arena, *kept.steps[:2], start, numbers[mine], block[mine], self._by_rank, *own[t])
+
+        with ThreadPoolExecutor(threads - 1) if threads > 1 else nullcontext() as pool:
+            for first in range(0, len(out), rows):
+                block = out[first : first + rows]
+                numbers = uniforms(len(block))
+                others = [pool.submit(part, t, block, numbers) for t in range(1, threads)] if pool else []
+                part(0, block, numbers)
+                for other in others:
+                    other.result()
 
     def draw_rows(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], uniforms: Uniforms
     ) -> NDArray[np.int32]:
         """See `jtgpu.backends.forest.Sweep.draw_rows`."""
         out = np.full(states.shape, -1, np.int32)
-        block = max(1, ROWS // self.forest.n_variables)
+        block = max(1, BLOCK // self.forest.n_variables)
         for first in range(0, len(states), block):
             part = slice(first, first + block)
             numbers = uniforms(len(states[part]))
@@ -586,3 +627,26 @@ def _ragged(lists: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[
 def _soft(evidence: Evidence) -> tuple[int, ...]:
     """Variables with weights that are not observed."""
     return tuple(sorted(int(v) for v in evidence.likelihood if evidence.state[v] < 0))
+
+
+def warm_up_sweeps(plan: Plan) -> None:
+    """Run every way of a sweep, so that no later question waits for a compiler.
+
+    Parameters
+    ----------
+    plan : Plan
+        Any; a small one.
+    """
+    factors = [np.ones(plan.cardinality[list(scope)]) for scope in plan.factor_scopes]
+    nothing, rows = Evidence.none(plan.n_variables), np.full((2, plan.n_variables), -1, np.int32)
+
+    def halves(n: int) -> NDArray[np.float64]:
+        return np.full((n, plan.n_variables), 0.5)
+
+    best = CpuSweep(collect_forest(plan, maximal=True), factors)
+    best.score(best.best(nothing, k=3).states, nothing)
+    best.best_rows(rows, {})
+    draws = CpuSweep(collect_forest(plan, maximal=False), factors)
+    draws.draw(nothing, 2, halves)
+    draws.draw_rows(rows, {}, halves)
+    CpuSweep(derivative_forest(plan), factors).derivatives(nothing)

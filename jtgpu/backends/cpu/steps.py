@@ -27,7 +27,6 @@ N_INPUTS, N_TAKEN, CELLS, N_SEEN, CHANCES, CHANCES_MADE, PLACES = range(7)
 UNKEPT = -1  # CHANCES of a step whose slices are made anew each time
 
 MOST_CHANCES = 1 << 22  # numbers: 32 MiB of slices that samples share
-MOST_CHANCES_OF_STEP = 1 << 19
 
 
 class Steps(NamedTuple):
@@ -45,7 +44,7 @@ def _make(sk, length, scope, use, made, maximal, records, record_ptr, steps):  #
     out_at, taken_at = np.full(n_vars, -1, np.int64), np.full(n_vars, -1, np.int64)
     stride = np.zeros(n_vars, np.int64)
     step_ptr = np.zeros(len(record_ptr), np.int64)
-    taken = np.empty(n_vars, np.int64)
+    taken, sizes = np.empty(n_vars, np.int64), np.zeros(len(record_ptr), np.int64)
     n, n_steps, p = 0, 0, 0
     largest, most, chances, slices = 1, 1, 0, 0
     for i in range(len(sk.op_out)):
@@ -114,15 +113,20 @@ def _make(sk, length, scope, use, made, maximal, records, record_ptr, steps):  #
                 stride[v] = 0
             steps[n_others] = (at - n_others - 1) // 2
         steps[n + N_INPUTS], steps[n + N_TAKEN], steps[n + CELLS], steps[n + N_SEEN] = k, n_taken, cells, n_seen
-        steps[n + CHANCES] = UNKEPT
-        if cells * size <= MOST_CHANCES_OF_STEP and chances + cells * size <= MOST_CHANCES:
-            steps[n + CHANCES], steps[n + CHANCES_MADE] = chances, slices
-            chances += cells * size
-            slices += size
+        sizes[n_steps] = size
         largest, most = max(largest, cells), max(most, max(k, n_taken))
         n = at
         n_steps += 1
         step_ptr[n_steps] = n
+    # the fewer slices a step has, the more samples share each
+    for p in np.argsort(sizes[:n_steps], kind="mergesort"):
+        step = step_ptr[p]
+        cells = steps[step + CELLS] * sizes[p]
+        steps[step + CHANCES], steps[step + CHANCES_MADE] = UNKEPT, 0
+        if chances + cells <= MOST_CHANCES:
+            steps[step + CHANCES], steps[step + CHANCES_MADE] = chances, slices
+            chances += cells
+            slices += sizes[p]
     return step_ptr[: n_steps + 1].copy(), np.array([largest, most, chances, slices])
 
 

@@ -1,33 +1,34 @@
 """The resident GPU engine: plan and CPTs stay on the card, a case is one graph launch, a table of cases is chunks.
 
 `shapes` chooses how threads lie over a contraction, `schedule` turns a plan into records, `engine` runs one case as
-a kernel a level, `fused` as one kernel where the network fits shared memory, `batch` many cases; the kernels are in
-cuda/resident/.
+a kernel a level; `products` finds what is never zero, `lists` deals it out where little is left and `list_engine` runs
+it as one kernel; `batch` runs many cases. The kernels are in cuda/resident/.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import EvidenceError, JtgpuError
+from ...errors import BackendUnavailable, JtgpuError
 from ...plan import Plan
-from ..base import Evidence, Result
+from ..base import BatchResult, Evidence, PlainSession, Result, Session
 from .schedule import make_schedule
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from ..device import Device
-    from .batch import BatchEngine, BatchResult
+    from .batch import BatchEngine
     from .engine import CaseEngine
 
 __all__ = ["Gpu", "prepare"]
 
-MOST_FUSED_WORK = 30_000  # operations of a propagation up to which one block is faster than a kernel a level
+MOST_LISTED = 60_000_000  # operations of a propagation up to which products that are not zero are counted
+LEVEL_US, START_US = 1.4, 6.0  # microseconds that a kernel a level takes at least: a level, and the rest
 
 
 class Gpu:
@@ -41,8 +42,8 @@ class Gpu:
     factors : sequence of float64 arrays
     device : int, optional
         Number of the CUDA device; default: the best.
-    fused : bool, optional
-        Whether the whole network runs in the shared memory of one block; default: where it fits and pays.
+    lists : bool, optional
+        Whether one kernel goes through lists of the products that are not zero; default: where it fits and pays.
 
     Raises
     ------
@@ -58,7 +59,7 @@ class Gpu:
         factors: Sequence[NDArray[np.float64]],
         device: int | None = None,
         *,
-        fused: bool | None = None,
+        lists: bool | None = None,
     ):
         from ..device import open_device
 
@@ -67,61 +68,56 @@ class Gpu:
         self.device = open_device(device)
         self._batch: BatchEngine | None = None
         self._lock = threading.Lock()
-        self.engine = _single(plan, factors, self.device, fused)
+        self.engine = _single(plan, factors, self.device, lists)
 
     @property
     def kind(self) -> str:
-        """Which engine runs single cases: ``"fused"``, one block; ``"levels"``, a kernel a level."""
+        """Which engine runs single cases: ``"lists"``, one kernel; ``"levels"``, a kernel a level."""
         return self.engine.kind
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """See `jtgpu.backends.base.Backend.run`; answers every variable whatever the targets."""
         return self.engine.run(evidence)
 
-    def run_batch(self, states: ArrayLike, targets: Sequence[int] | None = None) -> BatchResult:
-        """Answer a table of cases.
-
-        Parameters
-        ----------
-        states : (B, V) integers
-            Observed state of each variable in each case, -1 = not observed.
-        targets : sequence of int, optional
-            Variables whose posteriors are wanted; None: all.
-
-        Returns
-        -------
-        BatchResult
-            With impossible cases flagged, not raised.
+    def run_batch(
+        self,
+        states: NDArray[np.int32],
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+        targets: Sequence[int] | None = None,
+    ) -> BatchResult:
+        """See `jtgpu.backends.base.Backend.run_batch`.
 
         Raises
         ------
         EvidenceError
-            For an array of another shape, or a state that a variable does not have.
+            For an array of another shape, a state that a variable does not have, a weight below zero.
         TableTooLarge
             When not even 32 cases fit the card's memory.
         """
         from .batch import BatchEngine
+        from .batch_rows import checked_states
 
-        table = np.asarray(states)
-        cards = self._plan.cardinality
-        if table.ndim != 2 or table.shape[1] != len(cards) or table.dtype.kind not in "iu":
-            raise EvidenceError(
-                f"cases are integers of shape (B, {len(cards)}), not {table.dtype} of shape {table.shape}"
-            )
-        if table.size and (bool((table < -1).any()) or bool((table >= cards).any())):
-            row, v = np.argwhere((table < -1) | (table >= cards))[0].tolist()
-            raise EvidenceError(f"case {row}: variable {v} has {cards[v]} states, not a state {table[row, v]}")
+        table = checked_states(states, self._plan.cardinality)
         with self._lock:
             if self._factors is None:
                 raise JtgpuError("this backend is closed")
             if self._batch is None:
                 self._batch = BatchEngine(self._plan, self._factors, self.device)
-        return self._batch.run(table.astype(np.int32, copy=False), targets)
+        return self._batch.run(table, likelihood, targets)
+
+    def session(self) -> Session:
+        """See `jtgpu.backends.base.Backend.session`: every query is one graph launch, whatever changed."""
+        return PlainSession(self)
 
     @property
     def batch_device_us(self) -> float:
         """Microseconds that the kernels of the last `run_batch` took, copies left out; 0 before."""
         return self._batch.device_us if self._batch is not None else 0.0
+
+    @property
+    def batch_kind(self) -> str:
+        """Which kernels answer tables of cases: ``"lanes"``, written for the network; ``"tables"``; empty before."""
+        return self._batch.kind if self._batch is not None else ""
 
     def measure(self, runs: int, cases: Sequence[Evidence]) -> list[float]:
         """Device microseconds of `runs` propagations, the cases taking turns."""
@@ -136,17 +132,33 @@ class Gpu:
                 self._batch.close()
 
 
-def _single(plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device, fused: bool | None) -> CaseEngine:
+def _single(plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device, lists: bool | None) -> CaseEngine:
     """The engine for single cases."""
+    from .driver import most_shared
     from .engine import Engine
-    from .fused import MOST_CELLS, STATES, FusedEngine, fused_image
+    from .list_engine import ListEngine
+    from .lists import CLUSTERS, make_lists
+    from .products import needed_products
 
-    small = int(plan.arena_cells[0]) <= MOST_CELLS
-    if fused or (fused is None and small and plan.cost().flops <= MOST_FUSED_WORK):
-        image, layout = fused_image(plan, factors)
-        if fused or (plan.n_variables <= STATES and FusedEngine.fits(image, device)):
-            return FusedEngine(plan, image, layout, device)
-    return Engine(plan, factors, make_schedule(plan), device)
+    listed = needed_products(plan, factors) if plan.cost().flops <= MOST_LISTED else None
+
+    def by_levels() -> CaseEngine:
+        return Engine(plan, factors, make_schedule(plan, listed=listed), device)
+
+    clusters = CLUSTERS if device.capability >= (9, 0) else CLUSTERS[:1]
+    wanted = listed is not None and lists is not False
+    made = make_lists(plan, factors, most_shared(device), clusters, listed) if wanted else None
+    least = LEVEL_US * plan.cost().program_levels + START_US
+    if made is None or (lists is None and made.microseconds > least):
+        if lists:
+            raise JtgpuError("this network has too many products that are not zero to be run as lists")
+        return by_levels()
+    try:
+        return ListEngine(plan, made, device, by_levels)
+    except BackendUnavailable:  # a card, or a share of one, that cannot hold so many blocks together
+        if lists:
+            raise
+        return by_levels()
 
 
 def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Gpu:

@@ -1,110 +1,76 @@
-"""Tables of cases: a lane a case, in chunks that fit the card."""
+"""Tables of cases on the card: chunks that fit its memory, copies beside the work, equal rows answered once."""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import JtgpuError, TableTooLarge, format_bytes
+from ...errors import BackendUnavailable, JtgpuError, TableTooLarge, format_bytes
 from ...plan import Plan
-from ..device import Device
-from .driver import Arguments, Kernels
+from ..base import BatchResult
+from ..device import Device, Graph
+from .batch_lane import LaneProgram, lane_candidate
+from .batch_live import live_program
+from .batch_rows import Rows, read_rows
+from .batch_tables import GROUP, Chunk, TableProgram
 from .engine import Memory
-from .records import ANSWER, CASE_FACTOR, OP, SLOT
-from .schedule import Schedule, load_factors, make_schedule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BatchEngine", "BatchLayout", "BatchResult", "batch_layout"]
+__all__ = ["BatchEngine", "Program"]
 
-THREADS = 256
-GROUP = 32  # cases of a warp
-MOST_CASES = 1 << 14  # of a chunk
-MEMORY_SHARE = 0.7  # of what is free
-MOST_BLOCKS = 2**31 - 1
+Program = TableProgram | LaneProgram
 
-
-@dataclass(frozen=True)
-class BatchResult:
-    """Answers to B cases."""
-
-    posterior: NDArray[np.float64]  # (B, sum of the targets' cardinalities); zeros for an impossible case
-    log_evidence: NDArray[np.float64]  # (B,) natural logarithm of P(e); -inf for an impossible case
-    impossible: NDArray[np.bool_]  # (B,)
+MEMORY_SHARE = 0.7  # of what is free on the card
+PINNED = 256 << 20  # bytes of one chunk's answers that are page-locked at most
+PIPELINE = 4  # chunks that a call is cut into at least where each is still large
+LARGE = 1 << 14  # cases of such a chunk
+DEAR = 200_000  # operations of a propagation from which on equal rows are always looked for
+WRITTEN = 2_000_000  # operations of a propagation up to which kernels might be written for it
+COPIERS = 8  # threads that copy answers out of page-locked memory
+COPY = 1 << 21  # bytes that one of them takes at a time
 
 
 @dataclass(frozen=True)
-class BatchLayout:
-    """The schedule of a batch, with tables renumbered: only what differs between cases has cells for every case."""
+class _Slot:
+    """One of two chunks in flight: page-locked memory on the host, memory on the card, a stream."""
 
-    schedule: Schedule
-    n_cells: int  # of one case
-    ops: NDArray[Any]
-    factors: NDArray[Any]  # evidence factors
-    table_cell: NDArray[np.int64]  # (T,) in a case's arena; -1: shared by all cases
-    roots: NDArray[np.uint32]  # (components, 3) cell, table, whether shared
-
-
-def batch_layout(plan: Plan) -> BatchLayout:
-    """What the batch kernels read, but for the answers that are wanted."""
-    s = make_schedule(plan, "batch")
-    where = np.full(s.n_tables, -1, np.int64)
-    at = 0
-    own = sorted({int(t) for t in plan.evidence_factor} | set(range(s.n_factors, s.n_tables - 1)))
-    for t in own:
-        where[t] = at
-        at += int(s.table_size[t])
-    ops = s.ops.copy()
-    for side, bit in (("a", 1), ("b", 2)):
-        table = ops[f"slot_{side}"]
-        shared = where[table] < 0
-        ops["pad"] |= np.where(shared, bit, 0).astype(np.uint32)
-        ops[side] = np.where(shared, s.table_cell[table], where[table])
-    # the single 1 lies behind the factors
-    for side in ("a", "b"):
-        ops[side][ops[f"slot_{side}"] == s.n_tables - 1] = s.factor_cells
-    ops["out"] = where[ops["slot_out"]]
-    first = s.chunks[s.chunks["from"] == 0]
-    factors = np.zeros(len(first), CASE_FACTOR)
-    for name in ("cell", "table", "known", "n_known"):
-        factors[name] = first[name]
-    factors["n"], factors["to"] = s.table_size[first["table"]], where[first["table"]]
-    roots = [(int(s.table_cell[t]) if where[t] < 0 else where[t], t, where[t] < 0) for t in plan.root_table.tolist()]
-    return BatchLayout(s, at, ops.astype(OP), factors, where, np.array(roots, np.uint32).reshape(-1, 3))
-
-
-def answers_of(plan: Plan, layout: BatchLayout, targets: Sequence[int]) -> tuple[NDArray[Any], int]:
-    """The posteriors that are wanted, one variable after another, and their cells in all."""
-    made, at = [], 0
-    for v in targets:
-        card = int(plan.cardinality[v])
-        made.append((int(layout.table_cell[plan.posterior_table[v]]), card, at))
-        at += card
-    return np.array(made, ANSWER), at
+    stream: Any
+    start: Any  # events round the kernels
+    stop: Any
+    states: NDArray[np.int32]  # (size, V)
+    weights: NDArray[np.float64]  # (size, W)
+    posterior: NDArray[np.float64]  # (size, n_out)
+    log_evidence: NDArray[np.float64]  # (size,)
+    chunk: Chunk
+    graph: Graph  # of the kernels
 
 
 @dataclass(frozen=True)
 class _Buffers:
-    """A chunk's memory, on the card and page-locked on the host."""
+    """What a call needs, kept for the next one like it."""
 
-    key: bytes  # the answers that it is laid out for
-    size: int  # cases
-    struct: NDArray[np.uint64]  # struct Batch
-    state: NDArray[np.int32]  # (V, size)
-    posterior: NDArray[np.float64]  # (size, n_out)
-    log_evidence: NDArray[np.float64]  # (size,)
-    d_state: int
-    d_posterior: int
-    d_log: int
+    key: bytes  # targets and weighed variables that it is laid out for
+    size: int
+    full: bool  # whether more cases would not have fitted
+    slots: tuple[_Slot, ...]
 
 
 class BatchEngine:
-    """A plan and a model's numbers on one card, for tables of cases; keeps a chunk's memory from call to call.
+    """A plan and a model's numbers on one card, for tables of cases; keeps its chunks' memory from call to call.
+
+    Attributes
+    ----------
+    device_us : float
+        Microseconds that the kernels of the last call took, copies left out.
 
     Raises
     ------
@@ -114,135 +80,211 @@ class BatchEngine:
 
     def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device):
         self.plan, self.device = plan, device
-        self.layout = batch_layout(plan)
         self.lock = threading.Lock()
-        self.device_us = 0.0  # of the last call: kernels alone, without copies
+        self.device_us = 0.0
         self._open = True
-        self._kernels: Kernels | None = None
         self._buffers: _Buffers | None = None
-        self.stream: Any = None
         self._buffer_memory: Memory | None = None
-        s = self.layout.schedule
-        pristine, slots = load_factors(plan, s, factors)
+        self._graphs: list[Graph] = []
+        self._streams: list[Any] = []
+        self._factors = list(factors)
+        self._programs: dict[str, Program] = {}
+        self._live = live_program(plan, factors) if plan.cost().flops <= WRITTEN else None
+        self._written = self._live is not None and lane_candidate(self._live)
+        self._copiers = ThreadPoolExecutor(min(COPIERS, os.cpu_count() or 1), "jtgpu-copy")
+        self._dear = plan.cost().flops >= DEAR
         with device.active():
             self._memory = Memory(device)
             try:
-                self._kernels = Kernels(device, "resident/batch", ("batch_enter", "batch_level", "batch_finish"))
-                self.stream = device.stream()
-                kept = (np.append(pristine, 1.0), slots.astype(SLOT), self.layout.ops, s.digits, s.steps, s.tasks)
-                more = (self.layout.factors, s.known, self.layout.roots)
-                self._records = [self._memory.put(x, self.stream) for x in (*kept, *more)]
+                self._streams = [device.stream(), device.stream()]
+                self._program(weights=False, smallest=0.0)
             except BaseException:
+                self._copiers.shutdown()
                 self._release()
                 raise
 
-    def run(self, states: NDArray[np.int32], targets: Sequence[int] | None = None) -> BatchResult:
-        """Answer B cases.
+    def run(
+        self,
+        states: NDArray[np.int32],
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+        targets: Sequence[int] | None = None,
+    ) -> BatchResult:
+        """See `jtgpu.backends.base.Backend.run_batch`.
 
-        Parameters
-        ----------
-        states : (B, V) int32
-            Observed states, -1 = not observed.
-        targets : sequence of int, optional
-            Variables whose posteriors are wanted, in this order; None: all.
+        Raises
+        ------
+        EvidenceError
+            For weights of a wrong shape, negative or not finite.
+        TableTooLarge
+            When not even 32 cases fit the card.
         """
-        wanted = range(self.plan.n_variables) if targets is None else list(targets)
-        records, n_out = answers_of(self.plan, self.layout, wanted)
-        n = len(states)
-        result = BatchResult(np.zeros((n, n_out)), np.zeros(n), np.zeros(n, np.bool_))
+        wanted = list(range(self.plan.n_variables)) if targets is None else [int(v) for v in dict.fromkeys(targets)]
+        rows = read_rows(states, likelihood, self.plan.cardinality, merge=self._dear)
+        n, n_out = len(rows.states), int(self.plan.cardinality[wanted].sum())
+        posterior, log_evidence = np.empty((n, n_out)), np.empty(n)
         with self.lock:
             if not self._open:
                 raise JtgpuError("this backend is closed")
-            if not n:
-                return result
-            with self.device.active():
-                self._run_chunks(states, records, n_out, result)
-        result.impossible[:] = np.isneginf(result.log_evidence)
-        result.posterior[result.impossible] = 0.0
-        return result
+            self.device_us = 0.0
+            if n:
+                with self.device.active():
+                    self._run_chunks(rows, wanted, posterior, log_evidence)
+        impossible = np.isneginf(log_evidence)
+        posterior[impossible] = 0.0
+        log_evidence += rows.log_scale
+        if targets is not None and len(wanted) < len(targets):  # a target that is asked for twice stands twice
+            start = dict(zip(wanted, np.cumsum([0, *self.plan.cardinality[wanted]]).tolist(), strict=False))
+            columns = [np.arange(start[v], start[v] + self.plan.cardinality[v]) for v in targets]
+            posterior = posterior[:, np.concatenate(columns)]
+        if rows.place is not None:
+            return BatchResult(posterior[rows.place], log_evidence[rows.place], impossible[rows.place])
+        return BatchResult(posterior, log_evidence, impossible)
 
-    def _run_chunks(self, states: NDArray[np.int32], answers: NDArray[Any], n_out: int, result: BatchResult) -> None:
-        buffers = self._buffers_for(len(states), answers, n_out)
-        size, state = buffers.size, buffers.state
-        self.device_us = 0.0
-        start, stop = self.device.event(timing=True), self.device.event(timing=True)
-        for first in range(0, len(states), size):
-            here = states[first : first + size]
-            state[:, : len(here)] = here.T
-            state[:, len(here) :] = -1
-            self.device.upload(buffers.d_state, state, self.stream)
-            start.record(self.stream)
-            self._queue(buffers.struct, size // GROUP, len(answers))
-            stop.record(self.stream)
-            self.device.download(buffers.posterior, buffers.d_posterior, self.stream)
-            self.device.download(buffers.log_evidence, buffers.d_log, self.stream)
-            self.stream.synchronize()
-            self.device_us += stop.time_since(start) * 1e3
-            result.posterior[first : first + len(here)] = buffers.posterior[: len(here)]
-            result.log_evidence[first : first + len(here)] = buffers.log_evidence[: len(here)]
+    def _run_chunks(
+        self, rows: Rows, targets: list[int], posterior: NDArray[np.float64], log_evidence: NDArray[np.float64]
+    ) -> None:
+        program = self._program(weights=bool(rows.weights.shape[1]), smallest=rows.smallest)
+        buffers = self._buffers_for(program, rows, targets, posterior.shape[1])
+        size = buffers.size
+        waiting: list[tuple[_Slot, int, int]] = []
+        before: _Slot | None = None
+        for number, first in enumerate(range(0, len(rows.states), size)):
+            slot = buffers.slots[number % len(buffers.slots)]
+            if len(waiting) == len(buffers.slots):
+                self._finish(*waiting.pop(0), posterior, log_evidence)
+            last = min(first + size, len(rows.states))
+            self._fill(slot, rows, first, last)
+            if before is not None:  # the scratch memory is one for all chunks
+                slot.stream.wait_for_event(before.stop)
+            slot.start.record(slot.stream)
+            slot.graph.launch(slot.stream)
+            slot.stop.record(slot.stream)
+            n = last - first
+            if posterior.shape[1]:
+                self.device.download(slot.posterior[:n], slot.chunk.posterior, slot.stream)
+            self.device.download(slot.log_evidence[:n], slot.chunk.log_evidence, slot.stream)
+            waiting.append((slot, first, last))
+            before = slot
+        for done in waiting:
+            self._finish(*done, posterior, log_evidence)
 
-    def _buffers_for(self, n: int, answers: NDArray[Any], n_out: int) -> _Buffers:
+    def _program(self, *, weights: bool, smallest: float) -> Program:
+        """The kernels for a call: those written for the network where there are such and numbers stay in range."""
+        name = "weighed" if weights else "plain"
+        stream = self._streams[0]
+        if self._written and self._live is not None and name not in self._programs:
+            try:
+                self._programs[name] = LaneProgram(
+                    self.plan, self._live, self.device, self._memory, stream, weights=weights
+                )
+            except BackendUnavailable:  # no compiler: perhaps the others lie in the cache
+                self._written = False
+        found = self._programs.get(name)
+        if found is not None and found.takes(smallest):
+            return found
+        if "tables" not in self._programs:
+            self._programs["tables"] = TableProgram(
+                self.plan, self._factors, self.device, self._memory, stream
+            )
+        return self._programs["tables"]
+
+    @property
+    def kind(self) -> str:
+        """Which kernels answer cases without weights: ``"lanes"``, written for the network; ``"tables"``."""
+        return next(iter(self._programs.values())).kind
+
+    def _fill(self, slot: _Slot, rows: Rows, first: int, last: int) -> None:
+        """Send a chunk's evidence up; what is left of the last group observes nothing."""
+        n = last - first
+        used = -(-n // GROUP) * GROUP
+        slot.states[:n], slot.states[n:used] = rows.states[first:last], -1
+        self.device.upload(slot.chunk.states, slot.states[:used], slot.stream)
+        if slot.chunk.n_weights:
+            slot.weights[:n], slot.weights[n:used] = rows.weights[first:last], 1.0
+            self.device.upload(slot.chunk.weights, slot.weights[:used], slot.stream)
+
+    def _finish(
+        self, slot: _Slot, first: int, last: int, posterior: NDArray[np.float64], log_evidence: NDArray[np.float64]
+    ) -> None:
+        """Wait for a chunk and copy its answers out, on several threads: fresh memory is slow to touch."""
+        slot.stream.synchronize()
+        self.device_us += slot.stop.time_since(slot.start) * 1e3
+        n = last - first
+        log_evidence[first:last] = slot.log_evidence[:n]
+        step = max(COPY // max(8 * posterior.shape[1], 1), 1)
+
+        def copy(at: int) -> None:
+            end = min(at + step, n)
+            posterior[first + at : first + end] = slot.posterior[at:end]
+
+        if n <= step:
+            copy(0)
+        else:
+            list(self._copiers.map(copy, range(0, n, step)))
+
+    def _buffers_for(self, program: Program, rows: Rows, targets: list[int], n_out: int) -> _Buffers:
         """The last call's buffers where they fit this one: taking page-locked memory costs milliseconds."""
-        key = answers.tobytes()
-        kept = self._buffers
-        fits = kept is not None and kept.key == key and n <= 4 * kept.size and kept.size <= max(2 * n, GROUP)
-        if kept is not None and fits:
+        key = np.array([id(program), *targets], np.int64).tobytes() + rows.weight_row.tobytes()
+        kept, n = self._buffers, len(rows.states)
+        fits = kept is not None and kept.key == key and kept.size <= max(2 * n, GROUP)
+        if kept is not None and fits and (kept.full or n <= PIPELINE * kept.size):
             return kept
         self._drop_buffers()
-        size = self._chunk(n, n_out)
-        memory = Memory(self.device)
-        self._buffer_memory = memory
-        s = self.layout.schedule
-        arena = memory.empty(8 * self.layout.n_cells * size)
-        slots = memory.put(np.zeros((s.n_tables, size), SLOT), self.stream)
-        d_state, d_answers = memory.empty(4 * self.plan.n_variables * size), memory.put(answers, self.stream)
-        d_posterior, d_log = memory.empty(8 * n_out * size), memory.empty(8 * size)
-        pristine, shared, ops, digits, steps, tasks, factors, known, roots = self._records
-        words = [arena, pristine, slots, shared, ops, digits, steps, tasks, factors, known, d_state, d_answers]
-        counts = [size, len(self.layout.factors), len(answers), len(self.layout.roots), n_out, s.n_tables]
-        self._buffers = _Buffers(
-            key=key,
-            size=size,
-            struct=np.concatenate(
-                [np.array([*words, roots, d_posterior, d_log], np.uint64), np.array(counts, np.uint32).view(np.uint64)]
-            ),
-            state=memory.host(self.plan.n_variables * size, np.int32)[: self.plan.n_variables * size].reshape(-1, size),
-            posterior=memory.host(n_out * size, np.float64)[: n_out * size].reshape(size, n_out),
-            log_evidence=memory.host(size, np.float64),
-            d_state=d_state,
-            d_posterior=d_posterior,
-            d_log=d_log,
-        )
+        self._buffer_memory = Memory(self.device)
+        try:
+            self._buffers = self._made(self._buffer_memory, key, program, rows, targets, n_out)
+        except BaseException:
+            self._drop_buffers()
+            raise
         return self._buffers
+
+    def _made(
+        self, memory: Memory, key: bytes, program: Program, rows: Rows, targets: list[int], n_out: int
+    ) -> _Buffers:
+        n = len(rows.states)
+        size, full = self._chunk(program, n, n_out, rows.weights.shape[1])
+        stream, v, w = self._streams[0], self.plan.n_variables, rows.weights.shape[1]
+        scratch = program.scratch(memory, stream, size)
+        state, weight = memory.empty(4 * v * size), memory.empty(8 * w * size)
+        weight_row = memory.put(rows.weight_row, stream)
+        slots = []
+        for lane in self._streams[: 1 if size >= n else 2]:
+            chunk = Chunk(
+                size, w, memory.empty(4 * v * size), memory.empty(8 * w * size), state, weight,
+                memory.empty(8 * n_out * size), memory.empty(8 * size),
+            )  # fmt: skip
+            bound = program.bind(chunk, scratch, targets, weight_row, memory, stream)
+            graph = self.device.capture(lane, partial(program.queue, bound, lane))
+            self._graphs.append(graph)
+            slots.append(
+                _Slot(
+                    stream=lane,
+                    start=self.device.event(timing=True),
+                    stop=self.device.event(timing=True),
+                    states=_table(memory, size, v, np.int32),
+                    weights=_table(memory, size, w, np.float64),
+                    posterior=_table(memory, size, n_out, np.float64),
+                    log_evidence=memory.host(size, np.float64)[:size],
+                    chunk=chunk,
+                    graph=graph,
+                )
+            )
+        return _Buffers(key, size, full, tuple(slots))
 
     def _drop_buffers(self) -> None:
         self._buffers = None
+        while self._graphs:
+            self._graphs.pop().close()
         if self._buffer_memory is not None:
             self._buffer_memory.close()
         self._buffer_memory = None
 
-    def _queue(self, struct: NDArray[np.uint64], groups: int, n_answers: int) -> None:
-        assert self._kernels is not None
-        whole = Arguments(struct)
-
-        def blocks(warps: int) -> int:
-            return -(-warps * GROUP // THREADS)
-
-        if len(self.layout.factors):
-            self._kernels.launch("batch_enter", blocks(len(self.layout.factors) * groups), THREADS, self.stream, whole)
-        for level in self.layout.schedule.levels:
-            arguments = Arguments(struct, level.first, level.n_blocks)
-            self._kernels.launch("batch_level", blocks(level.n_blocks * groups), THREADS, self.stream, arguments)
-        self._kernels.launch("batch_finish", blocks((n_answers + 1) * groups), THREADS, self.stream, whole)
-
-    def _chunk(self, n: int, n_out: int) -> int:
-        """Cases of a chunk: a multiple of 32 that fits the memory and the number of blocks."""
-        s = self.layout.schedule
-        each = 8 * (self.layout.n_cells + s.n_tables + n_out + 1) + 4 * self.plan.n_variables
+    def _chunk(self, program: Program, n: int, n_out: int, n_weights: int) -> tuple[int, bool]:
+        """Cases of a chunk: a multiple of 32 that fits the memory; whether memory was what kept it so small."""
+        io = 8 * (n_out + 1) + 8 * self.plan.n_variables + 16 * n_weights
+        each = program.case_bytes + 2 * io
         free = int(MEMORY_SHARE * self.device.free_memory())
-        fits = min(free // each, MOST_CASES) // GROUP * GROUP
-        most_tiles = max((x.n_blocks for x in s.levels), default=1)
-        fits = min(fits, MOST_BLOCKS // most_tiles // GROUP * GROUP)
+        fits = min(free // each, program.most_cases, max(PINNED // io, GROUP)) // GROUP * GROUP
         if fits < GROUP:
             raise TableTooLarge(
                 f"{GROUP} cases take {format_bytes(GROUP * each)} on the card, of which {format_bytes(free)} may be "
@@ -250,15 +292,17 @@ class BatchEngine:
                 needed=GROUP * each,
                 limit=free,
             )
-        return min(fits, -(-n // GROUP) * GROUP)
+        even = max(-(-n // PIPELINE), LARGE)  # several chunks, so that copies have work to hide behind
+        wanted = -(-min(n, even) // GROUP) * GROUP
+        return min(fits, wanted), fits < wanted
 
     def _release(self) -> None:
         self._drop_buffers()
-        if self._kernels is not None:
-            self._kernels.close()
+        for program in self._programs.values():
+            program.close()
         self._memory.close()
-        self._kernels = None
-        self.stream = None  # its end must come while the context is current
+        self._programs = {}
+        self._streams = []  # their end must come while the context is current
 
     def close(self) -> None:
         """Give the card's memory back; may be called twice."""
@@ -266,6 +310,13 @@ class BatchEngine:
             if not self._open:
                 return
             self._open = False
+            self._copiers.shutdown()
             with self.device.active():
-                self.stream.synchronize()
+                for stream in self._streams:
+                    stream.synchronize()
                 self._release()
+
+
+def _table(memory: Memory, rows: int, columns: int, dtype: Any) -> NDArray[Any]:
+    """Page-locked (rows, columns)."""
+    return memory.host(rows * columns, dtype)[: rows * columns].reshape(rows, columns)

@@ -15,7 +15,7 @@ from ..device import Device, Graph
 from . import answers
 from .driver import Arguments, Kernels
 from .records import SLOT
-from .schedule import Schedule, load_factors
+from .schedule import Schedule, chunks_with_tops, load_factors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -93,7 +93,7 @@ class CaseEngine:
                 self._root = self._memory.host(len(plan.root_table), np.float64)
                 self._exponent = self._memory.host(len(plan.root_table), np.int32)
                 load()
-                self._graph = device.capture(self.stream, self.queue)
+                self._graph = self._capture()
             except BaseException:
                 self._release()
                 raise
@@ -101,6 +101,9 @@ class CaseEngine:
     def queue(self) -> None:
         """Queue one propagation, kernel by kernel."""
         raise NotImplementedError
+
+    def _capture(self) -> Graph | None:
+        return self.device.capture(self.stream, self.queue)
 
     def write(self, evidence: Evidence) -> int:
         """Put a case where the kernels read it; see `jtgpu.backends.gpu.answers.write_evidence`."""
@@ -114,14 +117,17 @@ class CaseEngine:
     def run(self, evidence: Evidence) -> Result:
         """One case; raises `ImpossibleEvidence`."""
         with self.lock:
-            if not self._open:
-                raise JtgpuError("this backend is closed")
+            self._check_open()
             more = self.write(evidence)
             with self.device.active():
                 self.launch(evidence)
                 self.stream.synchronize()
             log_evidence = answers.log_evidence(self._root, self._exponent, more)
             return Result(self._posterior.copy(), log_evidence)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise JtgpuError("this backend is closed")
 
     def measure(self, n: int, cases: Sequence[Evidence]) -> list[float]:
         """Device microseconds of `n` propagations, by events; the cases take turns."""
@@ -179,15 +185,15 @@ class Engine(CaseEngine):
         """Upload everything and fix every kernel's parameters."""
         s, plan, memory, stream = self.schedule, self.plan, self._memory, self.stream
         pristine, slots = load_factors(plan, s, factors)
-        arena = memory.empty(8 * s.n_cells)
+        arena = memory.put(np.zeros(s.n_cells), stream)  # lists leave out what is always zero
         d_pristine = memory.put(pristine, stream)
         self.device.copy(arena, d_pristine, pristine.nbytes, stream)
         self.device.upload(arena + 8 * int(s.table_cell[-1]), np.ones(1), stream)
         stream.synchronize()
-        self._d_state = memory.empty(4 * plan.n_variables)
+        counters, dirty = (memory.put(np.zeros(n + 1, np.uint32), stream) for n in (s.n_counters, len(s.chunks)))
         self._d_weights = memory.empty(8 * int(plan.posterior_ptr[-1]))
-        zeros = [s.n_counters + 1, s.n_tables, len(s.chunks) + 1, s.n_tables]
-        counters, dirty, parts, chunk_counters = (memory.put(np.zeros(n, np.uint32), stream) for n in zeros)
+        chunks = memory.put(chunks_with_tops(s, pristine), stream)
+        slots["top"][s.chunks["table"]] = 0
         assert self._kernels is not None
         at = self._kernels.device_address
         program = _words(
@@ -196,18 +202,18 @@ class Engine(CaseEngine):
             *(memory.put(x, stream) for x in (s.ops, s.digits, s.steps, s.tasks)),
             memory.empty(8 * s.n_scratch),
             counters,
+            memory.put(s.rounds, stream),
+            memory.put(s.rows, stream),
         )
         entry = _words(
-            memory.put(s.chunks, stream),
+            chunks,
             memory.put(s.known, stream),
             d_pristine,
-            self._d_state,
+            at(self._state),
             self._d_weights,
             dirty,
-            parts,
-            chunk_counters,
         )
-        sizes = np.array([len(s.answers), len(plan.root_table), s.n_factors, s.n_tables], np.uint32)
+        counts = [len(s.answers), len(plan.root_table), s.n_factors, s.n_tables, len(s.chunks), 0]
         finish = np.concatenate(
             [
                 _words(
@@ -216,8 +222,9 @@ class Engine(CaseEngine):
                     at(self._posterior),
                     at(self._root),
                     at(self._exponent),
+                    chunks,
                 ),
-                sizes.view(np.uint64),
+                np.array(counts, np.uint32).view(np.uint64),
             ]
         )
         self._calls: list[tuple[str, int, Arguments, bool]] = []
@@ -229,18 +236,17 @@ class Engine(CaseEngine):
         n_blocks = min(MOST_FINISH_BLOCKS, -(-max(len(s.answers) * 32, s.n_tables) // THREADS))
         self._calls.append(("finish", n_blocks, Arguments(program, finish), bool(self._calls)))
 
-    def queue(self) -> None:
-        """See `CaseEngine.queue`."""
-        self.device.upload(self._d_state, self._state, self.stream)
-        assert self._kernels is not None
-        for name, n_blocks, arguments, early in self._calls:
-            self._kernels.launch(name, n_blocks, THREADS, self.stream, arguments, early=early)
-
     def launch(self, evidence: Evidence) -> None:
         """See `CaseEngine.launch`; weights are copied where there are any, most cases have none."""
         if evidence.likelihood:
             self.device.upload(self._d_weights, self._weights, self.stream)
         super().launch(evidence)
+
+    def queue(self) -> None:
+        """See `CaseEngine.queue`."""
+        assert self._kernels is not None
+        for name, n_blocks, arguments, early in self._calls:
+            self._kernels.launch(name, n_blocks, THREADS, self.stream, arguments, early=early)
 
 
 def _words(*addresses: int) -> NDArray[np.uint64]:

@@ -15,6 +15,7 @@ __all__ = [
     "MOST_AXES",
     "NONE",
     "OP",
+    "ROUND",
     "SLOT",
     "STEP",
     "TASK",
@@ -34,6 +35,7 @@ SLOT = np.dtype([("top", np.int32), ("exponent", np.int32)])
 DIGIT = _u32("extent", "magic", "shift", "out", "a", "b")
 STEP = _u32("a", "b")
 TASK = _u32("op", "unit")
+ROUND = _u32("row", "what")
 INLINE_DIGITS = 6  # of a contraction, in its record
 SIDE = ("digit", "extent", "step", "stride")
 OP = _u32(
@@ -46,5 +48,5 @@ OP = _u32(
 FACTOR = _u32("cell", "n", "table", "known", "n_known")
 CASE_FACTOR = _u32("cell", "n", "table", "known", "n_known", "to")
 KNOWN = _u32("variable", "inner", "card", "weight")
-CHUNK = _u32("cell", "from", "n", "table", "known", "n_known", "first", "n_chunks")
+CHUNK = _u32("cell", "from", "n", "table", "known", "n_known", "top", "pad")
 ANSWER = _u32("cell", "card", "at")

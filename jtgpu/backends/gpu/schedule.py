@@ -6,7 +6,7 @@ Arrays only; knows no device. `jtgpu.backends.gpu.engine` uploads it, and tests 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,12 @@ import numpy as np
 
 from ...errors import TableTooLarge
 from ...plan import Plan
-from .records import ANSWER, CHUNK, DIGIT, INLINE_DIGITS, KNOWN, MOST_AXES, NONE, OP, SLOT, STEP, TASK, WARPS
+from .products import Listed, Products
+from .records import ANSWER, CHUNK, DIGIT, INLINE_DIGITS, KNOWN, MOST_AXES, NONE, OP, ROUND, SLOT, STEP, TASK, WARPS
+from .rounds import rounds_of
 from .shapes import (
     HEAVY,
+    LIST_MOST,
     OUT,
     A,
     B,
@@ -27,7 +30,7 @@ from .shapes import (
     batch_tiling,
     best_tiling,
     binary_program,
-    fused_tiling,
+    list_tiling,
     loops_of,
     offsets,
 )
@@ -35,14 +38,15 @@ from .shapes import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Level", "Schedule", "load_factors", "make_schedule"]
+__all__ = ["Level", "Schedule", "chunks_with_tops", "load_factors", "make_schedule", "scaled_factors"]
 
-CHUNK_ENTRIES = 2048
+CHUNK_ENTRIES = 2048  # eight a thread; blocks that read the same state across the bus wait for each other
 EMPTY_WEIGHT, FULL_WEIGHT = 0.25, 4.0  # of the machine's time, in a level that does not fill it, or fills it often
 FULL = 3.0  # times that a level's work fills the card
 ALIGNMENT = 4  # cells: a memory sector of 32 bytes
 MOST_CELLS = 2**32 - 2**20  # cells are numbered in 32 bits
 MOST_TILES = 2**31 - 1
+MOST_ROUNDS = 20_000  # of a contraction's list: they take memory, and time to make
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class Schedule:
     steps: NDArray[Any]
     tasks: NDArray[Any]
     levels: tuple[Level, ...]
+    rounds: NDArray[Any]  # of the contractions that are lists
+    rows: NDArray[Any]
     n_scratch: int  # cells
     n_counters: int
     known: NDArray[Any]
@@ -80,7 +86,8 @@ class Schedule:
     @property
     def n_bytes(self) -> int:
         """Memory on the card, in bytes."""
-        records = (self.ops, self.digits, self.steps, self.tasks, self.known, self.chunks, self.answers, self.roots)
+        records = [self.ops, self.digits, self.steps, self.tasks, self.known, self.chunks, self.answers, self.roots]
+        records += [self.rounds, self.rows]
         return 8 * (self.n_cells + self.factor_cells + self.n_scratch) + sum(r.nbytes for r in records)
 
 
@@ -92,6 +99,9 @@ class _Maker:
         self.digits: list[tuple[int, ...]] = []
         self.steps: list[NDArray[Any]] = []
         self.n_steps = 0
+        self.rounds: list[tuple[int, int]] = []
+        self.rows: list[NDArray[Any]] = []
+        self.n_rows = 0
         self.n_scratch = 0
         self.n_counters = 0
         self._digits_at: dict[tuple[tuple[int, ...], ...], int] = {}
@@ -131,6 +141,24 @@ class _Maker:
             row += digits[d] if d < len(digits) else (1, 0, 0, 0, 0, 0)
         self.ops.append(tuple(row))
 
+    def add_list(self, p: Products, two: bool, cells: Sequence[int], tables: Sequence[int], ones: int) -> None:
+        """The record of a contraction that is a list; `ones`: the cell that holds 1, before one that holds 0."""
+        a, b, out = cells
+        first = len(self.rounds)
+        where, count = np.unique(p.o, return_counts=True)
+        at = np.stack([a + p.a.astype(np.int64), b + p.b.astype(np.int64) if two else np.full(len(p.o), ones)], axis=1)
+        r = rounds_of(count, LIST_MOST)
+        start = np.cumsum(r.n_rows + 1) - (r.n_rows + 1)
+        made = np.full((int((r.n_rows + 1).sum()), 32, 2), ones + 1, np.uint32)
+        made[start] = NONE
+        made[start[r.out_round], r.out_lane, 0] = out + where
+        made[start[r.round] + 1 + r.row, r.lane] = at
+        self.rounds += zip((self.n_rows + start).tolist(), (r.n_rows | r.log << 16).tolist(), strict=True)
+        self.rows.append(made.reshape(-1, 2))
+        self.n_rows += len(made)
+        row = [0, 0, 0, *tables, len(self.rounds) - first, 0, first, 0, 0, 0, 5]
+        self.ops.append((*row, *[0] * (len(OP.names or ()) - len(row))))
+
     def _kept(self, digits: tuple[tuple[int, ...], ...]) -> int:
         if digits not in self._digits_at:
             self._digits_at[digits] = len(self.digits)
@@ -159,12 +187,11 @@ def _mirrored(loops: tuple[Loop, ...]) -> tuple[Loop, ...]:
 
 
 Choice = tuple[tuple[Loop, ...], tuple[int, ...], Tiling]  # axes, inputs in the order A, B, threads
+LIST = (0, 0)  # the shape of a contraction that is a list
 
 
 def _choose(loops: tuple[Loop, ...], step: Step, kind: str, weight: float = 1.0) -> Choice:
     """The tiling of a contraction for one kind of kernel, with the better of both orders of the inputs."""
-    if kind == "fused":
-        return loops, step.ins, fused_tiling(loops)
     two = len(step.ins) == 2
     pick = batch_tiling if kind == "batch" else (lambda x: best_tiling(x, two, weight))
     one = pick(loops)
@@ -175,13 +202,21 @@ def _choose(loops: tuple[Loop, ...], step: Step, kind: str, weight: float = 1.0)
     return loops, step.ins, one
 
 
-def _choose_all(plan: Plan, program: Binary, kind: str) -> list[Choice]:
+def _choose_all(plan: Plan, program: Binary, kind: str, listed: Listed | None) -> list[Choice]:
     """Tilings of all contractions; those of a level that leaves the card half empty may take more of it, those of a
     level that fills it several times take less."""
     loops = [loops_of(plan, program.scopes, step) for step in program.steps]
     made = [_choose(x, step, kind) for x, step in zip(loops, program.steps, strict=True)]
     if kind != "levels":
         return made
+    lists = [list_tiling(np.unique(p.o, return_counts=True)[1], True) for p in listed.products] if listed else []
+
+    def better(i: int, dense: Choice, weight: float) -> Choice:
+        if lists and 0 < lists[i].n_tiles < MOST_ROUNDS and lists[i].cost(weight) < dense[2].cost(weight):
+            return loops[i], program.steps[i].ins, lists[i]
+        return dense
+
+    made = [better(i, choice, 1.0) for i, choice in enumerate(made)]
     by_level: dict[int, list[int]] = {}
     for i, level in enumerate(program.level):
         by_level.setdefault(level, []).append(i)
@@ -190,25 +225,31 @@ def _choose_all(plan: Plan, program: Binary, kind: str) -> list[Choice]:
         if not 1.0 <= filled <= FULL:
             weight = EMPTY_WEIGHT if filled < 1.0 else FULL_WEIGHT
             for i in members:
-                made[i] = _choose(loops[i], program.steps[i], kind, weight)
+                made[i] = better(i, _choose(loops[i], program.steps[i], kind, weight), weight)
     return made
 
 
-def make_schedule(plan: Plan, kind: str = "levels") -> Schedule:
+def make_schedule(
+    plan: Plan, kind: str = "levels", program: Binary | None = None, listed: Listed | None = None
+) -> Schedule:
     """Everything that a plan needs on the card.
 
     Parameters
     ----------
     plan : Plan
-    kind : {"levels", "fused", "batch"}
-        For a kernel a level, for the kernel that holds everything in shared memory, or for many cases at once.
+    kind : {"levels", "batch"}
+        For a kernel a level, or for many cases at once.
+    program : Binary, optional
+        The contractions; default: the plan's.
+    listed : Listed, optional
+        The products that are needed: contractions of few run as lists, where the time model says so.
 
     Raises
     ------
     TableTooLarge
         When cells could not be numbered in 32 bits.
     """
-    program = binary_program(plan)
+    program = binary_program(plan) if program is None else program
     sizes = [plan.size(s) for s in program.scopes] + [1]
     cells = [int(x) for x in plan.table_off]
     at = int(plan.arena_cells[0])
@@ -220,10 +261,13 @@ def make_schedule(plan: Plan, kind: str = "levels") -> Schedule:
     maker = _Maker()
     multiple = WARPS if kind == "levels" else 1
     by_level: dict[int, list[tuple[int, Tiling]]] = {}
-    chosen = _choose_all(plan, program, kind)
+    chosen = _choose_all(plan, program, kind, listed)
     for i, (step, (loops, ins, tiling)) in enumerate(zip(program.steps, chosen, strict=True)):
         tables = (*(*ins, ones)[:2], step.out)
-        maker.add(loops, tiling, [cells[t] for t in tables], tables)
+        if listed and tiling.shape == LIST:
+            maker.add_list(listed.products[i], len(ins) == 2, [cells[t] for t in tables], tables, cells[ones])
+        else:
+            maker.add(loops, tiling, [cells[t] for t in tables], tables)
         by_level.setdefault(program.level[i], []).append((i, tiling))
     tasks: list[NDArray[Any]] = []
     levels: list[Level] = []
@@ -245,6 +289,8 @@ def make_schedule(plan: Plan, kind: str = "levels") -> Schedule:
         steps=np.concatenate(maker.steps) if maker.steps else np.zeros(0, STEP),
         tasks=np.concatenate(tasks) if tasks else np.zeros(0, TASK),
         levels=tuple(levels),
+        rounds=np.array(maker.rounds, ROUND),
+        rows=np.concatenate(maker.rows) if maker.rows else np.zeros((0, 2), np.uint32),
         n_scratch=maker.n_scratch,
         n_counters=maker.n_counters,
         known=known,
@@ -312,14 +358,13 @@ def _evidence(plan: Plan, cells: Sequence[int], sizes: Sequence[int]) -> tuple[N
         if len(members) > MOST_AXES:  # 2^64 entries at least, or variables of one state
             members = [v for v in members if plan.cardinality[v] > 1]
         scope = plan.table_scopes[f]
-        first_known, first = len(known), len(chunks)
+        first_known = len(known)
         for v in members:
             inner = plan.size(scope[scope.index(v) + 1 :])
             known.append((v, inner, int(plan.cardinality[v]), int(plan.posterior_ptr[v])))
-        starts = range(0, sizes[f], CHUNK_ENTRIES)
-        for start in starts:
+        for start in range(0, sizes[f], CHUNK_ENTRIES):
             n = min(CHUNK_ENTRIES, sizes[f] - start)
-            chunks.append((cells[f], start, n, f, first_known, len(members), first, len(starts)))
+            chunks.append((cells[f], start, n, f, first_known, len(members), 0, 0))
     return np.array(known, KNOWN), np.array(chunks, CHUNK)
 
 
@@ -337,15 +382,31 @@ def load_factors(
     """
     pristine = np.zeros(schedule.factor_cells)
     slots = np.zeros(schedule.n_tables, SLOT)
+    for f, (table, shift) in enumerate(scaled_factors(plan, factors)):
+        cell = int(schedule.table_cell[f])
+        pristine[cell : cell + len(table)] = table
+        slots[f] = (_high_word(float(table.max(initial=0.0))), shift)
+    slots[-1] = (_high_word(1.0), 0)
+    return pristine, slots
+
+
+def scaled_factors(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Iterator[tuple[NDArray[np.float64], int]]:
+    """Every factor in the plan's axis order, flat, and the power of two that was taken out of it: 0 unless its
+    largest entry lies far from 1."""
     for f, (table, scope) in enumerate(zip(factors, plan.factor_scopes, strict=True)):
         turned = np.transpose(table, [scope.index(v) for v in plan.table_scopes[f]]).ravel()
         top = float(turned.max(initial=0.0))
         shift = math.frexp(top)[1] if top > 0 and not 1e-30 < top < 1e30 else 0
-        cell = int(schedule.table_cell[f])
-        pristine[cell : cell + turned.size] = np.ldexp(turned, -shift)
-        slots[f] = (_high_word(math.ldexp(top, -shift)), shift)
-    slots[-1] = (_high_word(1.0), 0)
-    return pristine, slots
+        yield np.ldexp(turned, -shift), shift
+
+
+def chunks_with_tops(schedule: Schedule, pristine: NDArray[np.float64]) -> NDArray[Any]:
+    """The chunks with the largest entry of each."""
+    made = schedule.chunks.copy()
+    for chunk in made:
+        first = int(chunk["cell"]) + int(chunk["from"])
+        chunk["top"] = _high_word(float(pristine[first : first + int(chunk["n"])].max(initial=0.0)))
+    return made
 
 
 def _high_word(x: float) -> int:

@@ -11,9 +11,16 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ...plan import POSTERIOR, Plan
 from .records import WARPS
+from .rounds import lanes_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = [
     "Binary",
@@ -23,7 +30,7 @@ __all__ = [
     "batch_tiling",
     "best_tiling",
     "binary_program",
-    "fused_tiling",
+    "list_tiling",
     "loops_of",
     "offsets",
 ]
@@ -36,15 +43,16 @@ OUT, A, B = 0, 1, 2
 L2_TRIP = 330.0
 INSTRUCTION = 1.5  # of a warp that has its scheduler nearly for itself
 LOAD_CODE, ADD_CODE, STORE_CODE, KEEP_CODE, FOLD_CODE = 6, 2, 10, 25, 12  # instructions for one of each
-FOLD_STEP = 12.0
 WIDE_STEP = 250.0
 SPLIT_STEP = 1300.0
 LOAD_SHARE = 1 / 800  # a double loaded by a lane
 THREAD_SHARE = {False: 1 / 34, True: 1 / 22}  # a thread's fixed work; of a tile of many registers
 SHAPES = {(1, 1): 4, (4, 1): 2, (2, 2): 2, (4, 2): 2, (4, 4): 1}  # tile -> steps whose loads fly together
 HEAVY = frozenset([(4, 2), (4, 4)])  # tiles that take many registers
-SHARED_TRIP = 60.0
-FUSED_WARPS = 16
+LIST_MOST = 8  # products of an output, from which on lanes share it
+LIST_WASTE = 1.15  # rows that rounds of unlike lengths take more
+LIST_CODE, LIST_PRODUCT_CODE = 60, 16  # instructions
+LIST_LOADS = 3.0  # a product's places and its two entries, as they lie, in loads of a lane
 BATCH_TILE = 12  # loads that a tile's fixed work is worth
 MIN_WIDE_LOG = 3
 MOST_SPLITS = 64
@@ -162,6 +170,18 @@ class Tiling:
         return self.latency + weight * self.share
 
 
+def list_tiling(count: NDArray[np.int64], two: bool) -> Tiling:
+    """A contraction as a list: `count` products of each output that is not left out. Units are rounds."""
+    log, per_lane = lanes_of(count, LIST_MOST)
+    rounds = sum(-(-int(n) // (32 >> size)) for size, n in enumerate(np.bincount(log, minlength=6)))
+    rows = math.fsum((per_lane << log) / 32) * LIST_WASTE
+    longest = int(per_lane.max(initial=0))
+    code = LIST_CODE + longest * LIST_PRODUCT_CODE + FOLD_CODE * int(log.max(initial=0))
+    latency = L2_TRIP * (2 + -(-longest // 4)) + INSTRUCTION * code
+    share = 32 * rows * LIST_LOADS * LOAD_SHARE + 32 * rounds * THREAD_SHARE[False]
+    return Tiling((0, 0), -1, -1, 5, False, 1, rounds, latency, share)
+
+
 def _best_axis(loops: Sequence[Loop], inside: int, outside: int, elements: int) -> int:
     """The axis to lay a side's elements on: the one that wastes least, then the slowest."""
     if elements == 1:
@@ -228,21 +248,6 @@ def _first_offsets(loops: Sequence[Loop], table: int) -> list[int]:
         if len(at) >= 32:
             break
     return at[:32]
-
-
-@lru_cache(maxsize=4096)
-def fused_tiling(loops: tuple[Loop, ...]) -> Tiling:
-    """One output a thread, where tables lie in shared memory: only how many lanes share a sum is open."""
-    n_out = math.prod(n for n, s in loops if s[OUT])
-    n_steps = math.prod(n for n, s in loops if not s[OUT])
-
-    def made(log: int) -> Tiling:
-        warps = -(-n_out // (32 >> log))
-        steps = -(-n_steps // (1 << log))
-        latency = -(-warps // FUSED_WARPS) * (SHARED_TRIP * (1 + -(-steps // 4)) + 2 * FOLD_STEP * log)
-        return Tiling((1, 1), -1, -1, log, False, 1, n_out, latency, 0.0)
-
-    return min((made(log) for log in range(6)), key=lambda t: (t.cost(), t.log_lanes))
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,30 @@
+// What a generated batch kernel stands on: one thread answers one case, from its evidence to its posteriors.
+//
+// jtgpu/backends/gpu/batch_code.py writes the rest for one network: every contraction as straight-line code over the
+// cells that can be other than zero, tables in registers (and where those run out, in the thread's local memory),
+// factors in constant memory. No thread waits for another, and nothing of a case but evidence and answers ever
+// crosses device memory. Wins for networks of up to some ten thousand multiply-adds; above that the code no longer
+// fits the instruction caches and compiling takes too long.
+#include "resident/types.cuh"
+
+struct Lane {
+    double* arena;            // what waits from part to part: [block][cell][thread]
+    const double* factors;    // as the constant memory of the kernel holds them; the host's compiler has none
+    const int* state;         // (V, n_cases), -1: not known
+    const double* weight;     // (rows, n_cases)
+    const u32* weight_row;    // (V,) the first row of a variable's weights; NONE: it has none
+    const u32* column;        // (V,) where a variable's posterior begins in a row of answers; NONE: not wanted
+    double* posterior;        // (n_cases, n_out)
+    double* log_evidence;     // (n_cases,), -inf: impossible
+    u32 n_cases, n_out;
+};
+
+// What evidence leaves of a number that belongs to state k of a variable.
+__device__ __forceinline__ double observed(double x, int state, int k) { return state < 0 || state == k ? x : 0.0; }
+
+__device__ __forceinline__ double weighed(const Lane& b, double x, int state, u32 row, int k, u32 at) {
+    x = observed(x, state, k);
+    return row == NONE ? x : x * b.weight[(u64)(row + k) * b.n_cases + at];
+}
+
+__device__ __forceinline__ double log_of(double x) { return x > 0.0 ? log(x) : -INFINITY; }

@@ -1,0 +1,120 @@
+"""One picture of a network's propagation time: published in 2014, others today, ours, and the limit; log scale."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_bench", "figure_bench", "read_rows"]
+
+# microseconds of one propagation by the published system on its GTX 680, all seven networks
+PUBLISHED = {
+    "water": 140_000, "mildew": 132_000, "barley": 692_000, "diabetes": 780_000, "munin4": 688_000, "link": 853_000,
+    "munin1": 3_329_000,
+}  # fmt: skip
+SERIES = (  # label, colour, marker
+    ("published 2014, GTX 680", "#d9a441", "s"),
+    ("JAX", "#8a6fb0", "v"),
+    ("torch", "#c0615a", "^"),
+    ("jtgpu, cpu", "#8a8a8a", "D"),
+    ("jtgpu, gpu", "#2f7d4f", "o"),
+    ("limit", "#222222", "_"),
+)
+
+
+def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines."""
+    text = Path(path).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def figure_bench(rows: Iterable[Mapping[str, Any]]) -> Figure:
+    """Two panels: a case in microseconds, and tables of cases in cases a second; a place a network.
+
+    Parameters
+    ----------
+    rows : iterable of mappings
+        As ``bench/bench_gpu.py`` writes them; of several for one network and engine the last counts.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib (``pip install 'jtgpu[plot]'``).
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    single, many = _points(rows)
+    figure = Figure(figsize=(11.0, 4.6), layout="constrained")
+    FigureCanvasAgg(figure)  # no pyplot: nothing of the user's matplotlib is touched
+    panels = figure.subplots(1, 2)
+    for axes, points, title, unit in (
+        (panels[0], single, "One case, all posteriors", "microseconds"),
+        (panels[1], many, "Tables of cases, all posteriors", "cases a second"),
+    ):
+        names = _ordered(points, largest_first=axes is panels[1])
+        for label, colour, marker in SERIES:
+            here = points.get(label, {})
+            at = [i for i, name in enumerate(names) if name in here]
+            if at:
+                size = 90 if marker == "_" else 34
+                axes.scatter(at, [here[names[i]] for i in at], s=size, c=colour, marker=marker, label=label, zorder=3)
+        axes.set_yscale("log")
+        axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=8)
+        axes.set(title=title, ylabel=unit)
+        axes.grid(axis="y", which="major", color="#dddddd", linewidth=0.7)
+        axes.spines[["top", "right"]].set_visible(False)
+    handles: dict[str, Any] = {}
+    for axes in panels:
+        found, labels = axes.get_legend_handles_labels()
+        handles |= dict(zip(labels, found, strict=True))
+    if handles:
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=6, frameon=False, fontsize=8)
+    return figure
+
+
+Points = dict[str, dict[str, float]]  # label -> network -> value
+
+
+def _points(rows: Iterable[Mapping[str, Any]]) -> tuple[Points, Points]:
+    single: Points = {label: {} for label, _, _ in SERIES}
+    many: Points = {label: {} for label, _, _ in SERIES}
+    labels = {"jax": "JAX", "torch": "torch"}
+    for row in rows:
+        name = str(row["network"])
+        if "peer" in row:
+            if "failed" not in row:
+                target = many if row["batch"] else single
+                target[labels[row["peer"]]][name] = float(row["cases_per_s" if row["batch"] else "device_us"])
+        elif "device_cases_per_s" in row:
+            many["jtgpu, gpu"][name] = float(row["device_cases_per_s"])
+            for key, label in (("cpu_cases_per_s", "jtgpu, cpu"), ("limit_cases_per_s", "limit")):
+                if row.get(key):
+                    many[label][name] = float(row[key])
+        elif "device_us" in row:
+            single["jtgpu, gpu"][name] = float(row["device_us"]["median"])
+            single["jtgpu, cpu"][name] = float(row["cpu_us"])
+            single["limit"][name] = float(row["roofline_us"])
+    ours = single["jtgpu, gpu"]
+    single["published 2014, GTX 680"] = {k: float(v) for k, v in PUBLISHED.items() if k in ours}
+    return single, many
+
+
+def _ordered(points: Points, *, largest_first: bool) -> Sequence[str]:
+    ours = points["jtgpu, gpu"]
+    return sorted(ours, key=lambda name: (-ours[name] if largest_first else ours[name], name))
+
+
+def draw_bench(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
+    """Draw `figure_bench` into a file; the suffix decides: .svg, .png, .pdf."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": "jtgpu"}):  # the same file from the same rows
+        metadata = {"Date": None} if os.fspath(path).endswith(".svg") else None
+        figure_bench(rows).savefig(path, dpi=150, metadata=metadata)
