@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -97,6 +98,11 @@ def test_comments(newline: str) -> None:
     for at in range(len(lines) + 1):
         for comment in ("c", "c a comment", "comment 1 2 3", "c MARKOV 1 2"):
             text = newline.join([*lines[:at], comment, *lines[at:]])
+            assert same(parse(text), parse(MARKOV)), (at, comment)
+            # as pyAgrum writes: behind what counts
+            text = newline.join(
+                [*lines[:at], *(f"{line} # {comment}" for line in lines[at : at + 1]), *lines[at + 1 :]]
+            )
             assert same(parse(text), parse(MARKOV)), (at, comment)
     # places stay as they are
     assert error_of(f"c one{newline}MARKOV{newline}c two{newline}1 x 0").startswith("f.uai:4:3: found 'x'")
@@ -223,6 +229,63 @@ def test_long_input_ends_soon(text: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse(text)
     assert len(str(caught.value)) < 1000
+
+
+AGRUM = """BAYES
+3
+2 2 3
+3
+1 0   # a
+1 1   # b
+3 0 1 2   # c
+
+
+2
+  0.25 0.75
+2
+  0.5 0.5
+12
+  1 0 0
+  0 1 0
+  0 0 1
+  0.5 0.5 0
+"""
+
+
+def test_agrums_order_of_numbers() -> None:
+    net = parse(AGRUM)
+    assert isinstance(net, BayesianNetwork)
+    # a is the fastest after the child: the rows are (b, a) = (0, 0), (0, 1), (1, 0), (1, 1)
+    assert net.parents("v2") == ("v1", "v0")
+    assert net.cpt("v2")[1].tolist() == [[0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]
+    assert net.attributes["read"]["notes"] == (
+        "<text>:7:1: aGrUM's order of numbers: the first parent of v2 is the fastest",
+    )
+    for other in (AGRUM.replace("   # c", ""), AGRUM.replace("   #", " #"), AGRUM.replace("   # b", "   # b\n# x")):
+        plain = parse(other)
+        assert isinstance(plain, BayesianNetwork)
+        assert plain.parents("v2") == ("v0", "v1")
+    head = "MARKOV\n3 # nbr Nodes\n2 2 2\n1 # nbr Factors\n"
+    assert "1:" not in str(parse(f"{head}2 1 0\n4 # {{0, 1}}\n 1 2\n 3 4\n"))
+    message = error_of(f"{head}3 2 0 1\n8 # {{0, 1, 2}}\n {'1 ' * 8}\n")
+    assert message.startswith("f.uai:5:1: table 0 has 3 variables and this file is aGrUM's")
+
+
+def test_what_pyagrum_writes(tmp_path: Path) -> None:
+    gum = pytest.importorskip("pyagrum")
+    gum.initRandom(1)
+    theirs = gum.fastBN("a->c<-b[4];c->d[3];d->e<-a;e<-b[4]")
+    gum.saveBN(theirs, str(tmp_path / "a.uai"))
+    net = read(tmp_path / "a.uai")
+    assert isinstance(net, BayesianNetwork)
+    for i, v in enumerate(net.variables):
+        name = theirs.variable(i).name()
+        table = theirs.cpt(name)
+        names = list(table.names)[::-1]  # their arrays have the child last and the axes the other way round
+        ours = [theirs.variable(net.index(p)).name() for p in (*net.parents(v), v)]
+        assert sorted(ours) == sorted(names)
+        numbers = np.asarray(table[:]).transpose([names.index(n) for n in ours])
+        assert np.abs(numbers - net.cpt(v)).max() < 1e-5
 
 
 # Writing ------------------------------------------------------------------------------------------------------

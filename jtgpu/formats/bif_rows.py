@@ -31,7 +31,7 @@ _LABEL = re.compile(r'[ \t\r\n]*+(?:("[^"\\]*+")|([^,"]*+))[ \t\r\n]*+(?:,|\Z)')
 _NUMBERS = re.compile(r'[^;"/(){}\[\]]*+')
 _BLANKS = b" \t\r\n\f\v"
 MAX_FILL = 1 << 24  # numbers that all `default` of a file make up
-PART = 1 << 18  # characters of rows taken at a time
+PART = 1 << 16  # characters of rows taken at a time
 
 
 @dataclass

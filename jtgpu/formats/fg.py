@@ -2,7 +2,7 @@
 
 The number of factors; then for each the number of its variables, their labels, their cardinalities, and the number
 of entries that are not zero, each as ``index value`` on a line of its own; the first variable is the fastest.
-Lines that begin with ``#`` are comments.
+What follows a ``#`` is a comment.
 
 Labels are any whole numbers: they become the variables ``v<label>``, in ascending order. States are ``0``, ``1`` ...
 What reads a file here is always a `MarkovNetwork`.
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..network import DiscreteModel, Factor, MarkovNetwork
-from .numeric import MAX_AXES, Numbers, state_names, without_lines
+from .numeric import MAX_AXES, Numbers, state_names, without_comments
 from .text import Source, number
 
 __all__ = ["dumps", "parse", "sniff"]
@@ -56,7 +56,7 @@ def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> Mar
 
 class _Reader:
     def __init__(self, source: Source):
-        self.numbers = Numbers(source, without_lines(source.text, "#"))
+        self.numbers = Numbers(source, without_comments(source.text))
         self.cards: dict[int, tuple[int, int]] = {}  # of each label, and the token that says so
         self.filled = 0  # entries of the tables so far
 

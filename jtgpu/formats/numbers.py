@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 __all__ = ["bulk", "count_tokens", "token_offsets"]
 
-PART = 1 << 18  # characters taken at a time: what is made of them stays in a cache
+PART = 1 << 16  # characters taken at a time: what is made of them stays in a cache
 LONGEST = 12  # characters of what counts as short
 FEW = 0.5  # where fewer tokens than this share are short and plain, all are left to `float`
 

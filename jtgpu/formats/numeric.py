@@ -17,21 +17,21 @@ from .draft import MAX_AXES
 from .numbers import bulk, token_offsets
 from .text import BLANKS, Source, floats, shown
 
-__all__ = ["MAX_AXES", "Numbers", "refuse_turned", "state_names", "without_lines"]
+__all__ = ["MAX_AXES", "Numbers", "refuse_turned", "state_names", "without_comments"]
 
 MAX_STATES = 1 << 22  # of all variables of a file together: a short file shall not ask for all the names there are
 CHUNK = 1 << 12
 ROWS_OFF = 1e-3  # rows further than this from 1 make one look whether they are meant the other way round
 
 _TOKEN = re.compile(rf"[^{BLANKS}]++")
+_COMMENT = re.compile(r"(?:#|(?:\A|(?<=[\r\n]))c)[^\r\n]*+")
 
 
-def without_lines(text: str, first: str) -> str:
-    """A text with blanks for the lines that begin with one of the characters `first`: every offset stays."""
-    if not any(c in text for c in first):
+def without_comments(text: str) -> str:
+    """A text with blanks for lines that begin with ``c`` and for what follows a ``#``: every offset stays."""
+    if "#" not in text and "c" not in text:
         return text
-    lines = re.compile(rf"(?:\A|(?<=[\r\n]))[{re.escape(first)}][^\r\n]*+")
-    return lines.sub(lambda found: " " * (found.end() - found.start()), text)
+    return _COMMENT.sub(lambda found: " " * (found.end() - found.start()), text)
 
 
 class Numbers:

@@ -2,11 +2,16 @@
 
 ``BAYES`` or ``MARKOV``; the number of variables and their cardinalities; the number of tables and their scopes, each
 with its length before it; the tables, each with its size before it, the last variable of the scope fastest. White
-space of any kind separates. Lines that begin with ``c`` are comments (2016).
+space of any kind separates. Lines that begin with ``c`` are comments (2016), and so is what follows a ``#`` (pyAgrum).
 
 Nothing in such a file has a name: variables are called ``v0``, ``v1`` ..., states ``0``, ``1`` ... In a ``BAYES``
 file the child of a table is the last variable of its scope. Files that have it elsewhere, in the scope or in the
 order of the numbers, are refused, not guessed at.
+
+aGrUM (as of pyAgrum 3.3) writes and reads the parents the other way round: the first one is the fastest after the
+child. Its ``BAYES`` files are known by the names behind their scopes (``3 0 2 1   # c``) and read as it means them,
+with a note; in its ``MARKOV`` files, known by ``# nbr Nodes``, the order of three variables or more cannot be told:
+refused.
 """
 
 from __future__ import annotations
@@ -21,15 +26,17 @@ from numpy.typing import NDArray
 from ..errors import FormatError
 from ..network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
 from .draft import Draft, Family
-from .numeric import MAX_AXES, Numbers, refuse_turned, state_names, without_lines
+from .numeric import MAX_AXES, Numbers, refuse_turned, state_names, without_comments
 from .text import BLANKS, Source, number, shown
 from .writing import inexact
 
 __all__ = ["dumps", "number_lines", "parse", "parse_draft", "sniff"]
 
-_SKIP = rf"(?:[{BLANKS}]++|(?:\A|(?<=[\r\n]))c[^\r\n]*+)*+"
+_SKIP = rf"(?:[{BLANKS}]++|(?:\A|(?<=[\r\n]))c[^\r\n]*+|#[^\r\n]*+)*+"
 _START = re.compile(_SKIP + r"(?P<kind>BAYES|MARKOV)(?=[ \t\r\n\f\v]|\Z)", re.IGNORECASE)
 _WORD = re.compile(_SKIP + rf"(?P<word>[^{BLANKS}]++|\Z)")
+_AGRUM_SCOPE = re.compile(r"[0-9]+(?: [0-9]+)*   # [^\r\n]+")
+_AGRUM_HEAD = re.compile(r"MARKOV[ \t]*(?:\r\n?|\n)[0-9]+ # nbr Nodes[ \t]*[\r\n]")
 _EXACT = re.compile(r"(?:\A|(?<=[\r\n]))c jtgpu_rows exact((?: [0-9]{1,9})+)[ \t]*+(?=[\r\n]|\Z)")
 
 
@@ -78,7 +85,7 @@ class _Reader:
             what = shown(word["word"]) if word and word["word"] else "the end of the file"
             raise source.error(at, f"found {what}, expected 'BAYES' or 'MARKOV'")
         self.bayes = found["kind"].upper() == "BAYES"
-        numbers = self.numbers = Numbers(source, without_lines(source.text, "c"), found.end("kind"))
+        numbers = self.numbers = Numbers(source, without_comments(source.text), found.end("kind"))
         self.n = numbers.whole("the number of variables")
         if self.n > numbers.values.size:
             raise numbers.error(0, f"found {self.n:,} variables, and fewer numbers behind it")
@@ -161,6 +168,14 @@ class _Reader:
     def markov(self) -> MarkovNetwork:
         """The model of a ``MARKOV`` file."""
         tables = self.tables()
+        if _AGRUM_HEAD.match(self.source.text):
+            for k, ids in enumerate(self.scopes):
+                if len(ids) > 2:
+                    raise self.numbers.error(
+                        self.scope_at(k),
+                        f"table {k} has {len(ids)} variables and this file is aGrUM's, which has another order than "
+                        "the format's and does not say which: refused",
+                    )
         self.numbers.values.flags.writeable = False
         for table in tables:
             table.flags.writeable = False
@@ -178,7 +193,10 @@ class _Reader:
         # the places of all variables and of all that is in the scopes
         draft.declared = dict(zip(names, numbers.offsets(np.arange(1, 1 + self.n)).tolist(), strict=True))
         places = iter(numbers.offsets(np.arange(self.first, numbers.at)).tolist())
-        exact = {int(k) for found in _EXACT.finditer(self.source.text) for k in found[1].split()}
+        marked = self.source.text.find("c jtgpu_rows")  # a pattern alone would be tried everywhere
+        marks = _EXACT.finditer(self.source.text, marked) if marked >= 0 else ()
+        exact = {int(k) for found in marks for k in found[1].split()}
+        agrum = self.is_agrums()
         for k, ids in enumerate(self.scopes):
             spots = [next(places) for _ in range(1 + len(ids))]
             if not ids:
@@ -191,14 +209,25 @@ class _Reader:
                     "and every variable is that of one table",
                 )
             before = [(names[v], at) for v, at in zip(ids[:-1], spots[1:-1], strict=True)]
+            if agrum and len(before) > 1:
+                before.reverse()
+                draft.note(spots[0], f"aGrUM's order of numbers: the first parent of {child} is the fastest")
             draft.families[child] = Family(child, before, spots[-1], exact=k in exact)
         first = numbers.at + 1
         for k, (family, table) in enumerate(zip(draft.families.values(), self.tables(), strict=True)):
-            refuse_turned(numbers, first, table, f"table {k}")
+            refuse_turned(numbers, first, table, f"table {k}")  # the same with the parents turned round
             family.numbers, family.locate = table.ravel(), numbers.locator(first)
             first += 1 + table.size
         draft.shape()
         return draft
+
+    def is_agrums(self) -> bool:
+        """Has every scope its child's name behind it, as aGrUM writes?"""
+        if "   # " not in self.source.text:
+            return False
+        begin, end = self.numbers.offsets(np.array([self.first, self.numbers.at])).tolist()
+        lines = [line for line in self.source.text[begin:end].splitlines() if line.strip(BLANKS)]
+        return len(lines) == self.n_tables and all(_AGRUM_SCOPE.fullmatch(line.rstrip(BLANKS)) for line in lines)
 
 
 # Writing ------------------------------------------------------------------------------------------------------
