@@ -115,6 +115,11 @@ class JunctionTree:
         return self._name
 
     @property
+    def threads(self) -> int | None:
+        """Cores that the CPU may use, as they were given; None: all that the process may use."""
+        return self._options.get("threads")
+
+    @property
     def device(self) -> str:
         """Name of the GPU that the backend runs on; empty for the processor."""
         return str(getattr(getattr(self._backend, "device", None), "name", ""))

@@ -258,6 +258,22 @@ def test_query_answers_questions(asia: jtgpu.JunctionTree) -> None:
     assert "gain" in everything.stdout
 
 
+def test_query_explains(asia: jtgpu.JunctionTree) -> None:
+    result = run("query", ASIA, "MPE(2 | xray=yes)", "MAP(lung, bronc | xray=yes)", *REFERENCE)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[1] == "variable\t1\t2"
+    best, second = asia.mpe({"xray": "yes"}, k=2).ranked
+    assert f"lung\t{best['lung']}\t{second['lung']}" in lines
+    assert f"P\t{best.probability!r}\t{second.probability!r}" in lines
+    found = asia.map(["lung", "bronc"], {"xray": "yes"})
+    at = lines.index("# MAP(lung, bronc | xray=yes)")
+    assert lines[at + 2 :] == [f"lung\t{found['lung']}", f"bronc\t{found['bronc']}", f"P\t{found.probability!r}"]
+    told = json.loads(run("query", ASIA, "MPE(2 | xray=yes)", "--json", *REFERENCE).stdout)["questions"][0]
+    assert [e["states"] for e in told["explanations"]] == [dict(best), dict(second)]
+    assert told["explanations"][0]["log_joint"] == best.log_joint
+
+
 def test_query_takes_evidence_for_all_questions(asia: jtgpu.JunctionTree) -> None:
     words = ("query", ASIA, "P(lung)", "H(bronc)", "-e", "xray=yes", *REFERENCE)
     found = json.loads(run(*words, "--json").stdout)["questions"]

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.network import DiscreteModel
 from jtgpu.ordering import order_cost
+from jtgpu.queries import joint as queries_joint
+from jtgpu.queries import map as queries_map
 from jtgpu.queries.map import _ending_with
 
 from . import judge, oracle
@@ -127,6 +129,26 @@ def test_cost_is_known_before_memory_is_taken() -> None:
         tree.map(["HR"], k=0)
 
 
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_few_configurations_of_a_dense_model(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    net = bundled("insurance")
+    tree = net.compile(backend)
+    variables, evidence = ["Age", "Cushioning", "MedCost", "Airbag"], {"Accident": "Severe", "Airbag": "True"}
+    by_order, cost = tree.map(variables, evidence, k=7), tree.map_cost(variables, evidence)
+    # as if the order were dear: the joint posterior of these has 3 x 4 x 4 configurations
+    monkeypatch.setattr(queries_map, "CHEAP", -1)
+    monkeypatch.setattr(queries_map, "joint_cost", lambda *_: queries_joint.JointCost("cases", 48, 12, 0, 48, 384))
+    assert (cost.how, tree.map_cost(variables, evidence).how) == ("order", "joint")
+    found = tree.map(variables, evidence, k=7)
+    assert dict(found) == dict(by_order)
+    asked = np.isin(np.arange(len(net)), [net.index(v) for v in variables])
+    assert found.states.tolist() == np.where(asked, by_order.states, -1).tolist()
+    assert len({tuple(e.values()) for e in found.ranked}) == 7
+    np.testing.assert_allclose([e.log_joint for e in found.ranked], [e.log_joint for e in by_order.ranked], atol=1e-10)
+    assert found.log_evidence == pytest.approx(by_order.log_evidence, abs=1e-10)
+    assert "joint posterior" in str(tree.map_cost(variables, evidence))
+
+
 def test_parts_without_influence_fall_away() -> None:
     net = bundled("asia")
     tree = net.compile("cpu")
@@ -154,6 +176,18 @@ def test_an_order_may_end_with_any_clique_of_its_triangulation(data: st.DataObje
     assert sorted(found[n - len(last) :]) == last
     cards = data.draw(st.lists(st.integers(2, 5), min_size=n, max_size=n))
     assert order_cost(cards, neighbours, found).entries <= order_cost(cards, neighbours, order).entries
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_weights_go_into_a_factor_that_is_there(backend: str) -> None:
+    # the smallest table with x is that of its barren child, which falls away
+    net = jtgpu.BayesianNetwork(
+        {"u": list("abcde"), "x": ["a", "b"], "y": ["a", "b"]},
+        {"x": ["u"], "y": ["x"]},
+        {"u": [0.2] * 5, "x": [[0.5, 0.5]] * 4 + [[0.25, 0.75]], "y": [[0.5, 0.5], [0.125, 0.875]]},
+    )
+    best = net.compile(backend).map(["x"], k=9)
+    assert [(e["x"], round(e.probability, 12)) for e in best.ranked] == [("b", 0.55), ("a", 0.45)]
 
 
 def test_states_of_what_is_observed_and_asked() -> None:

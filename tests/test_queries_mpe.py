@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -9,14 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import jtgpu
+from jtgpu.cli import app
 from jtgpu.compiler import build_plan, model_factors, order_graph
 from jtgpu.network import BayesianNetwork, DiscreteModel, MarkovNetwork
 from jtgpu.queries.messages import Messages
 
 from . import judge, oracle
 from .bundled import bundled
+from .conftest import ROOT
 from .random_nets import all_weights, bayesian_networks, evidence_weights, markov_networks
 
 BACKENDS = ["reference", "cpu"]
@@ -328,6 +332,13 @@ def test_what_an_explanation_is() -> None:
         tree.mpe()
 
 
+def test_trees_cut_into_slices_say_so() -> None:
+    tree = jtgpu.read(ROOT / "nets" / "asia.net").compile("cpu", slices=["lung"])
+    for ask in (tree.mpe, lambda: tree.sample(3), lambda: tree.map(["tub"]), lambda: tree.sensitivity(("tub", "yes"))):
+        with pytest.raises(jtgpu.JtgpuError, match="needs the whole tree"):
+            ask()
+
+
 def test_far_below_the_smallest_double() -> None:
     # 4000 variables, each state of probability 1/4: no product fits a double
     net = BayesianNetwork(
@@ -346,3 +357,55 @@ def test_other_backends_use_the_compiled_sweep() -> None:
     plan = build_plan(model.cardinality, [f.scope for f in factors], order_graph(model), [2, 1, 0])
     names = [type(Messages(plan, [f.table for f in factors], b).maximal()).__name__ for b in ("gpu", "indexed", "cpu")]
     assert names == ["CpuSweep"] * 3
+
+
+# Command line -------------------------------------------------------------------------------------------------------
+
+
+def run(*words: str) -> Any:
+    """One command within this process; a traceback is a failure."""
+    result = CliRunner().invoke(app, [*words, "--backend", "reference"])
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    assert "Traceback" not in result.output
+    return result
+
+
+ASIA = str(ROOT / "nets" / "asia.net")
+
+
+def test_the_command() -> None:
+    done = run("mpe", ASIA, "-e", "xray=yes", "-k", "2")
+    assert done.exit_code == 0
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    best = bundled("asia").compile("reference").mpe({"xray": "yes"}, k=2)
+    assert rows[0] == ["variable", "1", "2"]
+    assert {r[0]: r[1] for r in rows[1:9]} == dict(best)
+    assert {r[0]: r[2] for r in rows[1:9]} == dict(best.ranked[1])
+    assert float(rows[9][1]) == pytest.approx(best.probability)
+    found = json.loads(run("mpe", ASIA, "-e", "xray=yes", "-k", "2", "--json").stdout)
+    assert found["evidence"] == {"xray": 0}
+    assert [e["states"] for e in found["explanations"]] == [dict(e) for e in best.ranked]
+    assert found["log_evidence"] == pytest.approx(best.log_evidence)
+
+
+def test_the_command_for_some_variables() -> None:
+    done = json.loads(run("mpe", ASIA, "-e", "xray=yes", "-t", "lung", "-t", "bronc", "-k", "9", "--json").stdout)
+    assert [len(e["states"]) for e in done["explanations"]] == [2] * 4
+    assert sum(e["probability"] for e in done["explanations"]) == pytest.approx(1.0)
+    assert "only 4 configurations" in run("mpe", ASIA, "-t", "lung", "-t", "bronc", "-k", "9").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["-e", "tub=yes", "-e", "either=no"], 4, "either = 'no'"),
+        (["-e", "xray=perhaps"], 2, "perhaps"),
+        (["-t", "lungs"], 2, "did you mean 'lung'"),
+        (["-t", "lung", "--max-table", "1"], 3, "max_table"),
+        (["-k", "0"], 2, ""),
+    ],
+)
+def test_what_the_command_refuses(words: list[str], code: int, says: str) -> None:
+    done = run("mpe", ASIA, *words)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert says in done.stderr

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from typer.testing import CliRunner
 
 import jtgpu
+from jtgpu.cli import app
 from jtgpu.network import BayesianNetwork, DiscreteModel
 
 from . import judge, oracle
 from .bundled import bundled
+from .conftest import ROOT
 from .random_nets import all_weights, bayesian_networks, evidence_weights, markov_networks
 
 BACKENDS = ["reference", "cpu"]
@@ -261,3 +269,57 @@ def test_frequencies_of_imputed_cells() -> None:
         for v, posterior in tree.posteriors(evidence).items():
             frequency = np.bincount(states[rows, net.index(v)], minlength=2) / 10_000
             np.testing.assert_allclose(frequency, np.asarray(posterior), atol=0.025)
+
+
+# Command line -------------------------------------------------------------------------------------------------------
+
+
+def run(*words: str) -> Any:
+    """One command within this process; a traceback is a failure."""
+    result = CliRunner().invoke(app, [*words, "--backend", "reference"])
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    assert "Traceback" not in result.output
+    return result
+
+
+ASIA = str(ROOT / "nets" / "asia.net")
+
+
+def test_the_command(tmp_path: Path) -> None:
+    done = run("sample", ASIA, "25", "-e", "xray=yes", "--seed", "4")
+    assert done.exit_code == 0
+    samples = bundled("asia").compile("reference").sample(25, {"xray": "yes"}, seed=4)
+    lines = [*csv.reader(io.StringIO(done.stdout))]
+    assert lines[0] == list(samples)
+    assert lines[1:] == [list(row) for row in zip(*samples.values(), strict=True)]
+    for name in ("out.csv", "out.csv.gz"):
+        path = tmp_path / name
+        assert run("sample", ASIA, "25", "-e", "xray=yes", "--seed", "4", "-o", str(path)).stdout == ""
+        data = path.read_bytes()
+        assert (gzip.decompress(data) if name.endswith(".gz") else data).decode() == done.stdout
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.csv", "out.csv.gz"]
+    found = json.loads(run("sample", ASIA, "25", "-e", "xray=yes", "--seed", "4", "--json").stdout)
+    assert found["samples"] == lines[1:]
+    assert found["variables"] == lines[0]
+    run("sample", ASIA, "3", "--seed", "4", "--json", "-o", str(tmp_path / "out.json"))
+    assert len(json.loads((tmp_path / "out.json").read_text())["samples"]) == 3
+    numbers = run("sample", ASIA, "25", "-e", "xray=yes", "--seed", "4", "--numbers").stdout.splitlines()[1:]
+    assert [[int(x) for x in line.split(",")] for line in numbers] == samples.states.tolist()
+    assert run("sample", ASIA, "0").stdout.splitlines() == [",".join(lines[0])]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["5", "-e", "tub=yes", "-e", "either=no"], 4, "either = 'no'"),
+        (["5", "-o", "/nowhere/at/all.csv"], 2, "not there"),
+        (["-5"], 2, ""),
+        (["5", "-e", "xray"], 2, "name=state"),
+    ],
+)
+def test_what_the_command_refuses(tmp_path: Path, words: list[str], code: int, says: str) -> None:
+    path = tmp_path / "out.csv"
+    done = run("sample", ASIA, *words, *(() if "-o" in words else ("-o", str(path))))
+    assert done.exit_code == code
+    assert says in " ".join(done.stderr.split())
+    assert not path.exists()

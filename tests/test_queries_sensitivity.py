@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -9,12 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import jtgpu
+from jtgpu.cli import app
 from jtgpu.network import BayesianNetwork, MarkovNetwork
 
 from . import judge, oracle
 from .bundled import bundled
+from .conftest import ROOT
 from .random_nets import all_weights, bayesian_networks, evidence_weights
 
 BACKENDS = ["reference", "cpu"]
@@ -248,3 +252,50 @@ def test_what_it_is() -> None:
     assert not found["b"].flags.writeable
     assert "P(b = yes) = 0.07" in repr(found)
     assert len(found) == 4
+
+
+# Command line -------------------------------------------------------------------------------------------------------
+
+
+def run(*words: str) -> Any:
+    """One command within this process; a traceback is a failure."""
+    result = CliRunner().invoke(app, [*words, "--backend", "reference"])
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    assert "Traceback" not in result.output
+    return result
+
+
+ASIA = str(ROOT / "nets" / "asia.net")
+
+
+def test_the_command() -> None:
+    found = json.loads(run("sensitivity", ASIA, "lung=yes", "-e", "xray=yes", "-n", "3", "--json").stdout)
+    expected = bundled("asia").compile("reference").sensitivity(("lung", "yes"), {"xray": "yes"})
+    assert found["probability"] == pytest.approx(expected.probability)
+    assert found["target"] == ["lung", "yes"]
+    for p, bar in zip(found["parameters"], expected.tornado(3), strict=True):
+        assert (p["variable"], p["state"], p["given"]) == (
+            bar.parameter.variable,
+            bar.parameter.state,
+            dict(bar.parameter.given),
+        )
+        assert (p["derivative"], p["at_high"]) == (bar.parameter.derivative, bar.at_high)
+    lines = run("sensitivity", ASIA, "lung=yes", "-e", "xray=yes", "-n", "3", "--spread", "0.5").stdout.splitlines()
+    assert len(lines) == 5
+    assert lines[0].startswith("# P(lung = yes) now\t0.48871140131")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["lung=yes", "-e", "lung=no"], 2, "'lung' is observed"),
+        (["lung=yes,no"], 2, "one state"),
+        (["lung"], 2, "name=state"),
+        (["lung=yes", "--spread", "0"], 2, "above 0"),
+        (["lung=yes", "-e", "tub=yes", "-e", "either=no"], 4, "either = 'no'"),
+    ],
+)
+def test_what_the_command_refuses(words: list[str], code: int, says: str) -> None:
+    done = run("sensitivity", ASIA, *words)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert says in " ".join(done.stderr.split())

@@ -11,8 +11,11 @@ from .. import __version__
 from .batch import batch
 from .convert import convert
 from .info import info
+from .mpe import mpe
 from .plan import plan
 from .query import query
+from .sample import sample
+from .sensitivity import sensitivity
 from .solve import solve
 from .time import time
 from .tune import tune
@@ -46,7 +49,7 @@ def _root(
     """Exact inference in discrete Bayesian networks by junction trees."""
 
 
-for _command in (time, info, plan, query, batch, voi, solve, convert, tune):
+for _command in (time, info, plan, query, batch, mpe, sample, sensitivity, voi, solve, convert, tune):
     app.command()(_command)
 
 

@@ -11,14 +11,16 @@ parts, without giving anything away by the constraint:
   the neighbours: any perfect elimination order of its triangulation that does has the same cliques;
 * what remains is a model over the variables asked for, whose order is free.
 
-Each part is searched by `jtgpu.ordering`. What it comes to is known before any memory is taken: `map_cost`.
+Each part is searched by `jtgpu.ordering`. What it comes to is known before any memory is taken: `map_cost`. Where that
+is much and the variables have few configurations, their joint posterior (`jtgpu.queries.joint`) may take less; then the
+answer is its largest entry.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,7 @@ import numpy as np
 from .._system import free_memory, parse_bytes
 from ..backends.forest import Forest
 from ..errors import EvidenceError, TableTooLarge, format_bytes
+from .joint import joint, joint_cost
 from .messages import messages_of, named
 from .mpe import Explanation, evidence_of, explanations
 
@@ -41,6 +44,8 @@ __all__ = ["MapCost", "map_cost", "map_forest", "marginal_map"]
 MAX_TABLE = 100_000_000  # entries of a table on the way
 MEMORY_SHARE = 0.8  # of what is free
 MOST_FORESTS = 16  # kept in a tree
+CHEAP = 1_000_000_000  # operations up to which no other way is looked at
+MOST_JOINT = 1_000_000  # entries of a joint posterior
 MOST_PAIRED = 8  # tables with a variable up to which all pairs are compared
 
 
@@ -50,6 +55,8 @@ class MapCost:
 
     Attributes
     ----------
+    how : str
+        ``"order"``, or ``"joint"``: from the joint posterior of the variables.
     variables, summed, barren : int
         Variables that are chosen, that are summed out, and that fall away; observed ones are none of them.
     largest : int
@@ -62,6 +69,7 @@ class MapCost:
         Memory of all tables, of float64.
     """
 
+    how: str
     variables: int
     summed: int
     barren: int
@@ -71,8 +79,9 @@ class MapCost:
     bytes: int
 
     def __str__(self) -> str:
+        way = "an elimination order" if self.how == "order" else "the joint posterior"
         return (
-            f"{self.variables} variables chosen, {self.summed} summed out, {self.barren} without influence; "
+            f"by {way}: {self.variables} variables chosen, {self.summed} summed out, {self.barren} without influence; "
             f"{self.operations:,} operations, largest table {self.largest:,} entries, memory {format_bytes(self.bytes)}"
         )
 
@@ -162,6 +171,7 @@ def map_forest(
     tables = [build.size(s) for s in build.scopes[first:]]
     entries = sum(tables) + sum(build.size(plan.factor_scopes[f]) for f in kept)
     cost = MapCost(
+        "order",
         len(chosen),
         len(summed),
         plan.n_variables - len(observed) - len(chosen) - len(summed),
@@ -170,10 +180,9 @@ def map_forest(
         build.operations,
         8 * entries,
     )
-    weighed = plan.evidence_factor.copy()  # weights go into a factor that is there
-    for v in case.likelihood:
-        holders = [f for f in kept if v in plan.factor_scopes[f]]
-        weighed[v] = min(holders, key=lambda f: (build.size(plan.factor_scopes[f]), f))
+    weighed = plan.evidence_factor.copy()  # weights go into the smallest factor that is there
+    for f in sorted(kept, key=lambda f: (-build.size(plan.factor_scopes[f]), -f)):
+        weighed[list(plan.factor_scopes[f])] = f
     forest = Forest(
         plan.cardinality,
         plan.axis_rank,
@@ -306,7 +315,37 @@ def _forest_of(
 
 def map_cost(tree: JunctionTree, variables: Iterable[str | int], settled: Settled) -> MapCost:
     """See `jtgpu.JunctionTree.map_cost`."""
-    return _forest_of(tree, variables, settled)[1]
+    _, cost, scope = _forest_of(tree, variables, settled)
+    return _cheaper(tree, scope, settled, cost, MAX_TABLE)
+
+
+def _cheaper(tree: JunctionTree, scope: list[int], settled: Settled, cost: MapCost, most: int) -> MapCost:
+    """The cost of the order, or of the joint posterior where that is less or the order makes too large tables."""
+    free = [v for v in scope if settled.case.state[v] < 0]
+    entries = math.prod(int(tree.model.cardinality[v]) for v in free)
+    if not free or entries > MOST_JOINT or (cost.operations <= CHEAP and cost.largest <= most):
+        return cost
+    other = joint_cost(tree, free, settled)
+    if other.largest > most or (cost.largest <= most and other.operations >= cost.operations):
+        return cost
+    return replace(
+        cost, how="joint", largest=other.largest, table_entries=other.bytes // 8, operations=other.operations,
+        bytes=other.bytes,
+    )  # fmt: skip
+
+
+def _by_joint(tree: JunctionTree, scope: list[int], settled: Settled, k: int) -> Explanation:
+    """The largest entries of a joint posterior."""
+    free = [v for v in scope if settled.case.state[v] < 0]
+    table = joint(tree, free, settled)
+    flat = table.probabilities.ravel()
+    order = np.argsort(-flat, kind="stable")[:k]
+    order = order[flat[order] > 0]
+    states = np.full((len(order), len(tree.model)), -1, np.int32)
+    states[:, scope] = settled.case.state[scope]
+    states[:, free] = np.stack(np.unravel_index(order, table.shape), axis=1)
+    log_joint = np.log(flat[order]) + table.log_evidence
+    return explanations(tree.model, states, log_joint, lambda: table.log_evidence, scope)
 
 
 def marginal_map(
@@ -323,6 +362,7 @@ def marginal_map(
     forest, cost, scope = _forest_of(tree, variables, settled)
     limit = int(MEMORY_SHARE * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     most = MAX_TABLE if max_table is None else max_table
+    cost = _cheaper(tree, scope, settled, cost, most)
     if cost.largest > most or cost.bytes > limit:
         raise TableTooLarge(
             f"this marginal MAP takes {format_bytes(cost.bytes)}, and tables of up to {cost.largest:,} entries; the "
@@ -332,6 +372,8 @@ def marginal_map(
             cost.bytes,
             limit,
         )
+    if cost.how == "joint":
+        return _by_joint(tree, scope, settled, k)
     key = "map", *sorted(scope), (settled.case.state >= 0).tobytes(), *sorted(settled.case.likelihood)
     sweep = messages_of(tree, settled.factors).get(key, lambda: forest)
     best = named(tree, settled.case, lambda: sweep.best(settled.case, k))

@@ -42,10 +42,15 @@ class Messages:
         In the order of ``plan.factor_var``.
     backend : str
         Name of the tree's backend.
+    threads : int, optional
+        Cores that it may use.
     """
 
-    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: str):
-        self._plan, self.factors, self._backend = plan, factors, backend
+    def __init__(
+        self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: str, threads: int | None = None
+    ):
+        self._plan, self.factors, self._backend, self._threads = plan, factors, backend, threads
+        self.parameters: Any = None  # of queries.sensitivity
         self._kept: OrderedDict[Hashable, Sweep] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -66,7 +71,7 @@ class Messages:
             return ReferenceSweep(forest, self.factors)
         from ..backends.cpu.collect import CpuSweep
 
-        return CpuSweep(forest, self.factors)
+        return CpuSweep(forest, self.factors, self._threads)
 
     def maximal(self) -> Sweep:
         """The plan's collecting half, by maximum."""
@@ -86,7 +91,7 @@ def messages_of(tree: JunctionTree, factors: Sequence[NDArray[np.float64]]) -> M
     kept = tree.messages
     key = id(factors)  # stays theirs, for what is kept holds them
     if key not in kept:
-        kept[key] = Messages(tree.plan.whole, factors, tree.backend)
+        kept[key] = Messages(tree.plan.whole, factors, tree.backend, tree.threads)
         while len(kept) > MOST_MESSAGES:
             kept.popitem(last=False)
     kept.move_to_end(key)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Bar", "Parameter", "Sensitivity", "sensitivity"]
 
 
+IMPOSSIBLE = 1e-12  # P(evidence) beside what it was, from which on nothing but rounding is left of it
 NOISE = 1e-13  # of a derivative beside the two that it is the difference of
 
 
@@ -77,6 +78,32 @@ class Bar:
         return abs(self.at_high - self.at_low)
 
 
+class _Rows:
+    """The rows of one width of all CPTs side by side."""
+
+    def __init__(self, theta: NDArray[np.float64], places: NDArray[np.int64]):
+        self.places, self.width = places, places.shape[1]  # (rows, width) numbers of the parameters
+        self.theta = theta[places]
+        self.others = 1.0 - np.eye(self.width)  # sums over the rest of a row, without taking anything off its sum
+        rest = self.theta @ self.others
+        self.alone = np.nonzero(rest <= 0)  # where the rest has no proportions to keep
+        self.share = np.divide(1.0, rest, out=np.zeros_like(rest), where=rest > 0)
+
+
+class _Parameters:
+    """All parameters of a network, CPT after CPT."""
+
+    def __init__(self, factors: Sequence[NDArray[np.float64]]):
+        sizes = [f.size for f in factors]
+        self.shapes = [f.shape for f in factors]
+        self.first = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        self.theta = np.concatenate([f.ravel() for f in factors])
+        widths = np.repeat([s[-1] for s in self.shapes], sizes)
+        self.rows = [
+            _Rows(self.theta, np.flatnonzero(widths == w).reshape(-1, w)) for w in np.unique(widths).tolist()
+        ]
+
+
 class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
     """Derivatives of P(target | evidence): a mapping from a variable's name to an array of its CPT's shape.
 
@@ -99,16 +126,10 @@ class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
         probability: float,
         log_evidence: float,
         parts: tuple[NDArray[np.float64], NDArray[np.float64]],
-        factors: Sequence[NDArray[np.float64]],
+        parameters: _Parameters,
     ):
-        self._model = model
+        self._model, self._parameters = model, parameters
         self.target, self.probability, self.log_evidence = target, probability, log_evidence
-        self._shapes = [f.shape for f in factors]
-        self._first = np.concatenate([[0], np.cumsum([f.size for f in factors], dtype=np.int64)])
-        self._theta = np.concatenate([f.ravel() for f in factors])
-        widths = np.repeat([s[-1] for s in self._shapes], [f.size for f in factors])
-        # rows of one width side by side: (rows, width) places of entries
-        self._rows = [np.flatnonzero(widths == w).reshape(-1, w) for w in np.unique(widths).tolist()]
         # of P(target, e) and of P(e), over P(e)
         self._partial = parts
         ways = tuple(self._way(p) for p in parts)
@@ -123,23 +144,23 @@ class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
     def _way(self, partial: NDArray[np.float64]) -> NDArray[np.float64]:
         """What is lost for each entry as the rest of its row makes way."""
         way = np.empty(len(partial))
-        for rows in self._rows:
-            width = rows.shape[1]
-            if width == 1:  # always 1: the slope is 0
-                way[rows] = partial[rows]
+        for rows in self._parameters.rows:
+            mine = partial[rows.places]
+            if rows.width == 1:  # always 1: the slope is 0
+                way[rows.places] = mine
                 continue
-            others = 1.0 - np.eye(width)  # sums over the rest of a row, without taking anything off its sum
-            theta, mine = self._theta[rows], partial[rows]
-            rest = theta @ others
-            with np.errstate(divide="ignore", invalid="ignore"):
-                way[rows] = np.where(rest > 0, (theta * mine) @ others / rest, mine @ others / (width - 1))
+            lost = (rows.theta * mine) @ rows.others
+            lost *= rows.share
+            if len(rows.alone[0]):
+                lost[rows.alone] = (mine[rows.alone[0]] * rows.others[rows.alone[1]]).sum(axis=1) / (rows.width - 1)
+            way[rows.places] = lost
         return way
 
     # Arrays of the CPTs' shapes ---------------------------------------------------------------------------------
 
     def _of(self, flat: NDArray[np.float64], variable: str | int) -> NDArray[np.float64]:
         v = self._model.index(variable)
-        found = flat[self._first[v] : self._first[v + 1]].reshape(self._shapes[v])
+        found = flat[self._parameters.first[v] : self._parameters.first[v + 1]].reshape(self._parameters.shapes[v])
         found.flags.writeable = False
         return found
 
@@ -170,7 +191,7 @@ class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
         return self._of(self._flat / self.probability, variable)
 
     def at(self, variable: str | int, index: tuple[int, ...], value: float) -> float:
-        """P(target | evidence) with another value of one parameter, exactly; NaN where the evidence is impossible then.
+        """P(target | evidence) with another value of one parameter, exactly; NaN where the evidence becomes impossible.
 
         Parameters
         ----------
@@ -181,28 +202,28 @@ class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
             From 0 to 1.
         """
         v = self._model.index(variable)
-        place = int(self._first[v]) + int(np.ravel_multi_index(index, self._shapes[v]))
+        place = int(self._parameters.first[v]) + int(np.ravel_multi_index(index, self._parameters.shapes[v]))
         return self._value(place, value)
 
     def _value(self, place: int, value: float) -> float:
         if not 0.0 <= value <= 1.0:
             raise ValueError(f"a parameter is a probability, not {value!r}")
-        step = value - float(self._theta[place])
+        step = value - float(self._parameters.theta[place])
         joint, evidence = (float(s[place]) for s in self._slopes)
         below = 1.0 + step * evidence  # P(e) over what it is now
-        return min(max((self.probability + step * joint) / below, 0.0), 1.0) if below > 1e-15 else float("nan")
+        return min(max((self.probability + step * joint) / below, 0.0), 1.0) if below > IMPOSSIBLE else float("nan")
 
     # Lists ------------------------------------------------------------------------------------------------------
 
     def _parameter(self, place: int) -> Parameter:
         model = self._model
-        v = int(np.searchsorted(self._first, place, side="right")) - 1
-        index = tuple(int(i) for i in np.unravel_index(place - int(self._first[v]), self._shapes[v]))
+        first, theta = self._parameters.first, float(self._parameters.theta[place])
+        v = int(np.searchsorted(first, place, side="right")) - 1
+        index = tuple(int(i) for i in np.unravel_index(place - int(first[v]), self._parameters.shapes[v]))
         parents = model.parents(v)
         given = tuple((p, model.states(p)[i]) for p, i in zip(parents, index, strict=False))
         return Parameter(
-            model.variables[v], model.states(v)[index[-1]], given, float(self._theta[place]), float(self._flat[place]),
-            index,
+            model.variables[v], model.states(v)[index[-1]], given, theta, float(self._flat[place]), index
         )  # fmt: skip
 
     def _ordered(self, by: NDArray[np.float64], n: int) -> list[int]:
@@ -231,15 +252,15 @@ class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
         """
         if not spread > 0:
             raise ValueError(f"spread is a relative width above 0, not {spread!r}")
-        low = np.maximum(self._theta * (1.0 - spread), 0.0)
-        high = np.minimum(self._theta * (1.0 + spread), 1.0)
+        low = np.maximum(self._parameters.theta * (1.0 - spread), 0.0)
+        high = np.minimum(self._parameters.theta * (1.0 + spread), 1.0)
         joint, evidence = self._slopes
         ends = []
         with np.errstate(divide="ignore", invalid="ignore"):
             for end in (low, high):
-                step = end - self._theta
+                step = end - self._parameters.theta
                 below = 1.0 + step * evidence
-                ends.append(np.where(below > 1e-15, (self.probability + step * joint) / below, np.nan))
+                ends.append(np.where(below > IMPOSSIBLE, (self.probability + step * joint) / below, np.nan))
         moved = np.nan_to_num(np.abs(ends[1] - ends[0]))
         return [
             Bar(self._parameter(i), float(low[i]), float(high[i]), *(float(np.clip(e[i], 0, 1)) for e in ends))
@@ -247,9 +268,10 @@ class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
         ]
 
     def __repr__(self) -> str:
+        n = len(self._parameters.theta)
         return (
-            f"Sensitivity of P({self.target[0]} = {self.target[1]}) = {self.probability:.6g} to {len(self._theta):,} "
-            f"parameters of {len(self)} variables"
+            f"Sensitivity of P({self.target[0]} = {self.target[1]}) = {self.probability:.6g} to {n:,} parameters of "
+            f"{len(self)} variables"
         )
 
 
@@ -266,7 +288,9 @@ def sensitivity(tree: JunctionTree, target: tuple[Any, Any], settled: Settled) -
     case = settled.case
     if case.state[v] >= 0:
         raise EvidenceError(f"the target {name!r} is observed: no parameter changes its probability")
-    sweep = messages_of(tree, settled.factors).derivative()
+    messages = messages_of(tree, settled.factors)
+    sweep = messages.derivative()
+    parameters = messages.parameters = messages.parameters or _Parameters(settled.factors)
 
     def derivatives() -> Derivatives:
         found = sweep.derivatives(case)
@@ -285,7 +309,7 @@ def sensitivity(tree: JunctionTree, target: tuple[Any, Any], settled: Settled) -
         joint = sweep.derivatives(joint_case)
     else:  # a likelihood of zero
         joint = None
-    size = np.diff(_entries(forest))
+    size = np.diff(parameters.first)
     over_evidence = _over(by_evidence, by_evidence, size, forest)
     probability, over_joint = 0.0, np.zeros(len(over_evidence))
     if joint is not None:
@@ -302,12 +326,8 @@ def sensitivity(tree: JunctionTree, target: tuple[Any, Any], settled: Settled) -
     log_evidence = float(log_root.sum()) + by_evidence.log_scale + settled.log_shift
     return Sensitivity(
         model, (name, model.states(v)[state]), min(probability, 1.0), log_evidence, (over_joint, over_evidence),
-        settled.factors,
+        parameters,
     )  # fmt: skip
-
-
-def _entries(forest: Forest) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum([forest.size(s) for s in forest.factor_scopes], dtype=np.int64)])
 
 
 def _over(found: Derivatives, whole: Derivatives, size: NDArray[np.int64], forest: Forest) -> NDArray[np.float64]:
