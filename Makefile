@@ -43,6 +43,7 @@ bench-smoke: $(VENV)/.stamp-test ## every benchmark, shortest form, nothing kept
 	$(BIN)/python bench/bench_cpu.py --smoke
 	$(BIN)/python bench/bench_queries.py --smoke
 	$(BIN)/python bench/bench_formats.py --smoke
+	$(BIN)/python bench/bench_cases.py --smoke
 	$(BIN)/python bench/bench_ordering.py nets/alarm.net nets/asia.net --time 1 --runs 1 --out /dev/null
 
 gpu-test: ## tests on an NVIDIA GPU, and the receipt of what passed

@@ -27,7 +27,7 @@ EXTRAS = {
     # pyagrum is the judge of the answers and the peer of the benchmarks; what is not there is skipped with a reason
     "test": [
         "pytest>=8", "hypothesis>=6.100", "pyagrum>=2.0", "matplotlib>=3.8", "scipy>=1.11", "narwhals>=1.20",
-        "pyarrow>=15", "pandas>=2", "scikit-learn>=1.4", "pgmpy>=1.1",
+        "pyarrow>=15", "pandas>=2.1", "polars>=1.0", "scikit-learn>=1.4", "pgmpy>=1.1",
     ],
 }
 EXTRAS["dev"] = [*EXTRAS["test"], "ruff>=0.11", "mypy>=1.15", "types-networkx", "types-setuptools", "build>=1.2"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import bz2
+import contextlib
 import csv
 import errno
 import gzip
@@ -13,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -52,7 +54,8 @@ def asia() -> BayesianNetwork:
 
 @pytest.fixture(scope="module")
 def tree(asia: BayesianNetwork) -> jtgpu.JunctionTree:
-    return asia.plan().compile("reference")
+    made: jtgpu.JunctionTree = asia.compile(backend="reference")
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -662,6 +665,65 @@ def test_killed_half_way_and_resumed(
     assert json.loads(finished.stdout)["resumed"] >= done
     assert_same(answers(out), expected)
     only(tmp_path, "cases", "o.parquet")
+
+
+def test_a_bar_on_a_terminal_and_nothing_elsewhere(rows: list[list[str]], tmp_path: Path) -> None:
+    cases = parquet(tmp_path / "cases", rows)
+    words = ["batch", ASIA, str(cases), "-t", "lung", "--backend", "reference", "--chunk", "20", "-o"]
+    ours, theirs = os.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SLOW, *words, str(tmp_path / "a.csv")], cwd=ROOT, stderr=theirs,
+            stdout=subprocess.PIPE, env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+        )  # fmt: skip
+        os.close(theirs)
+        seen = b""
+        with contextlib.suppress(OSError):  # what a terminal says when nobody is left at its other end
+            while part := terminal.read(4096):
+                seen += part
+        out = process.communicate()[0]
+    assert process.returncode == 0
+    assert b" cases" in seen
+    assert b"cases/s" in seen
+    assert out.startswith(str(tmp_path).encode())
+    plain = subprocess.run(
+        [sys.executable, "-m", "jtgpu", *words, str(tmp_path / "b.csv")], cwd=ROOT, capture_output=True, check=True
+    )
+    assert plain.stderr.decode().splitlines() == [
+        f"jtgpu: warning: {cases}: columns that are no variables were left alone: id"
+    ]
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_reading_runs_only_a_little_ahead_of_writing(
+    tree: jtgpu.JunctionTree, rows: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jtgpu.cases.encode import Encoder
+
+    cases = parquet(tmp_path / "cases", rows)
+    encode, append = Encoder.encode, output_module.Unfinished.append
+    ahead, most = 0, 0
+    lock = threading.Lock()
+
+    def reading(*given: Any) -> Any:
+        nonlocal ahead, most
+        with lock:
+            ahead += 1
+            most = max(most, ahead)
+        return encode(*given)
+
+    def writing(*given: Any) -> None:
+        nonlocal ahead
+        time.sleep(0.01)
+        append(*given)
+        with lock:
+            ahead -= 1
+
+    monkeypatch.setattr(Encoder, "encode", reading)
+    monkeypatch.setattr(output_module.Unfinished, "append", writing)
+    run(tree, cases, tmp_path / "o.csv", chunk=10)
+    assert ahead == 0
+    assert most <= 5  # read, waiting, answered, waiting, written
 
 
 def test_a_journal_is_text(tree: jtgpu.JunctionTree, rows: list[list[str]], tmp_path: Path) -> None:

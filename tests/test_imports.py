@@ -50,8 +50,8 @@ ALLOWED: dict[str, set[str]] = {
     "interop": {"errors", "network"},
     "compat": {"errors", "network", "interop"},
     "cli": {
-        "errors", "network", "evidence", "answers", "backends", "tree", "queries", "cases", "competition", "timing", "show",
-        "_system",
+        "errors", "network", "evidence", "answers", "backends", "tree", "queries", "cases", "competition", "timing",
+        "show", "_system",
     },
     "show": {"errors", "network", "ordering", "backends", "tree", "timing"},
     "__init__": {"errors", "network"},
@@ -91,7 +91,8 @@ TYPES |= {("compiler", "ordering"), ("compiler", "tree"), ("cli", "ordering")}
 TYPES |= {("cli", "formats")}
 TYPES |= {("cli", "ordering"), ("show", "ordering")}  # a search's result, to print and to draw
 TYPES |= {("tree", "session"), ("session", "tree")}
-TYPES |= {("choice", "network"), ("choice", "plan"), ("replanned", "plan"), ("apart", "network"), ("compiler", "backends")}
+TYPES |= {("choice", "network"), ("choice", "plan"), ("replanned", "plan"), ("apart", "network")}
+TYPES |= {("compiler", "backends")}
 TYPES |= {("slicing", "network"), ("slicing", "plan")}
 TYPES |= {("tree", "queries"), ("session", "queries"), ("queries", "tree"), ("queries", "compiler")}
 TYPES |= {("tree", "cases")}  # keywords of tree.predict_proba()

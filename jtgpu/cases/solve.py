@@ -26,6 +26,7 @@ __all__ = ["Answers", "Question", "Solver", "ask"]
 SAMPLE = 8192  # rows that are looked at to tell whether rows come again and again
 WORTH = 0.05  # share of rows that must be saved
 AT_ONCE = 64 << 20  # bytes of posteriors and evidence of one call of the backend
+BLOCK = 2048  # rows
 LEAST_ROWS, MOST_ROWS = 1024, 1 << 17
 
 
@@ -249,7 +250,8 @@ class Solver:
         different = codes if inverse is None else codes[:, unique]
         n = different.shape[1]
         states = np.full((n, len(self.model)), NOTHING, np.int32)
-        states[:, list(self.question.evidence)] = different.T
+        for first in range(0, n, BLOCK):  # a block at a time stays in the cache, on both sides
+            states[first : first + BLOCK, list(self.question.evidence)] = different[:, first : first + BLOCK].T
         found = self.tree.posteriors_batch(states, targets=self.question.targets, on_impossible="flag", **self._more)
         answers = Answers(found.flat, found.log_evidence, found.impossible, inverse)
         if self.question.mpe:

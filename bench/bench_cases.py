@@ -1,0 +1,323 @@
+"""Tables of cases from file to file and from frame to frame, beside the loops that other libraries need for it.
+
+    python bench/bench_cases.py                             alarm and hailfinder, everything, to bench/results
+    python bench/bench_cases.py asia --cases 1000000        others, or paths
+    python bench/bench_cases.py --questions file            some of the questions: file, frame, memory
+    python bench/bench_cases.py --smoke                     asia, a thousand cases, nothing kept
+
+Cases are sampled from the network. Three in ten variables are columns of evidence, chosen at random; `whole`: every
+cell is full; `holes`: one cell in twenty is empty, so that hardly two cases observe the same variables. Targets: three
+variables that are not observed, or all that are not. Times are those of a whole call, from opening the file to the
+output's last byte on disk (which is made sure of), after a call that has compiled the loops. Answers are compared with
+pyAgrum's before anything is timed. Peers answer a few hundred of the same cases, in a loop (pyAgrum, as its users
+write it) or by `predict_probability` (pgmpy). Memory is the peak of a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from peers import pyagrum_engine
+from rows import ROOT, append, child, compare, network, row, timed
+
+import jtgpu
+from jtgpu import timing
+from jtgpu.cases import answer_file
+from jtgpu.network import BayesianNetwork
+
+RESULTS = ROOT / "bench" / "results" / "cases.jsonl"
+QUESTIONS = ("file", "frame", "memory")
+THREADS = (1, 2)
+SHARE, HOLES = 0.3, 0.05
+FILES = ("csv -> parquet", "parquet -> parquet", "csv -> csv")
+CASES = 1_000_000
+PEER_CASES = {"pyagrum": 500, "pgmpy": 100}
+
+Rows = Iterator[dict[str, Any]]
+
+
+@contextmanager
+def on_cores(n: int) -> Iterator[None]:
+    """Hold this thread, and those that it starts, to n cores: reading and writing are work, too."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:n])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+class Bench:
+    """One network and its cases."""
+
+    def __init__(self, path: Path, n: int, seed: int, folder: Path):
+        net = jtgpu.read(path)
+        if not isinstance(net, BayesianNetwork):
+            raise SystemExit(f"{path}: no Bayesian network")
+        self.net, self.name, self.n, self.folder, self.seed = net, timing.stem(path), n, folder, seed
+        self.trees = {t: net.plan(memory_limit=None).compile("cpu", threads=t) for t in THREADS}
+        random = np.random.default_rng(seed)
+        order = random.permutation(len(net))
+        k = max(1, round(SHARE * len(net)))
+        self.seen = sorted(order[:k].tolist())
+        self.some = [net.variables[v] for v in sorted(order[k:][:3].tolist())]
+        self.rest = [net.variables[v] for v in sorted(order[k:].tolist())]
+        self.states = self.trees[2].sample(n, seed=seed).states[:, self.seen]
+        self.empty = random.random(self.states.shape) < HOLES
+
+    def table(self, kind: str, n: int | None = None) -> Any:
+        """Cases as an Arrow table of text."""
+        pa = importlib.import_module("pyarrow")
+        columns = {}
+        for j, v in enumerate(self.seen):
+            mask = self.empty[:n, j] if kind == "holes" else None
+            indices = pa.array(self.states[:n, j], mask=mask)
+            columns[self.net.variables[v]] = pa.DictionaryArray.from_arrays(indices, self.net.states(v)).cast("string")
+        return pa.table(columns)
+
+    def path(self, kind: str, suffix: str, n: int | None = None) -> Path:
+        """The cases as a file; written once."""
+        path = self.folder / f"{self.name}-{kind}-{n or self.n}.{suffix}"
+        if not path.exists():
+            table = self.table(kind, n)
+            if suffix == "csv":
+                importlib.import_module("pyarrow.csv").write_csv(table, path)
+            else:
+                importlib.import_module("pyarrow.parquet").write_table(table, path)
+        return path
+
+    def targets(self, which: str) -> list[str]:
+        return self.some if which == "3" else self.rest
+
+    def cases(self, kind: str, n: int) -> list[dict[str, int]]:
+        """The first cases by number."""
+        empty = self.empty if kind == "holes" else np.zeros_like(self.empty)
+        pairs = list(zip(self.seen, range(len(self.seen)), strict=True))
+        return [{self.net.variables[v]: int(self.states[i, j]) for v, j in pairs if not empty[i, j]} for i in range(n)]
+
+    def row(self, question: str, engine: str, spread: timing.Spread, n: int, **more: Any) -> dict[str, Any]:
+        version = {"pyagrum": pyagrum_engine.version, "pgmpy": _pgmpy_version}.get(engine, lambda: jtgpu.__version__)()
+        more |= {"cases": n, "cases_per_second": n / spread.median, "columns": len(self.seen), "version": version}
+        return row("cases", self.name, engine, spread, question=question, **more)
+
+    def check(self) -> float | None:
+        """Compare what comes out of a file with pyAgrum."""
+        if not pyagrum_engine.available():
+            return None
+        solve = pyagrum_engine.Peer(self.net).kept(1, self.rest)
+        gap = 0.0
+        for kind in ("whole", "holes"):
+            out = self.folder / "check.parquet"
+            n = min(200, self.n)
+            answer_file(self.trees[2], self.path(kind, "csv", n), out, targets=self.rest, force=True)
+            found = importlib.import_module("pyarrow.parquet").read_table(out)
+            values = np.column_stack([c.to_numpy() for c in found.columns])
+            ends = np.cumsum([0, *(len(self.net.states(v)) for v in self.rest)])
+            for i, case in enumerate(self.cases(kind, n)):
+                ours = {v: values[i, ends[k] : ends[k + 1]] for k, v in enumerate(self.rest)}
+                gap = max(gap, compare(ours, solve(case), self.name))
+        return gap
+
+    # Questions --------------------------------------------------------------------------------------------------
+
+    def file(self, runs: int) -> Rows:
+        for kind in ("whole", "holes"):
+            for files in FILES:
+                source, target = files.split(" -> ")
+                cases, out = self.path(kind, source), self.folder / f"out.{target}"
+                small = self.path(kind, source, min(2000, self.n))
+                for which in ("3", "all") if files == "parquet -> parquet" else ("3",):
+                    asked = self.targets(which)
+                    for threads in THREADS:
+
+                        def solve(path: Path, asked: list[str] = asked, threads: int = threads, out: Path = out) -> Any:
+                            with on_cores(threads):
+                                return answer_file(
+                                    self.trees[threads], path, out, targets=asked, threads=threads, force=True
+                                )
+
+                        solve(small)
+                        spread = timed(solve, [cases], 0.0, runs)
+                        yield self.row("file", "jtgpu cpu", spread, self.n, kind=kind, files=files, targets=which,
+                                       threads=threads, bytes_in=cases.stat().st_size,
+                                       bytes_out=out.stat().st_size)  # fmt: skip
+            yield from self.peers(kind, runs)
+
+    def frame(self, runs: int) -> Rows:
+        for kind in ("whole", "holes"):
+            table = self.table(kind)
+            frames = {"arrow": table}
+            if importlib.util.find_spec("pandas"):
+                frames["pandas"] = table.to_pandas()
+                frames["pandas categories"] = frames["pandas"].astype("category")
+            if importlib.util.find_spec("polars"):
+                frames["polars"] = importlib.import_module("polars").from_arrow(table)
+            for library, frame in frames.items():
+                for which in ("3", "all") if library == "arrow" else ("3",):
+                    for threads in THREADS:
+                        asked, tree = self.targets(which), self.trees[threads]
+                        tree.predict_proba(frame[:2000], asked)
+
+                        def solve(
+                            frame: Any,
+                            threads: int = threads,
+                            tree: jtgpu.JunctionTree = tree,
+                            asked: list[str] = asked,
+                        ) -> Any:
+                            with on_cores(threads):
+                                return tree.predict_proba(frame, asked)
+
+                        spread = timed(solve, [frame], 0.0, runs)
+                        yield self.row("frame", "jtgpu cpu", spread, self.n, kind=kind, files=library, targets=which,
+                                       threads=threads)  # fmt: skip
+
+    def peers(self, kind: str, runs: int) -> Rows:
+        """Other libraries on the first cases, the three targets; a run is all of these cases."""
+        if pyagrum_engine.available():
+            n = min(PEER_CASES["pyagrum"], self.n)
+            cases = self.cases(kind, n)
+            best = None
+            for threads in THREADS:
+                solve = pyagrum_engine.Peer(self.net).kept(threads, self.some)
+                solve(cases[0])
+                spread = timed(lambda c, solve=solve: [solve(x) for x in c], [cases], 0.0, runs)  # type: ignore[misc]
+                if best is None or spread.median < best[0].median:
+                    best = spread, threads
+            assert best is not None
+            yield self.row("peer", "pyagrum", best[0], n, kind=kind, files="loop", targets="3", threads=best[1])
+        if kind == "whole" and importlib.util.find_spec("pgmpy"):
+            yield from self.pgmpy(runs)
+
+    def pgmpy(self, runs: int) -> Rows:
+        """pgmpy gives the posteriors of every variable that is no column: it is not told of targets."""
+        from jtgpu.interop.pgmpy import to_pgmpy
+
+        n = min(PEER_CASES["pgmpy"], self.n)
+        frame = self.table("whole", n).to_pandas()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = to_pgmpy(self.net)
+            try:
+                found = model.predict_probability(frame)
+            except Exception as error:  # whatever it is, there is no answer to time
+                yield self.silent(f"{type(error).__name__}: {error}"[:200])
+                return
+            ours = self.trees[2].predict_proba(frame, self.some)
+            names = [(v, s) for v in self.some for s in self.net.states(v)]
+            gap = max(float(np.abs(found[f"{v}_{s}"].to_numpy() - ours[f"{v}={s}"].to_numpy()).max()) for v, s in names)
+            if not gap <= 1e-6:
+                yield self.silent(f"its answers are {gap:g} away")
+                return
+            spread = timed(model.predict_probability, [frame], 0.0, 1)
+        yield self.row("peer", "pgmpy", spread, n, kind="whole", files="predict_probability", targets="all", threads=1)
+
+    def silent(self, why: str) -> dict[str, Any]:
+        """A row for what cannot be timed."""
+        return row("cases", self.name, "pgmpy", None, question="peer", kind="whole", files="predict_probability",
+                   targets="all", failed=why, version=_pgmpy_version())  # fmt: skip
+
+
+def _pgmpy_version() -> str:
+    return importlib.metadata.version("pgmpy")
+
+
+def memory(path: Path, n: int, seed: int, folder: Path, which: str) -> Rows:
+    """The peak of a process that answers a file, and what it had before it opened it; files are there already."""
+    net = jtgpu.read(path)
+    assert isinstance(net, BayesianNetwork)
+    source, kind, targets = which.split(",")
+    plan = net.plan(memory_limit=None)
+    timing.warm_up("cpu")
+    order = np.random.default_rng(seed).permutation(len(net))
+    k = max(1, round(SHARE * len(net)))
+    asked = [net.variables[v] for v in sorted((order[k:][:3] if targets == "3" else order[k:]).tolist())]
+    cases = folder / f"{timing.stem(path)}-{kind}-{n}.{source}"
+    with plan.compile("cpu", threads=2) as tree:
+        tree.posteriors_batch(np.full((64, len(net)), -1, np.int32))
+        before = timing.peak_memory()
+        report = answer_file(tree, cases, folder / "memory.parquet", targets=asked, force=True)
+    yield row(
+        "cases", timing.stem(path), "jtgpu cpu", None, question="memory", kind=kind, files=f"{source} -> parquet",
+        targets=targets, cases=report.cases, before=before, peak=timing.peak_memory(), bytes_in=cases.stat().st_size,
+        bytes_out=(folder / "memory.parquet").stat().st_size,
+    )  # fmt: skip
+
+
+def run_one(arguments: argparse.Namespace) -> Rows:
+    """All rows of one network, in this process."""
+    path, folder = network(arguments.one), Path(arguments.folder)
+    if arguments.memory:
+        yield from memory(path, arguments.cases, arguments.seed, folder, arguments.memory)
+        return
+    timing.warm_up("cpu")
+    bench = Bench(path, arguments.cases, arguments.seed, folder)
+    gap = bench.check()
+    for source in ("csv", "parquet"):
+        for kind in ("whole", "holes"):
+            bench.path(kind, source)  # for the process that measures memory, too
+    for question in arguments.questions:
+        if question != "memory":
+            for r in getattr(bench, question)(arguments.runs):
+                yield {**r, "gap": gap}
+
+
+def told(r: dict[str, Any]) -> str:
+    """A line for people."""
+    what = f"{r['network']:<12}{r['question']:<7}{r['kind']:<6}{r['files']:<20}{r['targets']:>4} targets"
+    if r["question"] == "memory":
+        return f"{what}: {r['peak'] / 2**20:,.0f} MiB, {r['before'] / 2**20:,.0f} of them before; {r['cases']:,} cases"
+    if "failed" in r:
+        return f"{what}  {r['engine']}: {r['failed']}"
+    return (
+        f"{what}{r['threads']:>2} threads  {r['engine']:<10}{r['cases_per_second']:>13,.0f} cases/s of {r['cases']:,}"
+    )
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("networks", nargs="*", help="default: alarm hailfinder")
+    parser.add_argument("--questions", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
+    parser.add_argument("--cases", type=int, default=CASES)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON lines are appended to this file")
+    parser.add_argument("--smoke", action="store_true", help="shortest run; nothing is kept")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    parser.add_argument("--memory", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        for r in run_one(arguments):
+            print(json.dumps(r), flush=True)
+        return
+    if arguments.smoke:
+        arguments.networks, arguments.cases, arguments.runs = arguments.networks or ["asia"], 1000, 1
+    words = ["--cases", str(arguments.cases), "--runs", str(arguments.runs), "--seed", str(arguments.seed)]
+    for name in arguments.networks or ["alarm", "hailfinder"]:
+        with tempfile.TemporaryDirectory(prefix="jtgpu-cases-") as folder:
+            these = ["--one", name, "--folder", folder, *words]
+            rows = child(__file__, *these, "--questions", *arguments.questions)
+            if "memory" in arguments.questions:
+                for which in ("csv,holes,3", "parquet,holes,3", "parquet,holes,all"):
+                    rows += child(__file__, *these, "--memory", which)
+        for r in rows:
+            print(told(r), flush=True)
+        if not arguments.smoke:
+            append(arguments.out, rows)
+
+
+if __name__ == "__main__":
+    main()
