@@ -40,7 +40,8 @@ ALLOWED: dict[str, set[str]] = {
     "apart": {"backends"},
     "slicing": {"errors", "backends", "apart", "compiler"},
     "replanned": {"errors", "backends", "apart"},
-    "tree": {"errors", "network", "evidence", "answers", "backends", "replanned", "_system"},
+    "compiledtree": {"errors", "network", "evidence", "backends", "replanned"},
+    "tree": {"errors", "evidence", "answers", "backends", "compiledtree"},
     "session": {"errors", "network", "evidence", "answers", "backends"},
     "queries": {"errors", "network", "plan", "specialise", "evidence", "answers", "backends", "_compiled", "_system"},
     "classifier": {"errors", "network"},
@@ -70,7 +71,9 @@ DOORS = {
     ("choice", "timing"),  # the processor's name
     ("choice", "__init__"),  # the version
     ("apart", "network"),  # the network taken apart
-    ("tree", "choice"),  # backend="auto"
+    ("compiledtree", "choice"),  # backend="auto"
+    ("compiledtree", "compiler"),  # the model's factors, as the plan numbers them
+    ("compiledtree", "queries"),  # soft evidence, interventions
     ("tree", "session"),  # tree.session()
     ("tree", "cases"),  # tree.predict_proba(), frames
     ("tree", "queries"),  # a thin method for each question
@@ -92,7 +95,7 @@ TYPES |= {("cli", "formats")}
 TYPES |= {("cli", "ordering"), ("show", "ordering")}  # a search's result, to print and to draw
 TYPES |= {("tree", "session"), ("session", "tree")}
 TYPES |= {("choice", "network"), ("choice", "plan"), ("replanned", "plan"), ("apart", "network")}
-TYPES |= {("compiler", "backends")}
+TYPES |= {("compiler", "backends"), ("compiledtree", "compiler"), ("compiledtree", "queries")}
 TYPES |= {("slicing", "network"), ("slicing", "plan")}
 TYPES |= {("tree", "queries"), ("session", "queries"), ("queries", "tree"), ("queries", "compiler")}
 TYPES |= {("tree", "cases")}  # keywords of tree.predict_proba()

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu import errors, replanned, timing, tree
+from jtgpu import compiledtree, errors, replanned, timing
 from jtgpu.backends.base import Evidence
 from jtgpu.network import BayesianNetwork
 from tests import oracle, random_nets
@@ -20,7 +20,7 @@ from tests import oracle, random_nets
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every pattern gets a plan of its own, however small the network."""
-    for module in (replanned, tree):
+    for module in (replanned, compiledtree):
         monkeypatch.setattr(module, "WORTH", 0)
     monkeypatch.setattr(replanned, "PLANNING", 0)
     monkeypatch.setattr(replanned, "GAIN", math.inf)
@@ -133,7 +133,7 @@ def test_no_more_plans_are_kept_than_there_is_room_for(monkeypatch: pytest.Monke
 
 def test_a_plan_that_does_not_pay_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replanned, "WORTH", 0)
-    monkeypatch.setattr(tree, "WORTH", 0)
+    monkeypatch.setattr(compiledtree, "WORTH", 0)
     monkeypatch.setattr(replanned, "PLANNING", 0)
     monkeypatch.setattr(replanned, "GAIN", 0.0)
     net = jtgpu.read(timing.benchmark_files(["asia"])[0])

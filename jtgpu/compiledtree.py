@@ -1,0 +1,174 @@
+"""`CompiledTree`: a plan, a model's numbers and a backend, and what every question stands on."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import backends
+from .backends.base import Evidence
+from .errors import ImpossibleEvidence, JtgpuError
+from .evidence import Findings, Known, read_known
+from .network import DiscreteModel
+from .replanned import WORTH, Replanning
+
+if TYPE_CHECKING:
+    from typing import Self, Unpack
+
+    from numpy.typing import NDArray
+
+    from .backends.forest import Forest
+    from .compiler import NetworkPlan
+    from .evidence import More
+    from .queries.interventions import Cut, Cuts, Settled
+    from .queries.map import MapCost
+    from .queries.messages import Messages
+
+__all__ = ["CompiledTree"]
+
+
+class CompiledTree:
+    """What `jtgpu.JunctionTree` is, without its questions."""
+
+    def __init__(self, plan: NetworkPlan, backend: str = "auto", *, replan: bool = True, **options: Any):
+        from .compiler import model_factors
+
+        self._plan = plan
+        self._model = plan.model
+        if backend == "auto":
+            from .choice import choose
+
+            backend = choose(plan.plan).backend
+        self._name = backends.resolve(backend)
+        self._options, self._replan = options, replan
+        self._factors = [f.table for f in model_factors(plan.model)]
+        self._backend: backends.Backend | None = self._prepare(self._factors)
+        self._cuts: Cuts | None = None
+        self.together: dict[tuple[int, ...], NetworkPlan] = {}  # plans of queries.joint, by set
+        self.messages: OrderedDict[int, Messages] = OrderedDict()  # sweeps of queries.messages
+        self.map_forests: dict[Hashable, tuple[Forest, MapCost]] = {}  # of queries.map
+
+    def _prepare(self, factors: Sequence[NDArray[np.float64]]) -> backends.Backend:
+        prepare, plan = backends.get(self._name), self._plan.plan
+        backend = self._plan.prepare(prepare, factors, **self._options)
+        if self._name != "cpu" or not self._replan or plan.cost().flops < WORTH:
+            return backend
+        from .backends.cpu import Cpu
+
+        if not isinstance(backend, Cpu):  # a sum over slices
+            return backend
+        return Replanning(plan, factors, backend, lambda p, f: Cpu(p, f, **self._options))
+
+    # What it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> DiscreteModel:
+        """The model that was compiled; never changed by queries."""
+        return self._model
+
+    @property
+    def plan(self) -> NetworkPlan:
+        """The plan that runs."""
+        return self._plan
+
+    @property
+    def backend(self) -> str:
+        """Name of the backend that runs."""
+        return self._name
+
+    @property
+    def threads(self) -> int | None:
+        """Cores that the CPU may use, as they were given; None: all that the process may use."""
+        return self._options.get("threads")
+
+    @property
+    def device(self) -> str:
+        """Name of the GPU that the backend runs on; empty for the processor."""
+        return str(getattr(getattr(self._backend, "device", None), "name", ""))
+
+    def close(self) -> None:
+        """Give the backend's memory back. Queries raise `JtgpuError` from then on."""
+        if self._backend is not None:
+            self._backend.close()
+            self._backend = None
+        self.messages.clear()
+        self.map_forests.clear()
+        if self._cuts is not None:
+            self._cuts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._model.name!r}, backend={self._name!r})"
+
+    # What questions stand on ----------------------------------------------------------------------------------
+
+    def settle(self, evidence: Findings | None = None, **more: Unpack[More]) -> Settled:
+        """Evidence of all kinds as one case that a backend answers; see `jtgpu.queries.interventions.Settled`."""
+        return self.settled(read_known(self._model, evidence, **more))
+
+    def settled(self, known: Known) -> Settled:
+        """See `settle`."""
+        from .queries.interventions import Settled
+
+        cut = self.cut(known.cut)
+        case, shift = known.case, 0.0
+        if known.soft:
+            from .queries.soft import fit_case
+
+            run, ptr = cut.backend.run, self._plan.posterior_ptr
+            case, log_evidence = fit_case(
+                self._model, lambda e, targets: self.answer(run, e, targets), ptr, known.case, known.soft
+            )
+            shift = log_evidence - run(case, []).log_evidence
+        return Settled(cut, case, shift)
+
+    def cut(self, variables: tuple[int, ...] = ()) -> Cut:
+        """The backend, or another one of the same plan in which the arcs into some variables are cut."""
+        from .queries.interventions import Cut, Cuts
+
+        own = self._open()
+        if not variables:
+            return Cut(own, self._factors)
+        if self._cuts is None:
+            self._cuts = Cuts(self._prepare, self._factors)
+        return self._cuts.get(variables)
+
+    def _open(self) -> backends.Backend:
+        if self._backend is None:
+            raise JtgpuError("this tree is closed")
+        return self._backend
+
+    def _run(self, case: Evidence, targets: Sequence[int] | None) -> backends.Result:
+        return self.answer(self._open().run, case, targets)
+
+    def answer(
+        self, run: Callable[[Evidence, Sequence[int] | None], backends.Result], case: Evidence,
+        targets: Sequence[int] | None,
+    ) -> backends.Result:  # fmt: skip
+        """What a backend or a session of it answers; impossible evidence is named."""
+        try:
+            return run(case, targets)
+        except ImpossibleEvidence:
+            raise ImpossibleEvidence(self._impossible(case)) from None
+
+    def _impossible(self, case: Evidence) -> str:
+        found = []
+        for v, weights in case.vectors(self._model.cardinality).items():
+            allowed = [self._model.states(v)[i] for i in np.flatnonzero(weights).tolist()]
+            value = repr(allowed[0]) if len(allowed) == 1 else "one of " + ", ".join(map(repr, allowed))
+            found.append(f"{self._model.variables[v]} = {value}")
+        if not found:
+            return f"the model {self._model.name!r} gives every configuration probability 0"
+        more = f" and {len(found) - 20} more" if len(found) > 20 else ""
+        return f"this evidence has probability 0: {'; '.join(found[:20])}{more}"
