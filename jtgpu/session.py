@@ -81,11 +81,12 @@ class Session:
             And then nothing has changed.
         """
         model = self._tree.model
-        read_known(model, evidence, **more)
+        read = read_known(model, evidence, **more)
         given: dict[str, Any] = {"evidence": evidence, **more}
         self._known = {
             kind: {model.variables[model.index(v)]: s for v, s in (given.get(kind) or {}).items()} for kind in _KINDS
         }
+        self._read = read
 
     def observe(self, variable: str | int, state: Any) -> None:
         """Add a finding, or change it: a state, or a set of states of which one holds."""
@@ -106,7 +107,7 @@ class Session:
     def _change(self, kind: str, variable: str | int, value: Any) -> None:
         changed = self.known
         changed[kind][self._name(variable)] = value
-        read_known(self._tree.model, **changed)
+        self._read = read_known(self._tree.model, **changed)
         self._known = changed
 
     def retract(self, variable: str | int) -> None:
@@ -122,6 +123,7 @@ class Session:
             raise EvidenceError(f"there is no evidence on {name!r} to take back")
         for given in self._known.values():
             given.pop(name, None)
+        self._read = read_known(self._tree.model, **self._known)
 
     def clear(self) -> None:
         """Take back everything."""
@@ -156,7 +158,7 @@ class Session:
 
     def _run(self, targets: list[int] | None) -> Result:
         tree = self._tree
-        known = read_known(tree.model, **self._known)
+        known = self._read
         run = self._session(known.cut).run
         if not known.soft:
             return tree.answer(run, known.case, targets)
