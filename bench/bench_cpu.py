@@ -38,7 +38,7 @@ QUESTIONS = ("posteriors", "patterns", "target", "session", "batch", "memory")
 THREADS = (1, 2)
 # share of observed variables (%) below which pyAgrum's own trees take more than 10 GB or a minute a run
 TOO_LARGE_FOR_PYAGRUM = {"link": 10.0, "munin1": 10.0}
-BATCH_SECONDS = 1.0  # what a table of cases is made to take, roughly
+BATCH_SECONDS = 1.0  # what the cases of a table would take one by one
 
 Rows = Iterator[dict[str, Any]]
 
@@ -187,7 +187,7 @@ class Bench:
         if not percent:
             return
         one = timed(self.trees[1].posteriors, self.cases(percent), 0.2, 1).median
-        n = 32 if self.smoke else int(np.clip(8 * BATCH_SECONDS / one, 32, 200_000))
+        n = 32 if self.smoke else int(np.clip(BATCH_SECONDS / one, 32, 100_000))
         peer = self.peer(percent)
         states = self._samples(n)
         random = np.random.default_rng(self.seed)
