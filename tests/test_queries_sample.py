@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 import jtgpu
+from jtgpu.backends.cpu import collect
 from jtgpu.cli import app
 from jtgpu.network import BayesianNetwork, DiscreteModel
 
@@ -158,6 +159,20 @@ def test_seeds(backend: str) -> None:
     assert tree.sample(2).states.shape == (2, 8)
     with pytest.raises(ValueError, match="number of samples"):
         tree.sample(-1)
+
+
+def test_any_number_of_cores_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "WORTH_THREADS", 0)
+    monkeypatch.setattr(collect, "BLOCK", 37 * 700)  # several blocks
+    plan = bundled("alarm").plan()
+    found = [plan.compile("cpu", threads=n).sample(2000, {"BP": 0}, seed=3).states for n in (1, 2, 5)]
+    assert (found[0] == found[1]).all()
+    assert (found[0] == found[2]).all()
+    assert (plan.compile("cpu", threads=2).sample(1, {"BP": 0}, seed=3).states == found[0][:1]).all()
+
+
+def test_loops_are_compiled_ahead() -> None:
+    collect.warm_up_sweeps(bundled("cancer").plan().plan)
 
 
 def test_rare_evidence_throws_nothing_away() -> None:

@@ -13,22 +13,21 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..._compiled import compiled, is_compiled
+from ..._compiled import is_compiled
 from ...errors import ImpossibleEvidence
 from ...specialise import FREE, HARD, SOFT, Skeleton, reduce
 from ..base import Evidence
 from ..forest import UNIT, Best, Derivatives, Forest, Uniforms, collect_forest, derivative_forest
-from .kernels import contract
-from .maximal import contract_maximal
+from . import collect_loops as loops
 from .parallel import default_threads
+from .ranking import further
 from .records import ALIGNMENT, Layout, Program, specialise
-from .steps import CHANCES, UNKEPT, Steps, alternatives, cell_of, draw, make_steps, retrace, trace
-from .sweep import IMPOSSIBLE, LOG2, _load, evidence_log, finish
+from .steps import Steps, draw, make_steps
+from .sweep import IMPOSSIBLE, LOG2, evidence_log
 from .workspace import ROOM, Scratch, aligned
 
 if TYPE_CHECKING:
@@ -83,137 +82,6 @@ class _Room(Scratch):
             self.places = np.zeros(most, np.int64)
 
 
-@compiled()
-def _sweep(  # type: ignore[no-untyped-def]
-    arena, exponent, records, record_ptr, maximal, loads, load_ptr, states, weights, weight_ptr, limit, zeros,
-    work, offsets, buffer,
-):  # fmt: skip
-    """Run a program; with `zeros` also where a table is all zeros. Returns whether the evidence is possible."""
-    lowest, highest = 2.0**-limit, 2.0**limit
-    for p in range(len(load_ptr) - 1):
-        load = loads[load_ptr[p] : load_ptr[p + 1]]
-        if not _load(arena, load, states, weights, weight_ptr, exponent, work, lowest) and not zeros:
-            return False
-    memory, scratch = arena.ctypes.data, (work.ctypes.data, offsets.ctypes.data)
-    for p in range(len(record_ptr) - 1):
-        record = records.ctypes.data + 8 * record_ptr[p]
-        if maximal[p]:
-            top = contract_maximal(memory, record, *scratch)
-        else:
-            top = contract(memory, record, *scratch, buffer.ctypes.data)
-        if not top > 0.0 and not zeros:
-            return False
-        finish(memory, record, top, exponent.ctypes.data, lowest, highest)
-    return True
-
-
-@compiled()
-def _best(arena, exponent, roots, steps, step_ptr, states, values, work):  # type: ignore[no-untyped-def]
-    """The best configuration, into `states`; returns ln of its value."""
-    log_value = evidence_log(arena, roots, exponent)
-    if log_value > IMPOSSIBLE:
-        trace(arena, steps, step_ptr, len(step_ptr) - 1, states, values, work)
-    return log_value
-
-
-@compiled()
-def _best_rows(  # type: ignore[no-untyped-def]
-    arena, exponent, records, record_ptr, maximal, loads, load_ptr, roots, steps, step_ptr, rows, limit, values, places,
-    work, offsets, buffer,
-):  # fmt: skip
-    """The best configuration of each row of one pattern, into `rows`; returns ln of their values."""
-    nothing, nowhere, logs = np.zeros(1), np.zeros(1, np.int64), np.full(len(rows), -math.inf)
-    for i in range(len(rows)):
-        states = rows[i]
-        if _sweep(
-            arena, exponent, records, record_ptr, maximal, loads, load_ptr, states, nothing, nowhere, limit, False,
-            work, offsets, buffer,
-        ):  # fmt: skip
-            for v in range(len(states)):
-                states[v] = max(states[v], 0)
-            logs[i] = _best(arena, exponent, roots, steps, step_ptr, states, values, places)
-    return logs
-
-
-@compiled()
-def _draw_rows(  # type: ignore[no-untyped-def]
-    arena, exponent, records, record_ptr, maximal, loads, load_ptr, roots, steps, step_ptr, cases, limit, uniforms,
-    rows, out, by_rank, values, places, work, offsets, buffer,
-):  # fmt: skip
-    """One sample of each case of one pattern, into its row of `out`; rows of impossible ones stay."""
-    nothing, nowhere = np.zeros(1), np.zeros(1, np.int64)
-    unkept = steps.copy()
-    for p in range(len(step_ptr) - 1):
-        unkept[step_ptr[p] + CHANCES] = UNKEPT  # every case has slices of its own
-    none, made = np.zeros(1), np.zeros(1, np.uint8)
-    for i in range(len(cases)):
-        states, row = cases[i], rows[i]
-        if not _sweep(
-            arena, exponent, records, record_ptr, maximal, loads, load_ptr, states, nothing, nowhere, limit, False,
-            work, offsets, buffer,
-        ) or evidence_log(arena, roots, exponent) == IMPOSSIBLE:  # fmt: skip
-            continue
-        for v in range(len(states)):
-            states[v] = max(states[v], 0)
-        draw(
-            arena, unkept, step_ptr, states, uniforms[row : row + 1], out[row : row + 1], by_rank, none, made, values,
-            places,
-        )  # fmt: skip
-
-
-@compiled()
-def _score(arena, exponent, factor_ptr, factor_var, strides, cells, configurations, by_case):  # type: ignore[no-untyped-def]
-    """ln of the product of all factors at each configuration."""
-    for row in range(len(configurations)):
-        total = 0.0
-        for f in range(len(cells)):
-            at = cells[f]
-            for j in range(factor_ptr[f], factor_ptr[f + 1]):
-                at += configurations[row, factor_var[j]] * strides[j]
-            total += math.log(arena[at]) + exponent[f] * LOG2 if arena[at] > 0.0 else -math.inf
-        by_case[row] = total
-
-
-@compiled()
-def _spread(  # type: ignore[no-untyped-def]
-    arena, cell, observed, weights, weight_ptr, weighed, cards, scope_ptr, scope, down_ptr, down, first, out
-):
-    """Write the derivative of every entry of every factor, in the order of the model's axes.
-
-    A table of derivatives lacks what is observed and what nothing else mentions; entries that contradict an observation
-    have derivative zero, and weights are factors of their own.
-    """
-    n_vars = len(cards)
-    stride, count = np.zeros(n_vars, np.int64), np.zeros(64, np.int64)
-    for f in range(len(cell)):
-        step = 1
-        for j in range(down_ptr[f + 1] - 1, down_ptr[f] - 1, -1):
-            v = down[j]
-            if observed[v] < 0:
-                stride[v] = step
-                step *= cards[v]
-        begin, end = scope_ptr[f], scope_ptr[f + 1]
-        count[: end - begin] = 0
-        for i in range(first[f], first[f + 1]):
-            at, scale = cell[f], 1.0
-            for j in range(begin, end):
-                v = scope[j]
-                state = count[j - begin]
-                at += state * stride[v]
-                if observed[v] >= 0 and observed[v] != state:
-                    scale = 0.0
-                if weighed[v] == f:
-                    scale *= weights[weight_ptr[v] + state]
-            out[i] = arena[at] * scale
-            for j in range(end - 1, begin - 1, -1):
-                count[j - begin] += 1
-                if count[j - begin] < cards[scope[j]]:
-                    break
-                count[j - begin] = 0
-        for j in range(down_ptr[f], down_ptr[f + 1]):
-            stride[down[j]] = 0
-
-
 class CpuSweep:
     """`jtgpu.backends.forest.Sweep` in compiled code. Safe to use from several threads, which run side by side.
 
@@ -227,7 +95,7 @@ class CpuSweep:
     """
 
     def __init__(self, forest: Forest, factors: Sequence[NDArray[np.float64]], threads: int | None = None):
-        if not is_compiled(_sweep):
+        if not is_compiled(loops.sweep):
             logging.getLogger("jtgpu").warning(
                 "the first question of this kind waits about half a minute while its loops are compiled for this "
                 "machine; once"
@@ -352,7 +220,7 @@ class CpuSweep:
         p = kept.program
         room.fit_all(kept)
         return bool(
-            _sweep(
+            loops.sweep(
                 room.arena, room.exponent, p.records, p.record_ptr, kept.maximal, p.loads, p.load_ptr, states, weights,
                 weight_ptr, self._limit, zeros, *room.arrays,
             )
@@ -370,14 +238,14 @@ class CpuSweep:
             if not self._run(room, kept, observed, weighed):
                 raise ImpossibleEvidence("the evidence has probability 0")
             states = np.maximum(observed, 0)
-            log_value = _best(
+            log_value = loops.best(
                 room.arena, room.exponent, kept.program.roots, *kept.steps[:2], states, room.values, room.places
             )
             if log_value == IMPOSSIBLE:
                 raise ImpossibleEvidence("the evidence has probability 0")
             found, logs = [states], [log_value + weighed[2]]
             if k > 1:
-                _further(room, kept.steps, found, logs, k)
+                further(room.arena, kept.steps, (room.values, room.places), found, logs, k)
             return Best(self._by_number(found), np.array(logs))
         finally:
             self._give_back(room)
@@ -398,7 +266,7 @@ class CpuSweep:
                 kept = self._get(states[rows[0]] >= 0, ())
                 room.fit_all(kept)
                 chosen, p = np.ascontiguousarray(states[rows][:, self._by_rank]), kept.program
-                logs[rows] = _best_rows(
+                logs[rows] = loops.best_rows(
                     room.arena, room.exponent, p.records, p.record_ptr, kept.maximal, p.loads, p.load_ptr, p.roots,
                     *kept.steps[:2], chosen, self._limit, room.values, room.places, *room.arrays,
                 )  # fmt: skip
@@ -484,7 +352,7 @@ class CpuSweep:
                 kept = self._get(states[rows[0]] >= 0, ())
                 room.fit_all(kept)
                 p = kept.program
-                _draw_rows(
+                loops.draw_rows(
                     room.arena, room.exponent, p.records, p.record_ptr, kept.maximal, p.loads, p.load_ptr, p.roots,
                     *kept.steps[:2], np.ascontiguousarray(states[rows][:, self._by_rank]), self._limit, numbers, rows,
                     out, self._by_rank, room.values, room.places, *room.arrays,
@@ -516,7 +384,7 @@ class CpuSweep:
                 weight_ptr = weight_ptr[forest.axis_rank]
             cells = np.empty(int(self._factor_first[-1]))
             down_ptr, down = _ragged([() if t == UNIT else forest.scopes[t] for t in forest.factor_down])
-            _spread(
+            loops.spread(
                 room.arena, cell, evidence.state, weights, weight_ptr, weighed, forest.cardinality, self._scope_ptr,
                 self._scope, down_ptr, down, self._factor_first, cells,
             )  # fmt: skip
@@ -529,59 +397,11 @@ class CpuSweep:
     def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:
         """See `jtgpu.backends.forest.Sweep.score`."""
         logs = np.empty(len(states))
-        _score(self._shared, self._exponent, *self._axes, self._cell, np.ascontiguousarray(states), logs)
+        loops.score(self._shared, self._exponent, *self._axes, self._cell, np.ascontiguousarray(states), logs)
         with np.errstate(divide="ignore"):
             for v, weights in evidence.likelihood.items():
                 logs += np.log(np.asarray(weights, np.float64)[states[:, v]])
         return logs
-
-
-def _further(
-    room: _Room, steps: Steps, found: list[NDArray[np.int32]], logs: list[float], k: int
-) -> None:
-    """Add the next best configurations to the best one, each once and in order.
-
-    What is left after the best configuration falls into parts: one for each step, in which all steps before it stay as
-    they are and it chooses another cell. The best of a part is the step's second cell, with the best of what follows:
-    its value is known from the step's slice alone, and a configuration is made only when its turn comes. It splits its
-    own part in the same way (Nilsson, An efficient algorithm for finding the M most probable configurations in
-    probabilistic expert systems, Statistics and Computing 8, 1998).
-    """
-    waiting: list[tuple[float, int, int, int]] = []  # -ln value, number, configuration, place in its list
-    splits: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64], int]] = []
-    numbered = 0
-
-    def split(first: int, barred: NDArray[np.int64]) -> None:
-        states = found[-1]
-        cells, loss = np.zeros(first + 1, np.int64), np.full(first + 1, -np.inf)
-        alternatives(room.arena, *steps[:2], first, barred, states, cells, loss, room.values, room.places)
-        order = np.argsort(-loss, kind="stable")[: k - len(found)]
-        order = order[loss[order] > -np.inf]
-        splits.append((order, cells, loss, barred, first))
-        push(len(found) - 1, 0)
-
-    def push(parent: int, place: int) -> None:
-        nonlocal numbered
-        order, _, loss, _, _ = splits[parent]
-        if place < len(order):
-            heappush(waiting, (-(logs[parent] + float(loss[order[place]])), numbered, parent, place))
-            numbered += 1
-
-    n_steps = len(steps.step_ptr) - 1
-    if n_steps:
-        split(n_steps - 1, np.zeros(0, np.int64))
-    while waiting and len(found) < k:
-        value, _, parent, place = heappop(waiting)
-        order, cells, _, barred, first = splits[parent]
-        step = int(order[place])
-        push(parent, place + 1)
-        states = found[parent].copy()
-        chosen = cell_of(steps.steps, steps.step_ptr[step], states)
-        retrace(room.arena, *steps[:2], step, int(cells[step]), states, room.values, room.places)
-        found.append(states)
-        logs.append(-value)
-        more = np.append(barred, chosen) if step == first else np.array([chosen])
-        split(step, more)
 
 
 def _alike(states: NDArray[np.int32]) -> Iterator[NDArray[np.int64]]:

@@ -27,6 +27,8 @@ N_INPUTS, N_TAKEN, CELLS, N_SEEN, CHANCES, CHANCES_MADE, PLACES = range(7)
 UNKEPT = -1  # CHANCES of a step whose slices are made anew each time
 
 MOST_CHANCES = 1 << 22  # numbers: 32 MiB of slices that samples share
+MOST_NUMBERS, LEAST_ROWS = 1 << 15, 16  # random numbers of the samples that are drawn side by side, and these
+FEW = 8  # cells of a slice that are compared all rather than halved
 
 
 class Steps(NamedTuple):
@@ -280,25 +282,21 @@ def alternatives(arena, steps, step_ptr, first, barred, states, cells_out, loss,
 
 
 @compiled()
-def _sums(values, first, cells):  # type: ignore[no-untyped-def]
-    """Make running sums of some cells."""
-    total = 0.0
-    for i in range(first, first + cells):
-        total += values[i]
-        values[i] = total
-
-
-@compiled()
 def _pick(sums, first, cells, u):  # type: ignore[no-untyped-def]
     """The first cell whose running sum exceeds u times the last one's: never one of probability zero."""
     goal = u * sums[first + cells - 1]
-    low, high = 0, cells - 1
-    while low < high:
-        middle = (low + high) // 2
-        if sums[first + middle] > goal:
-            high = middle
-        else:
-            low = middle + 1
+    low = 0
+    if cells <= FEW:
+        for i in range(first, first + cells - 1):
+            low += sums[i] <= goal
+    else:
+        high = cells - 1
+        while low < high:
+            middle = (low + high) // 2
+            if sums[first + middle] > goal:
+                high = middle
+            else:
+                low = middle + 1
     # where u * total rounds up to the total: the last cell that is possible
     while low > 0 and sums[first + low] == sums[first + low - 1]:
         low -= 1
@@ -306,8 +304,38 @@ def _pick(sums, first, cells, u):  # type: ignore[no-untyped-def]
 
 
 @compiled()
+def _sums(arena, steps, step, known, chances, first, values, work):  # type: ignore[no-untyped-def]
+    """Write the running sums of a step's slice at `chances[first:]`."""
+    cells = _slice(arena, steps, step, known, values, work)
+    total = 0.0
+    for i in range(cells):
+        total += values[i]
+        chances[first + i] = total
+
+
+@compiled()
+def _know(steps, step, m, states, r, known):  # type: ignore[no-untyped-def]
+    """Note what a step's slice depends on in row r."""
+    seen = step + PLACES + 2 * m
+    for j in range(seen, seen + 2 * steps[step + N_SEEN], 2):
+        known[steps[j]] = states[steps[j], r]
+
+
+@compiled()
+def _put(steps, step, m, cell, states, r):  # type: ignore[no-untyped-def]
+    """Set the states that a cell of a slice stands for in row r."""
+    for q in range(m - 1, -1, -1):
+        card = steps[step + PLACES + 2 * q + 1]
+        states[steps[step + PLACES + 2 * q], r] = cell % card
+        cell //= card
+
+
+@compiled()
 def draw(arena, steps, step_ptr, start, uniforms, out, by_rank, chances, made, values, work):  # type: ignore[no-untyped-def]
     """Samples, one a row of `out`.
+
+    Rows go through the steps side by side, as many as stay near the processor: what a step is, and the slices that its
+    rows share, is looked up once for all of them.
 
     Parameters
     ----------
@@ -322,33 +350,42 @@ def draw(arena, steps, step_ptr, start, uniforms, out, by_rank, chances, made, v
     made : uint8
         Which of them are there.
     """
-    states = start.copy()
     n_vars = len(start)
-    for row in range(len(out)):
+    width = max(1, min(len(out), max(LEAST_ROWS, MOST_NUMBERS // n_vars)))
+    states, known = np.empty((n_vars, width), start.dtype), start.copy()
+    place = np.empty(width, np.int64)
+    for first in range(0, len(out), width):
+        rows = min(width, len(out) - first)
+        for v in range(n_vars):
+            states[v, :rows] = start[v]
         for p in range(len(step_ptr) - 2, -1, -1):
             step = step_ptr[p]
-            m, cells, first = steps[step + N_TAKEN], steps[step + CELLS], steps[step + CHANCES]
-            u = uniforms[row, by_rank[steps[step + PLACES]]]
-            if first == UNKEPT:
-                _slice(arena, steps, step, states, values, work)
-                _sums(values, 0, cells)
-                cell = _pick(values, 0, cells, u)
-            else:
-                seen = step + PLACES + 2 * m
-                place = 0
-                for j in range(seen, seen + 2 * steps[step + N_SEEN], 2):
-                    place += states[steps[j]] * steps[j + 1]
-                first += place * cells
-                if not made[steps[step + CHANCES_MADE] + place]:
-                    _slice(arena, steps, step, states, values, work)
-                    for i in range(cells):
-                        chances[first + i] = values[i]
-                    _sums(chances, first, cells)
-                    made[steps[step + CHANCES_MADE] + place] = 1
-                cell = _pick(chances, first, cells, u)
-            if m == 1:
-                states[steps[step + PLACES]] = cell
-            else:
-                _take(steps, step, cell, states)
-        for v in range(n_vars):
-            out[row, by_rank[v]] = states[v]
+            m, cells, variable = steps[step + N_TAKEN], steps[step + CELLS], steps[step + PLACES]
+            lead = by_rank[variable]
+            if steps[step + CHANCES] == UNKEPT:
+                for r in range(rows):
+                    _know(steps, step, m, states, r, known)
+                    _sums(arena, steps, step, known, values, 0, values, work)
+                    _put(steps, step, m, _pick(values, 0, cells, uniforms[first + r, lead]), states, r)
+                continue
+            kept, there = steps[step + CHANCES], steps[step + CHANCES_MADE]
+            place[:rows] = 0
+            seen = step + PLACES + 2 * m
+            for j in range(seen, seen + 2 * steps[step + N_SEEN], 2):
+                v, stride = steps[j], steps[j + 1]
+                for r in range(rows):
+                    place[r] += states[v, r] * stride
+            for r in range(rows):
+                at = kept + place[r] * cells
+                if not made[there + place[r]]:
+                    _know(steps, step, m, states, r, known)
+                    _sums(arena, steps, step, known, chances, at, values, work)
+                    made[there + place[r]] = 1
+                cell = _pick(chances, at, cells, uniforms[first + r, lead])
+                if m == 1:
+                    states[variable, r] = cell
+                else:
+                    _put(steps, step, m, cell, states, r)
+        for r in range(rows):
+            for v in range(n_vars):
+                out[first + r, by_rank[v]] = states[v, r]
