@@ -99,7 +99,8 @@ def parse_finding(model: DiscreteModel, text: str) -> tuple[str, int | frozenset
     """
     cuts = [i for i, c in enumerate(text) if c == "="]
     if not cuts:
-        raise EvidenceError(f"evidence is written name=state, not {text!r}{closest(text, model.variables)}")
+        hint = "" if text in model.variables else closest(text, model.variables)
+        raise EvidenceError(f"evidence is written name=state, not {text!r}{hint}")
     known = set(model.variables)
     refused: UnknownState | None = None
     for cut in reversed(cuts):

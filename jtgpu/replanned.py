@@ -32,6 +32,7 @@ WORTH = 200_000  # multiplications of a case below which nothing is counted
 GAIN = 0.8  # share of the work that a new plan may leave at most
 MOST_PATTERNS = 4096  # counted, the last seen ones
 MOST_PLANS = 16  # kept, the last used ones
+MEMORY_SHARE = 0.5  # of what the usual plan promised that all their tables together may take; one is always kept
 
 
 class Measured(Backend, Protocol):
@@ -39,6 +40,9 @@ class Measured(Backend, Protocol):
 
     def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
         """Multiplications of a case that observes these variables, (V,) bool."""
+
+    def memory(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
+        """Bytes of the tables that such a case takes."""
 
 
 Prepare = Callable[["Plan", Sequence["NDArray[np.float64]"]], Measured]
@@ -55,6 +59,10 @@ class Replanned(ApartBackend):
         """Multiplications of a case."""
         return self._measured.work(self.apart.seen[self.apart.of], self.targets(targets))
 
+    def memory(self, targets: Sequence[int] | None = None) -> int:
+        """Bytes of the tables of a case."""
+        return self._measured.memory(self.apart.seen[self.apart.of], self.targets(targets))
+
 
 class _Pattern:
     """What is known of a pattern."""
@@ -62,6 +70,7 @@ class _Pattern:
     def __init__(self) -> None:
         self.spent = 0  # multiplications so far
         self.tried = False
+        self.bytes = 0  # of the new plan's tables
         self.new: Replanned | None = None
 
 
@@ -109,10 +118,21 @@ class Replanning:
                 return None
             pattern.tried = True
             pattern.new = self._make(seen, targets, work)
-            kept = [k for k, p in self._patterns.items() if p.new is not None]
-            for old in kept[: len(kept) - MOST_PLANS]:
-                self._forget(old)
+            if pattern.new is not None:
+                pattern.bytes = pattern.new.memory(targets)
+                self._make_room()
             return pattern.new
+
+    def _make_room(self) -> None:
+        """Forget the plans that were not used for longest, until all the others take little memory."""
+        kept = [k for k, p in self._patterns.items() if p.new is not None]
+        total = sum(self._patterns[k].bytes for k in kept)
+        for old in kept[:-1]:
+            if len(kept) <= MOST_PLANS and total <= MEMORY_SHARE * self._plan.cost().bytes:
+                break
+            total -= self._patterns[old].bytes
+            kept.remove(old)
+            self._forget(old)
 
     def _make(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int) -> Replanned | None:
         apart = Apart(self._plan.cardinality, self._plan.factor_scopes, seen.copy())

@@ -131,6 +131,18 @@ def test_no_more_plans_are_kept_than_there_is_room_for(monkeypatch: pytest.Monke
         backend.run(Evidence.none(len(net)))
 
 
+@pytest.mark.usefixtures("at_once")
+def test_the_plans_of_all_patterns_take_little_memory() -> None:
+    net = jtgpu.read(timing.benchmark_files(["alarm"])[0])
+    junction_tree = net.compile("cpu")
+    backend = junction_tree._backend
+    assert isinstance(backend, replanned.Replanning)
+    for v in net.variables[:12]:
+        junction_tree.posteriors({v: 0})
+        taken = [p.bytes for p in backend._patterns.values() if p.new is not None]
+        assert len(taken) == 1 or sum(taken) <= replanned.MEMORY_SHARE * junction_tree.plan.cost().bytes
+
+
 def test_a_plan_that_does_not_pay_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replanned, "WORTH", 0)
     monkeypatch.setattr(compiledtree, "WORTH", 0)

@@ -27,8 +27,8 @@ from .parallel import default_threads
 from .ranking import further
 from .records import ALIGNMENT, Layout, Program, specialise
 from .steps import Steps, draw, make_steps
-from .sweep import IMPOSSIBLE, LOG2, evidence_log
-from .workspace import ROOM, Scratch, aligned
+from .sweep import IMPOSSIBLE, evidence_log
+from .workspace import ROOM, Scratch, aligned, scaled_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +42,6 @@ MOST_PROGRAMS = 256  # kept
 MOST_PROGRAM_BYTES = 64 << 20
 BLOCK = 1 << 20  # random numbers that are drawn at a time
 WORTH_THREADS = 500_000  # steps of all samples from which several cores draw, some 20 ms of one
-_NO_WEIGHTS, _NO_PTR = np.zeros(1), np.zeros(1, np.int64)
 
 
 class _Kept(NamedTuple):
@@ -188,30 +187,6 @@ class CpuSweep:
         with self._lock:
             self._idle.append(room)
 
-    def _weights(self, evidence: Evidence) -> tuple[NDArray[np.float64], NDArray[np.int64], float]:
-        """Likelihood vectors one after the other, each scaled to a largest entry in [0.5, 1), where they begin by rank,
-        and the logarithm of what was taken out; a weight on an observed variable is a number."""
-        if not evidence.likelihood:
-            return _NO_WEIGHTS, _NO_PTR, 0.0
-        vectors = []
-        ptr = np.zeros(self.forest.n_variables, np.int64)
-        at, log_scale = 0, 0.0
-        for v, given in sorted(evidence.likelihood.items()):
-            vector = np.asarray(given, np.float64)
-            state = int(evidence.state[v])
-            top = float(vector.max(initial=0.0)) if state < 0 else float(vector[state])
-            if not top > 0:
-                return _NO_WEIGHTS, _NO_PTR, IMPOSSIBLE
-            if state >= 0:
-                log_scale += math.log(top)
-                continue
-            shift = math.frexp(top)[1]
-            log_scale += shift * LOG2
-            ptr[self.forest.axis_rank[v]] = at
-            vectors.append(np.ldexp(vector, -shift))
-            at += len(vector)
-        return (np.concatenate(vectors) if vectors else _NO_WEIGHTS), ptr, log_scale
-
     def _run(self, room: _Room, kept: _Kept, states: NDArray[np.int32], weighed: Any, zeros: bool = False) -> bool:
         """One sweep; `states` by rank."""
         weights, weight_ptr, log_scale = weighed
@@ -231,7 +206,7 @@ class CpuSweep:
     def best(self, evidence: Evidence, k: int = 1) -> Best:
         """See `jtgpu.backends.forest.Sweep.best`."""
         kept = self._get(evidence.state >= 0, _soft(evidence))
-        weighed = self._weights(evidence)
+        weighed = scaled_weights(evidence, self.forest.axis_rank)
         observed = evidence.state[self._by_rank]
         room = self._take()
         try:
@@ -293,7 +268,7 @@ class CpuSweep:
         out = np.empty((n, self.forest.n_variables), np.int32)
         room = self._take()
         try:
-            possible = self._run(room, kept, observed, self._weights(evidence))
+            possible = self._run(room, kept, observed, scaled_weights(evidence, self.forest.axis_rank))
             if not possible or evidence_log(room.arena, kept.program.roots, room.exponent) == IMPOSSIBLE:
                 raise ImpossibleEvidence("the evidence has probability 0")
             self._draw(room, kept, np.maximum(observed, 0), uniforms, out)
@@ -364,7 +339,7 @@ class CpuSweep:
         """See `jtgpu.backends.forest.Sweep.derivatives`."""
         forest = self.forest
         kept = self._get(evidence.state >= 0, _soft(evidence))
-        weights, weight_ptr, log_scale = self._weights(evidence)
+        weights, weight_ptr, log_scale = scaled_weights(evidence, self.forest.axis_rank)
         if log_scale == IMPOSSIBLE:
             raise ImpossibleEvidence("the evidence has probability 0")
         room = self._take()

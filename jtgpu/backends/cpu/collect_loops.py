@@ -10,7 +10,7 @@ from ..._compiled import compiled
 from .kernels import contract
 from .maximal import contract_maximal
 from .steps import CHANCES, UNKEPT, draw, trace
-from .sweep import IMPOSSIBLE, LOG2, _load, evidence_log, finish
+from .sweep import IMPOSSIBLE, LOG2, evidence_log, finish, load_table
 
 __all__ = ["best", "best_rows", "draw_rows", "score", "spread", "sweep"]
 
@@ -24,7 +24,7 @@ def sweep(  # type: ignore[no-untyped-def]
     lowest, highest = 2.0**-limit, 2.0**limit
     for p in range(len(load_ptr) - 1):
         load = loads[load_ptr[p] : load_ptr[p + 1]]
-        if not _load(arena, load, states, weights, weight_ptr, exponent, work, lowest) and not zeros:
+        if not load_table(arena, load, states, weights, weight_ptr, exponent, work, lowest) and not zeros:
             return False
     memory, scratch = arena.ctypes.data, (work.ctypes.data, offsets.ctypes.data)
     for p in range(len(record_ptr) - 1):

@@ -6,7 +6,6 @@ Programs are kept, the last used ones first; each query that runs at the same ti
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from .batch import answer_batch
 from .parallel import Tasks, default_threads, make_tasks, run_tasks
 from .records import Layout, Program, specialise
 from .sweep import IMPOSSIBLE, evidence_log, hashes, load_all, run, run_changed
-from .workspace import ROOM, Numbers, Scratch, Workspace
+from .workspace import ROOM, Numbers, Scratch, Workspace, scaled_weights
 from .zeros import without_zeros
 
 if TYPE_CHECKING:
@@ -212,6 +211,10 @@ class Cpu:
         """Multiplications of a case that observes these variables, (V,) bool, zeros included."""
         return self.programs.get(seen, (), targets).terms
 
+    def memory(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
+        """Bytes of the tables of such a case, the model's factors among them."""
+        return 8 * int(self.programs.get(seen, (), targets).program.counts[0])
+
     def session(self) -> CpuSession:
         """See `jtgpu.backends.base.Backend.session`."""
         return CpuSession(self)
@@ -260,28 +263,11 @@ class Cpu:
         return float(evidence_log(space.arena, p.roots, space.exponent)) if possible else IMPOSSIBLE
 
     def weights(self, evidence: Evidence) -> tuple[NDArray[np.float64], NDArray[np.int64], float]:
-        """Likelihood vectors one after the other, each scaled to a largest entry in [0.5, 1), where they begin, and
-        the logarithm of what was taken out; a weight on an observed variable is a number."""
-        if not evidence.likelihood:
-            return _NO_WEIGHTS, _NO_PTR, 0.0
-        vectors = []
-        ptr = np.zeros(self.plan.n_variables, np.int64)
-        at, log_scale = 0, 0.0
-        for v, given in sorted(evidence.likelihood.items()):
-            vector = np.asarray(given, np.float64)
-            state = int(evidence.state[v])
-            top = float(vector.max(initial=0.0)) if state < 0 else float(vector[state])
-            if not top > 0:
-                raise ImpossibleEvidence("the evidence has probability 0")
-            if state >= 0:
-                log_scale += math.log(top)
-                continue
-            shift = math.frexp(top)[1]
-            log_scale += shift * math.log(2.0)
-            ptr[self.plan.axis_rank[v]] = at
-            vectors.append(np.ldexp(vector, -shift))
-            at += len(vector)
-        return (np.concatenate(vectors) if vectors else _NO_WEIGHTS), ptr, log_scale
+        """See `scaled_weights`; raises `ImpossibleEvidence` where they leave nothing."""
+        found = scaled_weights(evidence, self.plan.axis_rank)
+        if found[2] == IMPOSSIBLE:
+            raise ImpossibleEvidence("the evidence has probability 0")
+        return found
 
     def result(self, space: Workspace, kept: Kept, evidence: Evidence, log_evidence: float) -> Result:
         """What a program left in the arena, with the observed variables."""
@@ -346,9 +332,6 @@ def soft_of(evidence: Evidence) -> tuple[int, ...]:
     if not evidence.likelihood:
         return ()
     return tuple(sorted(int(v) for v in evidence.likelihood if evidence.state[v] < 0))
-
-
-_NO_WEIGHTS, _NO_PTR = np.zeros(1), np.zeros(1, np.int64)
 
 
 def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Cpu:

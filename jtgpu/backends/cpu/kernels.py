@@ -28,7 +28,7 @@ from .records import (
 )
 from .vector import LANES, fma, fma1, largest, load, maximum, note, number, peek, poke, splat, store, total, zero
 
-__all__ = ["LIST", "contract"]
+__all__ = ["LIST", "contract", "step_loops"]
 
 LIST = 2048  # offsets of summed cells that a contraction lists at a time
 
@@ -376,15 +376,15 @@ def _contract_many(arena, record, work, buffer):  # type: ignore[no-untyped-def]
             note(at, t, number(kept_at, t))
         for s in range(terms):
             _row(arena, o, n, so, k, at, strides, buffer, s == 0)
-            _step(record, loops, width, k, n_kept, n_kept + n_summed, count, at)
+            step_loops(record, loops, width, k, n_kept, n_kept + n_summed, count, at)
         for i in range(n if so == 1 else 1):
             top = max(top, peek(arena, o + i))
-        o += _step(record, loops, width, k, 0, n_kept, count, kept_at)
+        o += step_loops(record, loops, width, k, 0, n_kept, count, kept_at)
     return top
 
 
 @compiled()
-def _step(record, loops, width, k, first, last, count, at):  # type: ignore[no-untyped-def]
+def step_loops(record, loops, width, k, first, last, count, at):  # type: ignore[no-untyped-def]
     """Go on to the next round of some loops: move the cells `at` of the inputs; returns how far the output moves."""
     moved = 0
     for j in range(last - 1, first - 1, -1):

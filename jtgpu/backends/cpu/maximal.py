@@ -7,7 +7,7 @@ product that a way back down finds again. Numbers are never negative: zero is le
 from __future__ import annotations
 
 from ..._compiled import compiled
-from .kernels import LIST
+from .kernels import LIST, step_loops
 from .records import INPUTS, KEPT, LISTED, LOOPS, OUT, ROW, ROW_A, ROW_B, ROW_OUT, SIZE, SUMMED, A, B
 from .vector import LANES, fma, largest, load, maximum, note, number, peek, poke, splat, store, zero
 
@@ -234,30 +234,11 @@ def _many(arena, record, work):  # type: ignore[no-untyped-def]
                     x = max(x, y)
             if so != 1:
                 poke(arena, o, x)
-            _move(record, loops, width, k, n_kept, n_kept + n_out, count, at)
+            step_loops(record, loops, width, k, n_kept, n_kept + n_out, count, at)
         for i in range(n if so == 1 else 1):
             top = max(top, peek(arena, o + i))
-        o += _move(record, loops, width, k, 0, n_kept, count, at)
+        o += step_loops(record, loops, width, k, 0, n_kept, count, at)
     return top
-
-
-@compiled()
-def _move(record, loops, width, k, first, last, count, at):  # type: ignore[no-untyped-def]
-    """Go on to the next round of some loops: move the cells `at` of the inputs; returns how far the output moves."""
-    moved = 0
-    for j in range(last - 1, first - 1, -1):
-        loop = loops + j * width
-        note(count, j, number(count, j) + 1)
-        rounds = 1
-        if number(count, j) == number(record, loop):
-            note(count, j, 0)
-            rounds -= number(record, loop)
-        moved += rounds * number(record, loop + 1)
-        for t in range(k):
-            note(at, t, number(at, t) + rounds * number(record, loop + 2 + t))
-        if rounds == 1:
-            break
-    return moved
 
 
 @compiled()

@@ -37,7 +37,7 @@ def _scale(arena, start, size, top):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _load(arena, load, states, weights, weight_ptr, exponent, count, lowest):  # type: ignore[no-untyped-def]
+def load_table(arena, load, states, weights, weight_ptr, exponent, count, lowest):  # type: ignore[no-untyped-def]
     """Copy a factor, cut to the observed states and weighed; returns whether an entry is above 0."""
     to, source, cells, n_observed, n_loops, n_weighed = load[1], load[3], load[5], load[6], load[7], load[8]
     at = LOAD_FIELDS
@@ -83,7 +83,7 @@ def load_all(arena, loads, load_ptr, states, weights, weight_ptr, exponent, coun
     """Run every load; returns whether the evidence is possible so far."""
     for p in range(len(load_ptr) - 1):
         load = loads[load_ptr[p] : load_ptr[p + 1]]
-        if not _load(arena, load, states, weights, weight_ptr, exponent, count, lowest):
+        if not load_table(arena, load, states, weights, weight_ptr, exponent, count, lowest):
             return False
     return True
 
@@ -209,7 +209,7 @@ def run_changed(  # type: ignore[no-untyped-def]
         h = _load_signature(load_hash[p], load, states, bits, weight_ptr)
         if signature[load[2]] != h:
             signature[load[2]] = np.uint64(0)
-            if not _load(arena, load, states, weights, weight_ptr, exponent, work, lowest):
+            if not load_table(arena, load, states, weights, weight_ptr, exponent, work, lowest):
                 return IMPOSSIBLE
             signature[load[2]] = h
     memory, scratch = arena.ctypes.data, (work.ctypes.data, offsets.ctypes.data, buffer.ctypes.data)

@@ -15,7 +15,9 @@ from .records import ALIGNMENT, Layout, Program
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ROOM", "Numbers", "Scratch", "Workspace", "aligned"]
+    from ..base import Evidence
+
+__all__ = ["ROOM", "Numbers", "Scratch", "Workspace", "aligned", "scaled_weights"]
 
 ROOM = 200  # log2: a table whose largest entry leaves 2**-ROOM .. 2**ROOM is scaled by a power of two
 
@@ -25,6 +27,36 @@ def aligned(cells: int) -> NDArray[np.float64]:
     block = np.empty(cells + ALIGNMENT)
     skip = -block.ctypes.data // 8 % ALIGNMENT
     return block[skip : skip + cells]
+
+
+def scaled_weights(
+    evidence: Evidence, axis_rank: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64], float]:
+    """Likelihood vectors one after the other, each scaled to a largest entry in [0.5, 1), where they begin by rank, and
+    the logarithm of what was taken out; a weight on an observed variable is a number. -inf: nothing is left."""
+    if not evidence.likelihood:
+        return _NO_WEIGHTS, _NO_PTR, 0.0
+    vectors = []
+    ptr = np.zeros(len(axis_rank), np.int64)
+    at, log_scale = 0, 0.0
+    for v, given in sorted(evidence.likelihood.items()):
+        vector = np.asarray(given, np.float64)
+        state = int(evidence.state[v])
+        top = float(vector.max(initial=0.0)) if state < 0 else float(vector[state])
+        if not top > 0:
+            return _NO_WEIGHTS, _NO_PTR, -math.inf
+        if state >= 0:
+            log_scale += math.log(top)
+            continue
+        shift = math.frexp(top)[1]
+        log_scale += shift * math.log(2.0)
+        ptr[axis_rank[v]] = at
+        vectors.append(np.ldexp(vector, -shift))
+        at += len(vector)
+    return (np.concatenate(vectors) if vectors else _NO_WEIGHTS), ptr, log_scale
+
+
+_NO_WEIGHTS, _NO_PTR = np.zeros(1), np.zeros(1, np.int64)
 
 
 class Numbers:
