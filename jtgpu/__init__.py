@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .cpts import RowReport, normalize_rows
 from .errors import (
     BackendUnavailable,
     EvidenceError,
@@ -29,7 +30,7 @@ from .errors import (
     UnknownState,
     UnknownVariable,
 )
-from .network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork, RowReport, normalize_rows
+from .network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
 
 if TYPE_CHECKING:
     from .answers import CasePosteriors, Conditional, Joint, Posterior, Posteriors

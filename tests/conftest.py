@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -13,7 +15,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "nets"
 
 # No test reads or writes the user's own cache; processes that tests start inherit this one.
-os.environ.setdefault("JTGPU_CACHE_DIR", tempfile.mkdtemp(prefix="jtgpu-test-cache-"))
+if "JTGPU_CACHE_DIR" not in os.environ:
+    os.environ["JTGPU_CACHE_DIR"] = tempfile.mkdtemp(prefix="jtgpu-test-cache-")
+    atexit.register(shutil.rmtree, os.environ["JTGPU_CACHE_DIR"], ignore_errors=True)
 
 settings.register_profile(
     "jtgpu",

@@ -38,7 +38,7 @@ from jtgpu.errors import (
     UnknownState,
     UnknownVariable,
 )
-from jtgpu.evidence import parse_finding, parse_findings
+from jtgpu.findings import parse_finding, parse_findings
 from jtgpu.network import BayesianNetwork
 from jtgpu.timing import (
     BENCHMARK,

@@ -102,7 +102,7 @@ TYPES |= {("tree", "cases")}  # keywords of tree.predict_proba()
 TYPES |= {("__init__", g) for g in ("answers", "compiler", "formats", "interop", "plan", "session", "tree")}
 TYPES |= {("__init__", "classifier"), ("classifier", "tree")}
 # modules that are a part of another group than their name says
-PART_OF = {"_plan_checks": "plan"}
+PART_OF = {"_plan_checks": "plan", "cpts": "network", "findings": "evidence"}
 
 # heavy or optional packages -> the files that may name them (glob), at the top or within functions
 PACKAGES: dict[str, tuple[str, ...]] = {

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 
 from jtgpu import errors
-from jtgpu.network import BayesianNetwork, MarkovNetwork, normalize_rows
+from jtgpu.cpts import normalize_rows
+from jtgpu.network import BayesianNetwork, MarkovNetwork
 from tests import random_nets
 
 STATES: dict[str, Any] = {"rain": ["no", "yes"], "sprinkler": ["off", "on"], "wet": ["dry", "damp", "wet"]}

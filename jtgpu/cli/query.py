@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ..answers import Posteriors
 from ..errors import JtgpuError
-from ..evidence import parse_findings
+from ..findings import parse_findings
 from ..queries import text
 from ..tree import JunctionTree
 from .answers import BAR, answer_table, as_json, bar, print_answer

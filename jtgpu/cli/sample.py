@@ -16,7 +16,7 @@ from typing import Annotated, Any, TextIO
 import numpy as np
 import typer
 
-from ..evidence import parse_findings
+from ..findings import parse_findings
 from .console import guarded, print_json, shown, status
 from .options import (
     Backend,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..evidence import parse_findings
+from ..findings import parse_findings
 from .answers import print_rows
 from .console import guarded, print_json, shown, status
 from .options import (

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cpts import normalize_rows
 from ..errors import FormatError
-from ..network import BayesianNetwork, DiscreteModel, normalize_rows
+from ..network import BayesianNetwork, DiscreteModel
 from .bif import EXACT
 from .bif_rows import written
 from .text import number, quote

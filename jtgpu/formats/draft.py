@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cpts import ROW_TOLERANCE, RowReport, normalize_rows
 from ..errors import NetworkError, ParseError
-from ..network import ROW_TOLERANCE, BayesianNetwork, RowReport, normalize_rows
+from ..network import BayesianNetwork
 from .text import Source, near, shortened
 
 __all__ = ["Draft", "Family"]

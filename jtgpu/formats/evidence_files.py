@@ -171,7 +171,7 @@ def read_query(path: str | os.PathLike[str], net: DiscreteModel) -> list[int]:
 
 def _lines(source: Source, net: DiscreteModel) -> Iterator[Case]:
     """Cases of ``name=state`` lines."""
-    from ..evidence import parse_finding
+    from ..findings import parse_finding
 
     case = Case()
     for found in _LINE.finditer(source.text):

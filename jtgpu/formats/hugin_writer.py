@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cpts import normalize_rows
 from ..errors import FormatError
-from ..network import BayesianNetwork, DiscreteModel, normalize_rows
+from ..network import BayesianNetwork, DiscreteModel
 from .hugin import TOKEN, Verbatim
 from .text import Source, Tokens, number, quote
 

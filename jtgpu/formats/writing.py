@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..network import BayesianNetwork, normalize_rows
+from ..cpts import normalize_rows
+from ..network import BayesianNetwork
 
 __all__ = ["identifiers", "inexact", "whole_numbers"]
 
