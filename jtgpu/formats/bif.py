@@ -14,9 +14,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..network import BayesianNetwork
 from .bif_rows import Filled, Rows
-from .draft import Draft, Family
+from .draft import Draft, Family, parser_of
 from .text import Source, Tokens, unquote
 
 __all__ = ["EXACT", "parse", "parse_draft", "sniff"]
@@ -46,30 +45,14 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> BayesianNetwork:
-    """Read the text of a BIF network.
-
-    Parameters
-    ----------
-    text : str
-    source : str
-        The file's name, for messages.
-    zero_rows : {"error", "uniform"}
-        What a CPT row of nothing but zeros means.
-
-    Raises
-    ------
-    ParseError
-        With line and column.
-    """
-    return parse_draft(text, source).finish(zero_rows)
-
-
 def parse_draft(text: str, source: str = "<text>") -> Draft:
     """Read the text of a BIF network, numbers left as they are written."""
     draft = _Reader(Source(text, source)).file()
     draft.shape()
     return draft
+
+
+parse = parser_of(parse_draft)
 
 
 def _frozen(kept: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from ..errors import NetworkError, ParseError
 from ..network import BayesianNetwork
 from .text import Source, near, shortened
 
-__all__ = ["Draft", "Family"]
+__all__ = ["Draft", "Family", "Parse", "parser_of"]
 
 # Numbers that a file does not hold but implies (a node without a table is uniform): a short file must not be
 # able to ask for all the memory there is.
@@ -284,3 +284,38 @@ def _all_in_one(reports: Sequence[RowReport]) -> RowReport:
         variables=tuple(v for r in reports for v in r.variables),
         zero_rows=tuple(z for r in reports for z in r.zero_rows),
     )
+
+
+class Parse(Protocol):
+    """What every format's ``parse`` looks like."""
+
+    def __call__(self, text: str, source: str = "<text>", *, zero_rows: str = "error") -> BayesianNetwork:
+        """Read the text of a network.
+
+        Parameters
+        ----------
+        text : str
+        source : str
+            The file's name, for messages.
+        zero_rows : {"error", "uniform"}
+            What a CPT row of nothing but zeros means.
+
+        Returns
+        -------
+        BayesianNetwork
+            With ``attributes`` and ``row_report``; ``attributes["read"]["notes"]`` lists what was odd.
+
+        Raises
+        ------
+        ParseError
+            With line and column.
+        """
+
+
+def parser_of(parse_draft: Callable[[str, str], Draft]) -> Parse:
+    """A format's ``parse``: its drafts, finished."""
+
+    def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> BayesianNetwork:
+        return parse_draft(text, source).finish(zero_rows)
+
+    return parse

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ParseError
-from ..network import BayesianNetwork
-from .draft import Draft, Family
+from .draft import Draft, Family, parser_of
 from .noisy import MAX_EXPANDED
 from .text import Source, Tokens, floats, shown, unquote
 
@@ -46,30 +45,14 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> BayesianNetwork:
-    """Read the text of a DSC file.
-
-    Parameters
-    ----------
-    text : str
-    source : str
-        The file's name, for messages.
-    zero_rows : {"error", "uniform"}
-        What a CPT row of nothing but zeros means.
-
-    Raises
-    ------
-    ParseError
-        With line and column.
-    """
-    return parse_draft(text, source).finish(zero_rows)
-
-
 def parse_draft(text: str, source: str = "<text>") -> Draft:
     """Read the text of a DSC file, numbers left as they are written."""
     draft = _Reader(Source(text, source)).file()
     draft.shape()
     return draft
+
+
+parse = parser_of(parse_draft)
 
 
 class _Reader:

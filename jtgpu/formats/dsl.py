@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..network import BayesianNetwork
-from .draft import Draft, Family
+from .draft import Draft, Family, parser_of
 from .smile import Expander
 from .text import Source, Tokens, floats, shown, unquote
 from .xdsl import SIZE, rename, reorder
@@ -54,30 +53,14 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> BayesianNetwork:
-    """Read the text of a DSL file.
-
-    Parameters
-    ----------
-    text : str
-    source : str
-        The file's name, for messages.
-    zero_rows : {"error", "uniform"}
-        What a CPT row of nothing but zeros means.
-
-    Raises
-    ------
-    ParseError
-        With line and column.
-    """
-    return parse_draft(text, source).finish(zero_rows)
-
-
 def parse_draft(text: str, source: str = "<text>") -> Draft:
     """Read the text of a DSL file, numbers left as they are written."""
     draft = _Reader(Source(text, source)).file()
     draft.shape()
     return draft
+
+
+parse = parser_of(parse_draft)
 
 
 @dataclass

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import FormatError
 from ..network import BayesianNetwork, DiscreteModel
-from .draft import Draft, Family
+from .draft import Draft, Family, parser_of
 from .numeric import Numbers, refuse_turned, state_names
 from .text import BLANKS, Source, shown
 from .uai import number_lines
@@ -38,28 +38,12 @@ def sniff(text: str) -> bool:
     return text[:1] in f"0123456789{BLANKS}" and _START.match(text) is not None
 
 
-def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> BayesianNetwork:
-    """Read the text of an Ergo network.
-
-    Parameters
-    ----------
-    text : str
-    source : str
-        The file's name, for messages.
-    zero_rows : {"error", "uniform"}
-        What a CPT row of nothing but zeros means.
-
-    Raises
-    ------
-    ParseError
-        With line and column.
-    """
-    return parse_draft(text, source).finish(zero_rows)
-
-
 def parse_draft(text: str, source: str = "<text>") -> Draft:
     """Read the text of an Ergo network, numbers left as they are written."""
     return _Reader(Source(text, source)).draft()
+
+
+parse = parser_of(parse_draft)
 
 
 class _Reader:

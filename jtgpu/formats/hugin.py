@@ -25,8 +25,7 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from ..errors import ParseError
-from ..network import BayesianNetwork
-from .draft import Draft, Family
+from .draft import Draft, Family, parser_of
 from .text import Source, Tokens, floats, shown, unquote
 
 __all__ = ["TOKEN", "Verbatim", "parse", "parse_draft", "sniff"]
@@ -80,30 +79,6 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> BayesianNetwork:
-    """Read the text of a Hugin network.
-
-    Parameters
-    ----------
-    text : str
-    source : str
-        The file's name, for messages.
-    zero_rows : {"error", "uniform"}
-        What a CPT row of nothing but zeros means.
-
-    Returns
-    -------
-    BayesianNetwork
-        With ``attributes`` and ``row_report``; ``attributes["read"]["notes"]`` lists what was odd.
-
-    Raises
-    ------
-    ParseError
-        With line and column.
-    """
-    return parse_draft(text, source).finish(zero_rows)
-
-
 def parse_draft(text: str, source: str = "<text>") -> Draft:
     """Read the text of a Hugin network, numbers left as they are written."""
     draft = _Reader(Source(text, source)).file()
@@ -111,6 +86,9 @@ def parse_draft(text: str, source: str = "<text>") -> Draft:
     for family in draft.families.values():
         _note_depth(draft, family)
     return draft
+
+
+parse = parser_of(parse_draft)
 
 
 class _Reader:

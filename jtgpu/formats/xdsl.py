@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..network import BayesianNetwork
-from .draft import Draft, Family
+from .draft import Draft, Family, parser_of
 from .smile import REFUSED, Expander
 from .text import shown
 from .xml_text import Element, Locator, XmlSource, root_name, scan
@@ -42,30 +41,14 @@ def sniff(text: str) -> bool:
     return root_name(text) == "smile"
 
 
-def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> BayesianNetwork:
-    """Read the text of an XDSL file.
-
-    Parameters
-    ----------
-    text : str
-    source : str
-        The file's name, for messages.
-    zero_rows : {"error", "uniform"}
-        What a CPT row of nothing but zeros means.
-
-    Raises
-    ------
-    ParseError
-        With line and column.
-    """
-    return parse_draft(text, source).finish(zero_rows)
-
-
 def parse_draft(text: str, source: str = "<text>") -> Draft:
     """Read the text of an XDSL file, numbers left as they are written."""
     draft = _Reader(XmlSource(text, source)).file()
     draft.shape()
     return draft
+
+
+parse = parser_of(parse_draft)
 
 
 class _Reader:
