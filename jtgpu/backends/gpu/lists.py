@@ -331,12 +331,12 @@ def _layout(
         given = np.zeros(n_given - cells.n_lambda)
         given[: cells.n_given - cells.n_lambda] = arena[cells.n_lambda : cells.n_given]
         parts = [given.view(np.uint64)]
-        places, at = [], first
+        places, place = [], first
         for record in (entries, passes, arrivals, starts, *padded):
-            places.append(at)
+            places.append(place)
             raw = record.tobytes()
             parts.append(np.frombuffer(raw + bytes(-len(raw) % 16), np.uint64))
-            at += len(parts[-1])
+            place += len(parts[-1])
         images.append(np.concatenate(parts))
     axes = np.zeros(cells.n_lambda, np.int64)
     pairs = [np.full(n, v) | np.arange(n) << 16 for v, n in enumerate(plan.cardinality.tolist())]
