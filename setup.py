@@ -23,11 +23,13 @@ EXTRAS = {
     "cuda": ["pycuda>=2024.1", "scikit-cuda>=0.5.3", "setuptools<81", "cuda-bindings>=12.6"],
     "frames": ["narwhals>=1.20", "pyarrow>=15"],
     "plot": ["matplotlib>=3.8"],
-    "ray": ["ray>=2.9"],
+    "ray": ["ray[data]>=2.49", "fsspec", "narwhals>=1.20", "pyarrow>=17"],
     # pyagrum is the judge of the answers and the peer of the benchmarks; what is not there is skipped with a reason
     "test": [
         "pytest>=8", "hypothesis>=6.100", "pyagrum>=2.0", "matplotlib>=3.8", "scipy>=1.11", "narwhals>=1.20",
         "pyarrow>=15", "pandas>=2.1", "polars>=1.0", "scikit-learn>=1.4", "pgmpy>=1.1",
+        # 240 MB; its tests are skipped with a reason where there are no wheels of it
+        "ray[data]>=2.49; platform_system == 'Linux' and python_version < '3.14'", "pyyaml>=6",
     ],
 }
 EXTRAS["dev"] = [*EXTRAS["test"], "ruff>=0.11", "mypy>=1.15", "types-networkx", "types-setuptools", "build>=1.2"]

@@ -2,7 +2,7 @@
 
     python bench/bench_cases.py                             alarm and hailfinder, everything, to bench/results
     python bench/bench_cases.py asia --cases 1000000        others, or paths
-    python bench/bench_cases.py --questions file            some of the questions: file, frame, memory
+    python bench/bench_cases.py --questions file            some of the questions: file, frame, peers, memory
     python bench/bench_cases.py --smoke                     asia, a thousand cases, nothing kept
 
 Cases are sampled from the network. Three in ten variables are columns of evidence, chosen at random; `whole`: every
@@ -10,19 +10,23 @@ cell is full; `holes`: one cell in twenty is empty, so that hardly two cases obs
 variables that are not observed, or all that are not. Times are those of a whole call, from opening the file to the
 output's last byte on disk (which is made sure of), after a call that has compiled the loops. Answers are compared with
 pyAgrum's before anything is timed. Peers answer a few hundred of the same cases, in a loop (pyAgrum, as its users
-write it) or by `predict_probability` (pgmpy). Memory is the peak of a process of its own.
+write it), or as `bench/peers/tables_peer.py` does (pgmpy, nbn): that is run by the Python that JTGPU_PEERS names,
+else by this one, and a library that it does not have is left out, with a line that says so. Whatever peers are given
+is a table in memory, parsed before; what they give is an array. Memory is the peak of a process of its own.
+
+    python -m venv peers && peers/bin/pip install pgmpy nbn && JTGPU_PEERS=peers/bin/python python bench/bench_cases.py
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.metadata
 import importlib.util
 import json
 import os
+import subprocess
+import sys
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,12 +42,15 @@ from jtgpu.cases import answer_file
 from jtgpu.network import BayesianNetwork
 
 RESULTS = ROOT / "bench" / "results" / "cases.jsonl"
-QUESTIONS = ("file", "frame", "memory")
+QUESTIONS = ("file", "frame", "peers", "memory")
 THREADS = (1, 2)
 SHARE, HOLES = 0.3, 0.05
 FILES = ("csv -> parquet", "parquet -> parquet", "csv -> csv")
 CASES = 1_000_000
-PEER_CASES = {"pyagrum": 500, "pgmpy": 100}
+PEER_CASES = {"pyagrum": 500, "pgmpy": 100, "pgmpy-loop": 100, "nbn": 20_000}
+PEER_GAPS = {"pgmpy": 1e-9, "pgmpy-loop": 1e-9, "nbn": 1e-5}  # of a probability; nbn has 32 bits
+PEER_SECONDS = 300.0  # after which an answer is not waited for
+SCRIPT = ROOT / "bench" / "peers" / "tables_peer.py"
 
 Rows = Iterator[dict[str, Any]]
 
@@ -108,8 +115,9 @@ class Bench:
         return [{self.net.variables[v]: int(self.states[i, j]) for v, j in pairs if not empty[i, j]} for i in range(n)]
 
     def row(self, question: str, engine: str, spread: timing.Spread, n: int, **more: Any) -> dict[str, Any]:
-        version = {"pyagrum": pyagrum_engine.version, "pgmpy": _pgmpy_version}.get(engine, lambda: jtgpu.__version__)()
-        more |= {"cases": n, "cases_per_second": n / spread.median, "columns": len(self.seen), "version": version}
+        version = pyagrum_engine.version() if engine == "pyagrum" else jtgpu.__version__
+        more = {"version": version, **more, "cases": n, "cases_per_second": n / spread.median}
+        more |= {"columns": len(self.seen)}
         return row("cases", self.name, engine, spread, question=question, **more)
 
     def check(self) -> float | None:
@@ -153,7 +161,6 @@ class Bench:
                         yield self.row("file", "jtgpu cpu", spread, self.n, kind=kind, files=files, targets=which,
                                        threads=threads, bytes_in=cases.stat().st_size,
                                        bytes_out=out.stat().st_size)  # fmt: skip
-            yield from self.peers(kind, runs)
 
     def frame(self, runs: int) -> Rows:
         for kind in ("whole", "holes"):
@@ -183,54 +190,70 @@ class Bench:
                         yield self.row("frame", "jtgpu cpu", spread, self.n, kind=kind, files=library, targets=which,
                                        threads=threads)  # fmt: skip
 
-    def peers(self, kind: str, runs: int) -> Rows:
+    def peers(self, runs: int) -> Rows:
         """Other libraries on the first cases, the three targets; a run is all of these cases."""
-        if pyagrum_engine.available():
-            n = min(PEER_CASES["pyagrum"], self.n)
-            cases = self.cases(kind, n)
-            best = None
-            for threads in THREADS:
-                solve = pyagrum_engine.Peer(self.net).kept(threads, self.some)
-                solve(cases[0])
-                spread = timed(lambda c, solve=solve: [solve(x) for x in c], [cases], 0.0, runs)  # type: ignore[misc]
-                if best is None or spread.median < best[0].median:
-                    best = spread, threads
-            assert best is not None
-            yield self.row("peer", "pyagrum", best[0], n, kind=kind, files="loop", targets="3", threads=best[1])
-        if kind == "whole" and importlib.util.find_spec("pgmpy"):
-            yield from self.pgmpy(runs)
+        for kind in ("whole", "holes"):
+            if pyagrum_engine.available():
+                yield from self.pyagrum(kind, runs)
+        for peer in ("pgmpy", "pgmpy-loop", "nbn"):
+            yield from self.elsewhere(peer, runs)
 
-    def pgmpy(self, runs: int) -> Rows:
-        """pgmpy gives the posteriors of every variable that is no column: it is not told of targets."""
-        from jtgpu.interop.pgmpy import to_pgmpy
+    def pyagrum(self, kind: str, runs: int) -> Rows:
+        """A loop over the rows, as its users write it."""
+        n = min(PEER_CASES["pyagrum"], self.n)
+        cases = self.cases(kind, n)
+        best = None
+        for threads in THREADS:
+            solve = pyagrum_engine.Peer(self.net).kept(threads, self.some)
+            solve(cases[0])
+            spread = timed(lambda c, solve=solve: [solve(x) for x in c], [cases], 0.0, runs)  # type: ignore[misc]
+            if best is None or spread.median < best[0].median:
+                best = spread, threads
+        assert best is not None
+        yield self.row("peer", "pyagrum", best[0], n, kind=kind, files="loop", targets="3", threads=best[1])
 
-        n = min(PEER_CASES["pgmpy"], self.n)
-        frame = self.table("whole", n).to_pandas()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = to_pgmpy(self.net)
+    def elsewhere(self, peer: str, runs: int) -> Rows:
+        """A library in the Python that has it, on whole rows: none of them takes empty cells."""
+        python = os.environ.get("JTGPU_PEERS", sys.executable)
+        n = min(PEER_CASES[peer], self.n)
+        bif, cases, answers = (self.folder / f"{self.name}-{peer}.{s}" for s in ("bif", "npz", "out.npz"))
+        jtgpu.write(self.net, bif)
+        np.savez(cases, names=[self.net.variables[v] for v in self.seen], states=self.states[:n], targets=self.some)
+        columns = {v: self.states[:n, j] for j, v in enumerate(self.seen)}
+        ours = self.trees[2].posteriors_batch(columns, targets=self.some).flat
+        best: tuple[timing.Spread, int, str] | None = None
+        gap = 0.0
+        for threads in THREADS:
+            words = [python, SCRIPT, peer, bif, cases, answers, "--runs", str(runs), "--threads", str(threads)]
             try:
-                found = model.predict_probability(frame)
-            except Exception as error:  # whatever it is, there is no answer to time
-                yield self.silent(f"{type(error).__name__}: {error}"[:200])
+                # nothing of this one's packages; its own folder is not searched for modules either
+                clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+                done = subprocess.run(
+                    [*map(str, words)], capture_output=True, text=True, check=False, timeout=PEER_SECONDS, env=clean
+                )
+            except subprocess.TimeoutExpired:
+                yield self.silent(peer, f"no answer in {PEER_SECONDS:g} s for {n} cases")
                 return
-            ours = self.trees[2].predict_proba(frame, self.some)
-            names = [(v, s) for v in self.some for s in self.net.states(v)]
-            gap = max(float(np.abs(found[f"{v}_{s}"].to_numpy() - ours[f"{v}={s}"].to_numpy()).max()) for v, s in names)
-            if not gap <= 1e-6:
-                yield self.silent(f"its answers are {gap:g} away")
+            if done.returncode:
+                yield self.silent(peer, done.stderr.strip().splitlines()[-1][:200])
                 return
-            spread = timed(model.predict_probability, [frame], 0.0, 1)
-        yield self.row("peer", "pgmpy", spread, n, kind="whole", files="predict_probability", targets="all", threads=1)
+            found = np.load(answers)
+            gap = float(np.abs(found["posterior"] - ours).max())
+            if not gap <= PEER_GAPS[peer]:
+                yield self.silent(peer, f"its answers are {gap:g} away")
+                return
+            spread = timing.Spread.of(found["seconds"].tolist())
+            if best is None or spread.median < best[0].median:
+                best = spread, threads, json.loads(done.stdout)["version"]
+        assert best is not None
+        targets = "all" if peer == "pgmpy" else "3"
+        yield self.row("peer", peer, best[0], n, kind="whole", files="table", targets=targets, threads=best[1],
+                       version=best[2], peer_gap=gap)  # fmt: skip
 
-    def silent(self, why: str) -> dict[str, Any]:
+    def silent(self, peer: str, why: str) -> dict[str, Any]:
         """A row for what cannot be timed."""
-        return row("cases", self.name, "pgmpy", None, question="peer", kind="whole", files="predict_probability",
-                   targets="all", failed=why, version=_pgmpy_version())  # fmt: skip
-
-
-def _pgmpy_version() -> str:
-    return importlib.metadata.version("pgmpy")
+        what = {"question": "peer", "kind": "whole", "files": "table", "targets": "3"}
+        return row("cases", self.name, peer, None, **what, failed=why)
 
 
 def memory(path: Path, n: int, seed: int, folder: Path, which: str) -> Rows:

@@ -1,49 +1,64 @@
 """Times of the resident GPU engine: on the device, from Python, against the roofline and against others; JSON lines.
 
-Collect, distribute and every posterior, float64, evidence changed between runs. ``roofline_us`` is the longer of the
-plan's traffic over L2's bandwidth (device memory's where the arena is larger than L2) and its multiply-adds over the
-card's rate, plus one hand-over a level.
+Single cases: collect, distribute and every posterior, float64, evidence changed between runs. ``roofline_us`` is the
+longer of the plan's traffic over L2's bandwidth (device memory's where the arena is larger than L2) and its
+multiply-adds over the card's rate, plus one hand-over a level.
 
-With ``--batch`` tables of cases instead: forward samples of the network, a tenth of each observed, all rows different,
+Tables of cases: forward samples of the network, a tenth of each observed, no two alike where there are so many,
 posteriors of all variables. ``limit_cases_per_s`` counts what no engine can avoid: answers and evidence once through
-device memory, and the multiply-adds that are not always zero at the card's rate. With ``--peers torch jax`` the same
-on the same card by others (bench/peers/einsum_peer.py, which compiles for seconds to minutes).
+device memory, and the multiply-adds that are not always zero at the card's rate.
 
-    python bench/bench_gpu.py [--networks DIR] [--only NAME ...] [--runs N] [--batch] [--peers ENGINE ...] [--smoke]
+With ``--peers`` others on the same card instead (bench/peers/einsum_peer.py): they compile together on the cores there
+are, the first named first, and are timed one after another with the card to themselves.
+
+    python bench/bench_gpu.py [--only NAME ...] [--single | --batch] [--within SECONDS] [--runs N] [--smoke]
+    python bench/bench_gpu.py --peers jax-sum=alarm,water torch@case=link torch@table=alarm [--within SECONDS]
     python bench/bench_gpu.py --draw bench/results/gpu.svg
+
+Networks that the issue of speed is about come first; none is begun when ``--within`` is over.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import math
 import statistics
-import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from peers.einsum_peer import ENGINES
+from peers.together import Job, together
+from rows import append, commit
 
 import jtgpu
 from jtgpu import backends, compiler
 from jtgpu.backends import cpu
 from jtgpu.backends import gpu as resident
 from jtgpu.backends.base import Evidence
+from jtgpu.backends.device import open_device
 from jtgpu.backends.gpu.batch_live import live_program
 from jtgpu.backends.gpu.batch_tables import LOOK
 from jtgpu.errors import ImpossibleEvidence, JtgpuError
 from jtgpu.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent
+FIRST = (
+    *("alarm", "water", "mildew", "barley", "diabetes", "munin4", "link", "munin1", "hailfinder", "andes", "pigs"),
+    *("munin2", "munin3", "win95pts"),
+)
 L2_BYTES = 50e6
 L2_RATE, MEMORY_RATE = 5.0e6, 3.0e6  # bytes a microsecond, measured on an H100
 FMA_RATE = 1.6e7  # multiply-adds a microsecond: 132 SMs, 64 a clock, 1.9 GHz
 HAND_OVER = 0.9  # microseconds from a level to the next, measured
 BATCH_CELLS = 3 << 28  # cells of all cases of a batch's run
 MOST_BATCH = 1 << 17
+CPU_FLOPS = 1e9  # of the CPU's share of a batch
 PEER_CELLS = 1 << 28
 
 
@@ -52,19 +67,20 @@ def folders(given: str | None) -> list[Path]:
     return [*[f for f in found if f.is_dir()][:1], ROOT / "nets"]
 
 
-def networks(given: str | None, only: list[str]) -> list[tuple[str, Path, Any]]:
-    """(name, file, order): the published order where there is one."""
+def networks(given: str | None, only: Sequence[str]) -> list[tuple[str, Path, Any]]:
+    """(name, file, order): the published order where there is one. As named, or the heavy ones first."""
     made: dict[str, tuple[str, Path, Any]] = {}
     for folder in folders(given):
         for path in sorted(folder.glob("*.net")):
             name, order = path.stem.lower(), path.with_suffix(".num")
             if name not in made and (not only or name in only):
                 made[name] = (name, path, order if order.is_file() else "min-fill")
-    return [made[n] for n in sorted(made)]
+    ranks = {name: i for i, name in enumerate(only or FIRST)}
+    return [made[n] for n in sorted(made, key=lambda n: (ranks.get(n, len(ranks)), n))]
 
 
 def possible_cases(plan: Plan, n: int, judge: Any) -> list[Evidence]:
-    """Cases of a tenth of the variables with probability above zero, and the case without evidence."""
+    """Cases of a twentieth of the variables with probability above zero, and the case without evidence."""
     rng = np.random.default_rng(11)
     made = [Evidence.none(plan.n_variables)]
     for _ in range(20 * n):
@@ -88,7 +104,7 @@ def roofline(plan: Plan) -> float:
 
 
 def spread(times: list[float]) -> dict[str, float]:
-    q = statistics.quantiles(times, n=10)
+    q = statistics.quantiles(times, n=10, method="inclusive")
     return {"median": round(statistics.median(times), 2), "p10": round(q[0], 2), "p90": round(q[-1], 2)}
 
 
@@ -114,37 +130,50 @@ def on_indexed(plan: Plan, tables: list[np.ndarray], case: Evidence) -> float | 
     return round(took, 1)
 
 
-def measure(name: str, path: Path, order: Any, runs: int) -> dict[str, Any]:
-    model = jtgpu.read(path)
-    plan = model.plan(order=order, max_table=None, memory_limit=math.inf).plan
-    tables = [f.table for f in compiler.model_factors(model)]
-    judge = cpu.prepare(plan, tables)
+class Loaded:
+    """A network with its plan and tables, and the CPU's engine as the judge."""
+
+    def __init__(self, name: str, path: Path, order: Any):
+        self.name = name
+        self.model = jtgpu.read(path)
+        self.plan = self.model.plan(order=order, max_table=None, memory_limit=math.inf).plan
+        self.tables = [f.table for f in compiler.model_factors(self.model)]
+        self.judge = cpu.prepare(self.plan, self.tables)
+
+
+def measure(given: Loaded, runs: int, indexed: bool, options: dict[str, Any]) -> dict[str, Any]:
+    """Single cases: the device's time and the call's, after the answers were compared with the CPU's."""
+    plan, judge = given.plan, given.judge
     cases = possible_cases(plan, 4, judge)
+    card = open_device()
+    with card.active():
+        before = card.free_memory()
     start = time.perf_counter()
-    backend = resident.prepare(plan, tables)
+    backend = resident.prepare(plan, given.tables, **options)
     prepared = time.perf_counter() - start
     worst = 0.0
     for case in cases:
         got, expected = backend.run(case), judge.run(case)
         worst = max(worst, float(np.abs(got.posterior - expected.posterior).max()))
         worst = max(worst, abs(got.log_evidence - expected.log_evidence) / max(1.0, abs(expected.log_evidence)))
+    with card.active():
+        taken = before - card.free_memory()
     device = backend.measure(runs, cases)
     calls = []
     for i in range(runs):
         start = time.perf_counter()
         backend.run(cases[i % len(cases)])
         calls.append((time.perf_counter() - start) * 1e6)
-    on_cpu = best_call(judge, cases[0], 5)
     c = plan.cost()
     row = {
-        "network": name,
+        "network": given.name,
         "entries": c.entries,
         "flops": c.flops,
         "levels": c.program_levels,
+        "bytes": int(taken),
         "device_us": spread(device),
         "call_us": spread(calls),
-        "cpu_us": round(on_cpu, 1),
-        "indexed_us": on_indexed(plan, tables, cases[0]),
+        "cpu_us": round(best_call(judge, cases[0], 5), 1),
         "roofline_us": round(roofline(plan), 1),
         "ratio": round(statistics.median(device) / roofline(plan), 2),
         "error": worst,
@@ -152,6 +181,8 @@ def measure(name: str, path: Path, order: Any, runs: int) -> dict[str, Any]:
         "engine": backend.kind,
     }
     backend.close()
+    if indexed:
+        row["indexed_us"] = on_indexed(plan, given.tables, cases[0])
     return row
 
 
@@ -184,45 +215,52 @@ def batch_limit(plan: Plan, tables: list[np.ndarray]) -> float:
     return 1e6 / max(n_bytes / MEMORY_RATE, work / FMA_RATE)
 
 
-def measure_batch(name: str, path: Path, order: Any) -> dict[str, Any]:
-    """Cases a second: the best of four calls after the first; with copies to and from the card, and without."""
-    model = jtgpu.read(path)
-    plan = model.plan(order=order, max_table=None, memory_limit=math.inf).plan
-    tables = [f.table for f in compiler.model_factors(model)]
+def sampled_cases(given: Loaded) -> np.ndarray:
+    """Forward samples, a tenth of each observed: as many as keep the card busy for a while. No two are alike, but in
+    networks that have too few such cases."""
+    batch = max(1024, min(MOST_BATCH, BATCH_CELLS // given.plan.cost().table_entries))
     rng = np.random.default_rng(4)
-    batch = max(1024, min(MOST_BATCH, BATCH_CELLS // plan.cost().table_entries))
-    full = forward_sample(model, batch, rng)
-    states = rng.permutation(np.unique(np.where(rng.random(full.shape) < 0.1, full, -1).astype(np.int32), axis=0))
+    full = forward_sample(given.model, batch, rng)
+    seen = np.where(rng.random(full.shape) < 0.1, full, -1).astype(np.int32)
+    distinct = np.unique(seen, axis=0)
+    return rng.permutation(distinct) if len(distinct) > batch // 2 else seen
+
+
+def measure_batch(given: Loaded, options: dict[str, Any]) -> dict[str, Any]:
+    """Tables of cases: the device's time, and the call's with all copies; samples of the answers are compared first."""
+    plan, judge = given.plan, given.judge
+    states = sampled_cases(given)
     batch = len(states)
-    backend = resident.prepare(plan, tables)
     start = time.perf_counter()
+    backend = resident.prepare(plan, given.tables, **options)
     found = backend.run_batch(states)
     first = time.perf_counter() - start
-    judge = cpu.prepare(plan, tables)
     worst = 0.0
     for i in range(0, batch, -(-batch // 4)):
-        expected = judge.run(Evidence(states[i]))
-        worst = max(worst, float(np.abs(found.posterior[i] - expected.posterior).max()))
-    few = states[: max(16, min(batch, 3_000_000_000 // plan.cost().flops))]
+        worst = max(worst, float(np.abs(found.posterior[i] - judge.run(Evidence(states[i])).posterior).max()))
+    few = states[: max(16, min(batch, int(CPU_FLOPS // plan.cost().flops)))]
     judge.run_batch(few)
     start = time.perf_counter()
     judge.run_batch(few)
     on_cpu = len(few) / (time.perf_counter() - start)
     calls, device = [], []
-    for _ in range(4):
+    for _ in range(7):
         start = time.perf_counter()
         backend.run_batch(states)
-        calls.append(time.perf_counter() - start)
+        calls.append((time.perf_counter() - start) * 1e6)
         device.append(backend.batch_device_us)
-    limit = batch_limit(plan, tables)
+    limit = batch_limit(plan, given.tables)
+    rate = batch / statistics.median(device) * 1e6
     row = {
-        "network": name,
+        "network": given.name,
         "batch": batch,
         "kernels": backend.batch_kind,
-        "cases_per_s": round(batch / min(calls)),
-        "device_cases_per_s": round(batch / min(device) * 1e6),
+        "batch_us": spread(device),
+        "batch_call_us": spread(calls),
+        "cases_per_s": round(batch / statistics.median(calls) * 1e6),
+        "device_cases_per_s": round(rate),
         "limit_cases_per_s": round(limit),
-        "share": round(batch / min(device) * 1e6 / limit, 3),
+        "share": round(rate / limit, 3),
         "cpu_cases_per_s": round(on_cpu),
         "first_call_s": round(first, 2),
         "error": worst,
@@ -231,35 +269,55 @@ def measure_batch(name: str, path: Path, order: Any) -> dict[str, Any]:
     return row
 
 
-def peer_batch(path: Path, order: Any) -> int:
-    """Cases of a peer's table: as many as keep the card busy and fit it with everything that a gradient keeps."""
-    plan = jtgpu.read(path).plan(order=order, max_table=None, memory_limit=math.inf).plan
-    return int(max(64, min(1 << 15, PEER_CELLS // plan.cost().table_entries)))
+def peer_jobs(words: Sequence[str], chosen: Sequence[tuple[str, Path, Any]], batches: Sequence[int]) -> list[Job]:
+    """What ``--peers`` asks for, the first word first."""
+    jobs = []
+    for word in words:
+        what, _, named = word.partition("=")
+        engine, _, kind = what.partition("@")
+        if engine not in ENGINES or kind not in ("", "case", "table"):
+            raise SystemExit(f"--peers {word}: {', '.join(ENGINES)}; then @case or @table; then =NETWORK,NETWORK")
+        sizes = {"": batches, "case": [0], "table": [MOST_BATCH]}[kind]
+        known = {name: (path, order) for name, path, order in chosen}
+        for name in named.split(",") if named else known:
+            jobs += [Job(name, *known[name], engine, batch, PEER_CELLS if batch else 0) for batch in sizes]
+    return jobs
 
 
-def measure_peer(engine: str, name: str, path: Path, order: Any, batch: int, seconds: float) -> dict[str, Any]:
-    """A peer in a process of its own, stopped after so many seconds."""
-    script = Path(__file__).resolve().parent / "peers" / "einsum_peer.py"
-    command = [sys.executable, str(script), str(path), str(order), "--engine", engine, "--batch", str(batch)]
-    row: dict[str, Any] = {"network": name, "peer": engine, "batch": batch}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        return row | {"failed": f"not compiled within {seconds:.0f} s"}
-    if done.returncode:
-        return row | {"failed": (done.stderr.strip().splitlines() or ["no output"])[-1][:200]}
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return row | found
+def peer_rows(jobs: Sequence[Job], seconds: float) -> Iterator[dict[str, Any]]:
+    """Rows of others; those that had no time to begin have none."""
+    for row in together(jobs, seconds):
+        if not str(row.get("failed", "")).startswith("not begun"):
+            yield row
+
+
+def our_rows(chosen: Sequence[tuple[str, Path, Any]], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Rows of this engine, network by network."""
+    begun = time.monotonic()
+    made = {} if options.dtype == "float64" else {"dtype": options.dtype}
+    for name, path, order in chosen:
+        if time.monotonic() - begun > options.within:
+            print(f"{name}: not begun, {options.within:.0f} s are over", file=sys.stderr)
+            continue
+        given = Loaded(name, path, order)
+        if not options.batch:
+            yield measure(given, 20 if options.smoke else options.runs, options.indexed, made)
+        if not options.single:
+            yield measure_batch(given, made)
+        given.judge.close()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--networks")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", help="folder of .net files")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--runs", type=int, default=300)
-    parser.add_argument("--batch", action="store_true", help="tables of cases instead of single ones")
-    parser.add_argument("--peers", nargs="*", default=[], help="torch, jax: others on the same card, nothing of ours")
-    parser.add_argument("--peer-seconds", type=float, default=150.0)
+    parser.add_argument("--single", action="store_true", help="single cases only")
+    parser.add_argument("--batch", action="store_true", help="tables of cases only")
+    parser.add_argument("--dtype", default="float64", help="what tables are made of: float64, float32")
+    parser.add_argument("--indexed", action="store_true", help="the published engine beside it")
+    parser.add_argument("--peers", nargs="*", default=[], metavar="PEER", help="others on the same card instead")
+    parser.add_argument("--within", type=float, default=math.inf, help="seconds: to begin in; of peers, to compile in")
     parser.add_argument("--smoke", action="store_true", help="few runs, nothing kept")
     parser.add_argument("--commit", help="what to record as the commit, where git is not at hand")
     parser.add_argument("--out", default=str(ROOT / "bench" / "results" / "gpu.jsonl"))
@@ -270,30 +328,25 @@ def main() -> None:
 
         draw_bench(read_rows(options.out), options.draw)
         return
-    known = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
-    commit = options.commit or known.stdout.strip() or "unknown"
-    from jtgpu.backends.device import open_device
-
     card = open_device()
-    head = {"device": card.name, "driver": card.driver, "commit": commit, "dtype": "float64"}
-    for name, path, order in networks(options.networks, options.only):
-        if options.peers:
-            rows = [
-                measure_peer(engine, name, path, order, batch, options.peer_seconds)
-                for engine in options.peers
-                for batch in (0, peer_batch(path, order))
-            ]
-        elif options.batch:
-            rows = [measure_batch(name, path, order)]
-        else:
-            rows = [measure(name, path, order, 20 if options.smoke else options.runs)]
-        for row in rows:
-            line = json.dumps(head | row)
-            print(line, flush=True)
-            if not options.smoke:
-                Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-                with open(options.out, "a", encoding="utf-8") as file:
-                    file.write(line + "\n")
+    head = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "device": card.name,
+        "driver": card.driver,
+        "commit": options.commit or commit(),
+        "dtype": options.dtype,
+    }
+    chosen = networks(options.networks, options.only)
+    if options.peers:
+        batches = [0] * (not options.batch) + [MOST_BATCH] * (not options.single)
+        rows = peer_rows(peer_jobs(options.peers, chosen, batches), min(options.within, 1e6))
+    else:
+        rows = our_rows(chosen, options)
+    for row in rows:
+        line = json.dumps(head | row)
+        print(line, flush=True)
+        if not options.smoke:
+            append(Path(options.out), [head | row])
 
 
 if __name__ == "__main__":

@@ -83,9 +83,7 @@ class Bench:
             if best is None or spread.median < best[0].median:
                 best = spread, threads
         assert best is not None
-        yield row(
-            "queries", self.name, "pyagrum", best[0], version=pyagrum_engine.version(), threads=best[1], **facts
-        )
+        yield row("queries", self.name, "pyagrum", best[0], version=pyagrum_engine.version(), threads=best[1], **facts)
 
     def check(self, gap: float, question: str) -> float:
         """Refuse to time answers that differ."""

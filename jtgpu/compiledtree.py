@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from types import TracebackType
@@ -11,7 +12,7 @@ import numpy as np
 
 from . import backends
 from .backends.base import Evidence
-from .errors import ImpossibleEvidence, JtgpuError
+from .errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, PlanError, TableTooLarge
 from .evidence import Findings, Known, read_known
 from .network import DiscreteModel
 from .replanned import WORTH, Replanning
@@ -34,34 +35,73 @@ __all__ = ["CompiledTree"]
 class CompiledTree:
     """What `jtgpu.JunctionTree` is, without its questions."""
 
-    def __init__(self, plan: NetworkPlan, backend: str = "auto", *, replan: bool = True, **options: Any):
+    def __init__(
+        self,
+        plan: NetworkPlan,
+        backend: str = "auto",
+        *,
+        replan: bool = True,
+        devices: Any = None,
+        progress: Callable[[str], None] | None = None,
+        **options: Any,
+    ):
+        from .backends.kernels import telling
         from .compiler import model_factors
 
         self._plan = plan
         self._model = plan.model
+        self._devices = devices
+        asked = backend
+        if backend == "auto" and devices is not None:
+            backend = "gpu"
         if backend == "auto":
             from .choice import choose
 
-            backend = choose(plan.plan).backend
+            with telling(progress):
+                backend = choose(plan.plan).backend
         self._name = backends.resolve(backend)
-        self._options, self._replan = options, replan
+        self._options, self._replan = _with_dtype(self._name, asked, options), replan
         self._factors = [f.table for f in model_factors(plan.model)]
-        self._backend: backends.Backend | None = self._prepare(self._factors)
+        with telling(progress):
+            self._backend: backends.Backend | None = self._prepared(asked == "auto" and devices is None)
         self._cuts: Cuts | None = None
         self.together: dict[tuple[int, ...], NetworkPlan] = {}  # plans of queries.joint, by set
         self.messages: OrderedDict[int, Messages] = OrderedDict()  # sweeps of queries.messages
         self.map_forests: dict[Hashable, tuple[Forest, MapCost]] = {}  # of queries.map
 
-    def _prepare(self, factors: Sequence[NDArray[np.float64]]) -> backends.Backend:
-        prepare, plan = backends.get(self._name), self._plan.plan
-        backend = self._plan.prepare(prepare, factors, **self._options)
-        if self._name != "cpu" or not self._replan or plan.cost().flops < WORTH:
-            return backend
-        from .backends.cpu import Cpu
+    def _prepared(self, may_change: bool) -> backends.Backend:
+        """The backend; the CPU's where nobody named one and the GPU cannot after all."""
+        try:
+            return self._prepare(self._factors)
+        except (TableTooLarge, BackendUnavailable) as error:
+            if not may_change or self._name != "gpu":
+                raise
+            logging.getLogger("jtgpu").warning("the CPU is taken, for the GPU cannot: %s", error)
+            self._name = "cpu"
+            self._options = _with_dtype(self._name, "auto", self._options)
+            return self._prepare(self._factors)
 
-        if not isinstance(backend, Cpu):  # a sum over slices
+    def _prepare(self, factors: Sequence[NDArray[np.float64]]) -> backends.Backend:
+        plan = self._plan.plan
+        on = self._devices
+        prepare = backends.get(self._name) if on is None else backends.on_devices(self._name, on)
+        if "executor" in self._options and not hasattr(self._plan, "slices"):
+            raise PlanError("executor= runs the slices of a plan, and this one has none: plan(slices=...) cuts it")
+        backend = self._plan.prepare(prepare, factors, **self._options)
+        if not self._replan or plan.cost().flops < WORTH:
             return backend
-        return Replanning(plan, factors, backend, lambda p, f: Cpu(p, f, **self._options))
+        if self._name == "cpu":
+            from .backends.cpu import Cpu
+
+            if isinstance(backend, Cpu):  # and not a sum over slices
+                return Replanning(plan, factors, backend, lambda p, f: Cpu(p, f, **self._options))
+        if self._name == "gpu":
+            from .backends.gpu import Gpu
+            from .remainder import GpuReplanning
+
+            if isinstance(backend, Gpu):  # and not several
+                return GpuReplanning(plan, factors, backend)
+        return backend
 
     # What it is -----------------------------------------------------------------------------------------------
 
@@ -86,9 +126,29 @@ class CompiledTree:
         return self._options.get("threads")
 
     @property
+    def options(self) -> dict[str, Any]:
+        """Options of the backend, as they were given."""
+        return dict(self._options)
+
+    @property
+    def learns(self) -> bool:
+        """May answers depend, in their last digits, on the queries before? See `jtgpu.replanned`."""
+        return isinstance(self._backend, Replanning)
+
+    @property
+    def dtype(self) -> str:
+        """What the backend's tables are made of: ``"float64"``, or ``"float32"`` where that was asked for."""
+        return str(self._options.get("dtype", "float64"))
+
+    @property
     def device(self) -> str:
-        """Name of the GPU that the backend runs on; empty for the processor."""
+        """Name of the GPU that the backend runs on, of several the first; empty for the processor."""
         return str(getattr(getattr(self._backend, "device", None), "name", ""))
+
+    @property
+    def at_once(self) -> int:
+        """Tables of cases that may usefully be asked at the same time, from as many threads."""
+        return int(getattr(self._backend, "at_once", 1))
 
     def close(self) -> None:
         """Give the backend's memory back. Queries raise `JtgpuError` from then on."""
@@ -109,7 +169,17 @@ class CompiledTree:
         self.close()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._model.name!r}, backend={self._name!r})"
+        single = ", dtype='float32'" if self.dtype == "float32" else ""
+        return f"{type(self).__name__}({self._model.name!r}, backend={self._name!r}{single})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is sent to another process: a plan, numbers and options. The backend is made anew there."""
+        self._open()
+        kept = {"plan": self._plan, "backend": self._name, "replan": self._replan, **self._options}
+        return kept if self._devices is None else {**kept, "devices": self._devices}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        CompiledTree.__init__(self, **state)
 
     # What questions stand on ----------------------------------------------------------------------------------
 
@@ -172,3 +242,14 @@ class CompiledTree:
             return f"the model {self._model.name!r} gives every configuration probability 0"
         more = f" and {len(found) - 20} more" if len(found) > 20 else ""
         return f"this evidence has probability 0: {'; '.join(found[:20])}{more}"
+
+
+def _with_dtype(name: str, asked: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options as the backend takes them: those that compute in float64 alone know no ``dtype``."""
+    if name in ("indexed", "gpu") or "dtype" not in options:
+        return options
+    if options["dtype"] not in ("float64", "float32"):
+        raise ValueError(f"dtype is 'float64' or 'float32', not {options['dtype']!r}")
+    if asked != "auto" and options["dtype"] != "float64":
+        raise BackendUnavailable(f"the backend {name!r} computes in float64; float32 is an option of 'gpu', 'indexed'")
+    return {key: value for key, value in options.items() if key != "dtype"}

@@ -141,6 +141,8 @@ def make_plan(
     lowering: str = "pairwise",
     together: Sequence[Sequence[str | int]] = (),
     slices: Sequence[str | int] | str = (),
+    backend: str = "auto",
+    devices: Any = None,
     **search: Any,
 ) -> NetworkPlan:
     """Choose an elimination order, build the junction tree and lower it. Allocates no tables.
@@ -154,7 +156,8 @@ def make_plan(
     time_limit : float, optional
         Seconds that ``"best"`` may search.
     memory_limit : int or str, optional
-        Bytes (``"8GiB"``) that one propagation may take; default: 80 % of what is free. ``math.inf`` lifts it.
+        Bytes (``"8GiB"``) that one propagation may take; default: 80 % of what is free, on the GPU where `backend`
+        says so. ``math.inf`` lifts it.
     max_table : int or None, default 100,000,000
         Entries that the largest table built may have: the published system's limit. None lifts it.
     seed : int
@@ -166,6 +169,8 @@ def make_plan(
     slices : sequence or "auto"
         Variables whose states are gone through one by one, each a smaller inference, for what does not fit otherwise;
         ``"auto"`` finds them where they are needed. See `jtgpu.slicing`.
+    backend, devices : optional
+        What the plan is for, as ``compile`` has it: its memory is the one that counts. The plan runs anywhere.
     **search
         Further options of `jtgpu.ordering.find_order`.
 
@@ -183,11 +188,11 @@ def make_plan(
 
         return make_sliced_plan(
             model, slices, order=order, time_limit=time_limit, memory_limit=memory_limit, max_table=max_table,
-            seed=seed, lowering=lowering, together=together, **search,
+            seed=seed, lowering=lowering, together=together, backend=backend, devices=devices, **search,
         )  # fmt: skip
     neighbours = order_graph(model, together)
     chosen, result = _choose_order(model, neighbours, order, time_limit=time_limit, seed=seed, **search)
-    limit = int(MEMORY_SHARE * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
+    limit = int(MEMORY_SHARE * _free(backend, devices)) if memory_limit is None else parse_bytes(memory_limit)
     entries = 2**62 if max_table is None else int(min(max_table, 2**62))
     plan = build_plan(
         model.cardinality,
@@ -199,6 +204,16 @@ def make_plan(
         max_table=entries,
     )
     return NetworkPlan(model, plan, result)
+
+
+def _free(backend: str, devices: Any) -> int:
+    """Bytes that are free where a plan is to run."""
+    if backend == "auto" and devices is None:
+        return free_memory()
+    from . import backends
+
+    on_card = backends.free_on_devices(backend, devices)
+    return free_memory() if on_card is None else on_card
 
 
 def _choose_order(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Union
 import numpy as np
 
 from .backends.base import Evidence
+from .backends.rows import extremes
 from .errors import EvidenceError, ImpossibleEvidence, UnknownState
 from .network import BayesianNetwork, DiscreteModel
 
@@ -215,9 +216,9 @@ def _matrix(model: DiscreteModel, cases: ArrayLike) -> NDArray[np.int32]:
             f"cases by number are integers, not {table.dtype}; labels and empty cells are given as a mapping from "
             "variable to column"
         )
-    bad = (table < -1) | (table >= model.cardinality)
-    if bad.any():
-        row, v = (int(x) for x in np.argwhere(bad)[0])
+    low, high = extremes(table)
+    if (low < -1).any() or (high >= model.cardinality).any():
+        row, v = (int(x) for x in np.argwhere((table < -1) | (table >= model.cardinality))[0])
         raise UnknownState(
             f"case {row}: {model.variables[v]!r} has no state {int(table[row, v])} (0 to {model.cardinality[v] - 1}; "
             "-1: not observed)"

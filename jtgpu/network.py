@@ -143,6 +143,17 @@ class DiscreteModel:
     def __len__(self) -> int:
         return len(self._variables)
 
+    # Sent to another process ----------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrays come out of a pickle writeable; a model's are not."""
+        self.__dict__.update(state)
+        for array in (self._cardinality, *(f.table for f in self._factors)):
+            array.flags.writeable = False
+
     # What it becomes: thin doors to the layers above, imported on use -------------------------------------------
 
     def plan(self, order: Any = "auto", **options: Any) -> Any:
@@ -155,9 +166,13 @@ class DiscreteModel:
 
         return make_plan(self, order, **options)
 
-    def compile(self, backend: str = "auto", *, order: Any = "auto", **options: Any) -> Any:
+    def compile(
+        self, backend: str = "auto", *, order: Any = "auto", devices: Any = None, dtype: str = "float64", **options: Any
+    ) -> Any:
         """`plan` and `compile` in one call: a `jtgpu.tree.JunctionTree` ready for queries."""
-        return self.plan(order, **options).compile(backend)
+        made = self.plan(order, backend=backend, devices=devices, **options)
+        more = {} if devices is None else {"devices": devices}
+        return made.compile(backend, **more) if dtype == "float64" else made.compile(backend, dtype=dtype, **more)
 
 
 class MarkovNetwork(DiscreteModel):
@@ -380,6 +395,12 @@ class BayesianNetwork(DiscreteModel):
                 else:
                     stack.extend(reversed(missing))
         return tuple(self._variables[v] for v in placed)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_attributes": dict(self._attributes)}  # a view of a mapping has no pickle
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "_attributes": MappingProxyType(state["_attributes"])})
 
     def __eq__(self, other: object) -> bool:
         """Equal names, states, parents and CPTs, bit for bit; attributes are not compared."""

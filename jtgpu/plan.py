@@ -134,6 +134,10 @@ class Plan:
                 array.flags.writeable = False
             object.__setattr__(self, f.name, array)
 
+    def __reduce__(self) -> tuple[type[Plan], tuple[NDArray[np.int64], ...]]:
+        """A pickle holds the arrays and none of what was made of them; they come out of it read-only again."""
+        return type(self), tuple(getattr(self, f.name) for f in fields(self))
+
     @property
     def n_variables(self) -> int:
         """V."""

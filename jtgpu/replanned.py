@@ -1,15 +1,25 @@
-"""A tree of its own for evidence patterns that come again and again.
+"""A plan of its own for evidence patterns that come again and again.
 
 Evidence cuts a network: observed variables connect nothing any more, and an elimination order that was good without
 them may be far from the best one that is left (Barley with a fifth observed: 15 times the work). For a pattern that
-has cost enough by then, the network is planned anew with every observed variable taken apart (`jtgpu.apart`).
+has cost enough by then, the network is planned anew: on the CPU with every observed variable taken apart
+(`jtgpu.apart`), on a GPU without them (`jtgpu.remainder`).
+
+The rule. What a case costs is predicted (multiplications on the CPU, nanoseconds of the time model on a GPU), so the
+same queries in the same order meet the same plans. Once the cases of a pattern have cost as much as it takes to plan
+anew, that is done: by the query that comes then on the CPU, by a thread beside the queries on a GPU, whose answer is
+taken from the query on by which they have cost twice as much. A new plan is kept where it leaves at most `GAIN` of the
+work. Plans that were not used for longest go when all of them take more memory than half of what the usual plan
+promised; their memory goes back with the last query that is under way.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -23,7 +33,7 @@ if TYPE_CHECKING:
 
     from .plan import Plan
 
-__all__ = ["Measured", "Replanned", "Replanning"]
+__all__ = ["Measured", "OfPattern", "Pattern", "Replanned", "Replanning"]
 
 # In multiplications: what it takes to plan anew, for each variable; measured at 0.1 to 2.7 ms a variable of one core
 # that does 5e9 a second. A pattern is planned for once it has cost that much, so never more than twice what was needed.
@@ -39,10 +49,39 @@ class Measured(Backend, Protocol):
     """A backend that knows how much a case is."""
 
     def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
-        """Multiplications of a case that observes these variables, (V,) bool."""
+        """What a case costs that observes these variables, (V,) bool: multiplications, or nanoseconds."""
 
     def memory(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
         """Bytes of the tables that such a case takes."""
+
+
+class OfPattern(Protocol):
+    """A plan of its own, ready to run."""
+
+    def run(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, session: Session | None = None
+    ) -> Result:
+        """See `jtgpu.backends.base.Backend.run`; `session`: one of `session` to ask in its place."""
+
+    def run_batch(
+        self,
+        states: NDArray[np.int32],
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+        targets: Sequence[int] | None = None,
+    ) -> BatchResult:
+        """See `jtgpu.backends.base.Backend.run_batch`."""
+
+    def session(self) -> Session:
+        """See `jtgpu.backends.base.Backend.session`."""
+
+    def work(self, targets: Sequence[int] | None = None) -> int:
+        """What a case costs, in the units of `Measured.work`."""
+
+    def memory(self, targets: Sequence[int] | None = None) -> int:
+        """Bytes of the tables of a case."""
+
+    def close(self) -> None:
+        """Give memory back."""
 
 
 Prepare = Callable[["Plan", Sequence["NDArray[np.float64]"]], Measured]
@@ -63,21 +102,29 @@ class Replanned(ApartBackend):
         """Bytes of the tables of a case."""
         return self._measured.memory(self.apart.seen[self.apart.of], self.targets(targets))
 
+    def session(self) -> Session:
+        """See `OfPattern.session`."""
+        return self.backend.session()
 
-class _Pattern:
-    """What is known of a pattern."""
+
+class Pattern:
+    """What is known of a pattern. Changed under its `Replanning`'s lock."""
 
     def __init__(self) -> None:
-        self.spent = 0  # multiplications so far
-        self.tried = False
+        self.spent = 0  # what its cases have cost so far
+        self.future: Future[OfPattern | None] | None = None  # of the new plan, once it is being made
+        self.settled = False  # whether `new` is what there will be
+        self.new: OfPattern | None = None
         self.bytes = 0  # of the new plan's tables
-        self.new: Replanned | None = None
+        self.users = 0  # queries that use it now
+        self.dropped = False  # the last user closes it
 
 
 class Replanning:
     """`jtgpu.backends.base.Backend` around another one, which answers until a pattern has a plan of its own.
 
     The same queries in the same order give the same bits; before and after a new plan the last digits may differ.
+    Safe to use from several threads: none waits while another one plans.
 
     Parameters
     ----------
@@ -89,42 +136,132 @@ class Replanning:
         Makes another one like it.
     """
 
+    beside = False  # whether plans are made by a thread beside the queries
+
     def __init__(
-        self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: Measured, prepare: Prepare
+        self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: Measured, prepare: Prepare | None = None
     ):
         self._plan, self._factors, self.backend, self._prepare = plan, factors, backend, prepare
-        self._patterns: OrderedDict[Any, _Pattern] = OrderedDict()
+        self._patterns: OrderedDict[Any, Pattern] = OrderedDict()
         self._lock = threading.Lock()
-        self._threshold = PLANNING * plan.n_variables
+        self._open = True
+        self._threshold = self.planning_cost()
 
-    def find(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, coming: int = 1) -> Replanned | None:
-        """The plan of a pattern of `coming` cases, made now if that pays; None: the usual one serves."""
+    # The rule -------------------------------------------------------------------------------------------------
+
+    def planning_cost(self) -> int:
+        """What a pattern must have cost."""
+        return PLANNING * self._plan.n_variables
+
+    def worth(self) -> int:
+        """What a case must cost at least."""
+        return WORTH
+
+    def gain(self) -> float:
+        """The share of the work that a new plan may leave at most."""
+        return GAIN
+
+    def make(self, seen: NDArray[np.bool_]) -> OfPattern:
+        """A plan of its own for observing these variables, (V,) bool."""
+        assert self._prepare is not None
+        apart = Apart(self._plan.cardinality, self._plan.factor_scopes, seen)
+        made: Any = apart.model(self._factors).plan(cache=False)
+        return Replanned(apart, self._prepare(made.plan, self._factors))
+
+    def find(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, coming: int = 1) -> Pattern | None:
+        """A pattern of `coming` cases that has a plan of its own, in its ``new``, made now if that pays; to be given
+        back with `release`. None: the usual plan serves."""
         if not seen.any():
             return None
         key = seen.tobytes(), None if targets is None else tuple(targets)
         with self._lock:
-            pattern = self._patterns.get(key)
-            if pattern is None:
-                pattern = self._patterns[key] = _Pattern()
-                while len(self._patterns) > MOST_PATTERNS:
-                    self._forget(next(iter(self._patterns)))
-            else:
-                self._patterns.move_to_end(key)
-            if pattern.tried:
-                return pattern.new
-            work = self.backend.work(seen, targets)
-            pattern.spent += coming * work
-            if work < WORTH or pattern.spent < self._threshold:
+            if not self._open:
                 return None
-            pattern.tried = True
-            pattern.new = self._make(seen, targets, work)
-            if pattern.new is not None:
-                pattern.bytes = pattern.new.memory(targets)
-                self._make_room()
-            return pattern.new
+            pattern, closing = self._counted(key)
+            if pattern.settled:
+                pattern.users += pattern.new is not None
+                return pattern if pattern.new is not None else None
+        _close(closing)
+        work = self.backend.work(seen, targets)
+        with self._lock:
+            pattern.spent += coming * work
+            if work < self.worth() or pattern.spent < self._threshold:
+                return None
+            mine = pattern.future is None
+            if mine:
+                pattern.future = Future()
+            elif not self.beside or pattern.spent < 2 * self._threshold:
+                return None
+        given = pattern, seen.copy(), targets, work
+        if mine and self.beside:
+            threading.Thread(target=self._settle, args=given, name="jtgpu-plan").start()
+            return None
+        if mine:
+            self._settle(*given)
+        return self._taken(pattern, targets)
 
-    def _make_room(self) -> None:
+    def _counted(self, key: Any) -> tuple[Pattern, list[OfPattern]]:
+        """The pattern, as the last one used; and what is to be closed, since too many are counted."""
+        closing: list[OfPattern] = []
+        pattern = self._patterns.get(key)
+        if pattern is not None:
+            self._patterns.move_to_end(key)
+            return pattern, closing
+        pattern = self._patterns[key] = Pattern()
+        while len(self._patterns) > MOST_PATTERNS:
+            closing += self._forget(next(iter(self._patterns)))
+        return pattern, closing
+
+    def _settle(
+        self, pattern: Pattern, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int
+    ) -> None:
+        """Make a pattern's plan, or find that there is none worth having."""
+        assert pattern.future is not None
+        new: OfPattern | None = None
+        try:
+            new = self.make(seen)
+            if new.work(targets) > self.gain() * work:
+                new.close()
+                new = None
+        except (JtgpuError, MemoryError):  # too large: what there is serves
+            new = None
+        except Exception:
+            if not self.beside:
+                raise
+            # of a thread's own: it is better to be slow than to fail where nobody asked for this
+            logging.getLogger("jtgpu").warning("no plan could be made for an evidence pattern", exc_info=True)
+        finally:
+            pattern.future.set_result(new)
+
+    def _taken(self, pattern: Pattern, targets: Sequence[int] | None) -> Pattern | None:
+        """Wait for a pattern's new plan, and make it what answers from now on."""
+        assert pattern.future is not None
+        new = pattern.future.result()
+        closing: list[OfPattern] = []
+        with self._lock:
+            if not pattern.settled:
+                pattern.settled = True
+                if new is not None and (pattern.dropped or not self._open):
+                    closing.append(new)
+                elif new is not None:
+                    pattern.new, pattern.bytes = new, new.memory(targets)
+                    closing += self._make_room()
+            found = pattern.new is not None and not pattern.dropped
+            pattern.users += found
+        _close(closing)
+        return pattern if found else None
+
+    def release(self, pattern: Pattern) -> None:
+        """A query has ended that `find` gave the pattern to."""
+        with self._lock:
+            pattern.users -= 1
+            last = pattern.dropped and not pattern.users
+        if last and pattern.new is not None:
+            pattern.new.close()
+
+    def _make_room(self) -> list[OfPattern]:
         """Forget the plans that were not used for longest, until all the others take little memory."""
+        closing: list[OfPattern] = []
         kept = [k for k, p in self._patterns.items() if p.new is not None]
         total = sum(self._patterns[k].bytes for k in kept)
         for old in kept[:-1]:
@@ -132,23 +269,16 @@ class Replanning:
                 break
             total -= self._patterns[old].bytes
             kept.remove(old)
-            self._forget(old)
+            closing += self._forget(old)
+        return closing
 
-    def _make(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int) -> Replanned | None:
-        apart = Apart(self._plan.cardinality, self._plan.factor_scopes, seen.copy())
-        try:
-            made: Any = apart.model(self._factors).plan(cache=False)
-            new = Replanned(apart, self._prepare(made.plan, self._factors))
-        except (JtgpuError, MemoryError):  # too large: what there is serves
-            return None
-        if new.work(targets) <= GAIN * work:
-            return new
-        new.close()
-        return None
+    def _forget(self, key: Any) -> list[OfPattern]:
+        """Drop a pattern; what nobody uses is to be closed."""
+        pattern = self._patterns.pop(key)
+        pattern.dropped = True
+        return [pattern.new] if pattern.new is not None and not pattern.users else []
 
-    def _forget(self, key: Any) -> None:
-        # not closed: another thread may be in it; its memory goes with the last who holds it
-        del self._patterns[key]
+    # A backend ------------------------------------------------------------------------------------------------
 
     def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
         """See `Measured.work`; of the usual plan."""
@@ -157,7 +287,12 @@ class Replanning:
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """See `jtgpu.backends.base.Backend.run`."""
         found = self.find(evidence.state >= 0, targets)
-        return self.backend.run(evidence, targets) if found is None else found.run(evidence, targets)
+        if found is None or found.new is None:
+            return self.backend.run(evidence, targets)
+        try:
+            return found.new.run(evidence, targets)
+        finally:
+            self.release(found)
 
     def run_batch(
         self,
@@ -175,9 +310,15 @@ class Replanning:
         answer = BatchResult(np.zeros((n, columns)), np.full(n, -np.inf), np.zeros(n, np.bool_))
         rest = np.ones(n, np.bool_)
         parts: list[tuple[NDArray[np.int64], BatchResult]] = []
-        for rows, new in groups:
-            rest[rows] = False
-            parts.append((rows, new.run_batch(states[rows], {v: w[rows] for v, w in weights.items()}, targets)))
+        try:
+            for rows, found in groups:
+                assert found.new is not None
+                rest[rows] = False
+                given = {v: w[rows] for v, w in weights.items()}
+                parts.append((rows, found.new.run_batch(states[rows], given, targets)))
+        finally:
+            for _, found in groups:
+                self.release(found)
         others = np.flatnonzero(rest)
         if len(others):
             some = {v: w[others] for v, w in weights.items()}
@@ -190,8 +331,8 @@ class Replanning:
 
     def _groups(
         self, states: NDArray[np.int32], targets: Sequence[int] | None
-    ) -> list[tuple[NDArray[np.int64], Replanned]]:
-        """Rows whose patterns have plans of their own."""
+    ) -> list[tuple[NDArray[np.int64], Pattern]]:
+        """Rows whose patterns have plans of their own; each is to be released."""
         if not len(states):
             return []
         _, first, pattern, count = np.unique(
@@ -212,13 +353,21 @@ class Replanning:
         return _Session(self)
 
     def close(self) -> None:
-        """See `jtgpu.backends.base.Backend.close`."""
+        """See `jtgpu.backends.base.Backend.close`; waits for a plan that is being made."""
         self.backend.close()
         with self._lock:
-            for pattern in self._patterns.values():
-                if pattern.new is not None:
-                    pattern.new.close()
-            self._patterns.clear()
+            self._open = False
+            patterns = list(self._patterns.values())
+            closing = [new for key in list(self._patterns) for new in self._forget(key)]
+        _close(closing)
+        for pattern in patterns:
+            if pattern.future is not None:
+                self._taken(pattern, None)
+
+
+def _close(plans: Sequence[OfPattern]) -> None:
+    for new in plans:
+        new.close()
 
 
 class _Session:
@@ -227,26 +376,33 @@ class _Session:
     def __init__(self, backend: Replanning):
         self._backend = backend
         self._usual: Session | None = backend.backend.session()
-        self._others: OrderedDict[int, tuple[Replanned, Session]] = OrderedDict()
+        self._others: OrderedDict[int, tuple[Pattern, Session]] = OrderedDict()
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """See `jtgpu.backends.base.Session.run`."""
         if self._usual is None:
             raise JtgpuError("this session is closed")
         found = self._backend.find(evidence.state >= 0, targets)
-        if found is None:
+        if found is None or found.new is None:
             return self._usual.run(evidence, targets)
-        kept = self._others.pop(id(found), None) or (found, found.backend.session())
-        self._others[id(found)] = kept  # the pair holds `found`, so its number stays its own
+        kept = self._others.pop(id(found), None)
+        if kept is None:
+            kept = found, found.new.session()  # and what `find` gave stays with this session
+        else:
+            self._backend.release(found)
+        self._others[id(found)] = kept
         while len(self._others) > MOST_PLANS:
-            self._others.popitem(last=False)[1][1].close()
-        return found.run(evidence, targets, kept[1])
+            self._end(*self._others.popitem(last=False)[1])
+        return found.new.run(evidence, targets, kept[1])
+
+    def _end(self, pattern: Pattern, session: Session) -> None:
+        session.close()
+        self._backend.release(pattern)
 
     def close(self) -> None:
         """See `jtgpu.backends.base.Session.close`."""
         if self._usual is not None:
             self._usual.close()
         self._usual = None
-        for _, session in self._others.values():
-            session.close()
-        self._others.clear()
+        while self._others:
+            self._end(*self._others.popitem()[1])

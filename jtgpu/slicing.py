@@ -12,28 +12,29 @@ those of the largest clique, until a slice fits.
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .apart import Apart, ApartBackend
-from .backends.base import Backend, CaseByCase, Evidence, Result, columns_of
+from .apart import Apart
+from .backends.several import OnDevices
 from .compiler import NetworkPlan, model_factors
-from .errors import ImpossibleEvidence, JtgpuError, PlanError, TableTooLarge
+from .errors import JtgpuError, PlanError, TableTooLarge, format_bytes
+from .sliced import Sliced, SliceJob, on_devices, one_after_another
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .backends.base import Prepare
+    from .backends.base import Backend, Prepare
     from .network import DiscreteModel
     from .plan import Plan
+    from .sliced import Start
 
-__all__ = ["Sliced", "SlicedPlan", "make_sliced_plan"]
+__all__ = ["SlicedPlan", "make_sliced_plan"]
 
 CANDIDATES = 6  # variables of the largest clique that are tried for the next slice
 MOST_SLICES = 1_000_000
@@ -60,9 +61,11 @@ class SlicedPlan(NetworkPlan):
         """The plan of one slice in words, and how many there are."""
         cards = ", ".join(f"{v} ({len(self.model.states(v))})" for v in self.slices)
         total = self.n_slices * self.cost().flops
+        head = self.model.name or type(self.model).__name__
         return (
-            f"{super().describe()}\ncut into {self.n_slices:,} slices by {cards}, one after the other: "
-            f"{total:,} operations in all"
+            f"{head}: {len(self.model)} variables, cut into {self.n_slices:,} slices by {cards}: {total:,} operations "
+            f"in all, {format_bytes(self.cost().bytes)} at a time\n"
+            f"a slice, with those taken apart, is {super().describe().partition(': ')[2]}"
         )
 
     @property
@@ -93,73 +96,23 @@ class SlicedPlan(NetworkPlan):
             "made of them"
         )
 
-    def prepare(self, prepare: Prepare, factors: Sequence[NDArray[np.float64]], **options: Any) -> Backend:
-        """A backend that sums over the slices."""
+    def prepare(
+        self, prepare: Prepare, factors: Sequence[NDArray[np.float64]], executor: Start | None = None, **options: Any
+    ) -> Backend:
+        """A backend that sums over the slices.
+
+        Parameters
+        ----------
+        executor : callable, optional
+            Makes what answers the slices from a `jtgpu.sliced.SliceJob`; default: they are answered here, dealt out
+            where there are several devices, else one after the other.
+        """
         apart = _apart(self.model, [self.model.index(v) for v in self.slices])
-        return Sliced(apart, prepare(self.plan, factors, **options))
-
-
-class Sliced(CaseByCase):
-    """`jtgpu.backends.base.Backend`: a case is a case of every slice.
-
-    Parameters
-    ----------
-    apart : Apart
-        The sliced variables are its `seen` ones.
-    backend : Backend
-        Of the plan of a slice.
-    """
-
-    def __init__(self, apart: Apart, backend: Backend):
-        self._parts = ApartBackend(apart, backend)
-        self._apart = apart
-        self._fixed = np.flatnonzero(apart.seen).tolist()
-        self._ptr = np.concatenate([[0], np.cumsum(apart.cardinality)]).astype(np.int64)
-
-    @property
-    def posterior_ptr(self) -> NDArray[np.int64]:
-        """(V+1,) where each variable's cells begin in an answer."""
-        return self._ptr
-
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """See `jtgpu.backends.base.Backend.run`."""
-        total = np.zeros(int(self.posterior_ptr[-1]))
-        top = -math.inf  # logarithm of the largest slice so far; `total` and `mass` are relative to it
-        mass = 0.0
-        cells = columns_of(self.posterior_ptr, targets)
-        for states in self._slices(evidence):
-            try:
-                found = self._parts.run(Evidence(states, evidence.likelihood), targets)
-            except ImpossibleEvidence:
-                continue
-            if found.log_evidence > top:
-                scale = math.exp(top - found.log_evidence)
-                total *= scale
-                mass *= scale
-                top = found.log_evidence
-            weight = math.exp(found.log_evidence - top)
-            total[cells] += weight * found.posterior[cells]
-            mass += weight
-        if not mass > 0:
-            raise ImpossibleEvidence("the evidence has probability 0")
-        return Result(total / mass, top + math.log(mass))
-
-    def _slices(self, evidence: Evidence) -> Iterator[NDArray[np.int32]]:
-        """The case's states with the sliced variables in every configuration that it leaves possible."""
-        choices = []
-        for v in self._fixed:
-            known = int(evidence.state[v])
-            weights = evidence.likelihood.get(v)
-            possible = [known] if known >= 0 else range(int(self._apart.cardinality[v]))
-            choices.append([s for s in possible if weights is None or weights[s] > 0])
-        for chosen in itertools.product(*choices):
-            states = evidence.state.copy()
-            states[self._fixed] = chosen
-            yield states
-
-    def close(self) -> None:
-        """See `jtgpu.backends.base.Backend.close`."""
-        self._parts.close()
+        start = executor or one_after_another
+        if isinstance(prepare, OnDevices):
+            start, prepare = executor or on_devices(prepare), prepare.prepare
+        job = SliceJob(apart, self.plan, list(factors), prepare, options)
+        return Sliced(apart, start(job), self.cost().flops)
 
 
 def make_sliced_plan(model: DiscreteModel, slices: Sequence[str | int] | str, **options: Any) -> NetworkPlan:

@@ -42,10 +42,21 @@ class JunctionTree(CompiledTree):
         ``"reference"``, ``"cpu"``, ``"indexed"``, ``"gpu"``, or ``"auto"``: the GPU where there is one and it
         should be quicker for this plan, else the CPU.
     replan : bool
-        On the CPU, make a plan of its own for a set of observed variables once its queries have cost as much as that
-        takes; see `jtgpu.replanned`. Answers before and after may differ in the last digits.
+        Make a plan of its own for a set of observed variables once its queries have cost as much as that takes, on the
+        CPU and on one GPU; see `jtgpu.replanned`. Answers before and after may differ in the last digits.
+    devices : "all", int or sequence of int, optional
+        GPUs of this machine, by number, that work together, for ``"gpu"`` (which ``"auto"`` then is) and ``"indexed"``:
+        the rows of a table of cases, and slices, are dealt out to them; single cases go to the first. A number that
+        stands twice has two workers. Answers have the same bits for any number of devices.
+    executor : callable, optional
+        Of a plan of slices: makes what answers them; see `jtgpu.sliced`.
+    progress : callable, optional
+        Called with a line of text whenever something begins that takes seconds: kernels compiled for this machine,
+        the CPU and the GPU measured for ``"auto"``.
     **options
-        Of the backend: ``threads`` of the CPU.
+        Of the backend: ``threads`` of the CPU; ``dtype="float32"`` of the GPU, with which tables are half as large,
+        posteriors right to some 1e-6 and ln P(e) right however small P(e) is (where ``"auto"`` takes the CPU, that
+        computes in float64); ``stream``, ``device`` and ``lists`` of the GPU, see `jtgpu.backends.gpu.Gpu`.
 
     Examples
     --------
@@ -199,7 +210,7 @@ class JunctionTree(CompiledTree):
 
         Parameters
         ----------
-        frame : pandas, Polars or Arrow table, or another frame that narwhals knows
+        frame : pandas, Polars or Arrow table, another frame that narwhals knows, or a dataset of Ray
             A column a variable; null, NaN and empty text are "not observed". Cells are states by name, or by number
             where no state is called by a number; `jtgpu.cases.encode` has the rules.
         targets : variables, optional
@@ -219,6 +230,8 @@ class JunctionTree(CompiledTree):
             Interventions that hold in every row; see `posteriors`.
         missing : iterable of str
             Texts that mean "not observed" unless they are states; default: `jtgpu.cases.MISSING`.
+        cluster : str or jtgpu.cluster.Cluster, optional
+            A cluster of Ray whose workers answer: ``"auto"``, ``"local"``, ``"ray://host:10001"``.
 
         Returns
         -------

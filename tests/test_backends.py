@@ -149,6 +149,36 @@ def test_auto_takes_the_gpu_only_where_it_pays(monkeypatch: pytest.MonkeyPatch) 
     assert large.compile("auto").backend == "cpu"
 
 
+def test_auto_takes_no_card_that_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = chain(5, 80).plan(order=[0, 1, 2, 3, 4])
+    monkeypatch.setattr(choice, "_rates", lambda: SLOW_CPU)
+    monkeypatch.setattr(choice, "_no_gpu", lambda: "")
+    monkeypatch.setattr(choice, "_free_memory", lambda: 1 << 30)
+    assert choice.choose(plan.plan).backend == "gpu"
+    monkeypatch.setattr(choice, "_free_memory", lambda: 1 << 10)
+    assert choice.choose(plan.plan).backend == "cpu"
+    assert "are free)" in plan.describe()
+
+
+def test_auto_takes_the_cpu_where_the_gpu_cannot_after_all(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = chain(5).plan(order=[0, 1, 2, 3, 4])
+    monkeypatch.setattr(choice, "choose", lambda plan: choice.Choice("gpu", "for this test"))
+    get = backends.get
+
+    def full(*given: object, **more: object) -> backends.Backend:
+        raise errors.TableTooLarge("the card is full")
+
+    monkeypatch.setattr(backends, "get", lambda name: full if name == "gpu" else get(name))
+    with plan.compile(dtype="float32") as tree:
+        assert tree.backend == "cpu"
+        assert tree.log_evidence() == pytest.approx(0.0, abs=1e-12)
+    assert "the card is full" in caplog.text
+    with pytest.raises(errors.TableTooLarge):
+        plan.compile("gpu")
+
+
 def test_what_is_measured_for_auto_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JTGPU_CACHE_DIR", str(tmp_path / "new"))
     path = choice._file("a GPU")

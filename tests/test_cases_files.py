@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -28,8 +29,8 @@ from typer.testing import CliRunner
 
 import jtgpu
 from jtgpu.cases import Report, answer_file
+from jtgpu.cases import csvfile as csv_module
 from jtgpu.cases import output as output_module
-from jtgpu.cases import stream as stream_module
 from jtgpu.cases.footer import MAGIC, body_and_footer, join_footers, shifted_row_groups
 from jtgpu.cases.pipeline import _file_identity
 from jtgpu.cases.stream import open_cases
@@ -170,7 +171,7 @@ def test_dialects(
 ) -> None:  # fmt: skip
     make, options = DIALECTS[dialect]
     if chunk == 7:  # many blocks, cut at any byte
-        monkeypatch.setattr(stream_module, "LEAST_BLOCK", 160)
+        monkeypatch.setattr(csv_module, "LEAST_BLOCK", 160)
     (tmp_path / "cases.csv").write_bytes(make(rows))
     keep = {"keep": ()} if dialect == "latin-1" else {}
     report = run(tree, tmp_path / "cases.csv", tmp_path / "out.parquet", chunk=chunk, **options, **keep)
@@ -235,7 +236,7 @@ def test_a_column_alone(tree: jtgpu.JunctionTree, tmp_path: Path) -> None:
 
 
 def test_cells_with_line_ends_and_delimiters(tree: jtgpu.JunctionTree, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(stream_module, "LEAST_BLOCK", 64)
+    monkeypatch.setattr(csv_module, "LEAST_BLOCK", 64)
     texts = ["a\nb", 'c,"d"', "", 'e\r\n"', '5" pipe', "x" * 300, '"', ",", "\n\n\n"] * 5
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -249,7 +250,7 @@ def test_cells_with_line_ends_and_delimiters(tree: jtgpu.JunctionTree, tmp_path:
 
 
 def test_quotes_amidst_cells(tree: jtgpu.JunctionTree, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(stream_module, "LEAST_BLOCK", 64)
+    monkeypatch.setattr(csv_module, "LEAST_BLOCK", 64)
     lines = [f'5" pipe {i},yes\n' for i in range(50)]
     (tmp_path / "c.csv").write_text("note,xray\n" + "".join(lines))
     for quote in ('"', ""):
@@ -272,7 +273,7 @@ def test_any_cells_come_back(tree: jtgpu.JunctionTree, tmp_path_factory: pytest.
     writer.writerows([["note", "xray"], *([t, "yes"] for t in texts)])
     (folder / "c.csv").write_text(out.getvalue(), newline="", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream_module, "LEAST_BLOCK", block)
+        patch.setattr(csv_module, "LEAST_BLOCK", block)
         run(tree, folder / "c.csv", folder / "o.parquet", keep="note", chunk=1)
     assert [t or "" for t in pq.read_table(folder / "o.parquet")["note"].to_pylist()] == texts
 
@@ -318,8 +319,6 @@ def test_files_that_cannot_be(tree: jtgpu.JunctionTree, tmp_path: Path) -> None:
     (tmp_path / "d.csv").mkdir()
     with pytest.raises(jtgpu.JtgpuError, match="folder"):
         run(tree, tmp_path / "c.csv", tmp_path / "d.csv", force=True)
-    with pytest.raises(OSError, match="nowhere"):
-        run(tree, tmp_path / "c.csv", tmp_path / "nowhere" / "o.csv")
     with pytest.raises(ValueError, match="chunk"):
         run(tree, tmp_path / "c.csv", tmp_path / "o.csv", chunk=0)
     with pytest.raises(jtgpu.EvidenceError, match="two columns"):
@@ -339,7 +338,7 @@ def test_wrong_rows_are_flagged_and_the_others_answered(
     tree: jtgpu.JunctionTree, rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path, name: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(stream_module, "LEAST_BLOCK", 700)
+    monkeypatch.setattr(csv_module, "LEAST_BLOCK", 700)
     wrong = [list(r) for r in rows]
     wrong[40][1], wrong[41], wrong[300], wrong[499][4] = "jes", ["r41", "yes"], ["r300", *"abcdef"], "nope"
     (tmp_path / "c.csv").write_bytes(csv_text(wrong))
@@ -366,7 +365,7 @@ def test_a_bad_row_in_the_middle_loses_nothing(
     tree: jtgpu.JunctionTree, rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path, source: str,
     name: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(stream_module, "LEAST_BLOCK", 300)
+    monkeypatch.setattr(csv_module, "LEAST_BLOCK", 300)
     cases, out = tmp_path / "cases", tmp_path / name
 
     def write(r: list[list[str]]) -> None:
@@ -438,7 +437,8 @@ def test_interrupted_anywhere_and_resumed(
 
 
 def rows_done(folder: Path) -> int:
-    return int(json.loads((folder / "journal.jsonl").read_text().splitlines()[-1]).get("rows", 0))
+    journal = folder / "journal.jsonl"  # what has done nothing leaves nothing
+    return int(json.loads(journal.read_text().splitlines()[-1]).get("rows", 0)) if journal.exists() else 0
 
 
 @pytest.mark.parametrize("name", ["o.parquet", "o.csv"])
@@ -524,6 +524,82 @@ def test_only_one_run_writes(tree: jtgpu.JunctionTree, rows: list[list[str]], tm
     run(tree, cases, out, progress=progress, chunk=100)
     assert len(said) == 2
     assert len(answers(out)["id"]) == N
+
+
+def test_a_run_that_did_nothing_leaves_nothing(tree: jtgpu.JunctionTree, tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_bytes(b"xray\nja\n")
+    for _ in range(2):  # a typing error, and the next try is not in the way of itself
+        with pytest.raises(jtgpu.UnknownState):
+            run(tree, tmp_path / "c.csv", tmp_path / "o.csv", keep=())
+        only(tmp_path, "c.csv")
+
+
+def test_a_killed_run_that_did_nothing_is_no_run(
+    tree: jtgpu.JunctionTree, rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path
+) -> None:
+    cases, folder = parquet(tmp_path / "cases", rows), tmp_path / "o.parquet.unfinished"
+    folder.mkdir()
+    (folder / "data").write_bytes(b"PAR1")
+    (folder / "journal.jsonl").write_bytes(b'{"identity": {"cases": "others"}, "end": 4}\n')
+    run(tree, cases, tmp_path / "o.parquet")
+    assert_same(answers(tmp_path / "o.parquet"), expected)
+    only(tmp_path, "cases", "o.parquet")
+
+
+def test_going_on_can_be_stopped_at_once(
+    tree: jtgpu.JunctionTree, rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path
+) -> None:
+    """What an earlier run did is in the journal at every moment of the next one."""
+    cases, out = parquet(tmp_path / "cases", rows), tmp_path / "o.parquet"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run(tree, cases, out, chunk=50)
+    journal = tmp_path / "o.parquet.unfinished" / "journal.jsonl"
+    whole = journal.read_bytes()
+    cut = whole[: whole.rindex(b"\n", 0, len(whole) - 1) + 20]  # the last line is torn
+    journal.write_bytes(cut)
+    seen: list[bytes] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: seen.append(journal.read_bytes()))
+        patch.setattr(output_module.Unfinished, "append", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run(tree, cases, out, chunk=50, resume=True)
+    seen.append(journal.read_bytes())
+    assert all(s == cut[: cut.rindex(b"\n") + 1] for s in seen)
+    assert run(tree, cases, out, chunk=50, resume=True).resumed == 450
+    assert_same(answers(out), expected)
+
+
+def test_rows_before_a_broken_page_are_kept(tree: jtgpu.JunctionTree, rows: list[list[str]], tmp_path: Path) -> None:
+    cases = parquet(tmp_path / "cases", rows, row_group_size=100)
+    at = pq.read_metadata(cases).row_group(3).column(1).dictionary_page_offset
+    data = bytearray(cases.read_bytes())
+    data[at : at + 20] = b"\xff" * 20
+    cases.write_bytes(data)
+    for chunk in (30, None):  # None: all of them would be one
+        with pytest.raises(jtgpu.ParseError, match=r"cannot be read behind row 300: [^\n]+$"):
+            run(tree, cases, tmp_path / f"{chunk}.csv", chunk=chunk)
+        assert rows_done(tmp_path / f"{chunk}.csv.unfinished") == 300
+
+
+def test_answers_do_not_replace_the_cases(tree: jtgpu.JunctionTree, rows: list[list[str]], tmp_path: Path) -> None:
+    cases = parquet(tmp_path / "c.parquet", rows)
+    before = cases.read_bytes()
+    (tmp_path / "link.parquet").symlink_to(cases)
+    for out in (cases, tmp_path / "link.parquet"):
+        with pytest.raises(jtgpu.JtgpuError, match="holds the cases"):
+            run(tree, cases, out, force=True)
+    assert cases.read_bytes() == before
+
+
+def test_pipes_and_missing_folders(tree: jtgpu.JunctionTree, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(OSError, match="read from a file"):
+        run(tree, tmp_path / "pipe.csv", tmp_path / "o.csv")
+    (tmp_path / "c.csv").write_bytes(b"id,xray\n1,yes\n")
+    with pytest.raises(jtgpu.JtgpuError, match="there is no folder"):
+        run(tree, tmp_path / "c.csv", tmp_path / "nowhere" / "o.csv")
 
 
 def test_another_question_is_another_run(tree: jtgpu.JunctionTree, rows: list[list[str]], tmp_path: Path) -> None:
@@ -685,6 +761,7 @@ def test_a_bar_on_a_terminal_and_nothing_elsewhere(rows: list[list[str]], tmp_pa
     assert process.returncode == 0
     assert b" cases" in seen
     assert b"cases/s" in seen
+    assert re.search(rb"\d:\d\d:\d\d", seen)  # the time left
     assert out.startswith(str(tmp_path).encode())
     plain = subprocess.run(
         [sys.executable, "-m", "jtgpu", *words, str(tmp_path / "b.csv")], cwd=ROOT, capture_output=True, check=True
@@ -745,6 +822,8 @@ def test_sources_say_what_they_are(asia: BayesianNetwork, rows: list[list[str]],
     source = open_cases(tmp_path / "c", asia)
     assert (source.columns, source.rows, source.size) == (NAMES, None, len(csv_text(rows, ";")))
     chunks = list(source.chunks(["xray"], ["id"], 100))
+    for chunk in chunks:
+        chunk.load()
     assert chunks[-1].done == source.size
     assert sum(c.n for c in chunks) == N
     places = [c.place(i) for c in chunks for i in range(c.n)]

@@ -99,8 +99,9 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are many: every way of answering a table comes into play."""
     from jtgpu.backends.cpu import batch
 
-    monkeypatch.setattr(batch, "ENOUGH", 3)
-    monkeypatch.setattr(batch, "BLOCK", 4)
+    monkeypatch.setattr(batch, "_enough", lambda *_: 3)
+    monkeypatch.setattr(batch, "FEW", 2)
+    monkeypatch.setattr(batch, "TASK", 0.0)  # a sweep each
 
 
 @pytest.mark.usefixtures("small_batches")

@@ -38,21 +38,24 @@ ALLOWED: dict[str, set[str]] = {
     "backends": {"errors", "plan", "specialise", "_compiled", "indextables", "_system"},
     "choice": {"errors", "backends", "_system"},
     "apart": {"backends"},
-    "slicing": {"errors", "backends", "apart", "compiler"},
+    "sliced": {"errors", "backends", "apart"},
+    "slicing": {"errors", "backends", "apart", "compiler", "sliced"},
     "replanned": {"errors", "backends", "apart"},
+    "remainder": {"errors", "backends", "replanned"},
     "compiledtree": {"errors", "network", "evidence", "backends", "replanned"},
     "tree": {"errors", "evidence", "answers", "backends", "compiledtree"},
     "session": {"errors", "network", "evidence", "answers", "backends"},
     "queries": {"errors", "network", "plan", "specialise", "evidence", "answers", "backends", "_compiled", "_system"},
     "classifier": {"errors", "network"},
     "competition": {"errors", "network", "_system"},
-    "cases": {"errors", "network", "evidence", "backends", "tree", "_system"},
+    "cases": {"errors", "network", "evidence", "backends", "tree", "_system", "_compiled"},
+    "cluster": {"errors", "network", "tree", "cases"},
     "timing": {"errors", "network"},
     "interop": {"errors", "network"},
     "compat": {"errors", "network", "interop"},
     "cli": {
         "errors", "network", "evidence", "answers", "backends", "tree", "queries", "cases", "competition", "timing",
-        "show", "_system",
+        "show", "cluster", "_system",
     },
     "show": {"errors", "network", "ordering", "backends", "tree", "timing"},
     "__init__": {"errors", "network"},
@@ -65,17 +68,23 @@ DOORS = {
     ("compiler", "tree"),  # plan.compile()
     ("compiler", "choice"),  # plan.describe()
     ("compiler", "slicing"),  # plan(slices=...)
+    ("compiler", "backends"),  # the memory of the GPU that a plan is for
     ("slicing", "graph"),  # which variables to fix
     ("slicing", "ordering"),
     ("choice", "network"),  # what it measures with
     ("choice", "timing"),  # the processor's name
     ("choice", "__init__"),  # the version
     ("apart", "network"),  # the network taken apart
+    ("remainder", "network"),  # what is left of it
+    ("compiledtree", "remainder"),  # on a GPU
     ("compiledtree", "choice"),  # backend="auto"
     ("compiledtree", "compiler"),  # the model's factors, as the plan numbers them
     ("compiledtree", "queries"),  # soft evidence, interventions
     ("tree", "session"),  # tree.session()
     ("tree", "cases"),  # tree.predict_proba(), frames
+    ("tree", "cluster"),  # tree.predict_proba(cluster=...)
+    ("cases", "cluster"),  # answer_file(cluster=...)
+    ("cluster", "__init__"),  # the version
     ("tree", "queries"),  # a thin method for each question
     ("session", "queries"),  # soft evidence
     ("queries", "compiler"),  # plans that keep a set of variables together
@@ -94,10 +103,11 @@ TYPES |= {("compiler", "ordering"), ("compiler", "tree"), ("cli", "ordering")}
 TYPES |= {("cli", "formats")}
 TYPES |= {("cli", "ordering"), ("show", "ordering")}  # a search's result, to print and to draw
 TYPES |= {("tree", "session"), ("session", "tree")}
-TYPES |= {("choice", "network"), ("choice", "plan"), ("replanned", "plan"), ("apart", "network")}
+TYPES |= {("choice", "network"), ("choice", "plan"), ("replanned", "plan"), ("remainder", "plan"), ("apart", "network")}
 TYPES |= {("compiler", "backends"), ("compiledtree", "compiler"), ("compiledtree", "queries")}
-TYPES |= {("slicing", "network"), ("slicing", "plan")}
+TYPES |= {("slicing", "network"), ("slicing", "plan"), ("sliced", "plan")}
 TYPES |= {("tree", "queries"), ("session", "queries"), ("queries", "tree"), ("queries", "compiler")}
+TYPES |= {("cases", "cluster"), ("cluster", "compiler"), ("cluster", "sliced")}
 TYPES |= {("tree", "cases")}  # keywords of tree.predict_proba()
 TYPES |= {("__init__", g) for g in ("answers", "compiler", "formats", "interop", "plan", "session", "tree")}
 TYPES |= {("__init__", "classifier"), ("classifier", "tree")}
@@ -117,13 +127,15 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "typer": ("cli/*.py",),
     "rich": ("cli/*.py",),
     "narwhals": ("cases*.py", "cases/*.py"),
-    "pyarrow": ("cases*.py", "cases/*.py"),
-    "ray": ("cases/*.py",),
+    "pyarrow": ("cases*.py", "cases/*.py", "cluster/storage.py"),
+    "fsspec": ("cluster/storage.py",),
+    "ray": ("cluster/*.py",),
     "platformdirs": ("_system.py",),
     "numpy": ("**/*.py",),
 }
 # packages that may only be imported within functions, whatever the file
 ON_USE = {"networkx", "pgmpy", "pycuda", "skcuda", "cuda", "matplotlib", "narwhals", "pyarrow", "ray", "platformdirs"}
+ON_USE |= {"fsspec"}
 
 
 class Import(NamedTuple):

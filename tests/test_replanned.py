@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -105,9 +106,12 @@ def test_a_pattern_that_comes_again_gets_a_better_plan() -> None:
     first = junction_tree.posteriors(case)
     for _ in range(replanned.PLANNING * len(net) // work):
         junction_tree.posteriors(case)
-    new = backend.find(seen, None)
-    assert new is not None
-    assert new.work() < 0.2 * work
+    found = backend.find(seen, None)
+    assert found is not None
+    assert found.new is not None
+    assert found.new.work() < 0.2 * work
+    backend.release(found)
+    assert found.users == 0
     last = junction_tree.posteriors(case)
     for answer in (first, last):
         assert answer.log_evidence == pytest.approx(usual.log_evidence, abs=1e-10)
@@ -154,5 +158,127 @@ def test_a_plan_that_does_not_pay_is_not_taken(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(backend, replanned.Replanning)
     for _ in range(2):
         junction_tree.posteriors({"xray": "yes"})
-    assert [p.tried for p in backend._patterns.values()] == [True]
+    assert [p.settled for p in backend._patterns.values()] == [True]
     assert [p.new for p in backend._patterns.values()] == [None]
+
+
+class Slow:
+    """A plan that closes when it is told to; what `OfPattern` asks for, as far as these tests go."""
+
+    closed = 0
+
+    def work(self, targets: Any = None) -> int:
+        return 0
+
+    def memory(self, targets: Any = None) -> int:
+        return 1 << 40
+
+    def run(self, evidence: Evidence, targets: Any = None, session: Any = None) -> str:
+        assert not self.closed
+        return "new"
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Usual:
+    def work(self, seen: Any, targets: Any = None) -> int:
+        return 1 << 40
+
+    def run(self, evidence: Evidence, targets: Any = None) -> str:
+        return "usual"
+
+    def close(self) -> None:
+        pass
+
+
+def waiting(beside: bool) -> tuple[Any, threading.Event, threading.Event, list[Slow]]:
+    """A `Replanning` of three variables whose plans are made when the second event says so."""
+    plan = BayesianNetwork({v: ["0", "1"] for v in "abc"}, {}, {v: [0.5, 0.5] for v in "abc"}).plan().plan
+    begun, go, made = threading.Event(), threading.Event(), []
+
+    class Waiting(replanned.Replanning):
+        def make(self, seen: Any) -> Any:
+            begun.set()
+            assert go.wait(20)
+            made.append(Slow())
+            return made[-1]
+
+    Waiting.beside = beside
+    return Waiting(plan, [], Usual(), None), begun, go, made  # type: ignore[arg-type]
+
+
+def observing(*variables: int) -> Evidence:
+    state = np.full(3, -1, np.int32)
+    state[list(variables)] = 0
+    return Evidence(state)
+
+
+def test_nobody_waits_while_a_thread_plans() -> None:
+    backend, begun, go, made = waiting(beside=False)
+    answers: list[str] = []
+    planning = threading.Thread(target=lambda: answers.append(backend.run(observing(0))))
+    planning.start()
+    assert begun.wait(20)
+    assert backend.run(observing(0)) == "usual"  # the same pattern
+    assert backend.run(observing()) == "usual"
+    go.set()
+    planning.join()
+    assert answers == ["new"]
+    assert backend.run(observing(0)) == "new"
+    assert len(made) == 1
+    backend.close()
+    assert made[0].closed == 1
+
+
+def test_a_plan_made_beside_the_queries_answers_from_a_certain_query_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replanned, "PLANNING", 1 << 40)  # three queries of this network's three variables
+    backend, begun, go, _ = waiting(beside=True)
+    answers = [backend.run(observing(0)) for _ in range(3)]
+    assert begun.wait(20)
+    answers += [backend.run(observing(0)) for _ in range(2)]
+    go.set()
+    answers += [backend.run(observing(0)) for _ in range(2)]  # the sixth waits for the plan, if it has to
+    assert answers == ["usual"] * 5 + ["new"] * 2
+    backend.close()
+
+
+def test_a_plan_that_is_dropped_is_closed_by_its_last_user() -> None:
+    backend, _, go, made = waiting(beside=False)
+    go.set()
+    held = backend.find(observing(0).state >= 0, None)
+    assert held.new is made[0]
+    assert backend.run(observing(1)) == "new"  # takes all the memory: the first one is dropped
+    assert held.dropped
+    assert made[0].closed == 0
+    backend.release(held)
+    assert made[0].closed == 1
+    assert [s.closed for s in made] == [1, 0]
+    backend.close()
+    backend.close()
+    assert [s.closed for s in made] == [1, 1]
+    assert backend.run(observing(1)) == "usual"  # which says that it is closed
+
+
+def test_a_plan_that_is_made_while_all_is_closed_is_closed_too() -> None:
+    backend, begun, go, made = waiting(beside=True)
+    backend.run(observing(0))
+    assert begun.wait(20)
+    closing = threading.Thread(target=backend.close)
+    closing.start()
+    go.set()
+    closing.join()
+    assert [s.closed for s in made] == [1]
+
+
+def test_a_mistake_beside_the_queries_is_told_and_nothing_more(caplog: pytest.LogCaptureFixture) -> None:
+    backend, _, go, _ = waiting(beside=True)
+
+    def fail(seen: Any) -> Any:
+        raise RuntimeError("a mistake")
+
+    backend.make = fail
+    go.set()
+    assert [backend.run(observing(0)) for _ in range(3)] == ["usual"] * 3
+    assert "no plan could be made" in caplog.text
+    backend.close()

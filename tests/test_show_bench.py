@@ -19,7 +19,18 @@ ROWS = [
     {"network": "alarm", "device_cases_per_s": 2e8, "cases_per_s": 1e7, "cpu_cases_per_s": 2e5},
     {"network": "alarm", "peer": "jax", "batch": 0, "device_us": 216.0, "cases_per_s": 4600},
     {"network": "alarm", "peer": "jax", "batch": 32768, "device_us": 430.0, "cases_per_s": 7.5e7},
-    {"network": "water", "peer": "torch", "batch": 0, "failed": "not compiled within 150 s"},
+    {"network": "alarm", "peer": "jax-sum", "batch": 0, "device_us": 88.0, "cases_per_s": 11364},  # the better counts
+    {"network": "water", "peer": "torch", "batch": 0, "failed": "did not compile in 150 s"},
+    {"network": "water", "peer": "jax", "batch": 0, "device_us": 389.0, "cases_per_s": 2571, "earlier": True},
+    {
+        "network": "alarm",
+        "peer": "jax",
+        "batch": 0,
+        "device_us": 10.0,
+        "cases_per_s": 1,
+        "earlier": True,
+    },  # was measured
+    {"network": "alarm", "device_us": {"median": 1.0}, "cpu_us": 1.0, "roofline_us": 1.0, "dtype": "float32"},
 ]
 
 
@@ -30,7 +41,8 @@ def test_every_row_finds_its_place() -> None:
     assert single.get_yscale() == many.get_yscale() == "log"
     points = {c.get_label(): np.asarray(c.get_offsets()).tolist() for c in single.collections}
     assert points["jtgpu, gpu"] == [[0.0, 27.0], [1.0, 62.0]]
-    assert points["JAX"] == [[0.0, 216.0]]
+    assert points["JAX"] == [[0.0, 88.0]]
+    assert points["JAX, earlier"] == [[1.0, 389.0]]
     assert points["published 2014, GTX 680"] == [[1.0, 140_000.0]]
     assert "torch" not in points
     many_points = {c.get_label(): np.asarray(c.get_offsets()).tolist() for c in many.collections}

@@ -1,8 +1,11 @@
-"""Sums over the states of a few variables: the oracle's answers, in less memory."""
+"""Sums over the states of a few variables: the oracle's answers, in less memory, wherever the slices are answered."""
 
 from __future__ import annotations
 
 import math
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu import errors, timing
+from jtgpu import compiler, errors, timing
+from jtgpu.backends.base import Evidence
+from jtgpu.backends.cpu import prepare as prepare_cpu
+from jtgpu.backends.several import OnDevices
+from jtgpu.sliced import Partial, SliceJob, SliceTask, one_after_another
 from jtgpu.slicing import SlicedPlan
 from tests import oracle, random_nets
 
@@ -50,7 +57,8 @@ def test_what_does_not_fit_is_cut_until_it_does() -> None:
     plan = net.plan(memory_limit=limit, slices="auto")
     assert isinstance(plan, SlicedPlan)
     assert plan.cost().bytes <= limit
-    assert f"cut into {plan.n_slices} slices by" in plan.describe()
+    assert f"32 variables, cut into {plan.n_slices} slices by" in plan.describe()
+    assert "a slice, with those taken apart, is" in plan.describe()
     assert not set(plan.slices) & set(plan.elimination_order)
     case = {"CBODD_12_15": 1}
     expected = whole.compile("cpu").posteriors(case)
@@ -78,3 +86,120 @@ def test_what_no_cut_makes_fit_says_so() -> None:
         net.plan(slices=["lung"], memory_limit=100)
     with pytest.raises(errors.UnknownVariable):
         net.plan(slices=["lungs"])
+
+
+# Executors ------------------------------------------------------------------------------------------------------
+
+
+class Shuffled:
+    """Answers tasks on workers made from pickles, in any order: what a cluster may do."""
+
+    def __init__(self, job: SliceJob, n: int, seed: int):
+        self.workers = [pickle.loads(pickle.dumps(job)).open() for _ in range(n)]
+        self.rng = np.random.default_rng(seed)
+        self.n_tasks = 0
+
+    def run(self, tasks: Iterable[SliceTask]) -> Iterator[tuple[int, Partial]]:
+        held: list[tuple[int, SliceTask]] = []
+        for pair in enumerate(tasks):
+            held.append(pickle.loads(pickle.dumps(pair)))
+            if len(held) == 5:
+                yield self._one(held)
+        while held:
+            yield self._one(held)
+
+    def _one(self, held: list[tuple[int, SliceTask]]) -> tuple[int, Partial]:
+        number, task = held.pop(int(self.rng.integers(len(held))))
+        worker = self.workers[int(self.rng.integers(len(self.workers)))]
+        self.n_tasks += 1
+        return number, pickle.loads(pickle.dumps(worker.run(task)))
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.close()
+
+
+@pytest.fixture(scope="module")
+def water() -> tuple[Any, SlicedPlan]:
+    net = jtgpu.read(timing.benchmark_files(["water"])[0])
+    plan = net.plan(slices=[2, 5, 7])
+    assert isinstance(plan, SlicedPlan)
+    return net, plan
+
+
+def same(a: Any, b: Any) -> None:
+    assert a.log_evidence == b.log_evidence
+    for v in a:
+        np.testing.assert_array_equal(a[v], b[v])
+
+
+@pytest.mark.parametrize("least", [1, 10**12])
+def test_answers_have_the_same_bits_for_any_executor(
+    water: tuple[Any, SlicedPlan], monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    monkeypatch.setattr("jtgpu.sliced.LEAST_WORK", least)
+    net, plan = water
+    case = {"CBODD_12_15": 1}
+    states = np.full((4, len(net)), -1)
+    states[1, 2], states[2, 2], states[3, 8] = 1, 0, 3
+    tree = plan.compile("cpu", threads=1)
+    expected = tree.posteriors(case)
+    table = tree.posteriors_batch(states, on_impossible="flag")
+    started: list[Shuffled] = []
+
+    def start(job: SliceJob) -> Shuffled:
+        started.append(Shuffled(job, 3, len(started)))
+        return started[-1]
+
+    for seed in range(2):
+        with plan.compile("cpu", threads=1, executor=start) as other:
+            same(other.posteriors(case), expected)
+            found = other.posteriors_batch(states, on_impossible="flag")
+            np.testing.assert_array_equal(found.flat, table.flat)
+            np.testing.assert_array_equal(found.log_evidence, table.log_evidence)
+        few = 2 * plan.n_slices // int(net.cardinality[2])  # of the two cases that observe one of the three
+        assert started[seed].n_tasks == (3 * plan.n_slices + few if least == 1 else 5)
+    for n in (1, 2, 3):
+        on = OnDevices(prepare_cpu, [(f"card {i}", {"threads": 1}) for i in range(n)])
+        backend = plan.prepare(on, [f.table for f in compiler.model_factors(net)])
+        found_batch = backend.run_batch(states.astype(np.int32))
+        np.testing.assert_array_equal(found_batch.log_evidence, table.log_evidence)
+        np.testing.assert_array_equal(found_batch.posterior, table.flat)
+        backend.close()
+
+
+def test_a_worker_that_fails_leaves_its_slices_to_the_others(
+    water: tuple[Any, SlicedPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jtgpu.sliced.LEAST_WORK", 1)
+    net, plan = water
+    factors = [f.table for f in compiler.model_factors(net)]
+
+    def prepare(plan: Any, factors: Any, **options: Any) -> Any:
+        if options["number"] == 1:
+            raise errors.TableTooLarge("card 1 is full")
+        return prepare_cpu(plan, factors, threads=1)
+
+    on = OnDevices(prepare, [(f"card {i}", {"number": i}) for i in range(3)])
+    nothing = Evidence.none(len(net))
+    expected = plan.prepare(prepare_cpu, factors, threads=1).run(nothing)
+    found = plan.prepare(on, factors).run(nothing)
+    assert found.log_evidence == expected.log_evidence
+    np.testing.assert_array_equal(found.posterior, expected.posterior)
+    with pytest.raises(errors.TableTooLarge, match="card 1 is full"):
+        plan.prepare(OnDevices(prepare, on.each[1:2]), factors)
+
+
+def test_an_executor_is_for_plans_of_slices() -> None:
+    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    with pytest.raises(errors.PlanError, match="slices"):
+        net.plan().compile("cpu", executor=one_after_another)
+
+
+def test_a_case_whose_weights_leave_no_slice_is_impossible(water: tuple[Any, SlicedPlan]) -> None:
+    net, plan = water
+    with plan.compile("cpu", threads=1) as tree:
+        zero = {net.variables[2]: np.zeros((3, int(net.cardinality[2])))}
+        zero[net.variables[2]][1] = 1.0
+        found = tree.posteriors_batch(np.full((3, len(net)), -1), likelihood=zero, on_impossible="flag")
+        assert found.impossible.tolist() == [True, False, True]

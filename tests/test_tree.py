@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu import errors
+from jtgpu import choice, errors, timing
+from jtgpu.backends import kernels
 from tests import oracle
 from tests.test_network import lawn
 
@@ -139,3 +141,61 @@ def test_the_package_offers_what_it_lists() -> None:
     assert set(jtgpu.__all__) <= set(dir(jtgpu))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = jtgpu.nothing
+
+
+def test_float32_is_refused_where_there_is_none() -> None:
+    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    for name in ("cpu", "reference"):
+        with pytest.raises(errors.BackendUnavailable, match="float64"):
+            net.compile(name, dtype="float32")
+        with pytest.raises(ValueError, match="float16"):
+            net.compile(name, dtype="float16")
+        with net.plan().compile(name, dtype="float64") as tree:
+            assert tree.dtype == "float64"
+            assert "float" not in repr(tree)
+            assert tree.posterior("lung")["yes"] == pytest.approx(0.055)
+
+
+def test_auto_may_take_what_computes_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "choose", lambda plan: choice.Choice("cpu", "for this test"))
+    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    with net.compile(dtype="float32") as tree:
+        assert tree.backend == "cpu"
+        assert tree.posterior("lung")["yes"] == pytest.approx(0.055, abs=1e-12)
+
+
+def test_what_takes_seconds_is_told() -> None:
+    told: list[str] = []
+    with kernels.telling(told.append):
+        kernels.tell("one")
+        with kernels.telling(None):
+            kernels.tell("two")
+        kernels.tell("three")
+    kernels.tell("four")
+    assert told == ["one", "three"]
+
+
+@pytest.mark.skipif(kernels.find_nvcc() is None, reason="there is no nvcc")
+def test_kernels_that_are_compiled_are_told_of(tmp_path: Path) -> None:
+    told: list[str] = []
+    with kernels.telling(told.append):
+        for _ in range(2):
+            kernels.cubin("hold", "sm_90", cache=tmp_path)
+    assert told == ["compiling hold for sm_90 (once a machine)"]
+
+
+def test_dtype_on_the_command_line() -> None:
+    from typer.testing import CliRunner
+
+    from jtgpu.cli import app
+
+    def ask(*more: str) -> tuple[int, str]:
+        file = str(timing.benchmark_files(["asia"])[0])
+        done = CliRunner().invoke(app, ["query", file, "-t", "lung", *more])
+        return done.exit_code, done.output
+
+    assert ask("--dtype", "float64", "--backend", "cpu") == ask("--backend", "cpu")
+    code, said = ask("--dtype", "float32", "--backend", "reference")
+    assert code == 1
+    assert "float64" in said
+    assert ask("--dtype", "half")[0] == 2

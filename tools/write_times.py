@@ -1,6 +1,9 @@
-"""Write the tables of times in README.rst and bench/README.rst from the newest rows of bench/results/cpu.jsonl.
+"""Write the tables of times in README.rst and bench/README.rst from the newest rows in bench/results.
 
 make bench && python tools/write_times.py            (--check: exit code 1 when a table is not what the rows say)
+
+CPU tables stand between ``.. times begin`` and ``.. times end``, from cpu.jsonl; GPU tables, where a file has a place
+for them, between ``.. gpu times begin`` and ``.. gpu times end``, from gpu.jsonl.
 """
 
 from __future__ import annotations
@@ -8,9 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+import gpu_times
+from gpu_times import list_table
 
 from jtgpu.errors import format_bytes
 from jtgpu.timing import BENCHMARK
@@ -18,6 +24,7 @@ from jtgpu.timing import BENCHMARK
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = ROOT / "bench" / "results" / "cpu.jsonl"
 BEGIN, END = ".. times begin\n", ".. times end\n"
+GPU_BEGIN, GPU_END = ".. gpu times begin\n", ".. gpu times end\n"
 
 Row = dict[str, Any]
 
@@ -80,14 +87,6 @@ def ratio(theirs: Row | None, ours: Row | None) -> str:
     return f"{theirs['median'] / theirs.get('cases', 1) / (ours['median'] / ours.get('cases', 1)):,.3g}"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """As reStructuredText."""
-    lines = [".. list-table::", "   :header-rows: 1", ""]
-    for cells in (head, *rows):
-        lines += [f"   {'* ' if i == 0 else '  '}- {cell}" for i, cell in enumerate(cells)]
-    return "\n".join([*lines, ""])
-
-
 def readme(rows: Rows) -> str:
     """The seven networks of the published table."""
     head = ["Network", "Cliques", "Largest table", "All tables", "Memory"]
@@ -101,9 +100,9 @@ def readme(rows: Rows) -> str:
         times = [span(f(name, "posteriors", p)) for p in (0.0, 10.0) for f in (rows.best, rows.theirs)]
         lines.append([name, *sizes, format_bytes(first["bytes"]), *times])
     return (
-        f"{table(head, lines)}\nOne propagation with all posteriors, float64: median and quartiles, by {rows.said()}. "
-        "Of both engines the better of one and two threads; every other network and question, and what the machine "
-        "could do at best: ``bench/README.rst``.\n"
+        f"{list_table(head, lines)}\nOne propagation with all posteriors, float64: median and quartiles, by "
+        f"{rows.said()}. Of both engines the better of one and two threads; every other network and question, and "
+        "what the machine could do at best: ``bench/README.rst``.\n"
     )
 
 
@@ -123,7 +122,7 @@ def posteriors(rows: Rows) -> str:
         lines.append(cells)
     return (
         f"All posteriors of one case with 0, 10 and 20 % of the variables observed; milliseconds, medians. "
-        f"{rows.said()}, its better way and number of threads.\n\n{table(head, lines)}"
+        f"{rows.said()}, its better way and number of threads.\n\n{list_table(head, lines)}"
     )
 
 
@@ -144,7 +143,7 @@ def questions(rows: Rows) -> str:
         lines.append(cells)
     return (
         "10 % observed, microseconds: a pattern that never came before; the posterior of one variable; all posteriors "
-        f"after one finding has changed.\n\n{table(head, lines)}"
+        f"after one finding has changed.\n\n{list_table(head, lines)}"
     )
 
 
@@ -165,7 +164,7 @@ def batches(rows: Rows) -> str:
         lines.append(cells)
     return (
         "Tables of cases, cases a second, all posteriors, 10 % of the cells observed: the same variables in every "
-        f"case, or each cell by chance.\n\n{table(head, lines)}"
+        f"case, or each cell by chance.\n\n{list_table(head, lines)}"
     )
 
 
@@ -189,8 +188,16 @@ def limits(rows: Rows) -> str:
         "Memory without evidence, two threads (*taken*: by the tree and five queries, after imports and compiled "
         "loops; the whole process has them too); multiply-adds of the program without evidence, before zeros are left "
         f"out, against what one core does in a matrix product ({rows.machine['multiply_adds']:.3g} a second); it "
-        f"copies {rows.machine['bandwidth']:.3g} bytes a second.\n\n{table(head, lines)}"
+        f"copies {rows.machine['bandwidth']:.3g} bytes a second.\n\n{list_table(head, lines)}"
     )
+
+
+def between(text: str, begin: str, end: str, parts: Sequence[str]) -> str:
+    """A text with everything between two lines replaced; as it is where it lacks them."""
+    head, found, rest = text.partition(begin)
+    _, closed, tail = rest.partition(end)
+    made = "\n".join(parts)
+    return f"{head}{begin}\n{made}\n{end}{tail}" if found and closed else text
 
 
 def main() -> int:
@@ -198,26 +205,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
-    rows = Rows()
-    parts: dict[Path, Sequence[Callable[[Rows], str]]] = {
-        ROOT / "README.rst": [readme],
-        ROOT / "bench" / "README.rst": [posteriors, questions, batches, limits],
+    rows, gpu = Rows(), gpu_times.GpuRows.read(ROOT / "bench" / "results" / "gpu.jsonl")
+    on_cpu: dict[Path, list[str]] = {
+        ROOT / "README.rst": [readme(rows)],
+        ROOT / "bench" / "README.rst": [make(rows) for make in (posteriors, questions, batches, limits)],
     }
+    on_gpu = [gpu_times.single(gpu), gpu_times.tables(gpu), gpu_times.peers(gpu)]
     stale = False
-    for path, make in parts.items():
+    for path, parts in on_cpu.items():
         text = path.read_text(encoding="utf-8")
-        head, _, rest = text.partition(BEGIN)
-        _, _, tail = rest.partition(END)
-        new = "\n".join(part(rows) for part in make)
-        whole = f"{head}{BEGIN}\n{new}\n{END}{tail}"
+        whole = between(between(text, BEGIN, END, parts), GPU_BEGIN, GPU_END, on_gpu)
         stale = stale or whole != text
         if not check:
             path.write_text(whole, encoding="utf-8")
     if check and stale:
-        print(
-            "the tables of times are not what bench/results/cpu.jsonl says: python tools/write_times.py",
-            file=sys.stderr,
-        )
+        print("the tables of times are not what bench/results says: python tools/write_times.py", file=sys.stderr)
     return int(check and stale)
 
 

@@ -317,12 +317,12 @@ __device__ __forceinline__ void run_lists(const Lists& f, double* memory) {
         for (u32 i = thread; i < f.n_roots; i += LIST_THREADS) f.root[i] = memory[roots[i]];
 }
 
-extern "C" __global__ void __launch_bounds__(LIST_THREADS) lists_one(GRID_CONSTANT Lists f) {
+extern "C" __global__ void __launch_bounds__(LIST_THREADS, 1) lists_one(GRID_CONSTANT Lists f) {
     SHARED_MEMORY
     run_lists<false>(f, memory);
 }
 
-extern "C" __global__ void __launch_bounds__(LIST_THREADS) lists_many(GRID_CONSTANT Lists f) {
+extern "C" __global__ void __launch_bounds__(LIST_THREADS, 1) lists_many(GRID_CONSTANT Lists f) {
     SHARED_MEMORY
     run_lists<true>(f, memory);
 }

@@ -15,7 +15,7 @@ numbers. One rule for files and frames, so that a table means the same wherever 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,9 @@ from .arrow import arrow, compute
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MISSING", "Categories", "Encoded", "Encoder", "Labels"]
+__all__ = ["MISSING", "Categories", "Each", "Encoded", "Encoder", "Labels"]
+
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`, or that of a pool of threads
 
 # What R, pandas, SQL, Weka, Hugin and Netica write where nothing was observed.
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "*")
@@ -37,6 +39,8 @@ NOTHING, REFUSED = -1, -2  # in place of a state's number
 MOST_KEPT = 4096  # looked-up values of one variable that are remembered
 MOST_SHOWN = 40  # characters of a cell in a message
 EXACT = 2**53  # whole numbers below this are floats without rounding
+PIECE = 1 << 20  # cells that one of several threads takes at a time
+BLOCK = 1 << 16  # cells that are looked up at a time: they stay in the cache
 
 
 class Labels:
@@ -158,13 +162,14 @@ class Encoded:
 
     Attributes
     ----------
-    codes : (E, n) int32
+    codes : (E, n) int8, int16 or int32
         State's number of each evidence variable in each row, -1 where it is not observed; rows that were refused: -1.
+        The smallest type that every variable's states fit.
     refused : dict
         Row to why it cannot be understood, by ascending row.
     """
 
-    codes: NDArray[np.int32]
+    codes: NDArray[Any]
     refused: dict[int, str] = field(default_factory=dict)
 
 
@@ -183,24 +188,36 @@ class Encoder:
     def __init__(self, model: DiscreteModel, variables: Sequence[int], missing: Iterable[str] = MISSING):
         missing = tuple(missing)
         self.labels = [Labels(model, v, missing) for v in variables]
+        most = max((len(x.states) for x in self.labels), default=0)
+        kinds = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))
+        self.dtype = next(k for k in kinds if most <= np.iinfo(k).max)
 
-    def encode(self, columns: Sequence[Any], n: int) -> Encoded:
+    def encode(self, columns: Sequence[Any], n: int, each: Each = map) -> Encoded:
         """Encode columns of n cells.
 
         Parameters
         ----------
         columns : sequence of Arrow arrays (chunked or not), `Categories`, or lists of Python values
         n : int
+        each : callable
+            What maps a function over pieces of work: that of a pool has several threads encode.
 
         Raises
         ------
         EvidenceError
             For a column of a type that names no states at all: dates, lists, structures.
         """
-        codes = np.empty((len(columns), n), np.int32)
-        for j, column in enumerate(columns):
-            self._column(self.labels[j], column, codes[j])
-        bad = np.flatnonzero((codes == REFUSED).any(axis=0)) if codes.size and codes.min() == REFUSED else ()
+        codes = np.empty((len(columns), n), self.dtype)
+        step = n if each is map else PIECE
+        pieces = [(j, at) for j in range(len(columns)) for at in range(0, n, max(step, 1))]
+
+        def encode(piece: tuple[int, int]) -> bool:
+            (j, at), column = piece, columns[piece[0]]
+            part = column if step >= n else column[at : at + step]
+            out = codes[j, at : at + step]
+            return self._column(self.labels[j], part, out) and bool(out.min(initial=0) == REFUSED)
+
+        bad = np.flatnonzero((codes == REFUSED).any(axis=0)) if any([*each(encode, pieces)]) else ()
         refused: dict[int, str] = {}
         for row in map(int, bad):
             j = int(np.flatnonzero(codes[:, row] == REFUSED)[0])
@@ -208,40 +225,67 @@ class Encoder:
             codes[:, row] = NOTHING
         return Encoded(codes, refused)
 
-    def _column(self, labels: Labels, column: Any, out: NDArray[np.int32]) -> None:
+    def _column(self, labels: Labels, column: Any, out: NDArray[Any]) -> bool:
+        """Number the cells of a column; whether some of them may have been refused."""
         if isinstance(column, list):
             out[:] = [labels.number(value) for value in column]
-            return
+            return True
         if isinstance(column, Categories):
-            out[:] = np.array([*map(labels.number, column.values), NOTHING], np.int32)[column.indices]
-            return
-        at = 0
+            return _look_up([*map(labels.number, column.values)], column.indices, out)
+        at, doubtful = 0, False
         for piece in getattr(column, "chunks", [column]):
-            self._piece(labels, piece, out[at : at + len(piece)])
+            doubtful |= self._piece(labels, piece, out[at : at + len(piece)])
             at += len(piece)
+        return doubtful
 
-    def _piece(self, labels: Labels, piece: Any, out: NDArray[np.int32]) -> None:
+    def _piece(self, labels: Labels, piece: Any, out: NDArray[Any]) -> bool:
         """Number one contiguous Arrow array."""
         pa = arrow()
         if pa.types.is_null(piece.type):
             out[:] = NOTHING
-            return
+            return False
         if not pa.types.is_dictionary(piece.type):
             piece = _plain(labels, piece)
             if piece.type == pa.bool_():
-                piece = piece.cast(pa.uint8())
-                table = [labels.number(False), labels.number(True), NOTHING]
-                out[:] = np.array(table, np.int32)[_filled(piece, 2)]
-                return
+                return _look_up([labels.number(False), labels.number(True)], _filled(piece.cast(pa.uint8()), 2), out)
             piece = piece.dictionary_encode()
         values = _plain(labels, piece.dictionary).to_pylist()
-        found = np.array([*map(labels.number, values), NOTHING], np.int32)
         indices = piece.indices
+        if pa.types.is_signed_integer(indices.type):
+            return _look_up([*map(labels.number, values)], _signed(indices), out)
         if indices.null_count:
             if len(values) > np.iinfo(indices.type.to_pandas_dtype()).max:
                 indices = indices.cast(pa.int64())
             indices = compute().fill_null(indices, pa.scalar(len(values), indices.type))
-        np.take(found, indices.to_numpy(zero_copy_only=False), out=out, mode="clip")
+        return _look_up([*map(labels.number, values)], indices.to_numpy(zero_copy_only=False), out)
+
+
+def _look_up(states: list[int], indices: NDArray[Any], out: NDArray[Any]) -> bool:
+    """Write the states of values by their indices, -1 and one behind the last: not observed; whether any is refused.
+
+    Where values are numbered as states are, the usual case, they are only copied.
+    """
+    if states == [*range(len(states))] and indices.max(initial=0) < len(states):
+        out[:] = indices  # -1 stays what it is: NOTHING
+        return False
+    found = np.array([*states, NOTHING], out.dtype)
+    mode: Any = "wrap" if indices.dtype.kind == "i" else "clip"
+    for at in range(0, len(indices), BLOCK):
+        np.take(found, indices[at : at + BLOCK], out=out[at : at + BLOCK], mode=mode)
+    return REFUSED in states
+
+
+def _signed(piece: Any) -> NDArray[Any]:
+    """An Arrow array of signed integers with -1 in place of null: ten times as fast as Arrow's own function."""
+    if not piece.null_count:
+        return np.asarray(piece.to_numpy(zero_copy_only=False))
+    first, n = piece.offset, len(piece)
+    valid, numbers = piece.buffers()
+    whole = np.frombuffer(numbers, piece.type.to_pandas_dtype(), n, first * piece.type.bit_width // 8)
+    bits = np.frombuffer(valid, np.uint8)[first // 8 : (first + n + 7) // 8]
+    there = np.unpackbits(bits, bitorder="little")[first % 8 : first % 8 + n].view(np.int8)
+    filled: NDArray[Any] = whole | (there - np.int8(1)).astype(whole.dtype, copy=False)
+    return filled
 
 
 def _filled(piece: Any, instead: int) -> NDArray[Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypedDict
 
 import numpy as np
 
@@ -17,7 +19,11 @@ from .solve import Question, Solver, ask
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..cluster import Cluster
+
 __all__ = ["FrameOptions", "answer_frame", "frame_states", "is_frame"]
+
+MOST_THREADS = 16  # that encode and copy a frame's columns beside a card
 
 
 class FrameOptions(TypedDict, total=False):
@@ -30,6 +36,7 @@ class FrameOptions(TypedDict, total=False):
     on_error: str
     missing: Iterable[str]
     do: Mapping[Any, Any] | None
+    cluster: str | Cluster | None
 
 
 def is_frame(cases: Any) -> bool:
@@ -61,7 +68,12 @@ class _Frame:
     def column(self, name: str) -> Any:
         """A column as `Encoder.encode` takes it."""
         pa = arrow()
-        series = self.frame[:, self.names.index(name)]
+        at = self.names.index(name)
+        if self.frame.implementation.is_pandas():
+            values = self.native.iloc[:, at].array
+            if type(values).__name__ == "Categorical":  # nothing is copied, nor wrapped: there may be thousands
+                return Categories(values.codes, values.categories.tolist())
+        series = self.frame[:, at]
         native = series.to_native()
         if type(native).__module__.startswith("pandas") and hasattr(native, "cat"):
             return Categories(native.cat.codes.to_numpy(), native.cat.categories.tolist())
@@ -76,16 +88,15 @@ class _Frame:
         name = "" if index is None or type(index).__name__ == "RangeIndex" else f" (index {index[row]!r})"
         return f"row {row}{name}"
 
-    def like(self, table: Any, kept: list[str]) -> Any:
-        """An Arrow table as a frame of this kind, with its index, behind some of its columns."""
+    def like(self, table: Any, kept: list[str], block: _Block | None = None) -> Any:
+        """An Arrow table as a frame of this kind, with its index, behind some of its columns; `block`: the first
+        columns, where the table has only the others."""
         nw = narwhals()
         kind = self.frame.implementation
         if kind.is_pyarrow():
             answer = nw.from_native(table, eager_only=True)
         elif kind.is_pandas():
-            pandas = table.to_pandas()
-            pandas.index = self.native.index
-            answer = nw.from_native(pandas, eager_only=True)
+            answer = nw.from_native(self._like_pandas(table, block), eager_only=True)
         else:
             answer = nw.from_arrow(table, backend=kind)
         if kept:
@@ -93,6 +104,25 @@ class _Frame:
             answer = nw.concat([front, answer], how="horizontal")
         native = answer.to_native()
         return native.combine_chunks().to_batches()[0] if self._batch and self.n else native
+
+
+    def _like_pandas(self, table: Any, block: _Block | None) -> Any:
+        more = table.to_pandas()
+        if block is None:
+            more.index = self.native.index
+            return more
+        pandas = self.frame.implementation.to_native_namespace()
+        made = pandas.DataFrame(block.values.T, columns=block.names, index=self.native.index, copy=False)
+        for name in table.column_names:
+            made[name] = more[name].array
+        return made
+
+
+class _Block(NamedTuple):
+    """Columns of probabilities in one piece, which pandas takes as it is."""
+
+    names: list[str]
+    values: NDArray[np.float64]  # a row a column
 
 
 def answer_frame(
@@ -109,8 +139,17 @@ def answer_frame(
     on_error: str = "error",
     missing: Iterable[str] = MISSING,
     do: Mapping[Any, Any] | None = None,
+    cluster: str | Cluster | None = None,
 ) -> Any:
     """Answer every row of a frame; see `jtgpu.JunctionTree.predict_proba`."""
+    if type(frame).__module__.startswith("ray.data"):
+        from ..cluster import answer_dataset
+
+        return answer_dataset(
+            tree, frame, targets=targets, evidence_columns=evidence_columns, keep=keep, labels=labels,
+            log_evidence=log_evidence, conflict=conflict, mpe=mpe, on_error=on_error, missing=missing, do=do,
+            cluster=cluster or "auto",
+        )  # fmt: skip
     cases = _Frame(frame)
     model = tree.model
     question, kept = ask(
@@ -118,19 +157,32 @@ def answer_frame(
         labels=labels, log_evidence=log_evidence, conflict=conflict, mpe=mpe, on_error=on_error,
     )  # fmt: skip
     question.schema(model, [(k, arrow().null()) for k in kept])  # refuses names that stand twice, before the work
-    solver = Solver(tree, question, do)
     encoder = Encoder(model, question.evidence, missing)
     columns = [cases.column(model.variables[v]) for v in question.evidence]
+    if cluster is not None:
+        from ..cluster import solver_on
+
+        with solver_on(cluster, tree, question, do) as solver:
+            return cases.like(_answer_rows(cases, solver, encoder, columns, 0, cases.n)[0], kept)
+    solver = Solver(tree, question, do)
+    if solver.by_columns:
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS * tree.at_once), "jtgpu-frame") as pool:
+            solver.each = pool.map
+            table, block = _answer_rows(cases, solver, encoder, columns, 0, cases.n)
+        return cases.like(table, kept, block)
     step = question.rows_at_once(model)
     tables = []
     for first in range(0, max(cases.n, 1), step):
         last = min(first + step, cases.n)
-        tables.append(_answer_rows(cases, solver, encoder, [c[first:last] for c in columns], first, last))
+        tables.append(_answer_rows(cases, solver, encoder, [c[first:last] for c in columns], first, last)[0])
     return cases.like(arrow().concat_tables(tables), kept)
 
 
-def _answer_rows(cases: _Frame, solver: Solver, encoder: Encoder, columns: list[Any], first: int, last: int) -> Any:
-    encoded = encoder.encode(columns, last - first)
+def _answer_rows(
+    cases: _Frame, solver: Solver, encoder: Encoder, columns: list[Any], first: int, last: int
+) -> tuple[Any, _Block | None]:
+    """The answers as an Arrow table; for pandas its probabilities apart where they are one piece and none is null."""
+    encoded = encoder.encode(columns, last - first, solver.each)
     if encoded.refused and not solver.question.flag:
         row, why = next(iter(encoded.refused.items()))
         _refuse(f"{cases.place(first + row)}, {why}")
@@ -141,7 +193,14 @@ def _answer_rows(cases: _Frame, solver: Solver, encoder: Encoder, columns: list[
     if flagged and not solver.question.flag:
         row, why = next(iter(flagged.items()))
         raise ImpossibleEvidence(f"{cases.place(first + row)}: {why}")
-    return solver.table(answers, encoded, flagged)
+    if solver.by_columns:
+        answers = answers.spread_out(solver.each)
+    whole = solver.by_columns and not flagged and not solver.question.labels
+    if not whole or not cases.frame.implementation.is_pandas():
+        return solver.table(answers, encoded, flagged), None
+    values = answers.posterior.T
+    block = _Block(solver.question.columns(solver.model)[: len(values)], values)
+    return solver.table(answers, encoded, flagged, first=len(values)), block
 
 
 def frame_states(model: DiscreteModel, frame: Any) -> NDArray[np.int32]:

@@ -15,6 +15,7 @@ import gzip
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,15 @@ SYNC_EVERY = 5.0  # seconds between two times at which chunks are made sure of
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
+@dataclass
+class Packed:
+    """A chunk as a format writes it."""
+
+    n: int  # rows
+    body: Any  # bytes
+    frame: bytes  # what stands round it where it is a file of its own: header or footer
+
+
 class Writer(Protocol):
     """A format of answers, whose chunks follow each other in a file."""
 
@@ -39,8 +49,11 @@ class Writer(Protocol):
     def start(self) -> bytes:
         """The file's first bytes."""
 
-    def chunk(self, table: Any, at: int) -> tuple[Any, dict[str, Any]]:
-        """A table as bytes at a place in the file, and what the journal must remember of it."""
+    def pack(self, table: Any) -> Packed:
+        """A table as bytes, wherever they will stand: by any thread."""
+
+    def place(self, packed: Packed, at: int) -> tuple[list[Any], dict[str, Any]]:
+        """The bytes of a chunk at a place in the file, in pieces, and what the journal must remember of it."""
 
     def restore(self, entry: Mapping[str, Any]) -> None:
         """Take up what an earlier run wrote."""
@@ -78,13 +91,18 @@ class _CsvWriter:
     def start(self) -> bytes:
         return b""
 
-    def chunk(self, table: Any, at: int) -> tuple[Any, dict[str, Any]]:
+    def pack(self, table: Any) -> Packed:
+        return Packed(table.num_rows, self._text(table, False), bytes(self._text(table.slice(0, 0), True)))
+
+    def place(self, packed: Packed, at: int) -> tuple[list[Any], dict[str, Any]]:
+        begun, self._begun = self._begun, True
+        return [packed.body] if begun else [packed.frame, packed.body], {}
+
+    def _text(self, table: Any, header: bool) -> Any:
         writing = arrow_csv()
         out = arrow().BufferOutputStream()
-        options = writing.WriteOptions(include_header=not self._begun, delimiter=self._delimiter)
-        writing.write_csv(table, out, options)
-        self._begun = True
-        return self._packed(out.getvalue()), {}
+        writing.write_csv(table, out, writing.WriteOptions(include_header=header, delimiter=self._delimiter))
+        return self._packed(out.getvalue())
 
     def _packed(self, data: Any) -> Any:
         """A part of a packed file: gzip and zstd files may stand behind each other."""
@@ -98,7 +116,7 @@ class _CsvWriter:
         self._begun = True
 
     def end(self, schema: Any) -> bytes:
-        return b"" if self._begun else bytes(self.chunk(schema.empty_table(), 0)[0])
+        return b"" if self._begun else bytes(self._text(schema.empty_table(), True))
 
 
 class _ParquetWriter:
@@ -123,14 +141,16 @@ class _ParquetWriter:
         )
         return memoryview(out.getvalue())
 
-    def chunk(self, table: Any, at: int) -> tuple[Any, dict[str, Any]]:
-        body, footer = body_and_footer(self._file(table))
-        groups = shifted_row_groups(footer, at - len(MAGIC), len(self._groups))
-        entry = {"groups": [base64.b64encode(g).decode() for g in groups], "n": table.num_rows}
+    def pack(self, table: Any) -> Packed:
+        return Packed(table.num_rows, *body_and_footer(self._file(table)))
+
+    def place(self, packed: Packed, at: int) -> tuple[list[Any], dict[str, Any]]:
+        groups = shifted_row_groups(packed.frame, at - len(MAGIC), len(self._groups))
+        entry = {"groups": [base64.b64encode(g).decode() for g in groups], "n": packed.n}
         if not self._footer:
-            entry["footer"] = base64.b64encode(footer).decode()
+            entry["footer"] = base64.b64encode(packed.frame).decode()
         self.restore(entry)
-        return body, entry
+        return [packed.body], entry
 
     def restore(self, entry: Mapping[str, Any]) -> None:
         if "footer" in entry:
@@ -180,10 +200,12 @@ class Unfinished:
         self._force = force
         self._end = 0
         self.done = Done()
+        self.safe = 0  # rows, of those that are done, that the journal holds
         self._pending: list[dict[str, Any]] = []
         self._synced = time.monotonic()
         self._journal: Any = None
         self._data: Any = None
+        self._lock = threading.RLock()  # after Ctrl-C twice, two threads may be at it
         if output.is_dir():
             raise JtgpuError(f"{output} is a folder")
         if output.exists() and not force:
@@ -199,83 +221,98 @@ class Unfinished:
         return self.folder / "journal.jsonl"
 
     def _open(self, resume: bool) -> None:
-        there = self._journal_file.exists()
-        if there and not resume and not self._force:
-            raise JtgpuError(f"{self.folder} holds an unfinished run: --resume goes on with it, --force begins anew")
+        if not self.output.parent.is_dir():
+            raise JtgpuError(f"{self.output}: there is no folder {self.output.parent}")
         self.folder.mkdir(exist_ok=True)
         self._journal = self._journal_file.open("a+b")
         try:
             fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise JtgpuError(f"{self.folder}: another run is writing there") from None
-        data = self.folder / "data"
-        entries = self._entries() if there and resume else []
-        if not entries:
-            self._journal.truncate(0)
-            self._data = data.open("w+b")
-            self._data.write(self._writer.start())
-            self._end = self._data.tell()
-            self._note({"identity": self._identity, "end": self._end})
-            self.sync()
+        entries = self._entries()
+        if len(entries) > 1 and not resume and not self._force:
+            raise JtgpuError(f"{self.folder} holds an unfinished run: --resume goes on with it, --force begins anew")
+        if resume and entries:
+            self._go_on(entries)
             return
-        _same(entries[0]["identity"], self._identity, self.folder)
-        self._data = data.open("r+b") if data.exists() else data.open("w+b")
-        size = os.fstat(self._data.fileno()).st_size
-        kept = [entries[0]] + [e for e in entries[1:] if e["end"] <= size]
-        if size < entries[0]["end"]:  # not even that: the folder was tampered with, or the disk lost it
-            self._data.write(self._writer.start())
-        for entry in kept[1:]:
-            self._writer.restore(entry["chunk"])
-            self.done = Done(entry["rows"], entry["flagged"], entry["position"])
-        self._end = kept[-1]["end"]
-        self._back()
         self._journal.truncate(0)
-        for entry in kept:
-            self._note(entry)
+        self._data = (self.folder / "data").open("w+b")
+        self._data.write(self._writer.start())
+        self._end = self._data.tell()
+        self._note({"identity": self._identity, "end": self._end})
         self.sync()
 
-    def _entries(self) -> list[dict[str, Any]]:
-        """What the journal holds, up to a line that was not finished."""
+    def _go_on(self, entries: list[tuple[dict[str, Any], int]]) -> None:
+        """Take up what the journal holds and the disk has kept; nothing is lost if this is stopped, too."""
+        (first, good), *more = entries
+        _same(first["identity"], self._identity, self.folder)
+        data = self.folder / "data"
+        self._data = data.open("r+b") if data.exists() else data.open("w+b")
+        size = os.fstat(self._data.fileno()).st_size
+        self._end = first["end"]
+        if size < self._end:  # not even that: the folder was tampered with, or the disk lost it
+            self._data.write(self._writer.start())
+        for entry, behind in more:
+            if entry["end"] > size:
+                break
+            good = behind
+            if entry["end"] > self._end:  # a full disk may have the same lines written twice
+                self._writer.restore(entry["chunk"])
+                self.done = Done(entry["rows"], entry["flagged"], entry["position"])
+                self._end = entry["end"]
+        self.safe = self.done.rows
+        self._data.seek(self._end)  # what lies behind the last whole chunk goes
+        self._data.truncate()
+        self._journal.truncate(good)
+
+    def _entries(self) -> list[tuple[dict[str, Any], int]]:
+        """What the journal holds, up to a line that was not finished, and where each line ends."""
         self._journal.seek(0)
-        entries = []
+        entries, end = [], 0
         for line in self._journal:
+            end += len(line)
             try:
-                entries.append(json.loads(line))
+                entries.append((json.loads(line), end))
             except ValueError:
+                break
+            if not line.endswith(b"\n"):  # all but its end is there
+                entries.pop()
                 break
         return entries
 
     def _note(self, entry: dict[str, Any]) -> None:
         self._pending.append(entry)
 
-    def _back(self) -> None:
-        """Forget what lies behind the last whole chunk."""
-        self._data.seek(self._end)
-        self._data.truncate()
+    def pack(self, table: Any) -> Packed:
+        """A table as the file will hold it; may be called by any thread, in any order."""
+        return self._writer.pack(table)
 
     def append(self, table: Any, position: dict[str, int], flagged: int) -> None:
-        """Write a chunk.
+        """Write a chunk: a table, or what `pack` made of it.
 
         Raises
         ------
         OSError
             When the disk is full, among others; what was written before stays good.
         """
-        body, remembered = self._writer.chunk(table, self._end)
-        try:
-            self._data.write(body)
-            self._data.flush()
-        except OSError:
-            self._forget()
-            raise
-        self._end += len(body)
-        self.done = Done(self.done.rows + table.num_rows, self.done.flagged + flagged, position)
-        self._note(
-            {"rows": self.done.rows, "flagged": self.done.flagged, "position": position, "end": self._end,
-             "chunk": remembered}
-        )  # fmt: skip
-        if time.monotonic() - self._synced > SYNC_EVERY:
-            self.sync()
+        packed = table if isinstance(table, Packed) else self.pack(table)
+        with self._lock:
+            pieces, remembered = self._writer.place(packed, self._end)
+            try:
+                for piece in pieces:
+                    self._data.write(piece)
+                self._data.flush()
+            except OSError:
+                self._forget()
+                raise
+            self._end += sum(map(len, pieces))
+            self.done = Done(self.done.rows + packed.n, self.done.flagged + flagged, position)
+            self._note(
+                {"rows": self.done.rows, "flagged": self.done.flagged, "position": position, "end": self._end,
+                 "chunk": remembered}
+            )  # fmt: skip
+            if time.monotonic() - self._synced > SYNC_EVERY:
+                self.sync()
 
     def _forget(self) -> None:
         """Give room back that half a chunk has taken. The file's buffer may still hold some of it."""
@@ -290,16 +327,17 @@ class Unfinished:
 
     def sync(self) -> None:
         """Make sure of what was written, and enter it in the journal."""
-        if self._data is None or self._journal is None or not self._pending:
-            return
-        self._data.flush()
-        os.fsync(self._data.fileno())
-        # a line each: what a crash cuts off is the last one
-        self._journal.write(b"".join(json.dumps(e).encode() + b"\n" for e in self._pending))
-        self._journal.flush()
-        os.fsync(self._journal.fileno())
-        self._pending.clear()
-        self._synced = time.monotonic()
+        with self._lock:
+            if self._data is None or self._journal is None or not self._pending:
+                return
+            self._data.flush()
+            os.fsync(self._data.fileno())
+            # a line each: what a crash cuts off is the last one
+            self._journal.write(b"".join(json.dumps(e).encode() + b"\n" for e in self._pending))
+            self._journal.flush()
+            os.fsync(self._journal.fileno())
+            self._pending.clear()
+            self._synced, self.safe = time.monotonic(), self.done.rows
 
     def finish(self, schema: Any) -> None:
         """Give the file its end and its name; the folder goes."""
@@ -321,13 +359,23 @@ class Unfinished:
             finally:
                 os.close(folder)
 
+    def _remove(self) -> None:
+        """Take away what this run put into the folder, and the folder if that was all."""
+        for path in (self.folder / "data", self._journal_file):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
     def close(self) -> None:
-        """Leave the folder as it is; may be called twice."""
-        for file in (self._data, self._journal):
-            if file is not None:
-                with contextlib.suppress(OSError):
-                    file.close()
-        self._data = self._journal = None
+        """Leave the folder as it is, or take it away where it holds nothing; may be called twice."""
+        with self._lock:
+            if self._data is not None and not self.done.rows:
+                self._remove()
+            for file in (self._data, self._journal):
+                if file is not None:
+                    with contextlib.suppress(OSError):
+                        file.close()
+            self._data = self._journal = None
 
 
 def _same(was: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:

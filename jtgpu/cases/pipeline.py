@@ -1,16 +1,14 @@
-"""A file of cases through a tree into a file of answers: a thread reads, one writes, all cores compute."""
+"""A file of cases through a tree into a file of answers: a thread reads, one writes, some answer chunk by chunk."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import queue
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,14 +16,19 @@ from ..errors import ImpossibleEvidence, JtgpuError, ParseError, UnknownState
 from ..network import DiscreteModel
 from ..tree import JunctionTree
 from .arrow import arrow
-from .encode import MISSING, Encoded, Encoder
+from .encode import MISSING, Encoder
+from .inorder import in_order
 from .output import NO_SPACE, Unfinished, writer_for
-from .solve import Answers, Solver, ask
-from .stream import Chunk, Source, open_cases
+from .solve import Question, Solver, ask
+from .stream import Chunk, open_cases
 
-__all__ = ["Report", "answer_file"]
+if TYPE_CHECKING:
+    from ..cluster import Cluster
 
-AHEAD = 1  # chunks that wait before and behind the one that is computed
+__all__ = ["PackingSink", "Report", "Sink", "answer_file", "model_identity", "plain_do", "run_chunks"]
+
+WORK_AT_ONCE = 4e10  # multiplications of a chunk on processors, a second or two: what Ctrl-C waits for
+LEAST_ROWS = 1024
 LOOKED_AT = 1 << 16  # bytes of a file's beginning and end that tell whether it is the same
 
 Progress = Callable[[int, int, int], None]  # cases answered; how far reading has come, of how much
@@ -86,6 +89,7 @@ def answer_file(
     resume: bool = False,
     force: bool = False,
     progress: Progress | None = None,
+    cluster: str | Cluster | None = None,
 ) -> Report:
     """Answer every row of a CSV or Parquet file, in memory that does not grow with it.
 
@@ -108,6 +112,8 @@ def answer_file(
         Go on with an unfinished run; write over an output that is there.
     progress : callable, optional
         Called after each chunk.
+    cluster : str or Cluster, optional
+        A cluster of Ray, on whose machines this is done: `jtgpu.cluster.answer_files`, which takes folders and URIs.
 
     Raises
     ------
@@ -116,12 +122,23 @@ def answer_file(
     JtgpuError
         On a full disk, saying how to go on.
     """
+    if cluster is not None:
+        from ..cluster import answer_files
+
+        return answer_files(
+            tree, cases, output, cluster=cluster, targets=targets, evidence_columns=evidence_columns, keep=keep,
+            labels=labels, log_evidence=log_evidence, conflict=conflict, mpe=mpe, on_error=on_error, missing=missing,
+            do=do, delimiter=delimiter, quote=quote, encoding=encoding, chunk=chunk, compression=compression,
+            resume=resume, force=force, progress=progress,
+        )  # fmt: skip
     begun = time.perf_counter()
     model, missing = tree.model, tuple(missing)
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk is a number of cases, not {chunk!r}")
     path = Path(cases)
     source = open_cases(path, model, delimiter=delimiter, quote=quote, encoding=encoding, threads=threads != 1)
+    if Path(output).exists() and Path(output).samefile(path):
+        raise JtgpuError(f"{output} holds the cases: answers do not go where they come from")
     question, kept = ask(
         model, source.columns, targets=targets, evidence_columns=evidence_columns, keep=keep, source=str(path),
         labels=labels, log_evidence=log_evidence, conflict=conflict, mpe=mpe, on_error=on_error,
@@ -130,8 +147,8 @@ def answer_file(
     schema = question.schema(model, kept_fields)
     identity = {
         "cases": _file_identity(path),
-        "network": _model_identity(model),
-        "question": {**asdict(question), "keep": kept, "missing": sorted(missing), "do": _plain(do)},
+        "network": model_identity(model),
+        "question": {**asdict(question), "keep": kept, "missing": sorted(missing), "do": plain_do(do)},
         "dialect": [delimiter, quote, encoding],
         "output": [Path(output).name, compression],
     }
@@ -143,15 +160,22 @@ def answer_file(
         solver = Solver(tree, question, do)
         encoder = Encoder(model, question.evidence, missing)
         fields = [arrow().field(name, kind) for name, kind in kept_fields]
-        rows = chunk or question.rows_at_once(model)
+        rows = chunk or _rows_at_once(tree, question)
         chunks = source.chunks(names, kept, rows, before.position)
-        _run(chunks, encoder, solver, fields, unfinished, source, progress)
+
+        def told(chunk: Chunk) -> None:
+            if progress is not None:
+                progress(unfinished.done.rows, chunk.done, source.size)
+
+        run_chunks(chunks, encoder, solver, fields, unfinished, told)
         unfinished.finish(schema)
     except OSError as error:
         if isinstance(error, JtgpuError) or error.errno not in NO_SPACE:
             raise
+        with contextlib.suppress(OSError):
+            unfinished.sync()
         raise JtgpuError(
-            f"no space left for {output}: {unfinished.done.rows:,} cases are done and kept in {unfinished.folder}; "
+            f"no space left for {output}: {unfinished.safe:,} cases are done and kept in {unfinished.folder}; "
             "make room and go on with --resume"
         ) from None
     finally:
@@ -167,12 +191,29 @@ def answer_file(
     )  # fmt: skip
 
 
-@dataclass
-class _Read:
-    """A chunk that is ready to be answered."""
+def _rows_at_once(tree: JunctionTree, question: Question) -> int:
+    """Cases of a chunk that take little memory, and little time; the number of threads is nothing to it, for the last
+    digits of the answers may depend on what stands in one chunk."""
+    rows = question.rows_at_once(tree.model)
+    if tree.device:
+        return rows
+    return int(min(rows, max(WORK_AT_ONCE / max(tree.plan.cost().flops, 1), LEAST_ROWS)))
 
-    chunk: Chunk
-    encoded: Encoded
+
+@runtime_checkable
+class Sink(Protocol):
+    """Where answers go."""
+
+    def append(self, table: Any, position: dict[str, int], flagged: int) -> None:
+        """Write a chunk: its answers, where reading goes on behind it, how many of its rows have no answer."""
+
+
+@runtime_checkable
+class PackingSink(Sink, Protocol):
+    """A sink part of whose work any thread can do, in any order."""
+
+    def pack(self, table: Any) -> Any:
+        """What `append` takes in place of a table."""
 
 
 @dataclass
@@ -180,104 +221,57 @@ class _Answered:
     """A chunk that is ready to be written."""
 
     chunk: Chunk
-    encoded: Encoded
-    answers: Answers
-    flagged: dict[int, str]
+    table: Any
+    flagged: int
 
 
-class _Belt:
-    """A short queue between two threads, that either end can stop."""
-
-    def __init__(self, stopped: threading.Event):
-        self._queue: queue.Queue[Any] = queue.Queue(AHEAD)
-        self._stopped = stopped
-
-    def put(self, item: Any) -> bool:
-        """False: nobody takes it any more."""
-        while not self._stopped.is_set():
-            with contextlib.suppress(queue.Full):
-                self._queue.put(item, timeout=0.1)
-                return True
-        return False
-
-    def __iter__(self) -> Iterator[Any]:
-        """Items until None; an error that was put is raised."""
-        while True:
-            try:
-                item = self._queue.get(timeout=0.1)
-            except queue.Empty:
-                if self._stopped.is_set():
-                    return
-                continue
-            if item is None:
-                return
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-
-
-def _run(
-    chunks: Iterator[Chunk], encoder: Encoder, solver: Solver, kept: list[Any], unfinished: Unfinished, source: Source,
-    progress: Progress | None,
+def run_chunks(
+    chunks: Iterator[Chunk], encoder: Encoder, solver: Solver, kept: list[Any], sink: Sink,
+    told: Callable[[Chunk], None] | None = None, at_once: int | None = None,
 ) -> None:  # fmt: skip
-    """Read, answer and write all chunks in order; an error comes after everything before it is written."""
-    no_reader, no_writer = threading.Event(), threading.Event()
-    read, answered = _Belt(no_reader), _Belt(no_writer)
-    n_evidence = len(solver.question.evidence)
-    failed: list[BaseException] = []
+    """Read, answer and write all chunks in order; an error comes after everything before it is written.
 
-    def reader() -> None:
-        try:
-            for chunk in chunks:
-                encoded = encoder.encode(chunk.columns[:n_evidence], chunk.n)
-                encoded.refused = dict(sorted((encoded.refused | chunk.broken).items()))
-                chunk.columns[:n_evidence] = []
-                if not read.put(_Read(chunk, encoded)):
-                    return
-            read.put(None)
-        except BaseException as error:
-            read.put(error)
-        finally:
-            close = getattr(chunks, "close", None)
-            if close is not None:
-                close()
+    Parameters
+    ----------
+    chunks, encoder, solver
+        Of the same columns of evidence.
+    kept : list of Arrow fields
+        Columns of the chunks behind those of evidence, which are copied.
+    sink : Sink
+        A `PackingSink` packs beside others; what is written is in order.
+    told : callable, optional
+        Called, in the thread that writes, after each chunk.
+    at_once : int, optional
+        Chunks that are answered at the same time; default: as many as the tree can.
+    """
+    pack = sink.pack if isinstance(sink, PackingSink) else lambda table: table
 
-    def writer() -> None:
-        try:
-            for item in answered:
-                columns = list(zip(kept, map(_joined, item.chunk.columns), strict=True))
-                table = solver.table(item.answers, item.encoded, item.flagged, columns)
-                unfinished.append(table, item.chunk.position, len(item.flagged))
-                if progress is not None:
-                    progress(unfinished.done.rows, item.chunk.done, source.size)
-        except BaseException as error:
-            failed.append(error)
-            no_writer.set()
+    def answer(chunk: Chunk) -> _Answered:
+        table, flagged = _answer(chunk, encoder, solver, kept)
+        chunk.drop()
+        return _Answered(chunk, pack(table), flagged)
 
-    threads = [threading.Thread(target=t, name=f"jtgpu-{t.__name__}", daemon=True) for t in (reader, writer)]
-    for thread in threads:
-        thread.start()
-    try:
-        for item in read:
-            if not answered.put(_answer(item, solver)):
-                break
-    finally:
-        no_reader.set()
-        answered.put(None)
-        for thread in threads:
-            thread.join()
-    if failed:
-        raise failed[0]
+    def write(item: _Answered) -> None:
+        sink.append(item.table, item.chunk.position, item.flagged)
+        if told is not None:
+            told(item.chunk)
+
+    in_order(chunks, answer, write, at_once or solver.tree.at_once)
 
 
 def _joined(column: Any) -> Any:
     return column.combine_chunks() if hasattr(column, "combine_chunks") else column
 
 
-def _answer(item: _Read, solver: Solver) -> _Answered:
-    """Answer a chunk; raise for the first row that cannot be, unless such rows are flagged."""
-    chunk, encoded = item.chunk, item.encoded
-    if encoded.refused and not solver.question.flag:
+def _answer(chunk: Chunk, encoder: Encoder, solver: Solver, kept: list[Any]) -> tuple[Any, int]:
+    """The answers of a chunk, whose columns go, and how many rows have none; raises for the first row that has none,
+    unless such rows are flagged."""
+    chunk.load()
+    n_evidence, flag = len(solver.question.evidence), solver.question.flag
+    encoded = encoder.encode(chunk.columns[:n_evidence], chunk.n)
+    encoded.refused = dict(sorted((encoded.refused | chunk.broken).items()))
+    columns, chunk.columns = chunk.columns[n_evidence:], []
+    if encoded.refused and not flag:
         row, why = next(iter(encoded.refused.items()))
         place, line = chunk.place(row)
         if row in chunk.broken:
@@ -286,10 +280,10 @@ def _answer(item: _Read, solver: Solver) -> _Answered:
     answers = solver.solve(encoded.codes)
     impossible = solver.impossible_rows(answers, encoded)
     flagged = encoded.refused | {r: why for r, why in impossible.items() if r not in encoded.refused}
-    if flagged and not solver.question.flag:
+    if flagged and not flag:
         row, why = next(iter(flagged.items()))
         raise ImpossibleEvidence(f"{_called(*chunk.place(row))}: {why}")
-    return _Answered(chunk, encoded, answers, flagged)
+    return solver.table(answers, encoded, flagged, list(zip(kept, map(_joined, columns), strict=True))), len(flagged)
 
 
 def _called(place: str, line: int | None) -> str:
@@ -307,7 +301,8 @@ def _file_identity(path: Path) -> dict[str, Any]:
     return {"size": size, "modified": path.stat().st_mtime_ns, "digest": digest.hexdigest()}
 
 
-def _model_identity(model: DiscreteModel) -> str:
+def model_identity(model: DiscreteModel) -> str:
+    """What tells whether a model is still the same."""
     digest = hashlib.sha256()
     for v, name in enumerate(model.variables):
         digest.update(repr((name, model.states(v))).encode("utf-8", "surrogatepass"))
@@ -317,5 +312,6 @@ def _model_identity(model: DiscreteModel) -> str:
     return digest.hexdigest()
 
 
-def _plain(do: Mapping[Any, Any] | None) -> Any:
+def plain_do(do: Mapping[Any, Any] | None) -> Any:
+    """Interventions as JSON."""
     return None if not do else [[str(k), np.asarray(v).tolist()] for k, v in do.items()]

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backends.base import ColumnBackend
 from ..errors import EvidenceError, UnknownVariable, closest
 from ..network import DiscreteModel
 from ..tree import JunctionTree
 from .arrow import arrow
-from .encode import NOTHING, Encoded
+from .encode import NOTHING, Each, Encoded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +27,8 @@ SAMPLE = 8192  # rows that are looked at to tell whether rows come again and aga
 WORTH = 0.05  # share of rows that must be saved
 AT_ONCE = 64 << 20  # bytes of posteriors and evidence of one call of the backend
 BLOCK = 2048  # rows
+HASHED = 1 << 14  # rows that one of several threads numbers at a time: they stay in the cache
+DEAR = 200_000  # operations of a propagation from which on a card's time is worth a search for equal cases
 LEAST_ROWS, MOST_ROWS = 1024, 1 << 17
 
 
@@ -58,8 +60,9 @@ class Question:
             names += [*(f"mpe:{model.variables[v]}" for v in self.targets), "log_mpe"]
         return names + ["error"] * self.flag
 
-    def schema(self, model: DiscreteModel, kept: Iterable[tuple[str, Any]] = ()) -> Any:
-        """Arrow schema of the answer, behind the columns that are taken over from the table of cases.
+    def schema(self, model: DiscreteModel, kept: Iterable[tuple[str, Any]] = (), leave: int = 0) -> Any:
+        """Arrow schema of the answer, without so many columns at its beginning, behind the columns that are taken over
+        from the table of cases.
 
         Raises
         ------
@@ -74,7 +77,7 @@ class Question:
         text = set(range(n)) if self.labels else set()
         text |= set(range(first, first + n)) if self.mpe else set()
         text |= {len(names) - 1} if self.flag else set()
-        fields += [(name, pa.string() if i in text else pa.float64()) for i, name in enumerate(names)]
+        fields += [(name, pa.string() if i in text else pa.float64()) for i, name in enumerate(names) if i >= leave]
         met: set[str] = set()
         for name, _ in fields:
             if name in met:
@@ -192,7 +195,7 @@ class Answers:
     Attributes
     ----------
     posterior : (u, T) float64
-        Target after target.
+        Target after target; a view of (T, u) where columns are what the backend gives.
     log_evidence : (u,) float64
     impossible : (u,) bool
     inverse : (n,) int32, optional
@@ -211,6 +214,19 @@ class Answers:
         """Something of each computed case, for every case: along the last axis."""
         return values if self.inverse is None else np.take(values, self.inverse, axis=-1)
 
+    def spread_out(self, each: Each) -> Answers:
+        """The same answers with a case of their own for each of the n, copied by several threads."""
+        if self.inverse is None:
+            return self
+        inverse, columns = self.inverse, self.posterior.T
+        whole = np.empty((len(columns), len(inverse)))
+
+        def copy(j: int) -> None:
+            np.take(columns[j], inverse, out=whole[j], mode="clip")
+
+        list(each(copy, range(len(columns))))
+        return Answers(whole.T, self.log_evidence[inverse], self.impossible[inverse])
+
 
 class Solver:
     """A tree and a question: what is asked of every case of a table.
@@ -221,16 +237,29 @@ class Solver:
     question : Question
     do : mapping, optional
         Interventions that hold in every case; see `jtgpu.JunctionTree.posteriors`.
+
+    Attributes
+    ----------
+    each : callable
+        How pieces of work are gone through; see `jtgpu.cases.encode.Encoder.encode`.
     """
 
     def __init__(self, tree: JunctionTree, question: Question, do: Mapping[Any, Any] | None = None):
         self.tree, self.question = tree, question
+        self.each: Each = map
         self.model = tree.model
         self._more: dict[str, Any] = {"do": do} if do else {}
         self._hash = _Hash([int(self.model.cardinality[v]) for v in question.evidence])
         self._log_prior = self._priors() if question.conflict else []
         cards = [int(self.model.cardinality[v]) for v in question.targets]
         self._first = np.cumsum([0, *cards])  # first column of each target
+        self._merges = not self.by_columns or tree.plan.plan.cost().flops >= DEAR
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether the backend takes and gives columns: then a call has as many cases as there are."""
+        plain = not self._more and not self.question.mpe
+        return plain and isinstance(self.tree.cut().backend, ColumnBackend)
 
     def _priors(self) -> list[NDArray[np.float64]]:
         """ln P of each state of each evidence variable without evidence, and 0 behind them for "not observed"."""
@@ -238,16 +267,20 @@ class Solver:
         with np.errstate(divide="ignore"):
             return [np.append(np.log(np.asarray(prior[v])), 0.0) for v in map(int, self.question.evidence)]
 
-    def solve(self, codes: NDArray[np.int32]) -> Answers:
-        """Answer n cases, equal ones once.
+    def solve(self, codes: NDArray[Any]) -> Answers:
+        """Answer n cases, equal ones once where it is worth looking for them.
 
         Parameters
         ----------
-        codes : (E, n) int32
+        codes : (E, n) array of int
             See `jtgpu.cases.encode.Encoded`.
         """
-        unique, inverse = self._hash.unique(codes)
+        unique, inverse = self._hash.unique(codes, self.each) if self._merges else (None, None)
         different = codes if inverse is None else codes[:, unique]
+        backend: Any = self.tree.cut().backend if self.by_columns else None
+        if backend is not None:
+            given = backend.run_columns(self.question.evidence, different, self.question.targets)
+            return Answers(given.posterior.T, given.log_evidence, given.impossible, inverse)
         n = different.shape[1]
         states = np.full((n, len(self.model)), NOTHING, np.int32)
         for first in range(0, n, BLOCK):  # a block at a time stays in the cache, on both sides
@@ -265,13 +298,16 @@ class Solver:
         rows = np.flatnonzero(answers.spread(answers.impossible)).tolist()
         return {r: self._told(encoded.codes[:, r]) for r in rows}
 
-    def _told(self, case: NDArray[np.int32]) -> str:
+    def _told(self, case: NDArray[Any]) -> str:
         pairs = zip(self.question.evidence, case.tolist(), strict=True)
         found = [f"{self.model.variables[v]} = {self.model.states(v)[s]!r}" for v, s in pairs if s >= 0]
         more = f" and {len(found) - 20} more" if len(found) > 20 else ""
         return f"this evidence has probability 0: {'; '.join(found[:20])}{more}"
 
-    def table(self, answers: Answers, encoded: Encoded, flagged: Mapping[int, str], kept: Sequence[Any] = ()) -> Any:
+    def table(
+        self, answers: Answers, encoded: Encoded, flagged: Mapping[int, str], kept: Sequence[Any] = (),
+        first: int = 0,
+    ) -> Any:  # fmt: skip
         """The answers as an Arrow table.
 
         Parameters
@@ -282,13 +318,15 @@ class Solver:
             Row to why it has no answer: its cells are null.
         kept : sequence of (Arrow field, Arrow array)
             Columns that go in front.
+        first : int
+            Columns of probabilities that are left out: none, or all.
         """
         pa = arrow()
         n = encoded.codes.shape[1]
         bad = np.zeros(n, np.bool_)
         bad[list(flagged)] = True
         mask = bad if flagged else None
-        columns = [pa.array(x, mask=mask) for x in self._numbers(answers)]
+        columns = [pa.array(x, mask=mask) for x in self._numbers(answers)] if not first else []
         if self.question.labels:
             columns = self._labels(answers, mask)
         if self.question.log_evidence:
@@ -305,7 +343,8 @@ class Solver:
                 errors[row] = why
             columns.append(pa.array(errors, pa.string()) if flagged else pa.nulls(n, pa.string()))
         types = [(k.name, k.type) for k in (f for f, _ in kept)]
-        return pa.Table.from_arrays([a for _, a in kept] + columns, schema=self.question.schema(self.model, types))
+        schema = self.question.schema(self.model, types, first)
+        return pa.Table.from_arrays([a for _, a in kept] + columns, schema=schema)
 
     def _numbers(self, answers: Answers) -> Iterable[NDArray[np.float64]]:
         if self.question.labels:
@@ -316,18 +355,24 @@ class Solver:
 
     def _labels(self, answers: Answers, mask: NDArray[np.bool_] | None) -> list[Any]:
         """The most probable states' names; the first of equals."""
-        ends = pairwise(self._first.tolist())
-        best = [answers.posterior[:, first:last].argmax(axis=1) for first, last in ends]
-        return self._named(answers, np.stack(best, axis=1) if best else np.zeros((0, 0), np.int64), mask)
+        posterior = answers.posterior
+
+        def label(i: int) -> Any:
+            part = posterior[:, self._first[i] : self._first[i + 1]]
+            best = _highest(part.T) if part.flags.f_contiguous else part.argmax(axis=1)
+            return self._name(answers, self.question.targets[i], best, mask)
+
+        return list(self.each(label, range(len(self.question.targets))))
 
     def _named(self, answers: Answers, states: NDArray[Any], mask: NDArray[np.bool_] | None) -> list[Any]:
         """Names of the targets' states: (u, targets) numbers in, a column of text each out."""
+        pairs = zip(self.question.targets, states.T, strict=True)
+        return [self._name(answers, v, numbers, mask) for v, numbers in pairs]
+
+    def _name(self, answers: Answers, v: int, numbers: NDArray[Any], mask: NDArray[np.bool_] | None) -> Any:
         pa = arrow()
-        columns = []
-        for v, numbers in zip(self.question.targets, states.T, strict=True):
-            indices = pa.array(answers.spread(numbers.astype(np.int32)), mask=mask)
-            columns.append(pa.DictionaryArray.from_arrays(indices, pa.array(self.model.states(v))).cast(pa.string()))
-        return columns
+        indices = pa.array(answers.spread(numbers.astype(np.int32)), mask=mask)
+        return pa.DictionaryArray.from_arrays(indices, pa.array(self.model.states(v))).cast(pa.string())
 
     def _conflicts(self, answers: Answers, encoded: Encoded, bad: NDArray[np.bool_]) -> NDArray[np.float64]:
         """ln(prod P(e_i) / P(e)) of each case; see `jtgpu.JunctionTree.conflict`."""
@@ -336,6 +381,15 @@ class Solver:
             total += prior[codes]
         log_evidence = np.where(bad, 0.0, answers.spread(answers.log_evidence))
         return np.where(bad, 0.0, total) - log_evidence
+
+
+def _highest(columns: NDArray[np.float64]) -> NDArray[np.int32]:
+    """``columns.argmax(axis=0)`` in one pass over each column."""
+    best, top = np.zeros(columns.shape[1], np.int32), columns[0].copy()
+    for k, column in enumerate(columns[1:], 1):
+        best[column > top] = k
+        np.maximum(top, column, out=top)
+    return best
 
 
 class _Hash:
@@ -350,7 +404,7 @@ class _Hash:
             step *= c + 1
         self._factors = [np.uint64(f) for f in factors]
 
-    def unique(self, codes: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32] | None]:
+    def unique(self, codes: NDArray[Any], each: Each = map) -> tuple[NDArray[np.int64], NDArray[np.int32] | None]:
         """First occurrences of the different cases, and which of them each case is (None: not worth it)."""
         n = codes.shape[1]
         if n < 2:
@@ -359,7 +413,7 @@ class _Hash:
             keys = self._keys(codes[:, :: n // SAMPLE][:, :SAMPLE])
             if not _pays(len(keys), len(np.unique(keys)), n):
                 return np.arange(n), None
-        found = arrow().array(self._keys(codes)).dictionary_encode()
+        found = arrow().array(self._keys(codes, each)).dictionary_encode()
         inverse = found.indices.to_numpy()
         n_unique = len(found.dictionary)
         if n - n_unique < WORTH * n:
@@ -370,10 +424,16 @@ class _Hash:
             return np.arange(n), None
         return first, inverse
 
-    def _keys(self, codes: NDArray[np.int32]) -> NDArray[np.uint64]:
-        keys = np.zeros(codes.shape[1], np.uint64)
-        for row, factor in zip(codes, self._factors, strict=True):
-            keys += (row + 1).astype(np.uint64) * factor  # modulo 2**64
+    def _keys(self, codes: NDArray[Any], each: Each = map) -> NDArray[np.uint64]:
+        n = codes.shape[1]
+        keys = np.zeros(n, np.uint64)
+
+        def add(at: int) -> None:
+            part = keys[at : at + HASHED]
+            for row, factor in zip(codes, self._factors, strict=True):
+                part += (row[at : at + HASHED] + 1).astype(np.uint64) * factor  # modulo 2**64
+
+        list(each(add, range(0, n, HASHED)))
         return keys
 
 

@@ -7,9 +7,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,6 +19,8 @@ from ..errors import UnknownVariable, closest, format_bytes
 from .console import format_seconds, guarded, print_json, shown, status, warn
 from .options import (
     Backend,
+    Devices,
+    Dtype,
     File,
     Json,
     MaxTable,
@@ -28,9 +30,15 @@ from .options import (
     Seed,
     TimeLimit,
     chosen_order,
+    devices_of,
+    dtype_of,
     plan_options,
     read_network,
 )
+
+if TYPE_CHECKING:
+    from ..cases import Report
+    from ..network import DiscreteModel
 
 __all__ = ["batch"]
 
@@ -41,9 +49,19 @@ _WRITTEN = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|"
 @guarded
 def batch(
     file: File,
-    cases: Annotated[str, typer.Argument(metavar="CASES", help="CSV (plain, .gz, .zst) or Parquet, a case a row.")],
+    cases: Annotated[
+        str,
+        typer.Argument(
+            metavar="CASES",
+            help="CSV (plain, .gz, .zst) or Parquet, a case a row; on a cluster also a folder, a pattern, a URI.",
+        ),
+    ],
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="OUT", help="To write: .parquet, .csv, .tsv (.csv.gz, .csv.zst).")
+        str,
+        typer.Option(
+            "-o", "--output", metavar="OUT",
+            help="To write: .parquet, .csv, .tsv (.csv.gz, .csv.zst); on a cluster also a folder, a URI.",
+        ),
     ],
     targets: Annotated[
         list[str] | None,
@@ -102,7 +120,30 @@ def batch(
         typer.Option(metavar="NAME", help="Of a Parquet output: snappy, zstd, lz4, gzip, none.", show_default="snappy"),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Cores to use. [default: all]", show_default=False)
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Cores to use, on a cluster those of each worker. [default: all; there 1]",
+            show_default=False,
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            show_default=False,
+            help="Work on a Ray cluster: auto (the one that this is a job of), local, ray://host:10001, host:6379.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", show_default=False, help="Of the cluster. [default: all that have room]"),
+    ] = None,
+    part_rows: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", show_default=False,
+            help="Cases that a worker takes at a time, about. [default: up to a million]",
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a run that was stopped had come.")] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Write over a file that is there; begin anew.")] = False,
@@ -113,6 +154,8 @@ def batch(
     seed: Seed = 0,
     no_cache: NoCache = False,
     backend: Backend = "auto",
+    dtype: Dtype = "float64",
+    devices: Devices = None,
     json: Json = False,
 ) -> None:
     """Posteriors of every case in a file.
@@ -127,28 +170,49 @@ def batch(
     delimiter = _character(delimiter, "--delimiter") if delimiter is not None else None
     quote = _character(quote, "--quote", none=True)
     _check_encoding(encoding)
+    if cluster is None and (workers is not None or part_rows is not None):
+        raise typer.BadParameter("there are workers and parts on a cluster only: --cluster says which")
+    if cluster is not None and devices is not None:
+        raise typer.BadParameter("a worker of a cluster has one GPU: --workers says how many", param_hint="--devices")
     from ..cases import MISSING, answer_file
-    from ..cases.output import writer_for
-    from ..cases.stream import open_cases
 
     net = read_network(file)
     # what is asked is read before the work starts: a typing error shall not cost minutes
-    writer_for(Path(output))
     asked = _names(targets, net.variables, "variable")
-    columns = open_cases(Path(cases), net, delimiter=delimiter, quote=quote, encoding=encoding).columns
-    evidence, kept = (_names(n, columns, "column") for n in (evidence_columns, keep))
+    columns = _columns(cases, output, net, cluster, delimiter, quote, encoding)
+    # what lies on a cluster far away is looked at there
+    evidence, kept = (_names(n, columns, "column") if columns else _split(n) for n in (evidence_columns, keep))
+    question: dict[str, Any] = {
+        "targets": asked, "evidence_columns": evidence, "keep": kept or (), "labels": labels,
+        "log_evidence": log_evidence, "conflict": conflict, "mpe": mpe, "on_error": on_error,
+        "missing": MISSING if missing is None else (*missing, ""), "delimiter": delimiter, "quote": quote,
+        "encoding": encoding, "chunk": chunk, "compression": compression, "resume": resume, "force": force,
+    }  # fmt: skip
     with status("planning") as now:
-        made = net.plan(chosen_order(order, file), **plan_options(time_limit, memory_limit, max_table, seed, no_cache))
-        now("compiling (the first time on a machine this takes longer)")
-        tree = made.compile("cpu" if threads and backend == "auto" else backend, **_threads(backend, threads))
-    with tree, _terminated_as_interrupted(), _progress() as progress:
-        report = answer_file(
-            tree, cases, output, targets=asked, evidence_columns=evidence, keep=kept or (), labels=labels,
-            log_evidence=log_evidence, conflict=conflict, mpe=mpe, on_error=on_error,
-            missing=MISSING if missing is None else (*missing, ""), delimiter=delimiter, quote=quote,
-            encoding=encoding, chunk=chunk, compression=compression, threads=threads, resume=resume, force=force,
-            progress=progress,
-        )  # fmt: skip
+        options = plan_options(time_limit, memory_limit, max_table, seed, no_cache)
+        if cluster is None:
+            options |= plan_options(time_limit, memory_limit, max_table, seed, no_cache, None, backend, devices)
+        made = net.plan(chosen_order(order, file), **options)
+        tree = None
+        if cluster is None:
+            now("compiling (the first time on a machine this takes longer)")
+            on_cpu = threads and backend == "auto" and devices is None
+            more = {} if devices else _threads(backend, threads)
+            more |= devices_of(devices) | dtype_of(dtype)
+            tree = made.compile("cpu" if on_cpu else backend, progress=now, **more)
+    report: Report
+    if tree is None:
+        from ..cluster import Cluster, answer_files
+
+        where = Cluster(cluster or "auto", workers, threads)
+        # Ray tells of workers that it lost on stdout, where answers belong
+        with _terminated_as_interrupted(), redirect_stdout(sys.stderr), _progress() as progress:
+            report = answer_files(
+                made, cases, output, cluster=where, backend=backend, part_rows=part_rows, progress=progress, **question
+            )
+    else:
+        with tree, _terminated_as_interrupted(), _progress() as progress:
+            report = answer_file(tree, cases, output, threads=threads, progress=progress, **question)
     if report.ignored:
         n_more = len(report.ignored) - 5
         some = ", ".join(report.ignored[:5]) + (f" and {n_more} more" if n_more > 0 else "")
@@ -163,9 +227,31 @@ def batch(
         shown(f"{output}: ")
         + f"{report.cases:,} cases{f' ({report.resumed:,} of them from before)' if report.resumed else ''}, "
         + f"{len(report.targets):,} target{'s' if len(report.targets) != 1 else ''}, "
-        + f"{format_bytes(Path(output).stat().st_size)}, {format_seconds(report.seconds)}, "
+        + (f"{format_bytes(Path(output).stat().st_size)}, " if Path(output).is_file() else "")
+        + f"{format_seconds(report.seconds)}, "
         + f"{new / report.seconds:,.0f} cases/s"
     )
+
+
+def _columns(
+    cases: str, output: str, net: DiscreteModel, cluster: str | None, delimiter: str | None, quote: str, encoding: str
+) -> list[str]:
+    """The columns of the cases, read before the work starts; refuses an output that cannot be written."""
+    if cluster is not None and cluster.startswith("ray://"):
+        return []
+    if cluster is not None:
+        from ..cluster import columns_of
+
+        return columns_of(cases, net, delimiter=delimiter, quote=quote, encoding=encoding)
+    from ..cases.output import writer_for
+    from ..cases.stream import open_cases
+
+    writer_for(Path(output))
+    return open_cases(Path(cases), net, delimiter=delimiter, quote=quote, encoding=encoding).columns
+
+
+def _split(given: list[str] | None) -> list[str] | None:
+    return None if given is None else [name.strip() for text in given for name in text.split(",")]
 
 
 def _names(given: list[str] | None, known: Sequence[str], what: str) -> list[str] | None:

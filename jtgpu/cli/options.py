@@ -15,6 +15,8 @@ from .console import shown, warn
 
 __all__ = [
     "Backend",
+    "Devices",
+    "Dtype",
     "File",
     "Json",
     "MaxTable",
@@ -25,6 +27,8 @@ __all__ = [
     "Slices",
     "TimeLimit",
     "chosen_order",
+    "devices_of",
+    "dtype_of",
     "network_files",
     "plan_options",
     "read_network",
@@ -46,10 +50,43 @@ def _bytes(size: str | None) -> str | None:
     return size
 
 
+def _devices(text: str | None) -> str | None:
+    if text is not None and text != "all":
+        words = [w.strip() for w in text.split(",")]
+        if not all(w.isascii() and w.isdigit() for w in words):
+            raise typer.BadParameter(f"{text!r} is neither all nor numbers of GPUs with commas between them")
+    return text
+
+
+def _dtype(name: str) -> str:
+    if name not in ("float64", "float32"):
+        raise typer.BadParameter(f"{name!r} is neither float64 nor float32")
+    return name
+
+
 File = Annotated[str, typer.Argument(metavar="FILE", help="A network file: .net, .bif ..., plain or .gz.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Backend = Annotated[
     str, typer.Option("--backend", callback=_backend, help=f"One of auto, {', '.join(BACKENDS)}.", metavar="NAME")
+]
+Devices = Annotated[
+    str | None,
+    typer.Option(
+        "--devices",
+        metavar="all|0,1",
+        callback=_devices,
+        show_default=False,
+        help="GPUs to use together: tables and slices are dealt out to them. [default: one]",
+    ),
+]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        "--dtype",
+        metavar="NAME",
+        callback=_dtype,
+        help="What a GPU computes with: float64, or float32: half the memory, posteriors right to some 1e-6.",
+    ),
 ]
 Order = Annotated[
     str,
@@ -101,6 +138,8 @@ def plan_options(
     seed: int,
     no_cache: bool,
     slices: list[str] | None = None,
+    backend: str = "auto",
+    devices: str | None = None,
 ) -> dict[str, Any]:
     """Options as `jtgpu.compiler.make_plan` takes them; what was not given is left to it."""
     options: dict[str, Any] = {"seed": seed, "cache": not no_cache}
@@ -112,7 +151,22 @@ def plan_options(
         options["max_table"] = max_table or None
     if slices:
         options["slices"] = "auto" if slices == ["auto"] else slices
+    if backend != "auto" or devices is not None:  # whose memory it is that the plan has to fit
+        options["backend"] = "gpu" if backend == "auto" else backend
+        options |= devices_of(devices)
     return options
+
+
+def dtype_of(name: str) -> dict[str, Any]:
+    """What ``--dtype`` says, as ``compile`` takes it; nothing for the usual one."""
+    return {} if name == "float64" else {"dtype": name}
+
+
+def devices_of(text: str | None) -> dict[str, Any]:
+    """What ``--devices`` says, as ``compile`` takes it; nothing where it is not given."""
+    if text is None:
+        return {}
+    return {"devices": text if text == "all" else [int(n) for n in text.split(",")]}
 
 
 def chosen_order(order: str, file: str) -> str | Path:

@@ -69,6 +69,10 @@ def plan(
         sys.stdout.write("\n".join(shown(line) for line in lines) + "\n")
         return
     head: dict[str, Any] = {"file": file, "order": order, "cost": asdict(made.cost())}
+    cut: tuple[str, ...] = getattr(made, "slices", ())
+    if cut:  # the cost is that of one slice
+        count = int(getattr(made, "n_slices", 1))
+        head["slices"] = {"variables": list(cut), "count": count, "flops": count * made.cost().flops}
     if found is not None:
         head["search"] = {
             "method": found.method,

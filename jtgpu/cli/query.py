@@ -17,6 +17,8 @@ from .answers import BAR, answer_table, as_json, bar, print_answer
 from .console import cell, guarded, print_json, shown, status, stdout
 from .options import (
     Backend,
+    Devices,
+    Dtype,
     File,
     Json,
     MaxTable,
@@ -27,6 +29,8 @@ from .options import (
     Slices,
     TimeLimit,
     chosen_order,
+    devices_of,
+    dtype_of,
     plan_options,
     read_network,
 )
@@ -68,6 +72,8 @@ def query(
     no_cache: NoCache = False,
     slices: Slices = None,
     backend: Backend = "auto",
+    dtype: Dtype = "float64",
+    devices: Devices = None,
     json: Json = False,
 ) -> None:
     """Posterior probabilities given evidence, and answers to questions.
@@ -86,10 +92,10 @@ def query(
     questions = [text.parse(net, q).also(net, findings) for q in question or []]
     targets = [net.variables[net.index(t)] for t in dict.fromkeys(target or [])] or None
     with status("planning") as now:
-        options = plan_options(time_limit, memory_limit, max_table, seed, no_cache, slices)
+        options = plan_options(time_limit, memory_limit, max_table, seed, no_cache, slices, backend, devices)
         made = net.plan(chosen_order(order, file), **options)
         now("compiling (the first time on a machine this takes longer)")
-        with made.compile(backend) as tree:
+        with made.compile(backend, progress=now, **devices_of(devices), **dtype_of(dtype)) as tree:
             now("propagating")
             posteriors = None if questions else tree.posteriors(findings, targets=targets)
             answers, failed = answered(tree, questions, as_json if json else answer_table)

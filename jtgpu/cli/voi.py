@@ -11,6 +11,7 @@ from .answers import print_rows
 from .console import guarded, print_json, shown, status
 from .options import (
     Backend,
+    Dtype,
     File,
     Json,
     MaxTable,
@@ -20,6 +21,7 @@ from .options import (
     Seed,
     TimeLimit,
     chosen_order,
+    dtype_of,
     plan_options,
     read_network,
 )
@@ -48,6 +50,7 @@ def voi(
     seed: Seed = 0,
     no_cache: NoCache = False,
     backend: Backend = "auto",
+    dtype: Dtype = "float64",
     json: Json = False,
 ) -> None:
     """Value of information: what to observe next.
@@ -62,7 +65,7 @@ def voi(
     with status("planning") as now:
         made = net.plan(chosen_order(order, file), **plan_options(time_limit, memory_limit, max_table, seed, no_cache))
         now("compiling (the first time on a machine this takes longer)")
-        with made.compile(backend) as tree:
+        with made.compile(backend, progress=now, **dtype_of(dtype)) as tree:
             now("propagating")
             entropy = tree.entropy(name, findings)
             found = tree.value_of_information(name, candidates, findings)

@@ -37,6 +37,7 @@ FEW = 50_000  # terms below which zeros are not worth a look
 LOOK = 40  # queries that take as long as to look for zeros
 MOST_ROOM = 1 << 20  # numbers of scratch memory for deriving a program
 SMALL = 400_000  # terms up to which a session makes everything again: looking for what changed takes as long
+MOST_AT_ONCE = 4  # tables of cases
 PARALLEL = 3_000_000  # terms from which several threads take a program, 300 us of one core
 
 
@@ -95,7 +96,7 @@ class Programs:
         self._lock = threading.Lock()
         self._kept: OrderedDict[Any, Kept] = OrderedDict()
         self._bytes = 0
-        self._room, self._room_lock = np.zeros(0, np.int64), threading.Lock()
+        self._rooms: list[NDArray[np.int64]] = []  # scratch memory that nobody uses
 
     def get(
         self,
@@ -138,10 +139,12 @@ class Programs:
         if targets is not None:
             wanted[list(targets)] = True
         by_rank = self._by_rank
-        with self._room_lock:
-            if not len(self._room):
-                self._room = np.empty(MOST_ROOM, np.int64)
-            program = specialise(self._skeleton, layout, pattern[by_rank], wanted[by_rank], lanes, self._room)
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = np.empty(MOST_ROOM, np.int64)
+        program = specialise(self._skeleton, layout, pattern[by_rank], wanted[by_rank], lanes, room)
+        self._rooms.append(room)
         return Kept(plan, program, seen, wanted)
 
     def clear(self) -> None:
@@ -174,6 +177,7 @@ class Cpu:
         self.limit = min(ROOM, DOUBLE // max(most, 2))  # log2
         self._lock = threading.Lock()
         self._idle: list[Workspace] = []
+        self.spare = threading.Semaphore(self.threads - 1)  # threads that a table of cases may start
         self._open = True
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
@@ -214,6 +218,11 @@ class Cpu:
     def memory(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
         """Bytes of the tables of such a case, the model's factors among them."""
         return 8 * int(self.programs.get(seen, (), targets).program.counts[0])
+
+    @property
+    def at_once(self) -> int:
+        """Tables of cases that may usefully be asked at the same time: some of what each takes is done by one core."""
+        return min(self.threads, MOST_AT_ONCE)
 
     def session(self) -> CpuSession:
         """See `jtgpu.backends.base.Backend.session`."""

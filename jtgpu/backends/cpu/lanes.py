@@ -222,7 +222,7 @@ def _write(arena, answers, hard, cards, place, rows, begin, n, lanes, dead, chun
 @compiled()
 def run_lanes(  # type: ignore[no-untyped-def]
     arena, exponent, scaled, records, record_ptr, loads, load_ptr, roots, answers, hard, cards, place, rows, states,
-    weights, weight_ptr, limit, first, last, lanes, posterior, log_evidence, impossible, work, offsets, buffer,
+    by_rank, weights, weight_ptr, limit, first, last, lanes, posterior, log_evidence, impossible, work, offsets, buffer,
 ):  # fmt: skip
     """Answer the cases ``rows[first:last]``, `lanes` at a time.
 
@@ -237,7 +237,9 @@ def run_lanes(  # type: ignore[no-untyped-def]
     rows : (n,) int64
         Where the cases stand in `states`, `weights` and in what is written: `posterior`, `log_evidence`, `impossible`.
     states : (B, V) int32
-        The columns by rank; -1 for what is not observed.
+        -1 for what is not observed.
+    by_rank : (V,) int64
+        The column of `states` of each rank.
     weights, weight_ptr : (B, W) float64, (V,) int64
         Likelihoods, and the first column of each variable by rank, -1 for none.
     """
@@ -258,7 +260,8 @@ def run_lanes(  # type: ignore[no-untyped-def]
         for i in range(lanes):
             row = rows[begin + min(i, n - 1)]
             dead[i] = False
-            chunk[i] = states[row]
+            for r in range(n_vars):
+                chunk[i, r] = states[row, by_rank[r]]
             for c in range(width):
                 laid[c * lanes + i] = weights[row, c]
         possible = possible and _chunk(
