@@ -24,8 +24,9 @@ from .stream import Chunk, open_cases
 
 if TYPE_CHECKING:
     from ..cluster import Cluster
+    from ..compiler import NetworkPlan
 
-__all__ = ["PackingSink", "Report", "Sink", "answer_file", "model_identity", "plain_do", "run_chunks"]
+__all__ = ["PackingSink", "Report", "Sink", "answer_file", "model_identity", "plain_do", "run_chunks", "usual_chunk"]
 
 WORK_AT_ONCE = 4e10  # multiplications of a chunk on processors, a second or two: what Ctrl-C waits for
 LEAST_ROWS = 1024
@@ -160,7 +161,7 @@ def answer_file(
         solver = Solver(tree, question, do)
         encoder = Encoder(model, question.evidence, missing)
         fields = [arrow().field(name, kind) for name, kind in kept_fields]
-        rows = chunk or _rows_at_once(tree, question)
+        rows = chunk or usual_chunk(tree.plan, question, bool(tree.device))
         chunks = source.chunks(names, kept, rows, before.position)
 
         def told(chunk: Chunk) -> None:
@@ -191,13 +192,13 @@ def answer_file(
     )  # fmt: skip
 
 
-def _rows_at_once(tree: JunctionTree, question: Question) -> int:
-    """Cases of a chunk that take little memory, and little time; the number of threads is nothing to it, for the last
-    digits of the answers may depend on what stands in one chunk."""
-    rows = question.rows_at_once(tree.model)
-    if tree.device:
+def usual_chunk(plan: NetworkPlan, question: Question, on_gpu: bool) -> int:
+    """Cases of a chunk that take little memory, and little time; the number of threads or of workers is nothing to it,
+    for the last digits of the answers may depend on what stands in one chunk."""
+    rows = question.rows_at_once(plan.model)
+    if on_gpu:
         return rows
-    return int(min(rows, max(WORK_AT_ONCE / max(tree.plan.cost().flops, 1), LEAST_ROWS)))
+    return int(min(rows, max(WORK_AT_ONCE / max(plan.cost().flops, 1), LEAST_ROWS)))
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ from .. import __version__
 from ..cases.arrow import arrow
 from ..cases.encode import MISSING, Encoder
 from ..cases.output import NO_SPACE, writer_for
-from ..cases.pipeline import LEAST_ROWS, WORK_AT_ONCE, Report, model_identity, plain_do, run_chunks
+from ..cases.pipeline import Report, model_identity, plain_do, run_chunks, usual_chunk
 from ..cases.solve import Question, Solver, ask
 from ..errors import JtgpuError
 from ..network import DiscreteModel
@@ -251,7 +251,7 @@ def answer_files(
     evidence = [model.variables[v] for v in question.evidence]
     same_columns(tables, model, evidence, kept, evidence_columns is not None)
     schema = question.schema(model, [(k, tables[0].types[k]) for k in kept])
-    usual = _at_once(plan, question, backend)
+    usual = usual_chunk(plan, question, backend in ("gpu", "indexed"))
     step = chunk or usual
     identity = {
         "cases": [f.identity for f in files],
@@ -304,14 +304,6 @@ def columns_of(
 ) -> list[str]:  # fmt: skip
     """Names of the columns of the first of these files."""
     return look(find_cases(cases)[:1], model, Dialect(delimiter, quote, encoding))[0].columns
-
-
-def _at_once(plan: NetworkPlan, question: Question, backend: str) -> int:
-    """Cases of a chunk, as `jtgpu.cases.answer_file` has them: the last digits may depend on what stands in one."""
-    rows = question.rows_at_once(plan.model)
-    if backend in ("gpu", "indexed"):
-        return rows
-    return int(min(rows, max(WORK_AT_ONCE / max(plan.cost().flops, 1), LEAST_ROWS)))
 
 
 class _Count:
