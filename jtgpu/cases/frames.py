@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypedDict, Unpack
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ..network import DiscreteModel
 from ..tree import JunctionTree
 from .arrow import arrow, narwhals
 from .encode import MISSING, Categories, Encoder
-from .solve import Question, Solver, ask
+from .solve import Question, Solver, Wanted, ask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -129,33 +129,19 @@ def answer_frame(
     tree: JunctionTree,
     frame: Any,
     *,
-    targets: str | int | Iterable[str | int] | None = None,
-    evidence_columns: str | Iterable[str] | None = None,
-    keep: str | Iterable[str] = (),
-    labels: bool = False,
-    log_evidence: bool = False,
-    conflict: bool = False,
-    mpe: bool = False,
-    on_error: str = "error",
     missing: Iterable[str] = MISSING,
     do: Mapping[Any, Any] | None = None,
     cluster: str | Cluster | None = None,
+    **wanted: Unpack[Wanted],
 ) -> Any:
     """Answer every row of a frame; see `jtgpu.JunctionTree.predict_proba`."""
     if type(frame).__module__.startswith("ray.data"):
         from ..cluster import answer_dataset
 
-        return answer_dataset(
-            tree, frame, targets=targets, evidence_columns=evidence_columns, keep=keep, labels=labels,
-            log_evidence=log_evidence, conflict=conflict, mpe=mpe, on_error=on_error, missing=missing, do=do,
-            cluster=cluster or "auto",
-        )  # fmt: skip
+        return answer_dataset(tree, frame, missing=missing, do=do, cluster=cluster or "auto", **wanted)
     cases = _Frame(frame)
     model = tree.model
-    question, kept = ask(
-        model, cases.names, targets=targets, evidence_columns=evidence_columns, keep=keep, source="the frame",
-        labels=labels, log_evidence=log_evidence, conflict=conflict, mpe=mpe, on_error=on_error,
-    )  # fmt: skip
+    question, kept = ask(model, cases.names, source="the frame", **wanted)
     question.schema(model, [(k, arrow().null()) for k in kept])  # refuses names that stand twice, before the work
     encoder = Encoder(model, question.evidence, missing)
     columns = [cases.column(model.variables[v]) for v in question.evidence]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, runtime_checkable
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from .arrow import arrow
 from .encode import MISSING, Encoder
 from .inorder import in_order
 from .output import NO_SPACE, Unfinished, writer_for
-from .solve import Question, Solver, ask
+from .solve import Question, Solver, Wanted, ask
 from .stream import Chunk, open_cases
 
 if TYPE_CHECKING:
@@ -71,14 +71,6 @@ def answer_file(
     cases: str | Path,
     output: str | Path,
     *,
-    targets: str | int | Iterable[str | int] | None = None,
-    evidence_columns: str | Iterable[str] | None = None,
-    keep: str | Iterable[str] = (),
-    labels: bool = False,
-    log_evidence: bool = False,
-    conflict: bool = False,
-    mpe: bool = False,
-    on_error: str = "error",
     missing: Iterable[str] = MISSING,
     do: Mapping[Any, Any] | None = None,
     delimiter: str | None = None,
@@ -91,6 +83,7 @@ def answer_file(
     force: bool = False,
     progress: Progress | None = None,
     cluster: str | Cluster | None = None,
+    **wanted: Unpack[Wanted],
 ) -> Report:
     """Answer every row of a CSV or Parquet file, in memory that does not grow with it.
 
@@ -127,10 +120,9 @@ def answer_file(
         from ..cluster import answer_files
 
         return answer_files(
-            tree, cases, output, cluster=cluster, targets=targets, evidence_columns=evidence_columns, keep=keep,
-            labels=labels, log_evidence=log_evidence, conflict=conflict, mpe=mpe, on_error=on_error, missing=missing,
-            do=do, delimiter=delimiter, quote=quote, encoding=encoding, chunk=chunk, compression=compression,
-            resume=resume, force=force, progress=progress,
+            tree, cases, output, cluster=cluster, missing=missing, do=do, delimiter=delimiter, quote=quote,
+            encoding=encoding, chunk=chunk, compression=compression, resume=resume, force=force, progress=progress,
+            **wanted,
         )  # fmt: skip
     begun = time.perf_counter()
     model, missing = tree.model, tuple(missing)
@@ -140,10 +132,7 @@ def answer_file(
     source = open_cases(path, model, delimiter=delimiter, quote=quote, encoding=encoding, threads=threads != 1)
     if Path(output).exists() and Path(output).samefile(path):
         raise JtgpuError(f"{output} holds the cases: answers do not go where they come from")
-    question, kept = ask(
-        model, source.columns, targets=targets, evidence_columns=evidence_columns, keep=keep, source=str(path),
-        labels=labels, log_evidence=log_evidence, conflict=conflict, mpe=mpe, on_error=on_error,
-    )  # fmt: skip
+    question, kept = ask(model, source.columns, source=str(path), **wanted)
     kept_fields = list(zip(kept, source.types(kept), strict=True))
     schema = question.schema(model, kept_fields)
     identity = {

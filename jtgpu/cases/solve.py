@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from .encode import NOTHING, Each, Encoded
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Answers", "Question", "Solver", "ask"]
+__all__ = ["Answers", "Question", "Solver", "Wanted", "ask"]
 
 SAMPLE = 8192  # rows that are looked at to tell whether rows come again and again
 WORTH = 0.05  # share of rows that must be saved
@@ -84,6 +84,19 @@ class Question:
                 raise EvidenceError(f"the answer would have two columns called {name!r}; do not keep that of the cases")
             met.add(name)
         return pa.schema(fields)
+
+
+class Wanted(TypedDict, total=False):
+    """Keywords of `ask`, which all that answers tables hands on."""
+
+    targets: str | int | Iterable[str | int] | None
+    evidence_columns: str | Iterable[str] | None
+    keep: str | Iterable[str]
+    labels: bool
+    log_evidence: bool
+    conflict: bool
+    mpe: bool
+    on_error: str
 
 
 def ask(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from .. import __version__
 from ..cases.arrow import arrow
 from ..cases.encode import MISSING, Encoder
-from ..cases.solve import Answers, Question, Solver, ask
+from ..cases.solve import Answers, Question, Solver, Wanted, ask
 from ..errors import ImpossibleEvidence, JtgpuError, UnknownState
 from ..tree import JunctionTree
 from .connect import Cluster, Share, as_cluster, connect, connected, understood
@@ -91,17 +91,10 @@ def answer_dataset(
     *,
     cluster: str | Cluster = "auto",
     backend: str = "auto",
-    targets: str | int | Iterable[str | int] | None = None,
-    evidence_columns: str | Iterable[str] | None = None,
-    keep: str | Iterable[str] = (),
-    labels: bool = False,
-    log_evidence: bool = False,
-    conflict: bool = False,
-    mpe: bool = False,
-    on_error: str = "error",
     missing: Iterable[str] = MISSING,
     do: Mapping[Any, Any] | None = None,
     batch_size: int | None = None,
+    **wanted: Unpack[Wanted],
 ) -> Any:
     """A Ray dataset of cases as one of answers: `map_batches` with an actor a worker, and as lazy.
 
@@ -133,10 +126,7 @@ def answer_dataset(
     if isinstance(plan, JunctionTree):
         backend, options, plan = plan.backend, plan.options, plan.plan
     model = plan.model
-    question, kept = ask(
-        model, list(dataset.schema().names), targets=targets, evidence_columns=evidence_columns, keep=keep,
-        source="the dataset", labels=labels, log_evidence=log_evidence, conflict=conflict, mpe=mpe, on_error=on_error,
-    )  # fmt: skip
+    question, kept = ask(model, list(dataset.schema().names), source="the dataset", **wanted)
     question.schema(model, [(k, arrow().null()) for k in kept])  # refuses names that stand twice, before the work
     share = Share.of(where, ray.cluster_resources(), backend, 2**31)
     asked = Asked(plan, share.backend, share.options(options), question, do, tuple(missing), kept)

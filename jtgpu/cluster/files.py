@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from .. import __version__
 from ..cases.arrow import arrow
 from ..cases.encode import MISSING, Encoder
 from ..cases.output import NO_SPACE, writer_for
 from ..cases.pipeline import Report, model_identity, plain_do, run_chunks, usual_chunk
-from ..cases.solve import Question, Solver, ask
+from ..cases.solve import Question, Solver, Wanted, ask
 from ..errors import JtgpuError
 from ..network import DiscreteModel
 from ..tree import JunctionTree
@@ -164,14 +164,6 @@ def answer_files(
     *,
     cluster: str | Cluster = "auto",
     backend: str = "auto",
-    targets: str | int | Iterable[str | int] | None = None,
-    evidence_columns: str | Iterable[str] | None = None,
-    keep: str | Iterable[str] = (),
-    labels: bool = False,
-    log_evidence: bool = False,
-    conflict: bool = False,
-    mpe: bool = False,
-    on_error: str = "error",
     missing: Iterable[str] = MISSING,
     do: Mapping[Any, Any] | None = None,
     delimiter: str | None = None,
@@ -183,6 +175,7 @@ def answer_files(
     resume: bool = False,
     force: bool = False,
     progress: Progress | None = None,
+    **wanted: Unpack[Wanted],
 ) -> ClusterReport:
     """Answer every row of a table of any number of files on the machines of a Ray cluster.
 
@@ -231,9 +224,8 @@ def answer_files(
     if is_client(where):
         report: ClusterReport = lead_from_afar(
             answer_files, where, progress, plan=plan, cases=cases, output=str(output), backend=backend,
-            targets=targets, evidence_columns=evidence_columns, keep=keep, labels=labels, log_evidence=log_evidence,
-            conflict=conflict, mpe=mpe, on_error=on_error, missing=missing, do=do, delimiter=delimiter, quote=quote,
-            encoding=encoding, chunk=chunk, part_rows=part_rows, compression=compression, resume=resume, force=force,
+            missing=missing, do=do, delimiter=delimiter, quote=quote, encoding=encoding, chunk=chunk,
+            part_rows=part_rows, compression=compression, resume=resume, force=force, **wanted,
         )  # fmt: skip
         return report
     dialect = Dialect(delimiter, quote, encoding)
@@ -244,12 +236,9 @@ def answer_files(
     files = find_cases(cases)
     tables = look(files, model, dialect)
     called = files[0].place.uri
-    question, kept = ask(
-        model, tables[0].columns, targets=targets, evidence_columns=evidence_columns, keep=keep, source=called,
-        labels=labels, log_evidence=log_evidence, conflict=conflict, mpe=mpe, on_error=on_error,
-    )  # fmt: skip
+    question, kept = ask(model, tables[0].columns, source=called, **wanted)
     evidence = [model.variables[v] for v in question.evidence]
-    same_columns(tables, model, evidence, kept, evidence_columns is not None)
+    same_columns(tables, model, evidence, kept, wanted.get("evidence_columns") is not None)
     schema = question.schema(model, [(k, tables[0].types[k]) for k in kept])
     usual = usual_chunk(plan, question, backend in ("gpu", "indexed"))
     step = chunk or usual
