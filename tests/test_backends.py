@@ -149,6 +149,17 @@ def test_auto_takes_the_gpu_only_where_it_pays(monkeypatch: pytest.MonkeyPatch) 
     assert large.compile("auto").backend == "cpu"
 
 
+def test_auto_takes_no_card_that_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = chain(5, 80).plan(order=[0, 1, 2, 3, 4])
+    monkeypatch.setattr(choice, "_rates", lambda: SLOW_CPU)
+    monkeypatch.setattr(choice, "_no_gpu", lambda: "")
+    monkeypatch.setattr(choice, "_free_memory", lambda: 1 << 30)
+    assert choice.choose(plan.plan).backend == "gpu"
+    monkeypatch.setattr(choice, "_free_memory", lambda: 1 << 10)
+    assert choice.choose(plan.plan).backend == "cpu"
+    assert "are free)" in plan.describe()
+
+
 def test_auto_takes_the_cpu_where_the_gpu_cannot_after_all(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
