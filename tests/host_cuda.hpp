@@ -18,6 +18,10 @@
 
 struct uint2 { unsigned x, y; };
 struct uint4 { unsigned x, y, z, w; };
+struct char4 { signed char x, y, z, w; };
+struct short4 { short x, y, z, w; };
+struct int4 { int x, y, z, w; };
+static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 struct dim3_ { unsigned x; };
 static dim3_ threadIdx, blockIdx, blockDim, gridDim;
 
@@ -124,6 +128,16 @@ static inline double __hiloint2double(int high, int low) {
     memcpy(&x, &bits, 8);
     return x;
 }
+static inline long long __double_as_longlong(double x) {
+    long long bits;
+    memcpy(&bits, &x, 8);
+    return bits;
+}
+static inline double __longlong_as_double(long long bits) {
+    double x;
+    memcpy(&x, &bits, 8);
+    return x;
+}
 static inline double __shfl_xor_sync(unsigned, double x, unsigned bit) {
     uint64_t bits;
     memcpy(&bits, &x, 8);
@@ -131,11 +145,32 @@ static inline double __shfl_xor_sync(unsigned, double x, unsigned bit) {
     memcpy(&x, &v[(threadIdx.x % 32) ^ bit], 8);
     return x;
 }
+static inline int __float_as_int(float x) {
+    int bits;
+    memcpy(&bits, &x, 4);
+    return bits;
+}
+static inline float __int_as_float(int bits) {
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+static inline float __shfl_xor_sync(unsigned, float x, unsigned bit) {
+    const uint64_t* v = host::meet_warp((unsigned)__float_as_int(x));
+    return __int_as_float((int)v[(threadIdx.x % 32) ^ bit]);
+}
 static inline int __reduce_max_sync(unsigned, int x) {
     const uint64_t* v = host::meet_warp((unsigned)x);
     int most = (int)v[0];
     for (int i = 1; i < 32; i++) most = (int)v[i] > most ? (int)v[i] : most;
     return most;
+}
+static inline int __ffs(int x) { return __builtin_ffs(x); }
+static inline unsigned __ballot_sync(unsigned, bool x) {
+    const uint64_t* v = host::meet_warp(x);
+    unsigned who = 0;
+    for (unsigned i = 0; i < 32; i++) who |= (unsigned)(v[i] != 0) << i;
+    return who;
 }
 static inline void __syncwarp() { host::meet_warp(0); }
 static inline unsigned atomicAdd(unsigned* at, unsigned x) { unsigned old = *at; *at += x; return old; }

@@ -63,10 +63,14 @@ def on_devices(name: str, devices: Any) -> OnDevices:
         For a backend that runs on no GPU, and a device that is not there.
     """
     _check_on_gpus(name)
-    cards: Any = importlib.import_module(".cards", __package__)
+    device: Any = importlib.import_module(".device", __package__)
     several: Any = importlib.import_module(".several", __package__)
-    numbers = cards.device_numbers(devices)
+    numbers = device.device_numbers(devices)
     each: list[tuple[str, dict[str, Any]]] = [(f"GPU {n}", {"device": n}) for n in numbers]
+    if name == "gpu":
+        once = importlib.import_module(".crew", __package__).Once()
+        for i, (_, options) in enumerate(each):  # tables need nothing of what single cases do
+            options |= {"once": once, "single": i == 0}
     made: OnDevices = several.OnDevices(get(name), each)
     return made
 
@@ -83,9 +87,8 @@ def free_on_devices(name: str, devices: Any = None) -> int | None:
         return None
     _check_on_gpus("gpu" if name == "auto" else name)
     device: Any = importlib.import_module(".device", __package__)
-    cards: Any = importlib.import_module(".cards", __package__)
     free: list[int] = []
-    for number in [None] if devices is None else cards.device_numbers(devices):
+    for number in [None] if devices is None else device.device_numbers(devices):
         card = device.open_device(number)
         with card.active():
             free.append(card.free_memory())

@@ -15,12 +15,30 @@ import numpy as np
 from ...errors import TableTooLarge
 from ...plan import Plan
 from .products import Listed, Products
-from .records import ANSWER, CHUNK, DIGIT, INLINE_DIGITS, KNOWN, MOST_AXES, NONE, OP, ROUND, SLOT, STEP, TASK, WARPS
+from .records import (
+    ANSWER,
+    CHECK,
+    CHUNK,
+    DIGIT,
+    INLINE_DIGITS,
+    KNOWN,
+    MOST_AXES,
+    NONE,
+    OP,
+    REALS,
+    ROUND,
+    SLOT,
+    STEP,
+    TASK,
+    WARPS,
+)
 from .rounds import rounds_of
+from .shape_plan import Coded, Shaped, choose_codes, light_tiling, shaped_levels
 from .shapes import (
     HEAVY,
     LIST_MOST,
     OUT,
+    SECTOR,
     A,
     B,
     Binary,
@@ -43,7 +61,7 @@ __all__ = ["Level", "Schedule", "chunks_with_tops", "load_factors", "make_schedu
 CHUNK_ENTRIES = 2048  # eight a thread; blocks that read the same state across the bus wait for each other
 EMPTY_WEIGHT, FULL_WEIGHT = 0.25, 4.0  # of the machine's time, in a level that does not fill it, or fills it often
 FULL = 3.0  # times that a level's work fills the card
-ALIGNMENT = 4  # cells: a memory sector of 32 bytes
+PLACE = 40  # of float32: a factor's largest entry is brought to 2^39 to 2^40, as types.cuh's Range has it
 MOST_CELLS = 2**32 - 2**20  # cells are numbered in 32 bits
 MOST_TILES = 2**31 - 1
 MOST_ROUNDS = 20_000  # of a contraction's list: they take memory, and time to make
@@ -82,13 +100,17 @@ class Schedule:
     chunks: NDArray[Any]
     answers: NDArray[Any]
     roots: NDArray[np.uint32]  # (2 * components,)
+    checks: NDArray[Any]  # (V,) where each posterior's sum lies, and the root that it should be equal to
+    real: str = "float64"  # what the arena is made of
+    shaped: Shaped | None = None  # contractions with code of their own: they are in no level's tasks
 
     @property
     def n_bytes(self) -> int:
         """Memory on the card, in bytes."""
         records = [self.ops, self.digits, self.steps, self.tasks, self.known, self.chunks, self.answers, self.roots]
-        records += [self.rounds, self.rows]
-        return 8 * (self.n_cells + self.factor_cells + self.n_scratch) + sum(r.nbytes for r in records)
+        records += [self.rounds, self.rows, self.checks] + ([self.shaped.jobs] if self.shaped is not None else [])
+        cells = self.n_cells + self.factor_cells + self.n_scratch
+        return np.dtype(self.real).itemsize * cells + sum(r.nbytes for r in records)
 
 
 class _Maker:
@@ -159,6 +181,10 @@ class _Maker:
         row = [0, 0, 0, *tables, len(self.rounds) - first, 0, first, 0, 0, 0, 5]
         self.ops.append((*row, *[0] * (len(OP.names or ()) - len(row))))
 
+    def leave_out(self) -> None:
+        """Nothing, in the place of a contraction's record."""
+        self.ops.append((0,) * len(OP.names or ()))
+
     def _kept(self, digits: tuple[tuple[int, ...], ...]) -> int:
         if digits not in self._digits_at:
             self._digits_at[digits] = len(self.digits)
@@ -190,10 +216,10 @@ Choice = tuple[tuple[Loop, ...], tuple[int, ...], Tiling]  # axes, inputs in the
 LIST = (0, 0)  # the shape of a contraction that is a list
 
 
-def _choose(loops: tuple[Loop, ...], step: Step, kind: str, weight: float = 1.0) -> Choice:
+def _choose(loops: tuple[Loop, ...], step: Step, kind: str, cell_bytes: int, weight: float = 1.0) -> Choice:
     """The tiling of a contraction for one kind of kernel, with the better of both orders of the inputs."""
     two = len(step.ins) == 2
-    pick = batch_tiling if kind == "batch" else (lambda x: best_tiling(x, two, weight))
+    pick = batch_tiling if kind == "batch" else (lambda x: best_tiling(x, two, weight, cell_bytes))
     one = pick(loops)
     if two:
         other = pick(_mirrored(loops))
@@ -202,14 +228,14 @@ def _choose(loops: tuple[Loop, ...], step: Step, kind: str, weight: float = 1.0)
     return loops, step.ins, one
 
 
-def _choose_all(plan: Plan, program: Binary, kind: str, listed: Listed | None) -> list[Choice]:
+def _choose_all(plan: Plan, program: Binary, kind: str, listed: Listed | None, cell_bytes: int) -> list[Choice]:
     """Tilings of all contractions; those of a level that leaves the card half empty may take more of it, those of a
     level that fills it several times take less."""
     loops = [loops_of(plan, program.scopes, step) for step in program.steps]
-    made = [_choose(x, step, kind) for x, step in zip(loops, program.steps, strict=True)]
+    made = [_choose(x, step, kind, cell_bytes) for x, step in zip(loops, program.steps, strict=True)]
     if kind != "levels":
         return made
-    lists = [list_tiling(np.unique(p.o, return_counts=True)[1], True) for p in listed.products] if listed else []
+    lists = [list_tiling(p.count, True) for p in listed.products] if listed else []
 
     def better(i: int, dense: Choice, weight: float) -> Choice:
         if lists and 0 < lists[i].n_tiles < MOST_ROUNDS and lists[i].cost(weight) < dense[2].cost(weight):
@@ -217,20 +243,38 @@ def _choose_all(plan: Plan, program: Binary, kind: str, listed: Listed | None) -
         return dense
 
     made = [better(i, choice, 1.0) for i, choice in enumerate(made)]
-    by_level: dict[int, list[int]] = {}
-    for i, level in enumerate(program.level):
-        by_level.setdefault(level, []).append(i)
-    for members in by_level.values():
+    for members in _by_level(program).values():
         filled = sum(made[i][2].share for i in members) / max(made[i][2].latency for i in members)
         if not 1.0 <= filled <= FULL:
             weight = EMPTY_WEIGHT if filled < 1.0 else FULL_WEIGHT
             for i in members:
-                made[i] = better(i, _choose(loops[i], program.steps[i], kind, weight), weight)
+                made[i] = better(i, _choose(loops[i], program.steps[i], kind, cell_bytes, weight), weight)
+    return made
+
+
+def _by_level(program: Binary) -> dict[int, list[int]]:
+    made: dict[int, list[int]] = {}
+    for i, level in enumerate(program.level):
+        made.setdefault(level, []).append(i)
+    return made
+
+
+def _without_heavy(chosen: list[Choice], program: Binary, coded: Coded, cell_bytes: int) -> list[Choice]:
+    """Levels with codes run what is left as `level_light` does: no tiles of many registers there."""
+    made = list(chosen)
+    for i, (loops, ins, tiling) in enumerate(chosen):
+        if program.level[i] in coded.levels and i not in coded.codes and tiling.shape in HEAVY:
+            made[i] = (loops, ins, light_tiling(loops, len(ins) == 2, cell_bytes))
     return made
 
 
 def make_schedule(
-    plan: Plan, kind: str = "levels", program: Binary | None = None, listed: Listed | None = None
+    plan: Plan,
+    kind: str = "levels",
+    program: Binary | None = None,
+    listed: Listed | None = None,
+    real: str = "float64",
+    codes: bool = False,
 ) -> Schedule:
     """Everything that a plan needs on the card.
 
@@ -243,27 +287,40 @@ def make_schedule(
         The contractions; default: the plan's.
     listed : Listed, optional
         The products that are needed: contractions of few run as lists, where the time model says so.
+    real : {"float64", "float32"}
+        What the arena is made of.
+    codes : bool
+        Whether heavy contractions may get code of their own: `Schedule.shaped`.
 
     Raises
     ------
     TableTooLarge
         When cells could not be numbered in 32 bits.
     """
+    if real not in REALS:
+        raise ValueError(f"tables of {real!r}; there are {' and '.join(REALS)}")
     program = binary_program(plan) if program is None else program
     sizes = [plan.size(s) for s in program.scopes] + [1]
-    cells = [int(x) for x in plan.table_off]
-    at = int(plan.arena_cells[0])
-    for n in sizes[len(cells) :]:
-        cells.append(at)
-        at += -(-n // ALIGNMENT) * ALIGNMENT
+    cell_bytes = np.dtype(real).itemsize
+    cells, at = _places(plan, sizes, cell_bytes)
     _check_cells(at, sizes)
     ones = len(sizes) - 1
     maker = _Maker()
     multiple = WARPS if kind == "levels" else 1
     by_level: dict[int, list[tuple[int, Tiling]]] = {}
-    chosen = _choose_all(plan, program, kind, listed)
+    chosen = _choose_all(plan, program, kind, listed, cell_bytes)
+    coded, shaped = None, None
+    if codes and kind == "levels":
+        coded = choose_codes(chosen, _by_level(program), cell_bytes)
+        chosen = _without_heavy(chosen, program, coded, cell_bytes)
+    operands: list[tuple[int, ...]] = []
     for i, (step, (loops, ins, tiling)) in enumerate(zip(program.steps, chosen, strict=True)):
         tables = (*(*ins, ones)[:2], step.out)
+        operands.append(tables)
+        if coded and i in coded.codes:
+            maker.leave_out()
+            by_level.setdefault(program.level[i], [])
+            continue
         if listed and tiling.shape == LIST:
             maker.add_list(listed.products[i], len(ins) == 2, [cells[t] for t in tables], tables, cells[ones])
         else:
@@ -271,10 +328,15 @@ def make_schedule(
         by_level.setdefault(program.level[i], []).append((i, tiling))
     tasks: list[NDArray[Any]] = []
     levels: list[Level] = []
-    for _, members in sorted(by_level.items()):
+    for number, members in sorted(by_level.items()):
         made = _tiles_of(members) if kind == "batch" else _tasks_of(members, multiple)
-        levels.append(_level_of(members, sum(len(t) for t in tasks), len(made) // multiple))
+        floor = coded.levels.get(number) if coded else None
+        levels.append(_level_of(members, sum(len(t) for t in tasks), len(made) // multiple, floor))
         tasks.append(made)
+    n_scratch, n_counters = maker.n_scratch, maker.n_counters
+    if coded and coded.codes:
+        taken = (n_scratch, n_counters)
+        shaped, n_scratch, n_counters = shaped_levels(coded, _by_level(program), operands, cells, taken)
     known, chunks = _evidence(plan, cells, sizes)
     factor_cells = max((cells[f] + sizes[f] for f in range(plan.n_factors)), default=0)
     return Schedule(
@@ -291,8 +353,8 @@ def make_schedule(
         levels=tuple(levels),
         rounds=np.array(maker.rounds, ROUND),
         rows=np.concatenate(maker.rows) if maker.rows else np.zeros((0, 2), np.uint32),
-        n_scratch=maker.n_scratch,
-        n_counters=maker.n_counters,
+        n_scratch=n_scratch,
+        n_counters=n_counters,
         known=known,
         chunks=chunks,
         answers=np.array(
@@ -303,7 +365,39 @@ def make_schedule(
             ANSWER,
         ),
         roots=np.array([x for t in plan.root_table.tolist() for x in (cells[t], t)], np.uint32),
+        checks=_checks(plan),
+        real=real,
+        shaped=shaped,
     )
+
+
+def _places(plan: Plan, sizes: Sequence[int], cell_bytes: int) -> tuple[list[int], int]:
+    """First cells of all tables, each at a memory sector's beginning, and the cells of all: the plan's own tables lie
+    as it says, which is right for float64."""
+    alignment = SECTOR // cell_bytes
+    cells = [int(x) for x in plan.table_off] if cell_bytes == 8 else []
+    at = int(plan.arena_cells[0]) if cell_bytes == 8 else 0
+    for n in sizes[len(cells) :]:
+        cells.append(at)
+        at += -(-n // alignment) * alignment
+    return cells, at
+
+
+def _checks(plan: Plan) -> NDArray[Any]:
+    """Which of the roots a posterior sums to: that of its component."""
+    leader = list(range(len(plan.table_scopes)))
+
+    def find(t: int) -> int:
+        while leader[t] != t:
+            leader[t] = leader[leader[t]]
+            t = leader[t]
+        return t
+
+    for out, ins in zip(plan.op_out.tolist(), plan.op_inputs, strict=True):
+        for t in ins:
+            leader[find(t)] = find(out)
+    root = {find(t): i for i, t in enumerate(plan.root_table.tolist())}
+    return np.array([(t, root[find(t)]) for t in plan.posterior_table.tolist()], CHECK)
 
 
 def _check_cells(n_cells: int, sizes: Sequence[int]) -> None:
@@ -342,8 +436,9 @@ def _tiles_of(members: Sequence[tuple[int, Tiling]]) -> NDArray[Any]:
     return made
 
 
-def _level_of(members: Sequence[tuple[int, Tiling]], first: int, n_blocks: int) -> Level:
-    floor = max(max(t.latency for _, t in members), sum(t.share for _, t in members))
+def _level_of(members: Sequence[tuple[int, Tiling]], first: int, n_blocks: int, floor: float | None = None) -> Level:
+    if floor is None:
+        floor = max(max(t.latency for _, t in members), sum(t.share for _, t in members))
     return Level(first, n_blocks, any(t.shape in HEAVY for _, t in members), floor)
 
 
@@ -370,23 +465,27 @@ def _evidence(plan: Plan, cells: Sequence[int], sizes: Sequence[int]) -> tuple[N
 
 def load_factors(
     plan: Plan, schedule: Schedule, factors: Sequence[NDArray[np.float64]]
-) -> tuple[NDArray[np.float64], NDArray[Any]]:
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """The factors as the arena holds them, and every table's slot before a run.
 
-    A factor whose largest entry lies far from 1 is divided by a power of two, which the slot remembers.
+    A factor whose largest entry lies far from 1 is divided by a power of two, which the slot remembers; one of
+    float32 always is, so that as much as can be of what is small is kept.
 
     Returns
     -------
-    pristine : (factor_cells,) float64
+    pristine : (factor_cells,) float64 or float32
     slots : (T,) SLOT
     """
-    pristine = np.zeros(schedule.factor_cells)
+    pristine = np.zeros(schedule.factor_cells, schedule.real)
     slots = np.zeros(schedule.n_tables, SLOT)
     for f, (table, shift) in enumerate(scaled_factors(plan, factors)):
         cell = int(schedule.table_cell[f])
+        if schedule.real == "float32":
+            more = math.frexp(float(table.max(initial=0.0)))[1] - PLACE
+            table, shift = np.ldexp(table, -more).astype(np.float32), shift + more
         pristine[cell : cell + len(table)] = table
-        slots[f] = (_high_word(float(table.max(initial=0.0))), shift)
-    slots[-1] = (_high_word(1.0), 0)
+        slots[f] = (_word(table.max(initial=0.0)), shift)
+    slots[-1] = (_word(pristine.dtype.type(1.0)), 0)
     return pristine, slots
 
 
@@ -400,14 +499,15 @@ def scaled_factors(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Iterat
         yield np.ldexp(turned, -shift), shift
 
 
-def chunks_with_tops(schedule: Schedule, pristine: NDArray[np.float64]) -> NDArray[Any]:
+def chunks_with_tops(schedule: Schedule, pristine: NDArray[Any]) -> NDArray[Any]:
     """The chunks with the largest entry of each."""
     made = schedule.chunks.copy()
     for chunk in made:
         first = int(chunk["cell"]) + int(chunk["from"])
-        chunk["top"] = _high_word(float(pristine[first : first + int(chunk["n"])].max(initial=0.0)))
+        chunk["top"] = _word(pristine[first : first + int(chunk["n"])].max(initial=0.0))
     return made
 
 
-def _high_word(x: float) -> int:
-    return int(np.float64(x).view(np.int64) >> 32)
+def _word(x: Any) -> int:
+    """The high word of a float64, all of a float32: word_of in types.cuh."""
+    return int(x.view(np.int32)) if x.dtype == np.float32 else int(np.float64(x).view(np.int64) >> 32)
