@@ -23,7 +23,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RECEIPT = Path(__file__).with_name("receipt.json")
-MOST_WORKERS = 8  # processes that share the card
 WATCHED = (
     "cuda/**/*.cu",
     "cuda/**/*.cuh",
@@ -122,12 +121,14 @@ def write(pytest_arguments: list[str]) -> int:
 
 
 def _passes() -> list[list[str]]:
-    """Arguments of each run of pytest: tests beside each other where pytest-xdist is there, then those marked
-    ``alone``, which need the card's memory for themselves."""
-    if importlib.util.find_spec("xdist") is None:
-        return [[]]
-    workers = max(1, min(MOST_WORKERS, (os.cpu_count() or 1) - 1))
-    return [["-m", "not alone", "-n", str(workers)], ["-m", "alone"]]
+    """Arguments of each run of pytest: all tests one by one; or, where JTGPU_TEST_WORKERS says so and pytest-xdist is
+    there, beside each other, then those marked ``alone``, which need the card's memory for themselves. Eight workers
+    took as long as one: the card and compiling Numba's loops are what they share. Names as they pass or fail, for a
+    run may be cut off."""
+    workers = int(os.environ.get("JTGPU_TEST_WORKERS", "1"))
+    if workers < 2 or importlib.util.find_spec("xdist") is None:
+        return [["-v"]]
+    return [["-v", "-m", "not alone", "-n", str(workers)], ["-v", "-m", "alone"]]
 
 
 def _counts(report: Path) -> dict[str, int]:
