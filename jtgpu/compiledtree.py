@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["CompiledTree"]
 
 
-MOST_BITS = 23  # of a table of the GPU engine
-
-
 class CompiledTree:
     """What `jtgpu.JunctionTree` is, without its questions."""
 
@@ -87,8 +84,6 @@ class CompiledTree:
     def _prepare(self, factors: Sequence[NDArray[np.float64]]) -> backends.Backend:
         plan = self._plan.plan
         on = self._devices
-        if self._name == "gpu":
-            _check_potentials(factors)
         prepare = backends.get(self._name) if on is None else backends.on_devices(self._name, on)
         if "executor" in self._options and not hasattr(self._plan, "slices"):
             raise PlanError("executor= runs the slices of a plan, and this one has none: plan(slices=...) cuts it")
@@ -247,16 +242,6 @@ class CompiledTree:
             return f"the model {self._model.name!r} gives every configuration probability 0"
         more = f" and {len(found) - 20} more" if len(found) > 20 else ""
         return f"this evidence has probability 0: {'; '.join(found[:20])}{more}"
-
-
-def _check_potentials(factors: Sequence[NDArray[np.float64]]) -> None:
-    """Refuse what the kernels would overflow on: from the second case on they scale some tables by 2^1000."""
-    tops = np.array([f.max(initial=0.0) for f in factors])
-    if np.log2(tops[tops > 1.0]).sum() > MOST_BITS:
-        raise BackendUnavailable(
-            f"the GPU engine takes potentials whose largest entries multiply to less than 2^{MOST_BITS}; take "
-            'backend="cpu", or divide the potentials by a number'
-        )
 
 
 def _with_dtype(name: str, asked: str, options: dict[str, Any]) -> dict[str, Any]:

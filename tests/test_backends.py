@@ -219,12 +219,3 @@ def test_a_query_changes_nothing() -> None:
         np.testing.assert_array_equal(before, backend.run(Evidence.none(10)).posterior)
     for a, f in zip(factors, net.factors, strict=True):
         np.testing.assert_array_equal(a, f.table)
-
-
-def test_potentials_that_the_gpu_engine_would_overflow_on_are_refused() -> None:
-    states = {"a": ["0", "1"], "b": ["0", "1"]}
-    large = MarkovNetwork(states, [(["a", "b"], np.array([[1e8, 1.0], [2.0, 3.0]]))])
-    with pytest.raises(errors.BackendUnavailable, match=r"potentials .* less than 2\^23"):
-        large.plan().compile("gpu")
-    with large.compile() as tree:
-        assert tree.posterior("a")["0"] == pytest.approx((1e8 + 1) / (1e8 + 6))
