@@ -202,7 +202,7 @@ def grid(n: int) -> MarkovNetwork:
     pairs += [(i * n + j, (i + 1) * n + j) for i in range(n - 1) for j in range(n)]
     return MarkovNetwork(
         {str(v): ["0", "1"] for v in range(n * n)},
-        [([str(a), str(b)], rng.uniform(0.2, 2.0, (2, 2))) for a, b in pairs],
+        [([str(a), str(b)], rng.uniform(0.1, 1.0, (2, 2))) for a, b in pairs],
     )
 
 
