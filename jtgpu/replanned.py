@@ -1,16 +1,15 @@
-"""A plan of its own for evidence patterns that come again and again.
+"""A plan of its own for evidence patterns that come again and again, on the CPU.
 
 Evidence cuts a network: observed variables connect nothing any more, and an elimination order that was good without
 them may be far from the best one that is left (Barley with a fifth observed: 15 times the work). For a pattern that
-has cost enough by then, the network is planned anew: on the CPU with every observed variable taken apart
-(`jtgpu.apart`), on a GPU without them (`jtgpu.remainder`).
+has cost enough by then, the network is planned anew, with every observed variable taken apart (`jtgpu.apart`).
 
-The rule. What a case costs is predicted (multiplications on the CPU, nanoseconds of the time model on a GPU), so the
-same queries in the same order meet the same plans. Once the cases of a pattern have cost as much as it takes to plan
-anew, that is done: by the query that comes then on the CPU, by a thread beside the queries on a GPU, whose answer is
-taken from the query on by which they have cost twice as much. A new plan is kept where it leaves at most `GAIN` of the
-work. Plans that were not used for longest go when all of them take more memory than half of what the usual plan
-promised; their memory goes back with the last query that is under way.
+The rule. What a case costs is predicted, in multiplications, so the same queries in the same order meet the same plans.
+Once the cases of a pattern have cost as much as it takes to plan anew, the query that comes then does that; or, where
+`Replanning.beside` says so, a thread beside the queries, and its plan is taken from the query on by which they have
+cost twice as much. A new plan is kept where it leaves at most `GAIN` of the work. Plans that were not used for longest
+go when all of them take more memory than half of what the usual plan promised; their memory goes back with the last
+query that is under way.
 """
 
 from __future__ import annotations
