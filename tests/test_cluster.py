@@ -17,6 +17,7 @@ import pytest
 
 import jtgpu
 from jtgpu.cases import answer_file
+from jtgpu.cli.console import exit_code
 from jtgpu.cluster import Cluster, answer_files
 from jtgpu.cluster import files as files_module
 from jtgpu.cluster import parts as parts_module
@@ -288,6 +289,18 @@ def test_a_bad_row_is_named_and_parts_before_it_stay(
     assert found["lung=yes"][750].as_py() is None
 
 
+def test_a_run_that_did_nothing_is_not_in_the_way_of_the_next(
+    here: Cruel, tree: jtgpu.JunctionTree, cases: Path, tmp_path: Path
+) -> None:
+    good = (cases / "a.parquet").read_bytes()
+    bad(cases, 0, "xray", "perhaps")
+    with pytest.raises(jtgpu.errors.UnknownState, match="row 1:"):
+        answer_files(tree, cases / "a.parquet", tmp_path / "out", **ASK)
+    assert not (tmp_path / "out.unfinished").exists()
+    (cases / "a.parquet").write_bytes(good)
+    assert answer_files(tree, cases / "a.parquet", tmp_path / "out", **ASK).cases == 1300
+
+
 def test_the_first_error_in_the_order_of_the_rows_is_told(
     here: Cruel, tree: jtgpu.JunctionTree, cases: Path, tmp_path: Path
 ) -> None:
@@ -478,8 +491,9 @@ def test_files_are_found_by_folder_pattern_and_name(tmp_path: Path) -> None:
     assert found([f"{tmp_path}/a/b/2.csv", f"file://{tmp_path}/a/1.csv"]) == ["a/b/2.csv", "a/1.csv"]
     with pytest.raises(JtgpuError, match="no such file or folder"):
         find_cases(tmp_path / "nothing.csv")
-    with pytest.raises(JtgpuError, match="no file is called so"):
+    with pytest.raises(JtgpuError, match="no file is called so") as missing:
         find_cases(f"{tmp_path}/a/*.xyz")
+    assert exit_code(missing.value) == 2
     with pytest.raises(JtgpuError, match="named twice"):
         find_cases([tmp_path / "a" / "1.csv", tmp_path / "a" / "1.csv"])
     with pytest.raises(JtgpuError, match="no storage of this kind"):

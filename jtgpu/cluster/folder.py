@@ -139,6 +139,7 @@ class Folder:
         self._identity = json.loads(json.dumps(identity))
         self.run = hashlib.sha256(json.dumps(self._identity, sort_keys=True).encode()).hexdigest()[:32]
         self._lock: int | None = None
+        self._begun = False
         self._force = force
         there = self.output.kind()
         if there and there != ("file" if single else "folder"):
@@ -195,6 +196,7 @@ class Folder:
         """
         self.at.make()
         self._hold()
+        self._begun = True
         if self._new:
             self._clear()
         self._tidy()
@@ -295,10 +297,24 @@ class Folder:
             (target / LOCK).unlink()
 
     def close(self) -> None:
-        """Leave the folder as it is; may be called twice."""
+        """Leave the folder as it is, or take it away where no part was begun; may be called twice."""
+        if self._begun:
+            self._begun = False
+            with suppress(OSError):
+                self._leave_nothing()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+    def _leave_nothing(self) -> None:
+        """A run that did nothing, for a first row with an unknown state, say, shall not be in the way of the next."""
+        if not {*self.at.names()} <= {LOCK, RUN}:
+            return
+        self.at.child(RUN).remove()
+        if self.at.local:
+            Path(self.at.path, LOCK).unlink()
+            Path(self.at.path).rmdir()
 
 
 def _same(was: Mapping[str, Any], now: Mapping[str, Any], folder: str) -> None:

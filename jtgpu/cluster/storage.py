@@ -17,7 +17,7 @@ from typing import Any
 from ..cases.arrow import arrow
 from ..errors import JtgpuError
 
-__all__ = ["Place", "Stored", "find_cases", "locate"]
+__all__ = ["MissingCases", "Place", "Stored", "find_cases", "locate"]
 
 HIDDEN = ("_", ".")  # names that begin so are no tables: _SUCCESS, temporary files
 WILD = re.compile(r"[*?\[]")
@@ -135,6 +135,10 @@ class Stored:
         return [self.place.uri, self.size, self.modified]
 
 
+class MissingCases(JtgpuError, FileNotFoundError):
+    """No file is where the caller said that cases are; also a `FileNotFoundError`."""
+
+
 def locate(uri: str | os.PathLike[str]) -> Place:
     """The place that a path or a URI names.
 
@@ -198,11 +202,13 @@ def _found(place: Place) -> list[Stored]:
         if info.type != fs.FileType.Directory:
             wild = WILD.search(place.path)
             if not wild:
-                raise JtgpuError(f"{place.uri}: no such file or folder")
+                raise MissingCases(f"{place.uri}: no such file or folder")
             pattern = re.compile(_expression(place.path))
             depth = place.path[wild.start() :].count("/") + 1
             base = Place(_cut(place.uri, depth), place.fs, _cut(place.path, depth))
         listed = place.fs.get_file_info(fs.FileSelector(base.path, recursive=True, allow_not_found=True))
+    except MissingCases:
+        raise
     except OSError as error:
         raise JtgpuError(f"{place.uri}: {error}") from None
     files = []
@@ -213,7 +219,7 @@ def _found(place: Place) -> list[Stored]:
             files.append(_stored(base.child(below), info))
     if not files:
         what = "the folder holds no files" if pattern is None else "no file is called so"
-        raise JtgpuError(f"{place.uri}: {what}")
+        raise MissingCases(f"{place.uri}: {what}")
     return sorted(files, key=lambda f: f.place.path)
 
 
