@@ -20,7 +20,10 @@ run: $(VENV)/.stamp-run ## install into .venv, then time the seven benchmark net
 	$(BIN)/jtgpu time $(ARGS)
 
 test: $(VENV)/.stamp-test ## all tests that need no GPU (ARGS: more for pytest)
-	$(BIN)/python -m pytest --ignore=tests/gpu $(ARGS)
+	$(BIN)/python -m pytest --ignore=tests/gpu $(HANGS) $(ARGS)
+
+# A test that hangs says where, and ends the run: a limit on the whole of it would tell nothing.
+HANGS = -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 
 check: check-lint check-types check-kernels check-package ## lint, types, kernels compile, the wheel holds everything
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -104,11 +106,10 @@ def test_little_is_under_way(at_once: int) -> None:
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_the_caller_interrupted_keeps_what_has_no_gap(at_once: int) -> None:
     found: list[int] = []
-    main = threading.main_thread()
 
     def work(i: int) -> int:
-        if threading.current_thread() is main and i >= 10:
-            raise KeyboardInterrupt
+        if i == 10:
+            os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.002)
         return i
 
@@ -116,6 +117,51 @@ def test_the_caller_interrupted_keeps_what_has_no_gap(at_once: int) -> None:
         in_order(iter(range(1000)), work, found.append, at_once)
     assert found == list(range(len(found)))
     assert 10 <= len(found) < 40
+    assert not ours()
+
+
+def test_an_interrupt_at_any_moment_loses_nothing() -> None:
+    """Whatever the caller's thread is doing just then, from the start of the first thread to the end of the last."""
+    random = np.random.default_rng(11)
+    interrupted = 0
+    for _ in range(300):
+        read: list[int] = []
+        found: list[int] = []
+
+        def items(read: list[int] = read) -> Iterator[int]:
+            for i in range(40):
+                read.append(i)
+                yield i
+
+        timer = threading.Timer(float(random.random()) * 4e-3, os.kill, (os.getpid(), signal.SIGINT))
+        try:
+            try:
+                timer.start()
+                in_order(items(), lambda i: i, found.append, 2)
+                assert len(found) == 40
+            finally:
+                timer.join()
+        except KeyboardInterrupt:
+            interrupted += 1
+        assert found == list(range(len(found)))
+        assert len(read) - len(found) <= 2 + AHEAD + 1
+        assert not ours()
+    assert interrupted > 20
+
+
+def test_an_error_while_the_items_end_is_told() -> None:
+    class Items:
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            raise StopIteration
+
+        def close(self) -> None:
+            raise KeyError("closing")
+
+    with pytest.raises(KeyError, match="closing"):
+        in_order(iter(Items()), abs, lambda _: None, 2)
     assert not ours()
 
 

@@ -1,14 +1,16 @@
 """Work on items one after the other by several threads, with results that come in the order of the items.
 
-A thread takes items from where they come, some threads work on them, the caller's among them, and a thread hands the
-results on. Few items are between the first and the last of these, so memory does not grow with their number.
+A thread takes items from where they come, some threads work on them, and a thread hands the results on. Few items are
+between the first and the last of these, so memory does not grow with their number. The caller only waits: an interrupt
+reaches the main thread alone, between any two of its steps, and must not find an item in its hands.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 __all__ = ["AHEAD", "in_order"]
@@ -30,7 +32,7 @@ class _Slot(Generic[Item, Result]):
         self._item: Item | None = item
         self._result: Result | None = None
         self._error = error
-        self._gate = threading.Lock()  # open once there is a result; a lock, for a signal cannot tear its release
+        self._gate = threading.Lock()  # open once there is a result
         if error is None:
             self._gate.acquire()
 
@@ -77,29 +79,24 @@ def in_order(
     deliver : callable
         Is called in a thread of its own.
     at_once : int
-        Items worked on at the same time; the caller works on one of them.
+        Items worked on at the same time.
     """
     run = _Run(items, work, deliver, at_once)
-    names = ["jtgpu-reader", "jtgpu-writer", *(f"jtgpu-worker-{i}" for i in range(1, at_once))]
-    calls = [run.read, run.write, *[run.work] * (at_once - 1)]
-    threads = [threading.Thread(target=t, name=n, daemon=True) for t, n in zip(calls, names, strict=True)]
-    for thread in threads:
-        thread.start()
     try:
-        run.work()
-    except BaseException as error:  # Ctrl-C between two items
+        threading.Thread(target=run.all, name="jtgpu-reader", daemon=True).start()
+        run.wait()
+    except BaseException as error:  # Ctrl-C
         run.failed.append(error)
-    finally:
-        if run.failed:
-            run.stop()
-        for thread in threads:
-            thread.join()
+        run.stop()
+        if run.begun:
+            run.wait()
     if run.failed:
         raise run.failed[0]
 
 
 class _Run(Generic[Item, Result]):
-    """What the threads of one call share."""
+    """What the threads of one call share. What the caller's thread touches of it, an interrupt cannot tear: plain
+    attributes, and queues that are not written in Python."""
 
     def __init__(
         self, items: Iterator[Item], work: Callable[[Item], Result], deliver: Callable[[Result], None], at_once: int
@@ -107,19 +104,51 @@ class _Run(Generic[Item, Result]):
         self._items, self._do, self._deliver, self._at_once = items, work, deliver, at_once
         self._todo: SimpleQueue[_Slot[Item, Result] | None] = SimpleQueue()
         self._ordered: SimpleQueue[_Slot[Item, Result] | None] = SimpleQueue()
-        self._room = threading.Semaphore(at_once + AHEAD)
-        self._stopped = threading.Event()
+        self._room: SimpleQueue[None] = SimpleQueue()  # as many as may still be taken
+        for _ in range(at_once + AHEAD):
+            self._room.put(None)
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._stopped = self._over = False
+        self.begun = False
         self.failed: list[BaseException] = []
 
     def stop(self) -> None:
         """Begin nothing new."""
-        self._stopped.set()
-        self._room.release()  # for a reader that waits
+        self._stopped = True
+        self._room.put(None)  # for a reader that waits
+
+    def wait(self) -> None:
+        """Until all threads have ended."""
+        while not self._over:
+            with contextlib.suppress(Empty):
+                self._bell.get(timeout=0.1)  # an interrupt may take the one ring, or come to another thread
+
+    def all(self) -> None:
+        """The first thread: it reads, when it has started the others, and ends after them."""
+        self.begun = True
+        if not self._stopped:
+            calls = {"jtgpu-writer": self.write, **{f"jtgpu-worker-{i}": self.work for i in range(self._at_once)}}
+            threads = [threading.Thread(target=t, name=n, daemon=True) for n, t in calls.items()]
+            try:
+                for thread in threads:
+                    thread.start()
+            except RuntimeError as error:  # the system has no more of them
+                self.failed.append(error)
+                self.stop()
+            self.read()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+        self._over = True
+        self._bell.put(None)
 
     def read(self) -> None:
         """Hand items to those who work."""
         try:
-            while self._room.acquire() and not self._stopped.is_set():
+            while True:
+                self._room.get()
+                if self._stopped:
+                    break
                 item = next(self._items, None)
                 if item is None:
                     break
@@ -135,12 +164,15 @@ class _Run(Generic[Item, Result]):
                 self._todo.put(None)
             close = getattr(self._items, "close", None)
             if close is not None:
-                close()
+                try:
+                    close()
+                except BaseException as error:
+                    self.failed.append(error)
 
     def work(self) -> None:
         """Work on items until there are no more."""
         while (slot := self._todo.get()) is not None:
-            if self._stopped.is_set():
+            if self._stopped:
                 slot.give_up()
             elif not slot.fill(self._do):
                 self.stop()  # what comes behind it will not be delivered
@@ -151,7 +183,7 @@ class _Run(Generic[Item, Result]):
             while (slot := self._ordered.get()) is not None:
                 self._deliver(slot.result())
                 del slot
-                self._room.release()
+                self._room.put(None)
         except _Given:
             pass
         except BaseException as error:

@@ -77,6 +77,11 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except KeyboardInterrupt:
             _print_stderr("interrupted")
             raise typer.Exit(INTERRUPTED) from None
+        except SystemError as error:
+            if not isinstance(error.__cause__, KeyboardInterrupt):
+                raise
+            _print_stderr("interrupted")  # inside Python that Numba's C calls
+            raise typer.Exit(INTERRUPTED) from None
         except OSError as error:
             _end_on(error)
 

@@ -299,12 +299,16 @@ def on_all_cores(tasks: Sequence[Callable[[], None]], backend: Cpu, most: int) -
             backend.spare.release()
 
     others: list[threading.Thread] = []
-    # several calls at the same time share the backend's threads
-    while len(others) < min(len(tasks), most) - 1 and backend.spare.acquire(blocking=False):
-        others.append(threading.Thread(target=help_out, name="jtgpu-batch"))
-        others[-1].start()
-    serve()
+    try:
+        # several calls at the same time share the backend's threads
+        while len(others) < min(len(tasks), most) - 1 and backend.spare.acquire(blocking=False):
+            others.append(threading.Thread(target=help_out, name="jtgpu-batch"))
+            others[-1].start()
+        serve()
+    except BaseException as error:  # Ctrl-C between two tasks: what the others write to is theirs until they end
+        errors.append(error)
     for thread in others:
-        thread.join()
+        if thread.ident is not None:
+            thread.join()
     if errors:
         raise errors[0]
