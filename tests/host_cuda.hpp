@@ -26,12 +26,42 @@ struct dim3_ { unsigned x; };
 static dim3_ threadIdx, blockIdx, blockDim, gridDim;
 
 namespace host {
-const unsigned STACK = 64 * 1024;
+#ifndef HOST_STACK
+#define HOST_STACK 65536
+#endif
+const unsigned STACK = HOST_STACK;  // bytes of a thread
 struct Meeting { unsigned arrived = 0, generation = 0; uint64_t value[2][1024]; };
-struct Fiber { ucontext_t context; bool done; };
+
+// A thread's registers, and how to change to another's. swapcontext asks the operating system each time, for signals.
+#ifdef __x86_64__
+typedef void* Context;
+extern "C" void host_swap(Context* from, Context to);
+asm(".text\n.hidden host_swap\n.globl host_swap\nhost_swap:\n"
+    "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+    "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+    "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n");
+inline void change(Context& from, Context& to) { host_swap(&from, to); }
+inline void begin(Context& c, char* stack, void (*entry)()) {
+    void** top = (void**)(((uintptr_t)stack + STACK) & ~(uintptr_t)15) - 2;
+    top[0] = (void*)entry;
+    c = top - 6;
+}
+#else
+typedef ucontext_t Context;
+inline void change(Context& from, Context& to) { swapcontext(&from, &to); }
+inline void begin(Context& c, char* stack, void (*entry)()) {
+    getcontext(&c);
+    c.uc_stack.ss_sp = stack;
+    c.uc_stack.ss_size = STACK;
+    c.uc_link = nullptr;
+    makecontext(&c, entry, 0);
+}
+#endif
+
+struct Fiber { Context context; bool done; };
 static std::vector<Fiber> fibers;
-static std::vector<char> stacks;
-static ucontext_t home;
+static char* stacks;
+static Context home;
 static unsigned current, live;
 static Meeting warps[32], block;
 static const std::function<void()>* body;
@@ -40,12 +70,12 @@ inline void entry() {
     (*body)();
     fibers[current].done = true;
     live--;
-    swapcontext(&fibers[current].context, &home);
+    change(fibers[current].context, home);
 }
 
 inline void pause() {
     unsigned me = current;
-    swapcontext(&fibers[me].context, &home);
+    change(fibers[me].context, home);
     threadIdx.x = me;
 }
 
@@ -71,18 +101,14 @@ inline void launch(unsigned n_blocks, unsigned n_threads, const std::function<vo
     blockDim.x = n_threads;
     if (fibers.size() < n_threads) {
         fibers.resize(n_threads);
-        stacks.resize((size_t)n_threads * STACK);
+        free(stacks);
+        stacks = (char*)malloc((size_t)n_threads * STACK);
     }
     for (unsigned b = 0; b < n_blocks; b++) {
         blockIdx.x = b;
         for (unsigned t = 0; t < n_threads; t++) {
-            Fiber& f = fibers[t];
-            getcontext(&f.context);
-            f.context.uc_stack.ss_sp = stacks.data() + (size_t)t * STACK;
-            f.context.uc_stack.ss_size = STACK;
-            f.context.uc_link = nullptr;
-            f.done = false;
-            makecontext(&f.context, entry, 0);
+            fibers[t].done = false;
+            begin(fibers[t].context, stacks + (size_t)t * STACK, entry);
         }
         live = n_threads;
         for (auto& w : warps) w.arrived = 0;
@@ -100,7 +126,7 @@ inline void launch(unsigned n_blocks, unsigned n_threads, const std::function<vo
             for (unsigned t = 0; t < n_threads; t++)
                 if (!fibers[t].done) {
                     current = threadIdx.x = t;
-                    swapcontext(&home, &fibers[t].context);
+                    change(home, fibers[t].context);
                 }
         }
     }

@@ -415,6 +415,7 @@ class BatchEngine:
             with self.device.active():
                 for stream in self._streams:
                     stream.synchronize()
+                    del stream  # the last one would end after the context
                 self._release()
 
 
