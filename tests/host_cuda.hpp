@@ -60,7 +60,11 @@ inline void begin(Context& c, char* stack, void (*entry)()) {
 
 struct Fiber { Context context; bool done; };
 static std::vector<Fiber> fibers;
-static char* stacks;
+struct Stacks {  // given back when the library is closed
+    char* all = nullptr;
+    ~Stacks() { free(all); }
+};
+static Stacks stacks;
 static Context home;
 static unsigned current, live;
 static Meeting warps[32], block;
@@ -101,14 +105,14 @@ inline void launch(unsigned n_blocks, unsigned n_threads, const std::function<vo
     blockDim.x = n_threads;
     if (fibers.size() < n_threads) {
         fibers.resize(n_threads);
-        free(stacks);
-        stacks = (char*)malloc((size_t)n_threads * STACK);
+        free(stacks.all);
+        stacks.all = (char*)malloc((size_t)n_threads * STACK);
     }
     for (unsigned b = 0; b < n_blocks; b++) {
         blockIdx.x = b;
         for (unsigned t = 0; t < n_threads; t++) {
             fibers[t].done = false;
-            begin(fibers[t].context, stacks + (size_t)t * STACK, entry);
+            begin(fibers[t].context, stacks.all + (size_t)t * STACK, entry);
         }
         live = n_threads;
         for (auto& w : warps) w.arrived = 0;

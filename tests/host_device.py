@@ -107,6 +107,7 @@ class Block:
 
     def __init__(self, n_bytes: int):
         self.n_bytes = n_bytes
+        self.copies = 0  # queued, to or from it
         self.raw = np.empty(n_bytes + 2 * BORDER, np.uint8)
         self.raw[:BORDER] = self.raw[BORDER + n_bytes :] = POISON
         if n_bytes <= MOST_POISON:
@@ -402,8 +403,8 @@ class Pinned:
             current()
             if pins.pop(self.block.address, None) is None:
                 raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "given back twice")
-            if not EAGER and any(s.waiting for s in Stream.all):
-                violate("page-locked memory is given back while work is queued")
+            if self.block.copies:
+                violate("page-locked memory is given back before a copy that is queued")
             self.block.end()
 
 
@@ -414,14 +415,14 @@ def pagelocked_empty(shape: Any, dtype: Any) -> Any:
         return np.asarray(Pinned(shape, dtype))
 
 
-def host_range(array: Any) -> tuple[int, int, bool]:
-    """Address, bytes and whether it is page-locked, of a C-contiguous array."""
+def host_range(array: Any) -> tuple[int, int, Block | None]:
+    """Address and bytes of a C-contiguous array, and the page-locked memory in which it lies."""
     if not isinstance(array, np.ndarray):
         raise TypeError("played: arrays only")
     if not array.flags.c_contiguous:
         raise ValueError("ndarray is not contiguous")
     address = int(array.ctypes.data)
-    return address, array.nbytes, any(b.holds(address, array.nbytes) for b in pins.values())
+    return address, array.nbytes, next((b for b in pins.values() if b.holds(address, array.nbytes)), None)
 
 
 def memcpy_htod_async(dest: int, src: Any, stream: Stream | None = None) -> None:
@@ -429,12 +430,11 @@ def memcpy_htod_async(dest: int, src: Any, stream: Stream | None = None) -> None
         to = stream or current().legacy
         address, n, pinned = host_range(src)
         to.card.check(dest, n)
-        if not pinned:  # the driver has read it when the call returns
+        kept = src
+        if pinned is None:  # the driver has read it when the call returns
             kept = src.copy()
             address = int(kept.ctypes.data)
-        else:
-            kept = src
-        to.put(lambda _kept=kept: moved(dest, address, n))  # type: ignore[misc]
+        to.put(copying(dest, address, n, kept, pinned))
 
 
 def memcpy_dtoh_async(dest: Any, src: int, stream: Stream | None = None) -> None:
@@ -444,9 +444,23 @@ def memcpy_dtoh_async(dest: Any, src: int, stream: Stream | None = None) -> None
         if not dest.flags.writeable:
             raise ValueError("not writable")
         to.card.check(src, n)
-        to.put(lambda _kept=dest: moved(address, src, n))  # type: ignore[misc]
-        if not pinned and to.recorded is None:
+        to.put(copying(address, src, n, dest, pinned))
+        if pinned is None and to.recorded is None:
             to.drain()
+
+
+def copying(to: int, source: int, n_bytes: int, kept: Any, pinned: Block | None) -> Callable[[], None]:
+    """A copy between host and card, counted where it is queued on page-locked memory."""
+    if pinned is not None:
+        pinned.copies += 1
+
+    def copy() -> None:
+        if pinned is not None:
+            pinned.copies -= 1
+        ctypes.memmove(to, source, n_bytes)
+
+    copy.kept = kept  # type: ignore[attr-defined]
+    return copy
 
 
 def memcpy_dtod_async(dest: int, src: int, size: int, stream: Stream | None = None) -> None:
@@ -454,11 +468,7 @@ def memcpy_dtod_async(dest: int, src: int, size: int, stream: Stream | None = No
         to = stream or current().legacy
         to.card.check(dest, size)
         to.card.check(src, size)
-        to.put(lambda: moved(dest, src, size))
-
-
-def moved(to: int, source: int, n_bytes: int) -> None:
-    ctypes.memmove(to, source, n_bytes)
+        to.put(copying(dest, src, size, None, None))
 
 
 # Kernels --------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle
@@ -268,7 +269,14 @@ class BatchEngine:
         except BaseException:
             for rows in taken:
                 deal.give_back(*rows)
+            self._settle()  # the next call's first chunk has the same scratch memory, and waits for none of these
             raise
+
+    def _settle(self) -> None:
+        """Wait for whatever is queued; a card that failed has nothing to wait for."""
+        with suppress(Exception):
+            for stream in self._streams:
+                stream.synchronize()
 
     def _program(self, *, weights: bool, smallest: float) -> Program:
         """The kernels for a call: those written for the network where there are such and numbers stay in range."""
@@ -413,9 +421,7 @@ class BatchEngine:
                 self._exact.close()
             self._copiers.shutdown()
             with self.device.active():
-                for stream in self._streams:
-                    stream.synchronize()
-                    del stream  # the last one would end after the context
+                self._settle()
                 self._release()
 
 
