@@ -96,7 +96,8 @@ inline const uint64_t* meet(Meeting& m, unsigned place, unsigned n, uint64_t val
 }
 
 inline const uint64_t* meet_warp(uint64_t value) {
-    return meet(warps[threadIdx.x / 32], threadIdx.x % 32, 32, value);
+    const unsigned first = threadIdx.x & ~31u, left = blockDim.x - first;
+    return meet(warps[threadIdx.x / 32], threadIdx.x % 32, left < 32 ? left : 32, value);
 }
 
 inline void launch(unsigned n_blocks, unsigned n_threads, const std::function<void()>& kernel) {
@@ -202,6 +203,19 @@ static inline unsigned __ballot_sync(unsigned, bool x) {
     for (unsigned i = 0; i < 32; i++) who |= (unsigned)(v[i] != 0) << i;
     return who;
 }
-static inline void __syncwarp() { host::meet_warp(0); }
+static inline void __syncwarp(unsigned = 0) { host::meet_warp(0); }
+static inline double __shfl_down_sync(unsigned, double x, unsigned by) {
+    uint64_t bits;
+    memcpy(&bits, &x, 8);
+    const uint64_t* v = host::meet_warp(bits);
+    const unsigned from = threadIdx.x % 32 + by;
+    memcpy(&x, &v[from < 32 ? from : threadIdx.x % 32], 8);
+    return x;
+}
+static inline float __shfl_down_sync(unsigned, float x, unsigned by) {
+    const uint64_t* v = host::meet_warp((unsigned)__float_as_int(x));
+    const unsigned from = threadIdx.x % 32 + by;
+    return __int_as_float((int)v[from < 32 ? from : threadIdx.x % 32]);
+}
 static inline unsigned atomicAdd(unsigned* at, unsigned x) { unsigned old = *at; *at += x; return old; }
 static inline int atomicMax(int* at, int x) { int old = *at; *at = x > old ? x : old; return old; }

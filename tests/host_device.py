@@ -48,7 +48,7 @@ CARDS = int(os.environ.get("JTGPU_PLAYED_CARDS", "2"))
 BYTES = int(os.environ.get("JTGPU_PLAYED_BYTES", str(4 << 30)))
 CAPABILITY = tuple(int(x) for x in os.environ.get("JTGPU_PLAYED_CAPABILITY", "8.0").split("."))
 EAGER = bool(os.environ.get("JTGPU_PLAYED_EAGER"))
-SHARED = 166_912  # bytes of a block at most; 48 KB without asking
+SHARED = 232_448 if CAPABILITY >= (9, 0) else 166_912  # bytes of a block at most; 48 KB without asking
 POISON, BORDER, PAGE = 0xCD, 256, 512
 MOST_POISON = 64 << 20  # larger memory is not filled: it would all have to exist
 
@@ -137,6 +137,7 @@ class Card:
         self.memory: dict[int, Block] = {}  # by address
         self.globals: dict[int, int] = {}  # address: bytes; of modules
         self.taken = 0
+        self.thread = 0  # that opened it
         self.streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self.legacy = Stream(self)
         self.context = Context(self)
@@ -327,11 +328,11 @@ class Event:
 
 
 def ended(card: Card, what: str) -> None:
-    """PyCUDA cannot end a thing of a context that is not current: it leaks, with a warning."""
+    """PyCUDA cannot end a thing of a context that is neither current nor opened by this thread: it leaks, silently."""
     if sys is None or sys.is_finalizing():
         return
-    if not stack() or stack()[-1].card is not card:
-        violate(f"a {what} ended where its context is not current")
+    if card.thread != threading.get_ident() and (not stack() or stack()[-1].card is not card):
+        violate(f"a {what} ended in a thread where its context is not current")
 
 
 # Memory ---------------------------------------------------------------------------------------------------------
@@ -702,6 +703,7 @@ class _Device:
         return CAPABILITY
 
     def retain_primary_context(self) -> Context:
+        self._card.thread = threading.get_ident()
         return self._card.context
 
 
