@@ -1,5 +1,6 @@
 // Enough of CUDA for g++ to run a kernel of cuda/resident/ on the host: a block's threads are fibers that take turns
 // at every barrier and shuffle. A thread that waits for one that never comes is a deadlock, and ends the program.
+// Blocks run one after another; with HOST_TOGETHER each in a thread of its own, all at once.
 #include <ucontext.h>
 
 #include <cmath>
@@ -13,7 +14,15 @@
 #define __global__
 #define __device__
 #define __forceinline__ inline
-#define __shared__ static
+#ifdef HOST_TOGETHER
+#include <atomic>
+#include <chrono>
+#include <thread>
+#define HOST_OWN thread_local  // every block's own
+#else
+#define HOST_OWN
+#endif
+#define __shared__ static HOST_OWN
 #define __launch_bounds__(...)
 
 struct uint2 { unsigned x, y; };
@@ -23,7 +32,7 @@ struct short4 { short x, y, z, w; };
 struct int4 { int x, y, z, w; };
 static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 struct dim3_ { unsigned x; };
-static dim3_ threadIdx, blockIdx, blockDim, gridDim;
+static HOST_OWN dim3_ threadIdx, blockIdx, blockDim, gridDim;
 
 namespace host {
 #ifndef HOST_STACK
@@ -59,16 +68,16 @@ inline void begin(Context& c, char* stack, void (*entry)()) {
 #endif
 
 struct Fiber { Context context; bool done; };
-static std::vector<Fiber> fibers;
+static HOST_OWN std::vector<Fiber> fibers;
 struct Stacks {  // given back when the library is closed
     char* all = nullptr;
     ~Stacks() { free(all); }
 };
-static Stacks stacks;
-static Context home;
-static unsigned current, live;
-static Meeting warps[32], block;
-static const std::function<void()>* body;
+static HOST_OWN Stacks stacks;
+static HOST_OWN Context home;
+static HOST_OWN unsigned current, live;
+static HOST_OWN Meeting warps[32], block;
+static HOST_OWN const std::function<void()>* body;
 
 inline void entry() {
     (*body)();
@@ -100,41 +109,70 @@ inline const uint64_t* meet_warp(uint64_t value) {
     return meet(warps[threadIdx.x / 32], threadIdx.x % 32, left < 32 ? left : 32, value);
 }
 
-inline void launch(unsigned n_blocks, unsigned n_threads, const std::function<void()>& kernel) {
+// Nothing has gone on in the block: is that for ever?
+#ifdef HOST_TOGETHER
+const int PATIENCE = 60;  // seconds in which no block goes on
+static std::atomic<unsigned> steps;
+inline bool stuck() {
+    static thread_local unsigned seen = 0;
+    static thread_local auto since = std::chrono::steady_clock::now();
+    const unsigned all = steps;
+    const auto now = std::chrono::steady_clock::now();
+    if (all != seen) since = now;
+    seen = all;
+    std::this_thread::yield();
+    return now - since > std::chrono::seconds(PATIENCE);
+}
+inline void went_on() { steps++; }
+#else
+inline bool stuck() { return true; }
+inline void went_on() {}
+#endif
+
+inline void run_block(unsigned b, unsigned n_blocks, unsigned n_threads, const std::function<void()>& kernel) {
     body = &kernel;
     gridDim.x = n_blocks;
     blockDim.x = n_threads;
+    blockIdx.x = b;
     if (fibers.size() < n_threads) {
         fibers.resize(n_threads);
         free(stacks.all);
         stacks.all = (char*)malloc((size_t)n_threads * STACK);
     }
-    for (unsigned b = 0; b < n_blocks; b++) {
-        blockIdx.x = b;
-        for (unsigned t = 0; t < n_threads; t++) {
-            fibers[t].done = false;
-            begin(fibers[t].context, stacks.all + (size_t)t * STACK, entry);
-        }
-        live = n_threads;
-        for (auto& w : warps) w.arrived = 0;
-        block.arrived = 0;
-        unsigned before = 0, idle = 0;
-        while (live) {
-            unsigned progress = block.generation + (n_threads - live);
-            for (auto& w : warps) progress += w.generation;
-            idle = progress == before ? idle + 1 : 0;
-            before = progress;
-            if (idle > 2) {
-                fprintf(stderr, "deadlock in block %u\n", b);
-                abort();
-            }
-            for (unsigned t = 0; t < n_threads; t++)
-                if (!fibers[t].done) {
-                    current = threadIdx.x = t;
-                    change(home, fibers[t].context);
-                }
-        }
+    for (unsigned t = 0; t < n_threads; t++) {
+        fibers[t].done = false;
+        begin(fibers[t].context, stacks.all + (size_t)t * STACK, entry);
     }
+    live = n_threads;
+    for (auto& w : warps) w.arrived = 0;
+    block.arrived = 0;
+    unsigned before = 0, idle = 0;
+    while (live) {
+        unsigned progress = block.generation + (n_threads - live);
+        for (auto& w : warps) progress += w.generation;
+        if (progress != before) went_on();
+        idle = progress == before ? idle + 1 : 0;
+        before = progress;
+        if (idle > 2 && stuck()) {
+            fprintf(stderr, "deadlock in block %u\n", b);
+            abort();
+        }
+        for (unsigned t = 0; t < n_threads; t++)
+            if (!fibers[t].done) {
+                current = threadIdx.x = t;
+                change(home, fibers[t].context);
+            }
+    }
+}
+
+inline void launch(unsigned n_blocks, unsigned n_threads, const std::function<void()>& kernel) {
+#ifdef HOST_TOGETHER
+    std::vector<std::thread> all;
+    for (unsigned b = 0; b < n_blocks; b++) all.emplace_back(run_block, b, n_blocks, n_threads, std::cref(kernel));
+    for (auto& t : all) t.join();
+#else
+    for (unsigned b = 0; b < n_blocks; b++) run_block(b, n_blocks, n_threads, kernel);
+#endif
 }
 }  // namespace host
 

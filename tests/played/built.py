@@ -46,6 +46,7 @@ extern "C" unsigned sizes_{0}(unsigned* out) {{ return played::sizes({0}, out); 
 SHARED_CALL = """
 extern "C" void played_shared(double* memory) { host_memory = memory; }
 """
+TOGETHER = ("flow",)  # whose blocks wait for each other
 _NAMES = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^;{]*?\)\s+)?(\w+)\(")
 _CONSTANT = re.compile(r"__constant__\s+(\w+)\s+(\w+)\[([^\]]+)\];")
 _building: dict[str, threading.Lock] = {}
@@ -64,6 +65,8 @@ def library(text: str, names: tuple[str, ...]) -> Path:
     whole = f"{host_cuda.SHIM.read_text(encoding='utf-8')}\n{text}\n{CALLS}\n{calls}"
     # thousands of lines that nobody repeats are compiled more slowly than they run
     options = ["-O0", f"-DHOST_STACK={1 << 20}"] if "batch_lane(Lane" in text else ["-O2"]
+    if names == TOGETHER:
+        options += ["-DHOST_TOGETHER", "-pthread"]
     key = hashlib.sha256(" ".join([whole, *options]).encode()).hexdigest()[:24]
     out = Path(tempfile.gettempdir(), f"jtgpu-played-{os.getuid()}", f"{key}.so")
     with _building.setdefault(key, threading.Lock()):

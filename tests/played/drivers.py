@@ -16,6 +16,7 @@ from .built import Function, Module
 from .cards import (
     CAPABILITY,
     CARDS,
+    MULTIPROCESSORS,
     SHARED,
     Card,
     Context,
@@ -70,7 +71,7 @@ class _Device:
         if not 0 <= ordinal < CARDS:
             raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_DEVICE, str(ordinal))
         self._card = cards()[ordinal]
-        self.multiprocessor_count = 1
+        self.multiprocessor_count = MULTIPROCESSORS
 
     @staticmethod
     def count() -> int:
@@ -270,7 +271,7 @@ def _destroy(graph: PlayedGraph) -> None:
 
 
 def _attribute(attribute: CUdevice_attribute, device: int) -> int:
-    return {16: 1, 97: SHARED}[attribute]
+    return {16: MULTIPROCESSORS, 97: SHARED}[attribute]
 
 
 def _set_attribute(function: int, attribute: CUfunction_attribute, value: int) -> None:
@@ -358,7 +359,7 @@ def _launch(config: Any, function: Function, parameters: int) -> int:
     for attribute in config.attrs:
         if attribute.id == CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
             return CUresult.CUDA_ERROR_INVALID_CLUSTER_SIZE  # not played
-        if attribute.id == CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE and blocks > 1:
+        if attribute.id == CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE and blocks > MULTIPROCESSORS:
             return CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
     given = _arguments[parameters]
     kept = given._kept
