@@ -12,9 +12,10 @@ than CUDA where CUDA would let a mistake pass for a while:
 - device memory is full of rubbish at first and when it is given back, and has borders that are looked at then.
 - parameters are as long as the kernel reads; copies lie inside of one allocation; nothing runs without a context.
 
-What it does not show: clusters, the order of memory, time; blocks at the same time but where they wait for each other
-(flow.cu). Variables of the environment: JTGPU_PLAYED_CARDS (2), JTGPU_PLAYED_BYTES of a card (4 GiB),
-JTGPU_PLAYED_CAPABILITY (8.0), JTGPU_PLAYED_MULTIPROCESSORS (2), JTGPU_PLAYED_EAGER=1: work runs when it is queued.
+What it does not show: the order of memory, time; blocks at the same time but where they wait for each other (flow.cu,
+and lists.cu over a cluster, whose few lines of PTX are played, too: cluster.hpp). Variables of the environment:
+JTGPU_PLAYED_CARDS (2), JTGPU_PLAYED_BYTES of a card (4 GiB), JTGPU_PLAYED_CAPABILITY (9.0),
+JTGPU_PLAYED_MULTIPROCESSORS (2), JTGPU_PLAYED_EAGER=1: work runs when it is queued.
 """
 
 from __future__ import annotations

@@ -44,9 +44,17 @@ extern "C" void played_{0}(unsigned blocks, unsigned threads, void** p) {{ playe
 extern "C" unsigned sizes_{0}(unsigned* out) {{ return played::sizes({0}, out); }}
 """
 SHARED_CALL = """
-extern "C" void played_shared(double* memory) { host_memory = memory; }
+extern "C" void played_shared(double* memory, unsigned blocks, unsigned long each) {
+    for (unsigned b = 0; b < blocks; b++) played::memories[b] = memory + b * each, played::barriers[b] = nullptr;
+    played::met = 0;
+    memset(played::meetings, 0, sizeof played::meetings);
+}
 """
-TOGETHER = ("flow",)  # whose blocks wait for each other
+CLUSTER = Path(__file__).with_name("cluster.hpp")
+_CARD_ONLY = re.compile(  # what lists.cu says to a cluster of the card
+    r"#if defined\(__CUDA_ARCH__\) && __CUDA_ARCH__ >= 900\n#define HAS_CLUSTERS.*?(?=// Read once and kept)", re.DOTALL
+)
+TOGETHER = (("flow",), ("lists_one", "lists_many"))  # whose blocks wait for each other
 _NAMES = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^;{]*?\)\s+)?(\w+)\(")
 _CONSTANT = re.compile(r"__constant__\s+(\w+)\s+(\w+)\[([^\]]+)\];")
 _building: dict[str, threading.Lock] = {}
@@ -61,11 +69,13 @@ def library(text: str, names: tuple[str, ...]) -> Path:
     text = re.sub(r'extern "C" __global__', "__global__", text)
     calls = "".join(CALL.format(name) for name in names)
     if "host_memory" in text:
+        text, n = _CARD_ONLY.subn(lambda _: CLUSTER.read_text(encoding="utf-8"), text)
+        assert n == 1, "lists.cu has changed where the card's clusters are"
         calls += SHARED_CALL
     whole = f"{host_cuda.SHIM.read_text(encoding='utf-8')}\n{text}\n{CALLS}\n{calls}"
     # thousands of lines that nobody repeats are compiled more slowly than they run
     options = ["-O0", f"-DHOST_STACK={1 << 20}"] if "batch_lane(Lane" in text else ["-O2"]
-    if names == TOGETHER:
+    if names in TOGETHER:
         options += ["-DHOST_TOGETHER", "-pthread"]
     key = hashlib.sha256(" ".join([whole, *options]).encode()).hexdigest()[:24]
     out = Path(tempfile.gettempdir(), f"jtgpu-played-{os.getuid()}", f"{key}.so")
@@ -171,7 +181,7 @@ class Function:
         n = getattr(found, f"sizes_{name}")(sizes)
         self.sizes = list(sizes)[:n]
         self.shared = getattr(found, "played_shared", None) if "host_memory" in module.text else None
-        self.allowed = 48 << 10
+        self.allowed, self.wide = 48 << 10, False
         Module.last += 8
         self.number = Module.last
         Module.functions[self.number] = self
@@ -186,8 +196,11 @@ class Function:
         def run(_kept: Any = kept) -> None:
             start = time.perf_counter()
             if self.shared is not None:
-                memory = np.full(max(shared, 8) // 8 + 1, np.nan)
-                self.shared(ctypes.c_void_p(memory.ctypes.data))
+                each = max(shared, 8) // 8 + 2
+                each += each % 2  # 16 bytes are moved at once
+                memory = np.full(blocks * each + 2, np.nan)
+                first = memory.ctypes.data + memory.ctypes.data % 16
+                self.shared(ctypes.c_void_p(first), blocks, ctypes.c_ulong(each))
             self.call(blocks, threads, pointers)
             counts["seconds"] += time.perf_counter() - start
 

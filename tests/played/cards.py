@@ -17,7 +17,7 @@ import numpy as np
 
 CARDS = int(os.environ.get("JTGPU_PLAYED_CARDS", "2"))
 BYTES = int(os.environ.get("JTGPU_PLAYED_BYTES", str(4 << 30)))
-CAPABILITY = tuple(int(x) for x in os.environ.get("JTGPU_PLAYED_CAPABILITY", "8.0").split("."))
+CAPABILITY = tuple(int(x) for x in os.environ.get("JTGPU_PLAYED_CAPABILITY", "9.0").split("."))
 EAGER = bool(os.environ.get("JTGPU_PLAYED_EAGER"))
 SHARED = 232_448 if CAPABILITY >= (9, 0) else 166_912  # bytes of a block at most; 48 KB without asking
 MULTIPROCESSORS = int(os.environ.get("JTGPU_PLAYED_MULTIPROCESSORS", "2"))

@@ -280,6 +280,8 @@ def _set_attribute(function: int, attribute: CUfunction_attribute, value: int) -
         if not 0 <= value <= SHARED:
             raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, "shared memory")
         Module.functions[function].allowed = value
+    else:
+        Module.functions[function].wide = bool(value)
 
 
 def _pinned_address(address: int, flags: int) -> int:
@@ -358,7 +360,9 @@ def _launch(config: Any, function: Function, parameters: int) -> int:
     assert len(config.attrs) == config.numAttrs
     for attribute in config.attrs:
         if attribute.id == CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-            return CUresult.CUDA_ERROR_INVALID_CLUSTER_SIZE  # not played
+            size = attribute.value.clusterDim.x
+            if size != blocks or size > (16 if function.wide else 8):  # several clusters are not played
+                return CUresult.CUDA_ERROR_INVALID_CLUSTER_SIZE
         if attribute.id == CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE and blocks > MULTIPROCESSORS:
             return CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
     given = _arguments[parameters]
