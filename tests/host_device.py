@@ -15,7 +15,8 @@ than CUDA where CUDA would let a mistake pass for a while:
 What it does not show: the order of memory, time; blocks at the same time but where they wait for each other (flow.cu,
 and lists.cu over a cluster, whose few lines of PTX are played, too: cluster.hpp). Variables of the environment:
 JTGPU_PLAYED_CARDS (2), JTGPU_PLAYED_BYTES of a card (4 GiB), JTGPU_PLAYED_CAPABILITY (9.0),
-JTGPU_PLAYED_MULTIPROCESSORS (2), JTGPU_PLAYED_EAGER=1: work runs when it is queued.
+JTGPU_PLAYED_MULTIPROCESSORS (2), JTGPU_PLAYED_ORDER: "late", "early", which is when it is queued,
+or "mixed", where other streams get on when one is waited for.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import sys
 import threading
 import time
@@ -18,12 +19,13 @@ import numpy as np
 CARDS = int(os.environ.get("JTGPU_PLAYED_CARDS", "2"))
 BYTES = int(os.environ.get("JTGPU_PLAYED_BYTES", str(4 << 30)))
 CAPABILITY = tuple(int(x) for x in os.environ.get("JTGPU_PLAYED_CAPABILITY", "9.0").split("."))
-EAGER = bool(os.environ.get("JTGPU_PLAYED_EAGER"))
+ORDER = os.environ.get("JTGPU_PLAYED_ORDER", "late")
 SHARED = 232_448 if CAPABILITY >= (9, 0) else 166_912  # bytes of a block at most; 48 KB without asking
 MULTIPROCESSORS = int(os.environ.get("JTGPU_PLAYED_MULTIPROCESSORS", "2"))
 POISON, BORDER, PAGE = 0xCD, 256, 512
 MOST_POISON = 64 << 20  # larger memory is not filled: it would all have to exist
 
+chance = random.Random(1)
 lock = threading.RLock()  # one thing at a time: fibers are a library's, and queues have no locks of their own
 violations: list[str] = []  # what CUDA might have let pass; the plugin fails the test
 counts = {"launches": 0, "graphs": 0, "seconds": 0.0, "built": 0.0}
@@ -219,7 +221,7 @@ class Stream:
                 return
             self.waiting.append(work)
             self.queued += 1
-            if EAGER:
+            if ORDER == "early":
                 self.drain()
 
     def drain(self, upto: int | None = None) -> None:
@@ -230,10 +232,21 @@ class Stream:
             self.busy = True
             try:
                 while self.waiting and (upto is None or self.done < upto):
+                    if ORDER == "mixed":
+                        self.others()
                     self.waiting.popleft()()
                     self.done += 1
             finally:
                 self.busy = False
+
+    def others(self) -> None:
+        """Other streams of the card may get on in between."""
+        for other in sorted(self.card.streams, key=lambda s: s.handle):
+            if not other.waiting or other.busy:
+                continue
+            on = getattr(other.waiting[0], "on", None)
+            if (on is None or on[0].done >= on[1]) and chance.random() < 0.5:
+                other.drain(other.done + 1)
 
     def synchronize(self) -> None:
         with lock:
@@ -248,9 +261,16 @@ class Stream:
     def wait_for_event(self, event: Event) -> None:
         if not isinstance(event, Event):
             raise TypeError("an event")
-        on = event.point()
-        if on is not None:
-            self.put(lambda: on[0].drain(on[1]))
+        on = event.on
+        if on is None:
+            return
+
+        def wait() -> None:
+            on[0].drain(on[1])
+            assert on[0].done >= on[1]
+
+        wait.on = on  # type: ignore[attr-defined]
+        self.put(wait)
 
 
 class Event:
@@ -258,15 +278,11 @@ class Event:
 
     def __init__(self, flags: int = 0):
         self.card, self.timing = current(), not flags & 2
-        self.on: tuple[Stream, int] | None = None
+        self.on: tuple[Stream, int] | None = None  # what was queued when it was recorded
         self.when: float | None = None
 
     def __del__(self) -> None:
         ended(self.card, "event")
-
-    def point(self) -> tuple[Stream, int] | None:
-        """What was queued when it was recorded."""
-        return self.on
 
     def record(self, stream: Stream | None = None) -> Event:
         with lock:
