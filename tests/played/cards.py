@@ -202,7 +202,7 @@ class Stream:
             self.card.streams.add(self)
 
     def __del__(self) -> None:
-        if self.waiting:
+        if self.waiting and not sys.is_finalizing():
             self.drain()
         if self.handle:
             ended(self.card, "stream")
