@@ -44,11 +44,13 @@ def install() -> None:
     bindings = types.ModuleType("cuda.bindings")
     made: dict[str, Any] = {
         "pycuda": pycuda, "pycuda.driver": drivers.pycuda_driver(), "cuda": cuda, "cuda.bindings": bindings,
-        "cuda.bindings.driver": drivers.bindings_driver(),
+        "cuda.bindings.driver": drivers.bindings_driver(), "skcuda": types.ModuleType("skcuda"),
+        "skcuda.cublas": drivers.cublas(),
     }  # fmt: skip
     pycuda.driver, cuda.bindings = made["pycuda.driver"], bindings  # type: ignore[attr-defined]
     bindings.driver = made["cuda.bindings.driver"]  # type: ignore[attr-defined]
-    for module in (pycuda, cuda, bindings):
+    made["skcuda"].cublas = made["skcuda.cublas"]
+    for module in (pycuda, cuda, bindings, made["skcuda"]):
         module.__path__ = []
     sys.modules.update(made)
     kernels.compiled = compiled

@@ -57,6 +57,7 @@ _CARD_ONLY = re.compile(  # what lists.cu says to a cluster of the card
 TOGETHER = (("flow",), ("lists_one", "lists_many"))  # whose blocks wait for each other
 _NAMES = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^;{]*?\)\s+)?(\w+)\(")
 _CONSTANT = re.compile(r"__constant__\s+(\w+)\s+(\w+)\[([^\]]+)\];")
+_TIMER = re.compile(r'asm volatile\("mov.u64 %0, %%globaltimer;" : "=l"\((\w+)\)\);')
 _building: dict[str, threading.Lock] = {}
 
 
@@ -66,12 +67,14 @@ def library(text: str, names: tuple[str, ...]) -> Path:
     if constants:  # as on the card: kept by the module, filled by the host
         text = re.sub(r"#ifdef __CUDACC__\s+(__constant__)", r"#if 1\n\1", text)
         text = _CONSTANT.sub(r'extern "C" { \1 \2[\3]; unsigned long bytes_\2 = sizeof(\2); }', text)
+    text = _TIMER.sub(r"\1 = (u64)(nanoseconds += 1e15);", text)  # hold.cu holds nobody up
     text = re.sub(r'extern "C" __global__', "__global__", text)
     calls = "".join(CALL.format(name) for name in names)
     if "host_memory" in text:
         text, n = _CARD_ONLY.subn(lambda _: CLUSTER.read_text(encoding="utf-8"), text)
         assert n == 1, "lists.cu has changed where the card's clusters are"
         calls += SHARED_CALL
+    text = f"static double nanoseconds;\n{text}"
     whole = f"{host_cuda.SHIM.read_text(encoding='utf-8')}\n{text}\n{CALLS}\n{calls}"
     # thousands of lines that nobody repeats are compiled more slowly than they run
     options = ["-O0", f"-DHOST_STACK={1 << 20}"] if "batch_lane(Lane" in text else ["-O2"]

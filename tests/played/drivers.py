@@ -10,6 +10,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, ClassVar
 
+import numpy as np
+
 from jtgpu.backends.gpu import driver
 
 from .built import Function, Module
@@ -41,7 +43,7 @@ from .cards import (
     violate,
 )  # fmt: skip
 
-__all__ = ["bindings_driver", "launch_kernel_ex", "pycuda_driver", "remember"]
+__all__ = ["bindings_driver", "cublas", "launch_kernel_ex", "pycuda_driver", "remember"]
 
 # PyCUDA ---------------------------------------------------------------------------------------------------------------
 
@@ -98,6 +100,44 @@ def pycuda_driver() -> types.ModuleType:
         memcpy_dtoh_async=memcpy_dtoh_async, memcpy_dtod_async=memcpy_dtod_async, get_driver_version=lambda: 13000,
         module_from_buffer=lambda image: PyModule(Module(image)),
         event_flags=types.SimpleNamespace(DEFAULT=0, BLOCKING_SYNC=1, DISABLE_TIMING=2),
+    )  # fmt: skip
+    return made
+
+
+# scikit-cuda ---------------------------------------------------------------------------------------------------------
+
+
+class _Handle:
+    """A cuBLAS handle: its stream."""
+
+    stream: Stream
+
+
+def cublas() -> types.ModuleType:
+    """What stands for ``skcuda.cublas``."""
+    made = types.ModuleType("skcuda.cublas")
+
+    def table(handle: _Handle, n: int, address: int, dtype: Any) -> Any:
+        with lock:
+            current().check(address, n * np.dtype(dtype).itemsize)
+            handle.stream.synchronize()
+            kind = np.ctypeslib.as_ctypes_type(dtype)
+            return np.ctypeslib.as_array((kind * n).from_address(address))
+
+    def asum(dtype: Any) -> Callable[..., float]:
+        return lambda handle, n, x, step: float(np.abs(table(handle, n, x, dtype)).sum())
+
+    def scal(dtype: Any) -> Callable[..., None]:
+        def scaled(handle: _Handle, n: int, by: float, x: int, step: int) -> None:
+            cells = table(handle, n, x, dtype)
+            cells *= dtype(by)
+
+        return scaled
+
+    made.__dict__.update(
+        cublasCreate=_Handle, cublasDestroy=lambda handle: current(), cublasDasum=asum(np.float64),
+        cublasSasum=asum(np.float32), cublasDscal=scal(np.float64), cublasSscal=scal(np.float32),
+        cublasSetStream=lambda handle, number: setattr(handle, "stream", CUstream(number).found()),
     )  # fmt: skip
     return made
 
