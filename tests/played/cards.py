@@ -147,6 +147,10 @@ class Context:
         stack().pop()
 
     @staticmethod
+    def get_current() -> Context | None:
+        return stack()[-1] if stack() else None
+
+    @staticmethod
     def synchronize() -> None:
         with lock:
             current().drain()
