@@ -21,8 +21,8 @@ from jtgpu.backends.base import Evidence, Result
 from jtgpu.backends.gpu import answers, flow
 from jtgpu.backends.gpu.flow_bound import lowest_answer
 from jtgpu.backends.gpu.flow_records import AWAITED, ENTER_SHAPE, ROOT_SHAPE
+from jtgpu.backends.gpu.places import scaled_factors
 from jtgpu.backends.gpu.products import lowest_root, needed_products
-from jtgpu.backends.gpu.schedule import scaled_factors
 from jtgpu.backends.gpu.shapes import binary_program, loops_of
 from jtgpu.lowering import LOWERINGS
 from jtgpu.network import MarkovNetwork

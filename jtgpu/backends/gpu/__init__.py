@@ -1,9 +1,9 @@
 """The resident GPU engine: plan and CPTs stay on the card, a case is one graph launch, a table of cases is chunks.
 
-`shapes` chooses how threads lie over a contraction, `schedule` turns a plan into records, `engine` runs one case as
-a kernel a level; `products` finds what is never zero, `lists` deals it out where little is left and `list_engine` runs
-it as one kernel; `flow` deals work out to warps that wait for single entries, and `flow_engine` runs that; `batch` runs
-many cases. The kernels are in cuda/resident/.
+`shapes` chooses how threads lie over a contraction, `places` where tables lie, `schedule` turns a plan into records,
+`engine` runs one case as a kernel a level; `products` finds what is never zero, `lists` deals it out where little is
+left and `list_engine` runs it as one kernel; `flow` deals work out to warps that wait for single entries, and
+`flow_engine` runs that; `batch` runs many cases. The kernels are in cuda/resident/.
 """
 
 from __future__ import annotations

@@ -17,9 +17,10 @@ from ..base import Evidence
 from ..device import Device
 from .driver import Arguments
 from .engine import CaseEngine, Engine
+from .places import CHUNK_ENTRIES
 from .products import needed_products
 from .records import CHUNK, CUT, OBSERVED
-from .schedule import CHUNK_ENTRIES, Schedule, make_schedule
+from .schedule import Schedule, make_schedule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,8 +15,9 @@ from ..device import Device, Graph, Launch
 from ..kernels import JOB as HELD
 from . import answers
 from .driver import After, Arguments, Kernels
+from .places import chunks_with_tops, load_factors
 from .records import JOB, SLOT
-from .schedule import Schedule, chunks_with_tops, load_factors
+from .schedule import Schedule
 from .shape_build import Progress, build
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from ...plan import Plan
 from .flow_bound import lowest_answer
 from .flow_records import ALWAYS, AWAITED, RecordMaker
 from .flow_tiles import READY, FlowTiling, Unit, answer_unit, enter_unit, flow_tiling, parts_of
+from .places import scaled_factors
 from .records import KNOWN, MOST_AXES, NONE, TASK
-from .schedule import scaled_factors
 from .shapes import OUT, A, B, Binary, Loop, binary_program, loops_of
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...plan import Plan
+from .places import scaled_factors
 from .products import Contraction, Listed, contractions, lowest_root, needed_products
 from .records import NONE
 from .rounds import rounds_of
-from .schedule import scaled_factors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
