@@ -54,7 +54,9 @@ extern "C" void run_lists(Lists* f) {
 }
 """,
     "flow": """
-extern "C" void run_flow(Flow* f) { host::launch(1, 32 * FLOW_WARPS, [=] { flow(*f); }); }
+extern "C" void run_flow(unsigned warps, Flow* f) {
+    host::launch(1, 32 * warps, [=] { if (warps == 8) flow_8(*f); else flow_16(*f); });
+}
 """,
     "batch": """
 extern "C" void run_batch_turn(unsigned n, Rows* r) { host::launch(n, 256, [=] { batch_turn(*r); }); }

@@ -14,7 +14,7 @@ from ..base import Evidence, Result
 from ..device import Device, Graph
 from .driver import Arguments, multiprocessors
 from .engine import CaseEngine
-from .flow import FLOW_WARPS, MOST_GIVEN, Flow, make_flow
+from .flow import FLOW_WARPS, MOST_GIVEN, USUAL, Flow, FlowWay, make_flow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class FlowEngine(CaseEngine):
 
     kind = "flow"
     file = "resident/flow"
-    names = ("flow",)
+    names = tuple(f"flow_{n}" for n in FLOW_WARPS)
 
     def __init__(self, plan: Plan, flow: Flow, device: Device, second: Callable[[], CaseEngine]):
         self._flow = flow
@@ -74,7 +74,9 @@ class FlowEngine(CaseEngine):
         self._numbers: NDArray[np.uint32] = kept[first : first + 8].view(np.uint32)
         self._numbers[1] = len(self.plan.root_table)
         self._given: NDArray[np.int16] = kept[first + 8 : first + 8 + 2 * self.plan.n_variables].view(np.int16)
-        self._launch = kernels.ready("flow", f.n_blocks, 32 * FLOW_WARPS, stream, self._arguments, together=True)
+        self._launch = kernels.ready(
+            f"flow_{f.warps}", f.n_blocks, 32 * f.warps, stream, self._arguments, together=True
+        )
 
     def _capture(self) -> Graph | None:
         self._given[:] = -1
@@ -127,6 +129,7 @@ def flow_engine(
     second: Callable[[], CaseEngine],
     *,
     forced: bool = False,
+    way: FlowWay = USUAL,
 ) -> FlowEngine | None:
     """The engine without levels, where it can take the plan and should be quicker than a kernel a level.
 
@@ -139,6 +142,8 @@ def flow_engine(
         See `FlowEngine`.
     forced : bool
         Whether quicker or not.
+    way : FlowWay
+        How the work is laid out.
 
     Raises
     ------
@@ -148,7 +153,7 @@ def flow_engine(
     cost = plan.cost()
     start, level, operation = LEVELS_US
     if device.capability >= (7, 0) and (forced or cost.flops <= MOST_FLOPS):
-        flow = make_flow(plan, factors, multiprocessors(device))
+        flow = make_flow(plan, factors, multiprocessors(device), way)
         if flow and (forced or flow.microseconds < start + level * cost.program_levels + operation * cost.flops):
             try:
                 return FlowEngine(plan, flow, device, second)
