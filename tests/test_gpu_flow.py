@@ -32,7 +32,6 @@ from tests.test_gpu_lowering import as_evidence, needs_compiler, tables
 from tests.test_plan import chain
 from tests.test_program import planned
 
-
 WAYS = (
     flow.USUAL, flow.FlowWay(warps=8), flow.FlowWay(longer=True, kept=4), flow.FlowWay(longer=False, kept=0),
     flow.FlowWay(8, True, 4, 1.0, 20.0),
