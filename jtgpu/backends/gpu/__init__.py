@@ -96,7 +96,7 @@ class Gpu:
         from ..device import open_device
 
         if engine not in (None, *ENGINES):
-            raise ValueError(f"engine is None or one of {', '.join(map(repr, ENGINES))}, not {engine!r}")
+            raise ValueError(f"engine is one of {', '.join(map(repr, ENGINES))} or None, not {engine!r}")
         if dtype not in REALS:
             raise ValueError(f"dtype is {' or '.join(map(repr, REALS))}, not {dtype!r}")
         self._plan, self.dtype = plan, dtype
