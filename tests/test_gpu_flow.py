@@ -228,7 +228,7 @@ def test_the_bound_is_that_of_the_lists(data: st.DataObject) -> None:
     bound = lowest_answer(plan, program, loops, scaled)
     listed = lowest_root(plan, scaled, needed_products(plan, tables(model)))
     assert listed <= bound + 1e-9  # it counts products that are zero too
-    assert bound - listed < 30
+    assert bound - listed < 100  # entries beside a zero may be large in seven factors
 
 
 def test_a_plan_of_too_many_variables_is_refused() -> None:

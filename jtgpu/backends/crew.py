@@ -82,8 +82,13 @@ class Member(Generic[W]):
 
     def __init__(self, name: str, worker: W):
         self.name, self.worker = name, worker
-        self.busy = False
+        self.hirer: object = None  # who has it
         self.lost: BaseException | None = None  # why it takes no more tasks, ever
+
+    @property
+    def busy(self) -> bool:
+        """Has somebody hired it?"""
+        return self.hirer is not None
 
 
 class Crew(Generic[W]):
@@ -111,24 +116,25 @@ class Crew(Generic[W]):
         BackendUnavailable
             When all others are lost, or in `without`.
         """
-        refused = set(map(id, without))
-        with self._free:
-            while True:
-                there = [m for m in self.members if m.lost is None and id(m) not in refused]
-                if not there:
-                    raise BackendUnavailable(self.why_none())
-                idle = [m for m in there if not m.busy][: max(most, 1)]
-                if idle:
-                    break
-                self._free.wait(1.0)  # a lock without a limit could not be interrupted everywhere
-            for m in idle:
-                m.busy = True
+        refused, me = set(map(id, without)), object()
         try:
-            yield idle
-        finally:
             with self._free:
+                while True:
+                    there = [m for m in self.members if m.lost is None and id(m) not in refused]
+                    if not there:
+                        raise BackendUnavailable(self.why_none())
+                    idle = [m for m in there if m.hirer is None][: max(most, 1)]
+                    if idle:
+                        break
+                    self._free.wait(1.0)  # a lock without a limit could not be interrupted everywhere
                 for m in idle:
-                    m.busy = False
+                    m.hirer = me
+            yield idle
+        finally:  # whatever an interrupt left undone: mine are those that say so
+            for m in self.members:
+                if m.hirer is me:
+                    m.hirer = None
+            with self._free:
                 self._free.notify_all()
 
     def lose(self, member: Member[W], error: BaseException) -> None:

@@ -144,6 +144,9 @@ class CutEngine(Engine):
         given = np.array([*words, self._kernels.device_address(self._observed)], np.uint64)
         return Arguments(program, entry, given)
 
+    def _whole_factors(self, factors: Sequence[NDArray[np.float64]]) -> Sequence[NDArray[np.float64]]:
+        return self._whole.tables
+
     def write(self, evidence: Evidence) -> int:
         """See `CaseEngine.write`."""
         self._observed[:] = evidence.state

@@ -15,7 +15,7 @@ from ..device import Device, Graph, Launch
 from ..kernels import JOB as HELD
 from . import answers
 from .driver import After, Arguments, Kernels
-from .places import chunks_with_tops, load_factors
+from .places import LEAST, chunks_with_tops, load_factors, smallest_entries
 from .records import JOB, SLOT
 from .schedule import Schedule
 from .shape_build import Progress, build
@@ -264,6 +264,8 @@ class Engine(CaseEngine):
         self.schedule, self.real = schedule, schedule.real
         self._progress = progress
         self._shaped: list[Kernels] = []
+        self._smallest = smallest_entries(self._whole_factors(factors)) if self.real == "float32" else None
+        self._tiny = False  # whether the last case had numbers that float32 does not hold
         super().__init__(plan, device, lambda: self._load(factors), second)
 
     def _load(self, factors: Sequence[NDArray[np.float64]]) -> None:
@@ -356,6 +358,21 @@ class Engine(CaseEngine):
         """See `CaseEngine.nanoseconds`."""
         return round(START_NS + sum(LEVEL_NS + level.floor for level in self.schedule.levels))
 
+    def _whole_factors(self, factors: Sequence[NDArray[np.float64]]) -> Sequence[NDArray[np.float64]]:
+        """The factors with all that any case takes of them."""
+        return factors
+
+    def write(self, evidence: Evidence) -> int:
+        """See `CaseEngine.write`."""
+        more = super().write(evidence)
+        if self._smallest is not None:
+            low, ptr = self._smallest.copy(), self.plan.posterior_ptr
+            for v in evidence.likelihood:
+                given = self._weights[ptr[v] : ptr[v + 1]]
+                low[self.plan.evidence_factor[v]] += np.log2(given[given > 0].min())
+            self._tiny = bool(low.min(initial=0.0) < LEAST)
+        return more
+
     def launch(self, evidence: Evidence) -> None:
         """See `CaseEngine.launch`; weights are copied where there are any, most cases have none."""
         if evidence.likelihood:
@@ -365,7 +382,7 @@ class Engine(CaseEngine):
 
     def trusted(self) -> bool:
         """See `CaseEngine.trusted`: not where float32 lost what P(e) is made of, nor where P(e) is zero."""
-        return not self._doubt[0] and bool(self._root.min(initial=1.0) > 0)
+        return not self._tiny and not self._doubt[0] and bool(self._root.min(initial=1.0) > 0)
 
     def queue(self) -> None:
         """See `CaseEngine.queue`."""

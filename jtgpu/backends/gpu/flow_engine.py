@@ -52,15 +52,15 @@ class FlowEngine(CaseEngine):
     def __init__(self, plan: Plan, flow: Flow, device: Device, second: Callable[[], CaseEngine]):
         self._flow = flow
         self._sign = 0
+        self._torn = False  # whether an interrupt came where it is not known if a run was queued
         self._small = False  # whether the last case was too small
         super().__init__(plan, device, self._load, second)
 
     def _load(self) -> None:
         f, kernels, memory, stream = self._flow, self._kernels, self._memory, self.stream
         assert kernels is not None
-        arena = memory.put(np.zeros(f.n_cells), stream)
-        self.device.upload(arena, f.arena, stream)
-        stream.synchronize()
+        self._arena = arena = memory.empty(8 * f.n_cells)
+        self._lay_out()
         at = kernels.device_address
         words = [arena, *(memory.put(x, stream) for x in (f.pristine, f.ops, f.digits, f.steps, f.tasks, f.starts))]
         words.append(memory.put(f.known, stream))
@@ -84,11 +84,24 @@ class FlowEngine(CaseEngine):
         self.stream.synchronize()
         return None
 
+    def _lay_out(self) -> None:
+        """The arena as it is before the first run."""
+        cells = np.zeros(self._flow.n_cells)
+        cells[: len(self._flow.arena)] = self._flow.arena
+        self.device.upload(self._arena, cells, self.stream)
+        self.stream.synchronize()
+        self._sign = 0
+
     def _start(self) -> None:
-        """One run: entries of the next have the other sign."""
+        """One run: entries of the next have the other sign. A run with the sign of the one before would take that
+        one's entries for its own."""
+        if self._torn:
+            self._lay_out()
+        self._torn = True
         self._numbers[0] = self._sign ^ 0x80000000
         self._launch()
         self._sign ^= 0x80000000
+        self._torn = False
 
     @property
     def nanoseconds(self) -> int:
@@ -118,8 +131,9 @@ class FlowEngine(CaseEngine):
 
     def trusted(self) -> bool:
         """See `CaseEngine.trusted`."""
-        self._small = bool(self._root.min(initial=1.0) < self._flow.lowest)
-        return not self._small
+        small = bool(self._root.min(initial=1.0) < self._flow.lowest)
+        self._small = small
+        return not small
 
 
 def flow_engine(

@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "CHUNK_ENTRIES", "Places", "chunks_with_tops", "load_factors", "make_places", "scaled_factors",
-    "word_of",
-]
+    "CHUNK_ENTRIES", "LEAST", "Places", "chunks_with_tops", "load_factors", "make_places", "scaled_factors",
+    "smallest_entries", "word_of",
+]  # fmt: skip
 
 CHUNK_ENTRIES = 2048  # eight a thread; blocks that read the same state across the bus wait for each other
 PLACE = 40  # of float32: a factor's largest entry is brought to 2^39 to 2^40, as types.cuh's Range has it
 MOST_CELLS = 2**32 - 2**20  # cells are numbered in 32 bits
 MOST_TILES = 2**31 - 1
+LEAST = -126.0  # log2 of the smallest number that float32 holds with all its digits
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,17 @@ def scaled_factors(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Iterat
         top = float(turned.max(initial=0.0))
         shift = math.frexp(top)[1] if top > 0 and not 1e-30 < top < 1e30 else 0
         yield np.ldexp(turned, -shift), shift
+
+
+def smallest_entries(factors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """log2 of every factor's smallest positive entry as float32 would hold it; inf where there is none. Below `LEAST`
+    it has lost digits, and nobody could tell from the answers: P(e) lacks the same everywhere."""
+    found = np.full(len(factors), math.inf)
+    for f, table in enumerate(factors):
+        positive = table[table > 0]
+        if len(positive):
+            found[f] = math.log2(float(positive.min())) - math.frexp(float(positive.max()))[1] + PLACE
+    return found
 
 
 def chunks_with_tops(places: Places, pristine: NDArray[Any]) -> NDArray[Any]:

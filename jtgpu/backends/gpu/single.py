@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...errors import BackendUnavailable, JtgpuError
+from ...errors import BackendUnavailable, JtgpuError, TableTooLarge
 from ...plan import Plan
 from ..crew import Once
 from ..kernels import find_nvcc, tell
@@ -17,6 +17,7 @@ from .engine import CaseEngine, Engine
 from .flow_engine import flow_engine
 from .list_engine import ListEngine
 from .lists import CLUSTERS, Lists, make_lists
+from .places import LEAST, smallest_entries
 from .products import Listed, needed_products
 from .schedule import Schedule, make_schedule
 from .ways import Tried, Way, best_way, keep_way, kept_way
@@ -56,6 +57,8 @@ class Maker:
     ):
         self.plan, self.factors, self.device, self.dtype = plan, factors, device, dtype
         self._once = once or Once()
+        if dtype == "float32" and smallest_entries(factors).min(initial=0.0) < LEAST:
+            self.dtype = "float64"  # float32 does not hold what the factors say
 
     def chosen(self, engine: str | None = None, lists: bool | None = None) -> CaseEngine:
         """The engine asked for; else what was found by measuring, else what a model of their time finds quickest.
@@ -71,8 +74,12 @@ class Maker:
         if lists is None and self.dtype == "float64":
             kept = kept_way(self.device.name, self.plan, self.factors)
             if kept is not None:
-                with contextlib.suppress(BackendUnavailable):  # kept for a whole card, and this is a share of one
+                try:
                     return self.made(kept)
+                except TableTooLarge:
+                    raise
+                except JtgpuError:  # kept for a whole card, and this is a share of one
+                    pass
         if lists is None and self._lists_pay():
             with contextlib.suppress(BackendUnavailable):  # a card, or a share of one, that cannot hold the cluster
                 return self.made(Way("lists"))

@@ -157,9 +157,9 @@ def kept_way(device: str, plan: Plan, factors: Sequence[NDArray[np.float64]]) ->
             return None
         found = data["way"]
         way = Way(found["engine"], bool(found["codes"]), FlowWay(**found["flow"]))
-        numbers = (way.flow.quick, way.flow.slow, way.flow.kept or 0)
         known = way.engine in ENGINES and way.flow.warps in FLOW_WARPS and way.flow.longer in (None, True, False)
-        return way if known and all(0 <= float(x) < math.inf for x in numbers) else None
+        known = known and way.flow.kept in (None, *range(FLOW_WARPS[0]))
+        return way if known and all(0 <= float(x) < math.inf for x in (way.flow.quick, way.flow.slow)) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
