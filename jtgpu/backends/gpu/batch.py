@@ -277,17 +277,18 @@ class BatchEngine:
                 self._finish(*waiting.popleft(), cases)
                 taken.popleft()
         except BaseException:
-            self._calm_down(buffers)
+            self._calm_down()
             for rows in taken:
                 deal.give_back(*rows)
             raise
 
-    def _calm_down(self, buffers: _Buffers) -> None:
-        """Wait for what a call that failed had begun: the next one uses the same memory."""
+    def _calm_down(self) -> None:
+        """Wait for what a call that failed had begun: the next one uses the same memory. A card that failed has nothing
+        to wait for."""
         wait(self._copying)
-        for slot in buffers.slots:
-            with suppress(Exception):  # what failed is raised already
-                slot.stream.synchronize()
+        with suppress(Exception):
+            for stream in self._streams:
+                stream.synchronize()
 
     def _program(self, *, weights: bool, smallest: float) -> Program:
         """The kernels for a call: those written for the network where there are such and numbers stay in range."""
@@ -434,6 +435,5 @@ class BatchEngine:
                 self._exact.close()
             self._copiers.shutdown()
             with self.device.active():
-                for stream in self._streams:
-                    stream.synchronize()
+                self._calm_down()
                 self._release()
