@@ -30,6 +30,7 @@ EXTRAS = {
         "pyarrow>=15", "pandas>=2.1", "polars>=1.0", "scikit-learn>=1.4", "pgmpy>=1.1",
         # 240 MB; its tests are skipped with a reason where there are no wheels of it
         "ray[data]>=2.49; platform_system == 'Linux' and python_version < '3.14'", "pyyaml>=6",
+        "moto[server]>=5",  # object storage on this machine
     ],
 }
 EXTRAS["dev"] = [*EXTRAS["test"], "ruff>=0.11", "mypy>=1.15", "types-networkx", "types-setuptools", "build>=1.2"]

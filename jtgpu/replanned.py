@@ -19,7 +19,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -194,7 +194,11 @@ class Replanning:
                 return None
         given = pattern, seen.copy(), targets, work
         if mine and self.beside:
-            threading.Thread(target=self._settle, args=given, name="jtgpu-plan").start()
+            try:
+                threading.Thread(target=self._settle, args=given, name="jtgpu-plan").start()
+            except BaseException:  # an interrupt, or no more threads: nobody may wait for this plan
+                _resolve(pattern, None)
+                raise
             return None
         if mine:
             self._settle(*given)
@@ -231,7 +235,10 @@ class Replanning:
             # of a thread's own: it is better to be slow than to fail where nobody asked for this
             logging.getLogger("jtgpu").warning("no plan could be made for an evidence pattern", exc_info=True)
         finally:
-            pattern.future.set_result(new)
+            if not _resolve(pattern, new) and new is not None:
+                new.close()
+        if pattern.dropped:  # nobody will ask for it any more
+            self._taken(pattern, targets)
 
     def _taken(self, pattern: Pattern, targets: Sequence[int] | None) -> Pattern | None:
         """Wait for a pattern's new plan, and make it what answers from now on."""
@@ -363,6 +370,16 @@ class Replanning:
         for pattern in patterns:
             if pattern.future is not None:
                 self._taken(pattern, None)
+
+
+def _resolve(pattern: Pattern, new: OfPattern | None) -> bool:
+    """Say what came of a pattern's plan, unless that was said before; whether it was not."""
+    assert pattern.future is not None
+    try:
+        pattern.future.set_result(new)
+    except InvalidStateError:
+        return False
+    return True
 
 
 def _close(plans: Sequence[OfPattern]) -> None:

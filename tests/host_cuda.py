@@ -22,8 +22,9 @@ from jtgpu.backends.gpu.batch_rows import read_rows
 from jtgpu.backends.gpu.batch_tables import answers_of, batch_layout
 from jtgpu.backends.gpu.cut_engine import Whole, left_of, scaled_whole, with_cuts
 from jtgpu.backends.gpu.lists import MOST_GIVEN, make_lists
+from jtgpu.backends.gpu.places import chunks_with_tops, load_factors
 from jtgpu.backends.gpu.products import needed_products
-from jtgpu.backends.gpu.schedule import Schedule, chunks_with_tops, load_factors, make_schedule
+from jtgpu.backends.gpu.schedule import Schedule, make_schedule
 from jtgpu.backends.gpu.shape_build import source_of
 from jtgpu.plan import Plan
 
@@ -53,7 +54,9 @@ extern "C" void run_lists(Lists* f) {
 }
 """,
     "flow": """
-extern "C" void run_flow(Flow* f) { host::launch(1, 32 * FLOW_WARPS, [=] { flow(*f); }); }
+extern "C" void run_flow(unsigned warps, Flow* f) {
+    host::launch(1, 32 * warps, [=] { if (warps == 8) flow_8(*f); else flow_16(*f); });
+}
 """,
     "batch": """
 extern "C" void run_batch_turn(unsigned n, Rows* r) { host::launch(n, 256, [=] { batch_turn(*r); }); }
@@ -261,7 +264,7 @@ def run_batch(
     `zeros`: what is never zero is looked for; `warps` of a block of a level; `by_row`: a kernel turns the answers.
     """
     layout = batch_layout(plan, factors if zeros else None, real)
-    s = layout.schedule
+    s = layout.places
     pristine, shared_slots = load_factors(plan, s, factors)
     size = -(-len(states) // 32) * 32
     records, n_out = answers_of(plan, layout, range(plan.n_variables))

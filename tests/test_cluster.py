@@ -528,3 +528,52 @@ def test_storage_that_is_no_disk(
     writing.write_csv(table(50).set_column(2, "xray", pa.array(["yes"] * 40 + ["so"] * 10)), tmp_path / "x.csv")
     with pytest.raises(jtgpu.errors.UnknownState, match=rf"^bucket://{tmp_path}/x\.csv:42: column 'xray': 'so'"):
         answer_files(tree, f"bucket://{tmp_path}/x.csv", tmp_path / "out2", **ASK)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """An empty bucket of a server that speaks S3, on this machine."""
+    moto = pytest.importorskip("moto.server", reason="moto is not installed")
+    s3 = pytest.importorskip("pyarrow.fs").S3FileSystem
+    server = moto.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "anything")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    fs = s3(endpoint_override=f"http://{host}:{port}", allow_bucket_creation=True)
+    fs.create_dir("bucket")
+    yield fs
+    server.stop()
+
+
+def test_s3(here: Cruel, tree: jtgpu.JunctionTree, expected: Any, bucket: Any) -> None:
+    """Cases and answers in object storage; a run that is stopped leaves no `_SUCCESS`, and goes on."""
+    pq.write_table(table(1300), "bucket/cases/a.parquet", filesystem=bucket, row_group_size=170)
+    pq.write_table(table(700, 6, 1300), "bucket/cases/b.parquet", filesystem=bucket, row_group_size=900)
+
+    def names() -> list[str]:
+        found = bucket.get_file_info(pa.fs.FileSelector("bucket/out", allow_not_found=True))
+        return sorted(f.base_name for f in found)
+
+    here.fail, here.error = 2, OSError(errno.EIO, "the worker's machine is gone")
+    with pytest.raises(OSError, match="machine is gone"):
+        answer_files(tree, "s3://bucket/cases/*.parquet", "s3://bucket/out", part_rows=700, **ASK)
+    assert SUCCESS not in names()
+    there = sum(n.startswith("part-") for n in names())
+    assert there
+    with pytest.raises(JtgpuError, match="--resume goes on"):
+        answer_files(tree, "s3://bucket/cases/*.parquet", "s3://bucket/out", part_rows=700, **ASK)
+    here.fail, here.answered = None, []
+    report = answer_files(tree, "s3://bucket/cases/*.parquet", "s3://bucket/out", part_rows=700, resume=True, **ASK)
+    assert (report.cases, report.resumed > 0) == (N, True)
+    parts = [n for n in names() if n.startswith("part-")]
+    assert len(here.answered) == len(parts) - there
+    assert pa.concat_tables(pq.read_table(f"bucket/out/{n}", filesystem=bucket) for n in parts).equals(expected)
+    assert SUCCESS in names()
+    assert not any(n.startswith("_tmp") for n in names())
+    with pytest.raises(JtgpuError, match="is there already"):
+        answer_files(tree, "s3://bucket/cases", "s3://bucket/out", **ASK)
+    with pytest.raises(JtgpuError, match="no such file or folder"):
+        answer_files(tree, "s3://bucket/nothing.parquet", "s3://bucket/other", **ASK)

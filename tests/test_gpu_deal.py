@@ -71,7 +71,7 @@ class Engine(BatchEngine):
         self.plan, self.device, self._seconds, self._fails = plan, Card(), seconds, fails  # type: ignore[assignment]
         self.lock, self._open, self.device_us, self._dear = threading.Lock(), True, 0.0, False
         self._copiers = ThreadPoolExecutor(2)
-        self.real, self._exact = "float64", None
+        self.real, self._exact, self._copying, self._streams = "float64", None, [], []
         self.chunks: list[int] = []
 
     def _program(self, *, weights: bool, smallest: float) -> Any:

@@ -21,8 +21,8 @@ from jtgpu.backends.base import Evidence, Result
 from jtgpu.backends.gpu import answers, flow
 from jtgpu.backends.gpu.flow_bound import lowest_answer
 from jtgpu.backends.gpu.flow_records import AWAITED, ENTER_SHAPE, ROOT_SHAPE
+from jtgpu.backends.gpu.places import scaled_factors
 from jtgpu.backends.gpu.products import lowest_root, needed_products
-from jtgpu.backends.gpu.schedule import scaled_factors
 from jtgpu.backends.gpu.shapes import binary_program, loops_of
 from jtgpu.lowering import LOWERINGS
 from jtgpu.network import MarkovNetwork
@@ -32,12 +32,17 @@ from tests.test_gpu_lowering import as_evidence, needs_compiler, tables
 from tests.test_plan import chain
 from tests.test_program import planned
 
+WAYS = (
+    flow.USUAL, flow.FlowWay(warps=8), flow.FlowWay(longer=True, kept=4), flow.FlowWay(longer=False, kept=0),
+    flow.FlowWay(8, True, 4, 1.0, 20.0),
+)  # fmt: skip
+
 
 class HostFlow:
     """`jtgpu.backends.gpu.flow_engine.FlowEngine` with the host in place of the card: one block."""
 
-    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]]):
-        made = flow.make_flow(plan, factors, 1)
+    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], way: flow.FlowWay = flow.USUAL):
+        made = flow.make_flow(plan, factors, 1, way)
         assert made is not None
         self.plan, self.flow, self.runs = plan, made, 0
         arena = np.zeros(made.n_cells)
@@ -62,7 +67,7 @@ class HostFlow:
         self.given[: len(self.state)] = self.state
         self.runs += 1
         self.numbers[0] = (self.runs & 1) << 31
-        host_cuda.library("flow").run_flow(host_cuda._at(self.struct))
+        host_cuda.library("flow").run_flow(self.flow.warps, host_cuda._at(self.struct))
         exponent = np.zeros(len(self.root), np.int32)
         return Result(self.posterior.copy(), answers.log_evidence(self.root, exponent, more))
 
@@ -86,7 +91,8 @@ def agree(engine: Any, definition: reference.Reference, evidence: Evidence) -> N
 def test_the_kernel_agrees_with_the_definition(data: st.DataObject, lowering: str) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
     plan = planned(model, list(data.draw(st.permutations(range(len(model))))), lowering)
-    engine, definition = HostFlow(plan, tables(model)), reference.prepare(plan, tables(model))
+    engine = HostFlow(plan, tables(model), data.draw(st.sampled_from(WAYS)))
+    definition = reference.prepare(plan, tables(model))
     for _ in range(3):  # evidence comes, changes and goes; the sign of a run too
         agree(engine, definition, as_evidence(len(model), *data.draw(random_nets.evidence_weights(model))))
     agree(engine, definition, Evidence.none(len(model)))
@@ -154,12 +160,14 @@ def producers(made: flow.Flow) -> list[set[int]]:
     return found
 
 
-@pytest.mark.parametrize("n_blocks", [1, 7, 132])
-def test_nobody_waits_for_ever(shared_nets: Path, n_blocks: int) -> None:
+@pytest.mark.parametrize(
+    ("n_blocks", "way"), [(1, WAYS[0]), (7, WAYS[0]), (132, WAYS[0]), (7, WAYS[1]), (132, WAYS[4])]
+)
+def test_nobody_waits_for_ever(shared_nets: Path, n_blocks: int, way: flow.FlowWay) -> None:
     """With every queue's head running where its inputs are there, all units come to an end, whatever their times."""
     net = jtgpu.read(shared_nets / "RetiEsempio" / "Mildew.net")
     plan = net.plan(order=shared_nets / "RetiEsempio" / "Mildew.num").plan
-    made = flow.make_flow(plan, tables(net), n_blocks)
+    made = flow.make_flow(plan, tables(net), n_blocks, way)
     assert made is not None
     assert made.n_blocks == n_blocks
     needs = producers(made)
@@ -220,7 +228,7 @@ def test_the_bound_is_that_of_the_lists(data: st.DataObject) -> None:
     bound = lowest_answer(plan, program, loops, scaled)
     listed = lowest_root(plan, scaled, needed_products(plan, tables(model)))
     assert listed <= bound + 1e-9  # it counts products that are zero too
-    assert bound - listed < 30
+    assert bound - listed < 100  # entries beside a zero may be large in seven factors
 
 
 def test_a_plan_of_too_many_variables_is_refused() -> None:

@@ -190,3 +190,19 @@ def test_what_doubles_cannot_hold_is_left_to_the_engine_that_scales() -> None:
     lists: Any = make_lists(plan, tables(net), 1 << 19, (1,))
     _, p = play(lists, plan, Evidence((np.arange(n) % 3).astype(np.int32)))
     assert p < lists.lowest
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 40])
+def test_no_level_waits_for_words_that_nobody_sends(n: int) -> None:
+    """A card would wait for ever; the host's kernel copies all words at once."""
+    net = chain(n, 2)
+    plan = net.plan(order=list(range(n))).plan
+    for blocks in ((1,), (8,)):
+        lists = make_lists(plan, tables(net), 227 << 10, blocks)
+        assert lists is not None
+        n_image, n_cells, n_first, later = lists.layout[:4].tolist()
+        n_levels = int(lists.layout[-2])
+        if n_image - n_cells - n_first:
+            assert 0 < later < n_levels
+        else:
+            assert later == 0

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(host_cuda.compiler() is None, reason="there is n
 CHOSEN = {
     "resident": "(small_networks and (asia or child or insurance)) or (test_batches and asia) or threads_share"
     " or too_small or out_of_memory",
-    "flow": "(small_networks and (asia or alarm)) or refused or scaled",
+    "flow": "(small_networks and (asia or alarm)) or refused or scaled or kept",
     "batch": "(made_networks and (1 or 2 or 3)) or (networks and alarm) or chunks or no_table or users_call",
     "devices": "(bits and asia) or ctrl_c or single_cases or not_there or (slices and [0])",
     "patterns": "gives_all_back or patterns_and_threads or streams_of_others",

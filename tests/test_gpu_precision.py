@@ -17,7 +17,7 @@ import jtgpu
 from jtgpu import compiler, timing
 from jtgpu.backends import kernels, reference
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.gpu import schedule
+from jtgpu.backends.gpu import places, schedule
 from jtgpu.errors import ImpossibleEvidence
 from jtgpu.lowering import LOWERINGS
 from jtgpu.network import DiscreteModel
@@ -173,3 +173,17 @@ def test_large_numbers_run_after_run(real: str) -> None:
     engine, definition = host_cuda.HostEngine(plan, tables(model), real=real), reference.prepare(plan, tables(model))
     for _ in range(3):
         assert agree(engine, definition, Evidence.none(5))
+
+
+def test_the_smallest_entries_of_factors() -> None:
+    tables = [np.array([0.0, 1.0, 0.25]), np.zeros(3), np.array([3e-57, 1.0]), np.array([[2.0**-167, 0.0], [0.5, 1.0]])]
+    found = places.smallest_entries(tables)
+    assert found[0] == 39 - 2
+    assert found[1] == np.inf
+    assert found[2] == pytest.approx(39 + np.log2(3e-57))
+    assert found[2] < places.LEAST  # 3e-57 of the largest: digits are gone
+    assert found[3] == 39 - 167 < places.LEAST
+    for table, low in zip(tables, found, strict=True):
+        placed = (table * 2.0 ** (places.PLACE - np.frexp(table.max(initial=0.0))[1])).astype(np.float32)
+        normal = placed[placed > 0].min(initial=1.0) >= np.finfo(np.float32).tiny
+        assert normal == (low >= places.LEAST)

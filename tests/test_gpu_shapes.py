@@ -16,7 +16,7 @@ import jtgpu
 from jtgpu import compiler
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.gpu import schedule, shape_build, shape_code, shape_plan
+from jtgpu.backends.gpu import places, schedule, shape_build, shape_code, shape_plan
 from jtgpu.backends.gpu.records import JOB, SLOT, WARPS
 from jtgpu.backends.gpu.shapes import OUT, A, B, Loop, offsets
 from tests import host_cuda
@@ -93,7 +93,7 @@ def test_every_kind_of_code_sums_what_it_should(cell_bytes: int) -> None:
         made = [a * factor, b, np.full(size(loops, OUT), np.nan)]
         first = [cells + sum(len(x) for x in made[:k]) for k in range(3)]
         for k, x in enumerate(made[:2]):
-            slots[3 * i + k]["top"] = schedule._word(np.dtype(REAL[cell_bytes]).type(x.max()))
+            slots[3 * i + k]["top"] = places.word_of(np.dtype(REAL[cell_bytes]).type(x.max()))
         job = (kernel.codes.index(code), 0, *first, 3 * i, 3 * i + 1, 3 * i + 2, scratch, counters, 0, 0)
         jobs += [(job[0], unit, *job[2:]) for unit in range(code.n_blocks)]
         scratch, counters = scratch + code.n_scratch, counters + code.n_groups
@@ -114,7 +114,7 @@ def test_every_kind_of_code_sums_what_it_should(cell_bytes: int) -> None:
             expected = contracted(loops, two, a, b)
             got = np.ldexp(out, int(slots[3 * i + 2]["exponent"]))
             np.testing.assert_allclose(got, expected, rtol=1e-12 if cell_bytes == 8 else 1e-5)
-            assert slots[3 * i + 2]["top"] == schedule._word(np.dtype(REAL[cell_bytes]).type(out.max()))
+            assert slots[3 * i + 2]["top"] == places.word_of(np.dtype(REAL[cell_bytes]).type(out.max()))
 
 
 def tables_of(model: jtgpu.DiscreteModel) -> list[NDArray[np.float64]]:

@@ -17,7 +17,6 @@
 // the host bounds the error from P(e) and asks an engine that scales if needed. What was tried: README.rst.
 #include "resident/tile.cuh"
 
-#define FLOW_WARPS 16         // of a block, of which an SM holds one
 #define MOST_GIVEN 1792       // variables: their states are a parameter of the kernel, of 4 KB in all
 #define SHARE 4               // entries of a factor that a lane takes
 #define NAP 300               // nanoseconds
@@ -270,9 +269,10 @@ __device__ __forceinline__ void answer_unit(const Flow& f, const Op& op, u32 lan
     for (u32 i = lane + 32; i < card; i += 32) to[i] = total > 0.0 ? await(from + i, sign) / total : 0.0;
 }
 
-extern "C" __global__ void __launch_bounds__(32 * FLOW_WARPS, 1) flow(GRID_CONSTANT Flow f) {
-    __shared__ uint2 records[FLOW_WARPS][32];
-    const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31, queue = blockIdx.x * FLOW_WARPS + warp;
+template <int QUEUES>
+__device__ __forceinline__ void go(const Flow& f) {
+    __shared__ uint2 records[QUEUES][32];
+    const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31, queue = blockIdx.x * QUEUES + warp;
     u32 at = f.starts[queue];
     const u32 end = f.starts[queue + 1];
     if (at == end) return;
@@ -306,3 +306,7 @@ extern "C" __global__ void __launch_bounds__(32 * FLOW_WARPS, 1) flow(GRID_CONST
         __syncwarp();
     }
 }
+
+// Warps of a block, of which an SM holds one: fewer have more registers, and wait less for each other's loads.
+extern "C" __global__ void __launch_bounds__(512, 1) flow_16(GRID_CONSTANT Flow f) { go<16>(f); }
+extern "C" __global__ void __launch_bounds__(256, 1) flow_8(GRID_CONSTANT Flow f) { go<8>(f); }

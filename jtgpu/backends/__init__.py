@@ -9,9 +9,18 @@ from ..errors import BackendUnavailable, closest
 from .base import Backend, Evidence, Prepare, Result
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..plan import Plan
     from .several import OnDevices
 
-__all__ = ["BACKENDS", "Backend", "Evidence", "Prepare", "Result", "free_on_devices", "get", "on_devices", "resolve"]
+__all__ = [
+    "BACKENDS", "Backend", "Evidence", "Prepare", "Result", "free_on_devices", "get", "on_devices", "resolve",
+    "tune_gpu",
+]  # fmt: skip
 
 BACKENDS = ("reference", "cpu", "indexed", "gpu")
 ON_GPUS = ("indexed", "gpu")
@@ -93,6 +102,15 @@ def free_on_devices(name: str, devices: Any = None) -> int | None:
         with card.active():
             free.append(card.free_memory())
     return min(free)
+
+
+def tune_gpu(
+    plan: Plan, factors: Sequence[NDArray[np.float64]], device: int | None = None
+) -> tuple[str, list[Any]]:
+    """See ``jtgpu.backends.gpu.single.tune``."""
+    single: Any = importlib.import_module(".gpu.single", __package__)
+    name, tried = single.tune(plan, factors, device)
+    return str(name), list(tried)
 
 
 def _check_on_gpus(name: str) -> None:

@@ -232,7 +232,10 @@ class Device:
     def event(self, *, timing: bool = False) -> Any:
         """A new event: ``.record(stream)``, ``.synchronize()``; with `timing`, ``.time_since(event)`` in ms."""
         flags = self._cuda.event_flags
-        return self._cuda.Event(flags.DEFAULT if timing else flags.DISABLE_TIMING)
+        try:
+            return self._cuda.Event(flags.DEFAULT if timing else flags.DISABLE_TIMING)
+        except self._cuda.MemoryError:
+            raise TableTooLarge("the GPU has no memory left for an event") from None
 
     def synchronize(self) -> None:
         """Wait for everything queued on the device.

@@ -125,10 +125,11 @@ def _passes() -> list[list[str]]:
     there, beside each other, then those marked ``alone``, which need the card's memory for themselves. Eight workers
     took as long as one: the card and compiling Numba's loops are what they share. Names as they pass or fail, for a
     run may be cut off."""
+    usual = ["-v", "-o", "faulthandler_timeout=200"]
     workers = int(os.environ.get("JTGPU_TEST_WORKERS", "1"))
     if workers < 2 or importlib.util.find_spec("xdist") is None:
-        return [["-v"]]
-    return [["-v", "-m", "not alone", "-n", str(workers)], ["-v", "-m", "alone"]]
+        return [usual]
+    return [[*usual, "-m", "not alone", "-n", str(workers)], [*usual, "-m", "alone"]]
 
 
 def _counts(report: Path) -> dict[str, int]:

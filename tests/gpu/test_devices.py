@@ -159,7 +159,7 @@ def test_ctrl_c_stops_all_cards_and_leaves_them_usable(monkeypatch: pytest.Monke
     monkeypatch.setattr(Deal, "take", interrupted)
     with pytest.raises(KeyboardInterrupt):
         backend.run_batch(states)
-    assert asked[0] < 40
+    assert asked[0] < 48  # of some 50
     monkeypatch.setattr(Deal, "take", take)
     np.testing.assert_array_equal(backend.run_batch(states).posterior, expected.posterior)
     assert not [t for t in threading.enumerate() if t.name.startswith("jtgpu-GPU")]

@@ -15,7 +15,9 @@ from jtgpu.backends import gpu as resident
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.device import Device
-from jtgpu.backends.gpu.flow import MOST_GIVEN
+from jtgpu.backends.gpu.flow import MOST_GIVEN, FlowWay
+from jtgpu.backends.gpu.single import Maker
+from jtgpu.backends.gpu.ways import Way
 from jtgpu.errors import ImpossibleEvidence, JtgpuError
 from tests.gpu.conftest import ROOT
 from tests.gpu.test_resident import TOLERANCE, cases, hold_to_definition, tables
@@ -41,6 +43,41 @@ def test_a_benchmark_network(gpu: Device, nets: Path) -> None:
     backend = resident.prepare(plan, tables(model), engine="flow")
     hold_to_definition(plan, tables(model), backend, 2)
     assert len({backend.run(Evidence.none(plan.n_variables)).posterior.tobytes() for _ in range(20)}) == 1
+    backend.close()
+
+
+@pytest.mark.parametrize("way", [FlowWay(warps=8), FlowWay(8, True, 4, 1.5, 16.0), FlowWay(longer=True, kept=0)])
+def test_other_ways_to_lay_it_out(gpu: Device, nets: Path, way: FlowWay) -> None:
+    model = jtgpu.read(nets / "Mildew.net")
+    plan = model.plan(order=nets / "Mildew.num", max_table=None).plan
+    engine = Maker(plan, tables(model), gpu).made(Way("flow", flow=way))
+    definition = reference.prepare(plan, tables(model))
+    nothing = Evidence.none(plan.n_variables)
+    np.testing.assert_allclose(
+        engine.run(nothing).posterior, definition.run(nothing).posterior, rtol=0, atol=TOLERANCE
+    )
+    assert len({engine.run(nothing).posterior.tobytes() for _ in range(20)}) == 1
+    engine.close()
+
+
+@pytest.mark.alone
+def test_what_is_quickest_is_measured_and_kept(
+    gpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jtgpu.backends.gpu.ways.cache_folder", lambda: tmp_path)
+    model = jtgpu.read(ROOT / "nets" / "alarm.net")
+    made = model.plan(order="min-fill")
+    with gpu.active():
+        before = gpu.free_memory()
+    name, tried = made.tune()
+    with gpu.active():
+        assert before - gpu.free_memory() < 16 << 20
+    assert name == gpu.name
+    assert {t.way.engine for t in tried} == {"lists", "flow", "levels"}
+    assert all(0 < t.microseconds < math.inf for t in tried)
+    backend = resident.prepare(made.plan, tables(model))
+    assert backend.kind == tried[0].way.engine
+    hold_to_definition(made.plan, tables(model), backend, 4)
     backend.close()
 
 

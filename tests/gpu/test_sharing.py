@@ -71,7 +71,7 @@ def test_a_card_that_is_full_at_any_step(gpu: Device, dtype: str) -> None:
             failed += 1
         finally:
             with gpu.active():
-                assert here - gpu.free_memory() < 4 * MB
+                assert here - gpu.free_memory() < 16 * MB
                 for hog in hogs:
                     hog.free()
     assert failed

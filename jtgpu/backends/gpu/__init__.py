@@ -1,44 +1,39 @@
 """The resident GPU engine: plan and CPTs stay on the card, a case is one graph launch, a table of cases is chunks.
 
-`shapes` chooses how threads lie over a contraction, `schedule` turns a plan into records, `engine` runs one case as
-a kernel a level; `products` finds what is never zero, `lists` deals it out where little is left and `list_engine` runs
-it as one kernel; `flow` deals work out to warps that wait for single entries, and `flow_engine` runs that; `batch` runs
-many cases. The kernels are in cuda/resident/.
+`shapes` chooses how threads lie over a contraction, `places` where tables lie, `schedule` turns a plan into records,
+`engine` runs one case as a kernel a level; `products` finds what is never zero, `lists` deals it out where little is
+left and `list_engine` runs it as one kernel; `flow` deals work out to warps that wait for single entries, and
+`flow_engine` runs that; `single` chooses among them, `ways` keeps what was measured; `batch` runs many cases. The
+kernels are in cuda/resident/.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import BackendUnavailable, JtgpuError
+from ...errors import JtgpuError
 from ...plan import Plan
 from ..base import BatchResult, ColumnResult, Evidence, PlainSession, Result, Session
 from ..crew import Once
-from ..kernels import tell
 from .records import REALS
-from .schedule import Schedule, make_schedule
+from .ways import ENGINES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..deal import Deal
-    from ..device import Device
     from .batch import BatchEngine
     from .batch_cases import TableCases
     from .batch_shared import SharedTable
     from .driver import After
     from .engine import CaseEngine
+    from .single import Maker
 
 __all__ = ["Gpu", "prepare"]
-
-MOST_LISTED = 60_000_000  # operations of a propagation up to which products that are not zero are counted
-ENGINES = (None, "lists", "flow", "levels")
-LEVEL_US, START_US = 1.4, 6.0  # microseconds that a kernel a level takes at least: a level, and the rest
 
 
 class Gpu:
@@ -70,6 +65,9 @@ class Gpu:
     stream : int or object, optional
         A CUDA stream of yours (PyTorch's, CuPy's, PyCUDA's, or a number): what is queued on it when a question is
         asked is done before the propagation begins. What you queue after the answer runs after it in any case.
+    tune : bool
+        Measure first what answers single cases quickest, and keep it: seconds, once a network and kind of card. From
+        then on that is what answers wherever neither `engine` nor `lists` is given and `dtype` is float64.
     once : Once, optional
         What is laid out on the host alone, shared with backends of the same plan and numbers on other cards.
 
@@ -92,12 +90,13 @@ class Gpu:
         dtype: str = "float64",
         single: bool = True,
         stream: Any = None,
+        tune: bool = False,
         once: Once | None = None,
     ):
         from ..device import open_device
 
-        if engine not in ENGINES:
-            raise ValueError(f"engine is one of {', '.join(map(repr, ENGINES))}, not {engine!r}")
+        if engine not in (None, *ENGINES):
+            raise ValueError(f"engine is one of {', '.join(map(repr, ENGINES))} or None, not {engine!r}")
         if dtype not in REALS:
             raise ValueError(f"dtype is {' or '.join(map(repr, REALS))}, not {dtype!r}")
         self._plan, self.dtype = plan, dtype
@@ -108,14 +107,21 @@ class Gpu:
         self._making = threading.Lock()
         self._engine: CaseEngine | None = None
         self._after: After | None = None
-        self._make_engine: Callable[[], CaseEngine] = lambda: _single(
-            plan, factors, self.device, lists, dtype, engine, once or Once()
-        )
+        shared = once or Once()
+
+        def maker() -> Maker:
+            from .single import Maker
+
+            return Maker(plan, factors, self.device, dtype, shared)
+
+        self._make_engine: Callable[[], CaseEngine] = lambda: maker().chosen(engine, lists)
         if stream is not None:
             from .driver import After
 
             with self.device.active():
                 self._after = After(stream)
+        if tune and dtype == "float64":
+            shared(("tuned", self.device.name), lambda: maker().tune())
         if single:
             self._engine = self._ordered(self._make_engine())
 
@@ -222,6 +228,7 @@ class Gpu:
         """An engine for cases that observe these variables, (V,) bool, of a plan of what is left of the network: see
         `jtgpu.backends.gpu.cut_engine`. Closed by who asked for it."""
         from .cut_engine import CutEngine, Whole
+        from .single import MOST_LISTED
 
         factors = self._factors
         if factors is None:
@@ -266,72 +273,6 @@ class Gpu:
             if self._after is not None:
                 with self.device.active():
                     self._after.close()
-
-
-def _single(
-    plan: Plan,
-    factors: Sequence[NDArray[np.float64]],
-    device: Device,
-    lists: bool | None,
-    dtype: str = "float64",
-    engine: str | None = None,
-    once: Once | None = None,
-) -> CaseEngine:
-    """The engine for single cases; `once`: what engines of the same plan on other cards have in common with it."""
-    from ..kernels import find_nvcc
-    from .driver import most_shared
-    from .engine import Engine
-    from .flow_engine import flow_engine
-    from .list_engine import ListEngine
-    from .lists import CLUSTERS, make_lists
-    from .products import needed_products
-
-    tell("preparing the GPU engine")
-    shared = once or Once()
-    few = plan.cost().flops <= MOST_LISTED
-    listed = shared("products", lambda: needed_products(plan, factors)) if few else None
-
-    def schedule(real: str) -> Schedule:
-        codes = find_nvcc() is not None  # of their own, for heavy contractions
-        return shared(("schedule", real), lambda: make_schedule(plan, listed=listed, real=real, codes=codes))
-
-    def told(done: int, n: int) -> None:
-        tell(f"compiling this network's kernels: {done} of {n}")
-
-    def in_float64() -> CaseEngine:
-        return Engine(plan, factors, schedule("float64"), device, progress=told)
-
-    def by_levels() -> CaseEngine:
-        if dtype == "float64":
-            return in_float64()
-        return Engine(plan, factors, schedule(dtype), device, in_float64, told)
-
-    if engine is not None:
-        lists = engine == "lists"
-
-    def other() -> CaseEngine:
-        if engine == "flow" or (engine is None and lists is None and dtype == "float64"):
-            made = flow_engine(plan, factors, device, in_float64, forced=engine == "flow")
-            if made is not None:
-                return made
-        return by_levels()
-
-    clusters = CLUSTERS if device.capability >= (9, 0) else CLUSTERS[:1]
-    wanted = listed is not None and lists is not False
-    room = most_shared(device)
-    lay_out = partial(make_lists, plan, factors, room, clusters, listed)
-    made = shared(("lists", room, clusters), lay_out) if wanted else None
-    least = LEVEL_US * plan.cost().program_levels + START_US
-    if made is None or (lists is None and made.microseconds > least):
-        if lists:
-            raise JtgpuError("this network has too many products that are not zero to be run as lists")
-        return other()
-    try:
-        return ListEngine(plan, made, device, in_float64)
-    except BackendUnavailable:  # a card, or a share of one, that cannot hold so many blocks together
-        if lists:
-            raise
-        return other()
 
 
 def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Gpu:

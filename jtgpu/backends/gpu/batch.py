@@ -9,7 +9,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,6 +30,7 @@ from .batch_rows import read_rows
 from .batch_shared import SharedTable
 from .batch_tables import GROUP, Chunk, TableProgram
 from .engine import Memory
+from .places import LEAST, smallest_entries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -109,6 +110,12 @@ class BatchEngine:
         self._programs: dict[str, Program] = {}
         self._live = live_program(plan, factors) if plan.cost().flops <= WRITTEN else None
         self._written = self._live is not None and lane_candidate(self._live)
+        self._copying: list[Future[None]] = []
+        self._smallest = 0.0
+        if real == "float32":
+            self._smallest = float(smallest_entries(self._factors).min(initial=0.0))
+            if self._smallest < LEAST:
+                self.real = "float64"
         self._copiers = ThreadPoolExecutor(min(COPIERS, os.cpu_count() or 1), "jtgpu-copy")
         self._dear = plan.cost().flops >= DEAR
         with device.active():
@@ -232,6 +239,9 @@ class BatchEngine:
 
     def answer(self, cases: TableCases, wanted: Sequence[int], deal: Deal) -> None:
         """See `jtgpu.backends.gpu.batch_shared.Answers`."""
+        if self.real == "float32" and self._smallest + cases.smallest < LEAST:
+            self._precise().answer(cases, wanted, deal)  # float32 does not hold such weights
+            return
         with self.lock:
             if not self._open:
                 raise JtgpuError("this backend is closed")
@@ -267,13 +277,15 @@ class BatchEngine:
                 self._finish(*waiting.popleft(), cases)
                 taken.popleft()
         except BaseException:
+            self._calm_down()
             for rows in taken:
                 deal.give_back(*rows)
-            self._settle()  # the next call's first chunk has the same scratch memory, and waits for none of these
             raise
 
-    def _settle(self) -> None:
-        """Wait for whatever is queued; a card that failed has nothing to wait for."""
+    def _calm_down(self) -> None:
+        """Wait for what a call that failed had begun: the next one uses the same memory. A card that failed has nothing
+        to wait for."""
+        wait(self._copying)
         with suppress(Exception):
             for stream in self._streams:
                 stream.synchronize()
@@ -328,7 +340,9 @@ class BatchEngine:
         if len(work) == 1:
             work[0]()
         else:
-            list(self._copiers.map(_call, work))
+            self._copying = [self._copiers.submit(x) for x in work]
+            for copied in self._copying:
+                copied.result()
 
     def _buffers_for(self, program: Program, cases: TableCases, targets: list[int], n: int) -> _Buffers:
         """The last call's buffers where they fit this one, of which this card has about n cases: taking page-locked
@@ -421,9 +435,5 @@ class BatchEngine:
                 self._exact.close()
             self._copiers.shutdown()
             with self.device.active():
-                self._settle()
+                self._calm_down()
                 self._release()
-
-
-def _call(work: Any) -> None:
-    work()

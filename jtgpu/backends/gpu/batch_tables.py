@@ -15,8 +15,8 @@ from .batch_sums import split_sums
 from .batch_tiles import A_SHARED, B_SHARED, FIRST, SHAPES, WORDS, TileMaker, Tiles
 from .driver import Arguments, Kernels
 from .engine import Memory
+from .places import Places, load_factors, make_places
 from .records import ANSWER, CASE_FACTOR, SLOT
-from .schedule import Schedule, load_factors, make_schedule
 from .shapes import Binary, binary_program, loops_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ LOOK = 40_000_000  # multiply-adds of a propagation up to which anybody looks fo
 class BatchLayout:
     """The records of a batch: only what differs between cases has cells for every case."""
 
-    schedule: Schedule
+    places: Places
     n_cells: int  # of one case
     factors: NDArray[Any]  # evidence factors
     table_cell: NDArray[np.int64]  # (T,) in a case's arena; -1: shared by all cases
@@ -58,7 +58,7 @@ def batch_layout(
     """What the batch kernels read, but for the answers that are wanted; with `factors`, what is never zero."""
     program = split_sums(plan, binary_program(plan))
     live = live_program(plan, factors, program) if factors is not None else None
-    s = make_schedule(plan, "batch", program=program, real=real)
+    s = make_places(plan, program, real)
     where = np.full(s.n_tables, -1, np.int64)
     at = 0
     own = sorted({int(t) for t in plan.evidence_factor} | set(range(s.n_factors, s.n_tables - 1)))
@@ -80,7 +80,7 @@ def batch_layout(
 
 
 def _all_tiles(
-    plan: Plan, program: Binary, live: Live | None, s: Schedule, where: NDArray[np.int64]
+    plan: Plan, program: Binary, live: Live | None, s: Places, where: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], tuple[tuple[int, int], ...]]:
     """Records, steps and levels; in a level the contractions of long sums first."""
     maker, kept = TileMaker(), dict[int, int]()
@@ -120,7 +120,7 @@ def _cells_that_matter(live: Live | None, step: int) -> list[NDArray[np.bool_]] 
 
 
 def _records(
-    tiles: Tiles, ins: tuple[int, int], out: int, s: Schedule, where: NDArray[np.int64]
+    tiles: Tiles, ins: tuple[int, int], out: int, s: Places, where: NDArray[np.int64]
 ) -> NDArray[np.uint32]:
     """struct Tile, of one contraction; its steps counted from 0."""
     a, b = ins[::-1] if tiles.swapped else ins
@@ -230,7 +230,7 @@ class TableProgram:
     ):
         self.plan = plan
         self.layout = layout = batch_layout(plan, factors if plan.cost().flops <= 2 * LOOK else None, real)
-        s = self.layout.schedule
+        s = self.layout.places
         pristine, slots = load_factors(plan, s, factors)
         kept = (np.append(pristine, pristine.dtype.type(1.0)), slots.astype(SLOT), layout.tiles, layout.steps)
         more = (layout.factors, s.known, layout.roots, layout.checks)
@@ -242,7 +242,7 @@ class TableProgram:
     @property
     def case_bytes(self) -> int:
         """Scratch memory of a case."""
-        return self._cell_bytes * self.layout.n_cells + 8 * self.layout.schedule.n_tables
+        return self._cell_bytes * self.layout.n_cells + 8 * self.layout.places.n_tables
 
     @property
     def most_cases(self) -> int:
@@ -262,8 +262,8 @@ class TableProgram:
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
         """Memory that all chunks of a size use one after another: zeros, since what is always zero stays so."""
         cells = memory.empty(self._cell_bytes * self.layout.n_cells * size)
-        slots = memory.empty(8 * self.layout.schedule.n_tables * size)
-        for address, n in ((cells, self._cell_bytes * self.layout.n_cells), (slots, 8 * self.layout.schedule.n_tables)):
+        slots = memory.empty(8 * self.layout.places.n_tables * size)
+        for address, n in ((cells, self._cell_bytes * self.layout.n_cells), (slots, 8 * self.layout.places.n_tables)):
             arguments = Arguments(np.array([address], np.uint64), n * GROUP // 8, size // GROUP)
             self._kernels.launch("batch_clear", CLEAR_BLOCKS, THREADS, stream, arguments)
         stream.synchronize()
@@ -281,7 +281,7 @@ class TableProgram:
         words += [chunk.state, chunk.weight, weight_row, memory.put(answers, stream), roots]
         words += [chunk.posterior, chunk.log_evidence]
         counts = [chunk.size, len(layout.factors), len(answers), len(layout.roots), layout.n_cells]
-        numbers = np.array([*counts, layout.schedule.n_tables], np.uint32).view(np.uint64)
+        numbers = np.array([*counts, layout.places.n_tables], np.uint32).view(np.uint64)
         struct = np.concatenate([np.array(words, np.uint64), numbers])
         turn = turn_of(chunk, self.plan.n_variables)
         return Bound(turn, struct, chunk.size, len(answers), rows_of(chunk, n_out))

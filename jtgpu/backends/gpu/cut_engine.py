@@ -17,9 +17,10 @@ from ..base import Evidence
 from ..device import Device
 from .driver import Arguments
 from .engine import CaseEngine, Engine
+from .places import CHUNK_ENTRIES
 from .products import needed_products
 from .records import CHUNK, CUT, OBSERVED
-from .schedule import CHUNK_ENTRIES, Schedule, make_schedule
+from .schedule import Schedule, make_schedule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -142,6 +143,9 @@ class CutEngine(Engine):
         words = [memory.put(x, stream) for x in (self._cuts, self._axes, cells)]
         given = np.array([*words, self._kernels.device_address(self._observed)], np.uint64)
         return Arguments(program, entry, given)
+
+    def _whole_factors(self, factors: Sequence[NDArray[np.float64]]) -> Sequence[NDArray[np.float64]]:
+        return self._whole.tables
 
     def write(self, evidence: Evidence) -> int:
         """See `CaseEngine.write`."""

@@ -226,6 +226,8 @@ class Kernels:
 
         def queue(_alive: Any = alive) -> None:
             failed = launch(*given)
+            if failed == d.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+                raise TableTooLarge("the GPU has no memory left to start a kernel")
             if failed:
                 raise BackendUnavailable(f"the GPU engine: {d.CUresult(failed).name}")
 

@@ -11,11 +11,13 @@ import numpy as np
 from ...errors import JtgpuError
 from ...plan import Plan
 from ..base import Evidence, Result
-from ..device import Device, Graph
+from ..device import Device, Graph, Launch
+from ..kernels import JOB as HELD
 from . import answers
 from .driver import After, Arguments, Kernels
+from .places import LEAST, chunks_with_tops, load_factors, smallest_entries
 from .records import JOB, SLOT
-from .schedule import Schedule, chunks_with_tops, load_factors
+from .schedule import Schedule
 from .shape_build import Progress, build
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ __all__ = ["CaseEngine", "Engine", "Memory"]
 
 THREADS = 256
 MOST_FINISH_BLOCKS = 64
+HOLD_NS = 40_000  # that a stream is kept busy while a measured propagation is queued
 LEVEL_NS, START_NS = 1200.0, 6000.0  # what the schedule's time model leaves out: of a level, and of all
 
 
@@ -186,18 +189,30 @@ class CaseEngine:
             raise JtgpuError("this backend is closed")
 
     def measure(self, n: int, cases: Sequence[Evidence]) -> list[float]:
-        """Device microseconds of `n` propagations, by events; the cases take turns."""
+        """Device microseconds of `n` propagations, by events; the cases take turns. The stream is held while one is
+        queued, so that the host's part in a launch is not among them."""
         with self.lock, self.device.active():
+            self._check_open()
             start, stop = self.device.event(timing=True), self.device.event(timing=True)
+            job = np.zeros(1, HELD)
+            job["total"] = HOLD_NS
+            block = self.device.alloc(job.nbytes)
             times = []
-            for i in range(n):
-                case = cases[i % len(cases)]
-                self.write(case)
-                start.record(self.stream)
-                self.launch(case)
-                stop.record(self.stream)
-                stop.synchronize()
-                times.append(stop.time_since(start) * 1e3)
+            try:
+                self.device.upload(int(block), job, self.stream)
+                hold = Launch(self.device.function("hold", "hold"), (1, 1, 1), (1, 1, 1), int(block), 0)
+                for i in range(n):
+                    case = cases[i % len(cases)]
+                    self.write(case)
+                    self.device.launch(hold, self.stream)
+                    start.record(self.stream)
+                    self.launch(case)
+                    stop.record(self.stream)
+                    stop.synchronize()
+                    times.append(stop.time_since(start) * 1e3)
+            finally:
+                self.stream.synchronize()
+                block.free()
             return times
 
     def _release(self) -> None:
@@ -249,6 +264,8 @@ class Engine(CaseEngine):
         self.schedule, self.real = schedule, schedule.real
         self._progress = progress
         self._shaped: list[Kernels] = []
+        self._smallest = smallest_entries(self._whole_factors(factors)) if self.real == "float32" else None
+        self._tiny = False  # whether the last case had numbers that float32 does not hold
         super().__init__(plan, device, lambda: self._load(factors), second)
 
     def _load(self, factors: Sequence[NDArray[np.float64]]) -> None:
@@ -341,6 +358,21 @@ class Engine(CaseEngine):
         """See `CaseEngine.nanoseconds`."""
         return round(START_NS + sum(LEVEL_NS + level.floor for level in self.schedule.levels))
 
+    def _whole_factors(self, factors: Sequence[NDArray[np.float64]]) -> Sequence[NDArray[np.float64]]:
+        """The factors with all that any case takes of them."""
+        return factors
+
+    def write(self, evidence: Evidence) -> int:
+        """See `CaseEngine.write`."""
+        more = super().write(evidence)
+        if self._smallest is not None:
+            low, ptr = self._smallest.copy(), self.plan.posterior_ptr
+            for v in evidence.likelihood:
+                given = self._weights[ptr[v] : ptr[v + 1]]
+                low[self.plan.evidence_factor[v]] += np.log2(given[given > 0].min())
+            self._tiny = bool(low.min(initial=0.0) < LEAST)
+        return more
+
     def launch(self, evidence: Evidence) -> None:
         """See `CaseEngine.launch`; weights are copied where there are any, most cases have none."""
         if evidence.likelihood:
@@ -350,7 +382,7 @@ class Engine(CaseEngine):
 
     def trusted(self) -> bool:
         """See `CaseEngine.trusted`: not where float32 lost what P(e) is made of, nor where P(e) is zero."""
-        return not self._doubt[0] and bool(self._root.min(initial=1.0) > 0)
+        return not self._tiny and not self._doubt[0] and bool(self._root.min(initial=1.0) > 0)
 
     def queue(self) -> None:
         """See `CaseEngine.queue`."""

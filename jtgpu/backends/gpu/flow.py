@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +22,8 @@ from ...plan import Plan
 from .flow_bound import lowest_answer
 from .flow_records import ALWAYS, AWAITED, RecordMaker
 from .flow_tiles import READY, FlowTiling, Unit, answer_unit, enter_unit, flow_tiling, parts_of
+from .places import scaled_factors
 from .records import KNOWN, MOST_AXES, NONE, TASK
-from .schedule import scaled_factors
 from .shapes import OUT, A, B, Binary, Loop, binary_program, loops_of
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     Dealt = list[tuple[int, NDArray[np.int64]]]  # a node, and the queue of each of its units
 
-__all__ = ["FLOW_WARPS", "LEAST", "MOST_GIVEN", "Flow", "make_flow"]
+__all__ = ["FLOW_WARPS", "LEAST", "MOST_GIVEN", "USUAL", "Flow", "FlowWay", "make_flow"]
 
-FLOW_WARPS = 16  # of a block, of which a multiprocessor holds one
+FLOW_WARPS = (16, 8)  # of a block, of which a multiprocessor holds one: kernels that there are, the usual one first
 LEAST = -300.0  # log2 of the smallest P(e) that must not need the engine that scales
 MOST_GIVEN = 1792  # variables: their states are a parameter of the kernel
 MOST_CELLS = 1 << 27  # beyond, one level fills the card
@@ -45,6 +45,32 @@ SLOW = 8.0  # and elsewhere
 KEPT = (0, 4)  # warps of a block kept for the longest ways, whichever the simulation finds quicker
 LONGER_GAIN = 0.9  # of the time, from which on longer batches of loads are taken: they load what they do not need
 CONTENTION = 1.45  # what the simulation leaves out: everything else on the card, and the slowest of hundreds of units
+
+
+@dataclass(frozen=True)
+class FlowWay:
+    """How the work is laid out: what the time model does not know well enough for every network.
+
+    Attributes
+    ----------
+    warps : int
+        Of a block: one of `FLOW_WARPS`. Fewer have more registers and wait less for each other.
+    longer : bool, optional
+        Whether longer batches of loads are among the tilings; None: where the simulation promises a tenth.
+    kept : int, optional
+        Warps of 16 kept for the longest ways; None: as the simulation finds quicker.
+    quick, slow : float
+        Weights of the card's time against a contraction's own, on the longest way and elsewhere.
+    """
+
+    warps: int = FLOW_WARPS[0]
+    longer: bool | None = None
+    kept: int | None = None
+    quick: float = QUICK
+    slow: float = SLOW
+
+
+USUAL = FlowWay()
 
 
 @dataclass(frozen=True)
@@ -62,7 +88,9 @@ class Flow:
     tasks : (U,) TASK
         Of a warp after another.
     starts : (queues + 1,) uint32
-        Each warp's first task; queue ``block * FLOW_WARPS + warp``.
+        Each warp's first task; queue ``block * warps + warp``.
+    warps : int
+        Of a block.
     known : (K,) KNOWN
     roots : (components, 2) uint32
         Cell of P(e); all ones where it is written in every run.
@@ -84,6 +112,7 @@ class Flow:
     steps: NDArray[Any]
     tasks: NDArray[Any]
     starts: NDArray[np.uint32]
+    warps: int
     known: NDArray[Any]
     roots: NDArray[np.uint32]
     arena: NDArray[np.float64]
@@ -95,7 +124,7 @@ class Flow:
     @property
     def n_blocks(self) -> int:
         """Blocks that must be on the card at once."""
-        return (len(self.starts) - 1) // FLOW_WARPS
+        return (len(self.starts) - 1) // self.warps
 
 
 @dataclass(frozen=True)
@@ -117,7 +146,9 @@ class _Choice:
     tiling: FlowTiling
 
 
-def make_flow(plan: Plan, factors: Sequence[NDArray[np.float64]], n_blocks: int) -> Flow | None:
+def make_flow(
+    plan: Plan, factors: Sequence[NDArray[np.float64]], n_blocks: int, way: FlowWay = USUAL
+) -> Flow | None:
     """The work dealt out to so many blocks; None where the engine cannot take the plan.
 
     Parameters
@@ -125,6 +156,7 @@ def make_flow(plan: Plan, factors: Sequence[NDArray[np.float64]], n_blocks: int)
     plan : Plan
     factors : sequence of float64 arrays
     n_blocks : int
+    way : FlowWay
     """
     if plan.n_variables > MOST_GIVEN or int(plan.arena_cells[0]) > MOST_CELLS or not len(plan.op_out):
         return None
@@ -134,10 +166,11 @@ def make_flow(plan: Plan, factors: Sequence[NDArray[np.float64]], n_blocks: int)
     lowest = lowest_answer(plan, program, loops, scaled)
     if lowest > LEAST:
         return None
-    usual, longer = (_worked_out(plan, program, loops, scaled, n_blocks, x) for x in (False, True))
-    work = longer if longer.end < LONGER_GAIN * usual.end else usual
+    batches = (False, True) if way.longer is None else (way.longer,)
+    usual, *others = (_worked_out(plan, program, loops, scaled, n_blocks, replace(way, longer=x)) for x in batches)
+    work = others[0] if others and others[0].end < LONGER_GAIN * usual.end else usual
     layout, nodes = work.layout, work.nodes
-    tasks, starts = _queues(nodes, work.dealt, n_blocks)
+    tasks, starts = _queues(nodes, work.dealt, n_blocks * way.warps)
     ops, digits, steps = layout.maker.finished()
     ops["counter"][[n.op for n in nodes]] = _hints(nodes, work.ends)
     arena = np.zeros(layout.first_made)
@@ -151,6 +184,7 @@ def make_flow(plan: Plan, factors: Sequence[NDArray[np.float64]], n_blocks: int)
         steps=steps,
         tasks=tasks,
         starts=starts,
+        warps=way.warps,
         known=np.array(layout.known, KNOWN),
         roots=np.array([(layout.cells[t], layout.awaited(t)) for t in plan.root_table.tolist()], np.uint32),
         arena=arena,
@@ -178,12 +212,13 @@ def _worked_out(
     loops: Sequence[tuple[Loop, ...]],
     factors: Sequence[NDArray[np.float64]],
     n_blocks: int,
-    longer: bool,
+    way: FlowWay,
 ) -> _Work:
     """Tilings with or without longer batches of loads, dealt out."""
     layout = _Layout(plan, program, factors)
-    nodes = layout.nodes(_choices(program, loops, longer))
-    dealt, ends = min((deal(nodes, n_blocks, kept) for kept in KEPT), key=lambda made: max(made[1]))
+    nodes = layout.nodes(_choices(program, loops, way))
+    keep = [n * way.warps // FLOW_WARPS[0] for n in (KEPT if way.kept is None else (way.kept,))]
+    dealt, ends = min((deal(nodes, n_blocks, n, way.warps) for n in keep), key=lambda made: max(made[1]))
     return _Work(layout, nodes, dealt, ends, max(max(ends), sum(n.unit.share for n in nodes)))
 
 
@@ -191,9 +226,11 @@ def _mirrored(loops: tuple[Loop, ...]) -> tuple[Loop, ...]:
     return tuple((n, (s[OUT], s[B], s[A])) for n, s in loops)
 
 
-def _choices(program: Binary, loops: Sequence[tuple[Loop, ...]], longer: bool) -> list[_Choice]:
+def _choices(program: Binary, loops: Sequence[tuple[Loop, ...]], way: FlowWay) -> list[_Choice]:
     """The tilings of all steps: quick ones on the longest way from the factors to the end, such as take little of the
     card elsewhere."""
+
+    longer = bool(way.longer)
 
     def choose(i: int, of: float) -> _Choice:
         ins, two = program.steps[i].ins, len(program.steps[i].ins) == 2
@@ -205,7 +242,7 @@ def _choices(program: Binary, loops: Sequence[tuple[Loop, ...]], longer: bool) -
         return _Choice(loops[i], ins, one)
 
     n = len(program.steps)
-    quick = [choose(i, QUICK) for i in range(n)]
+    quick = [choose(i, way.quick) for i in range(n)]
     maker = {step.out: i for i, step in enumerate(program.steps)}
     head, tail = [0.0] * n, [0.0] * n  # microseconds before a step's inputs are there, and after
     for i, step in enumerate(program.steps):
@@ -217,7 +254,7 @@ def _choices(program: Binary, loops: Sequence[tuple[Loop, ...]], longer: bool) -
             if t in maker:
                 tail[maker[t]] = max(tail[maker[t]], tail[i])
     longest = max(tail) - 1e-6
-    return [quick[i] if head[i] + tail[i] >= longest else choose(i, SLOW) for i in range(n)]
+    return [quick[i] if head[i] + tail[i] >= longest else choose(i, way.slow) for i in range(n)]
 
 
 class _Layout:
@@ -316,19 +353,21 @@ def _ways(nodes: Sequence[Node]) -> tuple[list[list[int]], list[float], list[flo
     return users, head, tail
 
 
-def deal(nodes: Sequence[Node], n_blocks: int, n_kept: int = 0) -> tuple[Dealt, list[float]]:
+def deal(
+    nodes: Sequence[Node], n_blocks: int, n_kept: int = 0, warps: int = FLOW_WARPS[0]
+) -> tuple[Dealt, list[float]]:
     """Units to warps: in the order of dealing, a node and the queue of each of its units; when every node ends.
 
     A node is dealt out when all that it reads has been, so this order is one in which everything can run. `n_kept`
     warps of each block are kept for nodes on the longest ways, and do not wait behind others.
     """
-    n_slots = n_blocks * FLOW_WARPS
+    n_slots = n_blocks * warps
     users, head, tail = _ways(nodes)
     missing, ready, ends = [len(set(n.ins)) for n in nodes], [0.0] * len(nodes), [0.0] * len(nodes)
     longest = max(tail) - KEPT_NEAR
     # a node's units on as many multiprocessors as there are: slot s is warp s // n_blocks of block s % n_blocks
     slots = np.arange(n_slots)
-    queue = slots % n_blocks * FLOW_WARPS + slots // n_blocks
+    queue = slots % n_blocks * warps + slots // n_blocks
     free = np.zeros(n_slots)
     kept = n_kept * n_blocks  # the first slots
     spread = slots // n_blocks * 0.02
@@ -388,12 +427,12 @@ def _hints(nodes: Sequence[Node], ends: Sequence[float]) -> list[int]:
     return made
 
 
-def _queues(nodes: Sequence[Node], dealt: Dealt, n_blocks: int) -> tuple[NDArray[Any], NDArray[np.uint32]]:
+def _queues(nodes: Sequence[Node], dealt: Dealt, n_queues: int) -> tuple[NDArray[Any], NDArray[np.uint32]]:
     """Every queue's tasks, one queue after another, and where each begins."""
     queue = np.concatenate([q for _, q in dealt])
     tasks = np.zeros(len(queue), TASK)
     counts = [len(q) for _, q in dealt]
     tasks["op"] = np.repeat([nodes[i].op for i, _ in dealt], counts)
     tasks["unit"] = np.concatenate([np.arange(n) for n in counts])
-    starts = np.concatenate([[0], np.cumsum(np.bincount(queue, minlength=n_blocks * FLOW_WARPS))])
+    starts = np.concatenate([[0], np.cumsum(np.bincount(queue, minlength=n_queues))])
     return tasks[np.argsort(queue, kind="stable")], starts.astype(np.uint32)

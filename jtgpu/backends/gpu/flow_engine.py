@@ -14,7 +14,7 @@ from ..base import Evidence, Result
 from ..device import Device, Graph
 from .driver import Arguments, multiprocessors
 from .engine import CaseEngine
-from .flow import FLOW_WARPS, MOST_GIVEN, Flow, make_flow
+from .flow import FLOW_WARPS, MOST_GIVEN, USUAL, Flow, FlowWay, make_flow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,20 +47,20 @@ class FlowEngine(CaseEngine):
 
     kind = "flow"
     file = "resident/flow"
-    names = ("flow",)
+    names = tuple(f"flow_{n}" for n in FLOW_WARPS)
 
     def __init__(self, plan: Plan, flow: Flow, device: Device, second: Callable[[], CaseEngine]):
         self._flow = flow
         self._sign = 0
+        self._torn = False  # whether an interrupt came where it is not known if a run was queued
         self._small = False  # whether the last case was too small
         super().__init__(plan, device, self._load, second)
 
     def _load(self) -> None:
         f, kernels, memory, stream = self._flow, self._kernels, self._memory, self.stream
         assert kernels is not None
-        arena = memory.put(np.zeros(f.n_cells), stream)
-        self.device.upload(arena, f.arena, stream)
-        stream.synchronize()
+        self._arena = arena = memory.empty(8 * f.n_cells)
+        self._lay_out()
         at = kernels.device_address
         words = [arena, *(memory.put(x, stream) for x in (f.pristine, f.ops, f.digits, f.steps, f.tasks, f.starts))]
         words.append(memory.put(f.known, stream))
@@ -74,7 +74,9 @@ class FlowEngine(CaseEngine):
         self._numbers: NDArray[np.uint32] = kept[first : first + 8].view(np.uint32)
         self._numbers[1] = len(self.plan.root_table)
         self._given: NDArray[np.int16] = kept[first + 8 : first + 8 + 2 * self.plan.n_variables].view(np.int16)
-        self._launch = kernels.ready("flow", f.n_blocks, 32 * FLOW_WARPS, stream, self._arguments, together=True)
+        self._launch = kernels.ready(
+            f"flow_{f.warps}", f.n_blocks, 32 * f.warps, stream, self._arguments, together=True
+        )
 
     def _capture(self) -> Graph | None:
         self._given[:] = -1
@@ -82,11 +84,24 @@ class FlowEngine(CaseEngine):
         self.stream.synchronize()
         return None
 
+    def _lay_out(self) -> None:
+        """The arena as it is before the first run."""
+        cells = np.zeros(self._flow.n_cells)
+        cells[: len(self._flow.arena)] = self._flow.arena
+        self.device.upload(self._arena, cells, self.stream)
+        self.stream.synchronize()
+        self._sign = 0
+
     def _start(self) -> None:
-        """One run: entries of the next have the other sign."""
+        """One run: entries of the next have the other sign. A run with the sign of the one before would take that
+        one's entries for its own."""
+        if self._torn:
+            self._lay_out()
+        self._torn = True
         self._numbers[0] = self._sign ^ 0x80000000
         self._launch()
         self._sign ^= 0x80000000
+        self._torn = False
 
     @property
     def nanoseconds(self) -> int:
@@ -116,8 +131,9 @@ class FlowEngine(CaseEngine):
 
     def trusted(self) -> bool:
         """See `CaseEngine.trusted`."""
-        self._small = bool(self._root.min(initial=1.0) < self._flow.lowest)
-        return not self._small
+        small = bool(self._root.min(initial=1.0) < self._flow.lowest)
+        self._small = small
+        return not small
 
 
 def flow_engine(
@@ -127,6 +143,7 @@ def flow_engine(
     second: Callable[[], CaseEngine],
     *,
     forced: bool = False,
+    way: FlowWay = USUAL,
 ) -> FlowEngine | None:
     """The engine without levels, where it can take the plan and should be quicker than a kernel a level.
 
@@ -139,6 +156,8 @@ def flow_engine(
         See `FlowEngine`.
     forced : bool
         Whether quicker or not.
+    way : FlowWay
+        How the work is laid out.
 
     Raises
     ------
@@ -148,7 +167,7 @@ def flow_engine(
     cost = plan.cost()
     start, level, operation = LEVELS_US
     if device.capability >= (7, 0) and (forced or cost.flops <= MOST_FLOPS):
-        flow = make_flow(plan, factors, multiprocessors(device))
+        flow = make_flow(plan, factors, multiprocessors(device), way)
         if flow and (forced or flow.microseconds < start + level * cost.program_levels + operation * cost.flops):
             try:
                 return FlowEngine(plan, flow, device, second)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...plan import Plan
+from .places import scaled_factors
 from .products import Contraction, Listed, contractions, lowest_root, needed_products
 from .records import NONE
 from .rounds import rounds_of
-from .schedule import scaled_factors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -344,7 +344,8 @@ def _layout(
     image = np.stack(images)
     n_image, n_records = image.shape[1] // 2, image.shape[1] // 2 - (n_given - cells.n_lambda) // 2
     n_first = n_records if later >= len(levels) else (places[-1] - first) // 2 + -(-early // 4)
-    shape = [n_image, n_image - n_records, n_first, later, cells.n_lambda, first]
+    # no level waits for the rest where there is none: it would wait for ever
+    shape = [n_image, n_image - n_records, n_first, later if n_first < n_records else 0, cells.n_lambda, first]
     counts = [len(passes) - 1, len(levels), len(cells.roots)]
     layout = np.array([*shape, *places, *counts], np.uint32)
     return Lists(dealt.n_blocks, image, axes.astype(np.uint32), layout, 0, lowest, dealt.microseconds)

@@ -1,4 +1,4 @@
-"""From a plan to everything that lies on the card: records, tasks of every level, evidence chunks, answers.
+"""From a plan to what the kernels of single cases read: places, and records and tasks of every level.
 
 Arrays only; knows no device. `jtgpu.backends.gpu.engine` uploads it, and tests run it on the host.
 """
@@ -6,28 +6,21 @@ Arrays only; knows no device. `jtgpu.backends.gpu.engine` uploads it, and tests 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import TableTooLarge
 from ...plan import Plan
+from .places import Places, make_places
 from .products import Listed, Products
 from .records import (
-    ANSWER,
-    CHECK,
-    CHUNK,
     DIGIT,
     INLINE_DIGITS,
-    KNOWN,
-    MOST_AXES,
     NONE,
     OP,
-    REALS,
     ROUND,
-    SLOT,
     STEP,
     TASK,
     WARPS,
@@ -38,14 +31,12 @@ from .shapes import (
     HEAVY,
     LIST_MOST,
     OUT,
-    SECTOR,
     A,
     B,
     Binary,
     Loop,
     Step,
     Tiling,
-    batch_tiling,
     best_tiling,
     binary_program,
     list_tiling,
@@ -56,14 +47,10 @@ from .shapes import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Level", "Schedule", "chunks_with_tops", "load_factors", "make_schedule", "scaled_factors"]
+__all__ = ["Level", "Schedule", "make_schedule"]
 
-CHUNK_ENTRIES = 2048  # eight a thread; blocks that read the same state across the bus wait for each other
 EMPTY_WEIGHT, FULL_WEIGHT = 0.25, 4.0  # of the machine's time, in a level that does not fill it, or fills it often
 FULL = 3.0  # times that a level's work fills the card
-PLACE = 40  # of float32: a factor's largest entry is brought to 2^39 to 2^40, as types.cuh's Range has it
-MOST_CELLS = 2**32 - 2**20  # cells are numbered in 32 bits
-MOST_TILES = 2**31 - 1
 MOST_ROUNDS = 20_000  # of a contraction's list: they take memory, and time to make
 
 
@@ -78,15 +65,9 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """What the kernels read. T tables: the plan's, those made by splitting, and last a single 1."""
+class Schedule(Places):
+    """What the kernels of single cases read."""
 
-    n_cells: int  # of the arena
-    n_tables: int
-    n_factors: int
-    factor_cells: int  # the factors are the arena's first cells
-    table_cell: NDArray[np.uint32]  # (T,)
-    table_size: NDArray[np.int64]  # (T,)
     ops: NDArray[Any]
     digits: NDArray[Any]
     steps: NDArray[Any]
@@ -96,12 +77,6 @@ class Schedule:
     rows: NDArray[Any]
     n_scratch: int  # cells
     n_counters: int
-    known: NDArray[Any]
-    chunks: NDArray[Any]
-    answers: NDArray[Any]
-    roots: NDArray[np.uint32]  # (2 * components,)
-    checks: NDArray[Any]  # (V,) where each posterior's sum lies, and the root that it should be equal to
-    real: str = "float64"  # what the arena is made of
     shaped: Shaped | None = None  # contractions with code of their own: they are in no level's tasks
 
     @property
@@ -216,39 +191,36 @@ Choice = tuple[tuple[Loop, ...], tuple[int, ...], Tiling]  # axes, inputs in the
 LIST = (0, 0)  # the shape of a contraction that is a list
 
 
-def _choose(loops: tuple[Loop, ...], step: Step, kind: str, cell_bytes: int, weight: float = 1.0) -> Choice:
-    """The tiling of a contraction for one kind of kernel, with the better of both orders of the inputs."""
+def _choose(loops: tuple[Loop, ...], step: Step, cell_bytes: int, weight: float = 1.0) -> Choice:
+    """The tiling of a contraction, with the better of both orders of the inputs."""
     two = len(step.ins) == 2
-    pick = batch_tiling if kind == "batch" else (lambda x: best_tiling(x, two, weight, cell_bytes))
-    one = pick(loops)
+    one = best_tiling(loops, two, weight, cell_bytes)
     if two:
-        other = pick(_mirrored(loops))
+        other = best_tiling(_mirrored(loops), two, weight, cell_bytes)
         if other.cost(weight) < one.cost(weight):
             return _mirrored(loops), step.ins[::-1], other
     return loops, step.ins, one
 
 
-def _choose_all(plan: Plan, program: Binary, kind: str, listed: Listed | None, cell_bytes: int) -> list[Choice]:
+def _choose_all(plan: Plan, program: Binary, listed: Listed | None, cell_bytes: int) -> list[Choice]:
     """Tilings of all contractions; those of a level that leaves the card half empty may take more of it, those of a
     level that fills it several times take less."""
     loops = [loops_of(plan, program.scopes, step) for step in program.steps]
-    made = [_choose(x, step, kind, cell_bytes) for x, step in zip(loops, program.steps, strict=True)]
-    if kind != "levels":
-        return made
     lists = [list_tiling(p.count, True) for p in listed.products] if listed else []
 
-    def better(i: int, dense: Choice, weight: float) -> Choice:
+    def better(i: int, weight: float) -> Choice:
+        dense = _choose(loops[i], program.steps[i], cell_bytes, weight)
         if lists and 0 < lists[i].n_tiles < MOST_ROUNDS and lists[i].cost(weight) < dense[2].cost(weight):
             return loops[i], program.steps[i].ins, lists[i]
         return dense
 
-    made = [better(i, choice, 1.0) for i, choice in enumerate(made)]
+    made = [better(i, 1.0) for i in range(len(loops))]
     for members in _by_level(program).values():
         filled = sum(made[i][2].share for i in members) / max(made[i][2].latency for i in members)
         if not 1.0 <= filled <= FULL:
             weight = EMPTY_WEIGHT if filled < 1.0 else FULL_WEIGHT
             for i in members:
-                made[i] = better(i, _choose(loops[i], program.steps[i], kind, cell_bytes, weight), weight)
+                made[i] = better(i, weight)
     return made
 
 
@@ -269,22 +241,13 @@ def _without_heavy(chosen: list[Choice], program: Binary, coded: Coded, cell_byt
 
 
 def make_schedule(
-    plan: Plan,
-    kind: str = "levels",
-    program: Binary | None = None,
-    listed: Listed | None = None,
-    real: str = "float64",
-    codes: bool = False,
+    plan: Plan, listed: Listed | None = None, real: str = "float64", codes: bool = False
 ) -> Schedule:
-    """Everything that a plan needs on the card.
+    """Everything that a plan needs on the card for single cases, a kernel a level.
 
     Parameters
     ----------
     plan : Plan
-    kind : {"levels", "batch"}
-        For a kernel a level, or for many cases at once.
-    program : Binary, optional
-        The contractions; default: the plan's.
     listed : Listed, optional
         The products that are needed: contractions of few run as lists, where the time model says so.
     real : {"float64", "float32"}
@@ -297,20 +260,16 @@ def make_schedule(
     TableTooLarge
         When cells could not be numbered in 32 bits.
     """
-    if real not in REALS:
-        raise ValueError(f"tables of {real!r}; there are {' and '.join(REALS)}")
-    program = binary_program(plan) if program is None else program
-    sizes = [plan.size(s) for s in program.scopes] + [1]
+    program = binary_program(plan)
+    places = make_places(plan, program, real)
+    cells = places.table_cell.tolist()
+    ones = len(cells) - 1
     cell_bytes = np.dtype(real).itemsize
-    cells, at = _places(plan, sizes, cell_bytes)
-    _check_cells(at, sizes)
-    ones = len(sizes) - 1
     maker = _Maker()
-    multiple = WARPS if kind == "levels" else 1
     by_level: dict[int, list[tuple[int, Tiling]]] = {}
-    chosen = _choose_all(plan, program, kind, listed, cell_bytes)
-    coded, shaped = None, None
-    if codes and kind == "levels":
+    chosen = _choose_all(plan, program, listed, cell_bytes)
+    coded = None
+    if codes:
         coded = choose_codes(chosen, _by_level(program), cell_bytes)
         chosen = _without_heavy(chosen, program, coded, cell_bytes)
     operands: list[tuple[int, ...]] = []
@@ -329,23 +288,16 @@ def make_schedule(
     tasks: list[NDArray[Any]] = []
     levels: list[Level] = []
     for number, members in sorted(by_level.items()):
-        made = _tiles_of(members) if kind == "batch" else _tasks_of(members, multiple)
+        made = _tasks_of(members)
         floor = coded.levels.get(number) if coded else None
-        levels.append(_level_of(members, sum(len(t) for t in tasks), len(made) // multiple, floor))
+        levels.append(_level_of(members, sum(len(t) for t in tasks), len(made) // WARPS, floor))
         tasks.append(made)
-    n_scratch, n_counters = maker.n_scratch, maker.n_counters
+    shaped, n_scratch, n_counters = None, maker.n_scratch, maker.n_counters
     if coded and coded.codes:
         taken = (n_scratch, n_counters)
         shaped, n_scratch, n_counters = shaped_levels(coded, _by_level(program), operands, cells, taken)
-    known, chunks = _evidence(plan, cells, sizes)
-    factor_cells = max((cells[f] + sizes[f] for f in range(plan.n_factors)), default=0)
     return Schedule(
-        n_cells=at,
-        n_tables=len(sizes),
-        n_factors=plan.n_factors,
-        factor_cells=factor_cells,
-        table_cell=np.array(cells, np.uint32),
-        table_size=np.array(sizes, np.int64),
+        **{f.name: getattr(places, f.name) for f in fields(places)},
         ops=np.array(maker.ops, OP),
         digits=np.array(maker.digits, DIGIT),
         steps=np.concatenate(maker.steps) if maker.steps else np.zeros(0, STEP),
@@ -355,64 +307,12 @@ def make_schedule(
         rows=np.concatenate(maker.rows) if maker.rows else np.zeros((0, 2), np.uint32),
         n_scratch=n_scratch,
         n_counters=n_counters,
-        known=known,
-        chunks=chunks,
-        answers=np.array(
-            [
-                (cells[t], int(plan.cardinality[v]), int(plan.posterior_ptr[v]))
-                for v, t in enumerate(plan.posterior_table.tolist())
-            ],
-            ANSWER,
-        ),
-        roots=np.array([x for t in plan.root_table.tolist() for x in (cells[t], t)], np.uint32),
-        checks=_checks(plan),
-        real=real,
         shaped=shaped,
     )
 
 
-def _places(plan: Plan, sizes: Sequence[int], cell_bytes: int) -> tuple[list[int], int]:
-    """First cells of all tables, each at a memory sector's beginning, and the cells of all: the plan's own tables lie
-    as it says, which is right for float64."""
-    alignment = SECTOR // cell_bytes
-    cells = [int(x) for x in plan.table_off] if cell_bytes == 8 else []
-    at = int(plan.arena_cells[0]) if cell_bytes == 8 else 0
-    for n in sizes[len(cells) :]:
-        cells.append(at)
-        at += -(-n // alignment) * alignment
-    return cells, at
-
-
-def _checks(plan: Plan) -> NDArray[Any]:
-    """Which of the roots a posterior sums to: that of its component."""
-    leader = list(range(len(plan.table_scopes)))
-
-    def find(t: int) -> int:
-        while leader[t] != t:
-            leader[t] = leader[leader[t]]
-            t = leader[t]
-        return t
-
-    for out, ins in zip(plan.op_out.tolist(), plan.op_inputs, strict=True):
-        for t in ins:
-            leader[find(t)] = find(out)
-    root = {find(t): i for i, t in enumerate(plan.root_table.tolist())}
-    return np.array([(t, root[find(t)]) for t in plan.posterior_table.tolist()], CHECK)
-
-
-def _check_cells(n_cells: int, sizes: Sequence[int]) -> None:
-    if n_cells > MOST_CELLS or max(sizes) > MOST_TILES:
-        raise TableTooLarge(
-            f"the GPU engine numbers cells in 32 bits; this plan has {n_cells:,} in all, {max(sizes):,} in one table",
-            max(sizes),
-            8 * n_cells,
-            8 * MOST_CELLS,
-        )
-
-
-def _tasks_of(members: Sequence[tuple[int, Tiling]], multiple: int) -> NDArray[Any]:
-    """Tasks of one level, a block's worth after another: the slowest first, so that short ones fill the gaps.
-    Their number is a multiple of `multiple`."""
+def _tasks_of(members: Sequence[tuple[int, Tiling]]) -> NDArray[Any]:
+    """Tasks of one level, a block's worth after another: the slowest first, so that short ones fill the gaps."""
     made: list[NDArray[Any]] = []
     ordered = sorted(members, key=lambda m: (-m[1].latency, m[0]))
     for op, tiling in (m for m in ordered if m[1].wide):
@@ -423,91 +323,12 @@ def _tasks_of(members: Sequence[tuple[int, Tiling]], multiple: int) -> NDArray[A
         warps = np.zeros(tiling.n_units, TASK)
         warps["op"], warps["unit"] = op, np.arange(tiling.n_units)
         made.append(warps)
-    idle = np.zeros(-sum(len(m) for m in made) % multiple, TASK)
+    idle = np.zeros(-sum(len(m) for m in made) % WARPS, TASK)
     idle["op"] = NONE
     return np.concatenate([*made, idle])
-
-
-def _tiles_of(members: Sequence[tuple[int, Tiling]]) -> NDArray[Any]:
-    """Tasks of one level of a batch: a tile each."""
-    made = np.zeros(sum(t.n_tiles for _, t in members), TASK)
-    made["op"] = np.repeat([op for op, _ in members], [t.n_tiles for _, t in members])
-    made["unit"] = np.concatenate([np.arange(t.n_tiles) for _, t in members])
-    return made
 
 
 def _level_of(members: Sequence[tuple[int, Tiling]], first: int, n_blocks: int, floor: float | None = None) -> Level:
     if floor is None:
         floor = max(max(t.latency for _, t in members), sum(t.share for _, t in members))
     return Level(first, n_blocks, any(t.shape in HEAVY for _, t in members), floor)
-
-
-def _evidence(plan: Plan, cells: Sequence[int], sizes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The factors that evidence is multiplied into, cut into chunks."""
-    variables: dict[int, list[int]] = {}
-    for v, f in enumerate(plan.evidence_factor.tolist()):
-        variables.setdefault(f, []).append(v)
-    known: list[tuple[int, ...]] = []
-    chunks: list[tuple[int, ...]] = []
-    for f, members in sorted(variables.items()):
-        if len(members) > MOST_AXES:  # 2^64 entries at least, or variables of one state
-            members = [v for v in members if plan.cardinality[v] > 1]
-        scope = plan.table_scopes[f]
-        first_known = len(known)
-        for v in members:
-            inner = plan.size(scope[scope.index(v) + 1 :])
-            known.append((v, inner, int(plan.cardinality[v]), int(plan.posterior_ptr[v])))
-        for start in range(0, sizes[f], CHUNK_ENTRIES):
-            n = min(CHUNK_ENTRIES, sizes[f] - start)
-            chunks.append((cells[f], start, n, f, first_known, len(members), 0, 0))
-    return np.array(known, KNOWN), np.array(chunks, CHUNK)
-
-
-def load_factors(
-    plan: Plan, schedule: Schedule, factors: Sequence[NDArray[np.float64]]
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The factors as the arena holds them, and every table's slot before a run.
-
-    A factor whose largest entry lies far from 1 is divided by a power of two, which the slot remembers; one of
-    float32 always is, so that as much as can be of what is small is kept.
-
-    Returns
-    -------
-    pristine : (factor_cells,) float64 or float32
-    slots : (T,) SLOT
-    """
-    pristine = np.zeros(schedule.factor_cells, schedule.real)
-    slots = np.zeros(schedule.n_tables, SLOT)
-    for f, (table, shift) in enumerate(scaled_factors(plan, factors)):
-        cell = int(schedule.table_cell[f])
-        if schedule.real == "float32":
-            more = math.frexp(float(table.max(initial=0.0)))[1] - PLACE
-            table, shift = np.ldexp(table, -more).astype(np.float32), shift + more
-        pristine[cell : cell + len(table)] = table
-        slots[f] = (_word(table.max(initial=0.0)), shift)
-    slots[-1] = (_word(pristine.dtype.type(1.0)), 0)
-    return pristine, slots
-
-
-def scaled_factors(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Iterator[tuple[NDArray[np.float64], int]]:
-    """Every factor in the plan's axis order, flat, and the power of two that was taken out of it: 0 unless its
-    largest entry lies far from 1."""
-    for f, (table, scope) in enumerate(zip(factors, plan.factor_scopes, strict=True)):
-        turned = np.transpose(table, [scope.index(v) for v in plan.table_scopes[f]]).ravel()
-        top = float(turned.max(initial=0.0))
-        shift = math.frexp(top)[1] if top > 0 and not 1e-30 < top < 1e30 else 0
-        yield np.ldexp(turned, -shift), shift
-
-
-def chunks_with_tops(schedule: Schedule, pristine: NDArray[Any]) -> NDArray[Any]:
-    """The chunks with the largest entry of each."""
-    made = schedule.chunks.copy()
-    for chunk in made:
-        first = int(chunk["cell"]) + int(chunk["from"])
-        chunk["top"] = _word(pristine[first : first + int(chunk["n"])].max(initial=0.0))
-    return made
-
-
-def _word(x: Any) -> int:
-    """The high word of a float64, all of a float32: word_of in types.cuh."""
-    return int(x.view(np.int32)) if x.dtype == np.float32 else int(np.float64(x).view(np.int64) >> 32)

@@ -27,7 +27,6 @@ __all__ = [
     "Loop",
     "Step",
     "Tiling",
-    "batch_tiling",
     "best_tiling",
     "binary_program",
     "list_tiling",
@@ -54,7 +53,6 @@ LIST_WASTE = 1.15  # rows that rounds of unlike lengths take more
 LIST_CODE, LIST_PRODUCT_CODE = 60, 16  # instructions
 LIST_LOADS = 3.0  # a product's places and its two entries, as they lie, in loads of a lane
 SECTOR = 32  # bytes
-BATCH_TILE = 12  # loads that a tile's fixed work is worth
 MIN_WIDE_LOG = 3
 MOST_SPLITS = 64
 
@@ -257,25 +255,6 @@ def _first_offsets(loops: Sequence[Loop], table: int) -> list[int]:
         if len(at) >= 32:
             break
     return at[:32]
-
-
-@lru_cache(maxsize=4096)
-def batch_tiling(loops: tuple[Loop, ...]) -> Tiling:
-    """For a lane a case: the tile that loads least; nothing else is open."""
-    n_out = math.prod(n for n, s in loops if s[OUT])
-    n_steps = math.prod(n for n, s in loops if not s[OUT])
-    made = []
-    for tm, tn in SHAPES:
-        m, n = _best_axis(loops, A, B, tm), _best_axis(loops, B, A, tn)
-        if (tm > 1 and (m < 0 or loops[m][0] < tm)) or (tn > 1 and (n < 0 or loops[n][0] < tn)):
-            continue
-        tiles = n_out
-        for axis, t in ((m, tm), (n, tn)):
-            if axis >= 0:
-                tiles = tiles // loops[axis][0] * -(-loops[axis][0] // t)
-        share = float(tiles * (n_steps * (tm + tn) + tm * tn + BATCH_TILE))
-        made.append(Tiling((tm, tn), m, n, 0, False, 1, tiles, 0.0, share))
-    return min(made, key=lambda t: (t.share, t.shape))
 
 
 @lru_cache(maxsize=1024)
