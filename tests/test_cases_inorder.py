@@ -149,6 +149,21 @@ def test_an_interrupt_at_any_moment_loses_nothing() -> None:
     assert interrupted > 20
 
 
+@pytest.mark.parametrize("missing", ["jtgpu-reader", "jtgpu-writer", "jtgpu-worker-0", "jtgpu-worker-1"])
+def test_a_system_without_threads_is_an_error(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def limited(self: threading.Thread) -> None:
+        if self.name == missing:
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(RuntimeError, match="new thread"):
+        in_order(iter(range(10)), abs, lambda _: None, 2)
+    assert not ours()
+
+
 def test_an_error_while_the_items_end_is_told() -> None:
     class Items:
         def __iter__(self) -> Iterator[int]:

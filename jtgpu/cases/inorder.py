@@ -126,21 +126,28 @@ class _Run(Generic[Item, Result]):
     def all(self) -> None:
         """The first thread: it reads, when it has started the others, and ends after them."""
         self.begun = True
-        if not self._stopped:
-            calls = {"jtgpu-writer": self.write, **{f"jtgpu-worker-{i}": self.work for i in range(self._at_once)}}
-            threads = [threading.Thread(target=t, name=n, daemon=True) for n, t in calls.items()]
-            try:
-                for thread in threads:
-                    thread.start()
-            except RuntimeError as error:  # the system has no more of them
-                self.failed.append(error)
-                self.stop()
-            self.read()
+        try:
+            if not self._stopped:
+                self._with_others()
+        except BaseException as error:
+            self.failed.append(error)
+        finally:
+            self._over = True
+            self._bell.put(None)
+
+    def _with_others(self) -> None:
+        calls = {"jtgpu-writer": self.write, **{f"jtgpu-worker-{i}": self.work for i in range(self._at_once)}}
+        threads = [threading.Thread(target=t, name=n, daemon=True) for n, t in calls.items()]
+        try:
             for thread in threads:
-                if thread.ident is not None:
-                    thread.join()
-        self._over = True
-        self._bell.put(None)
+                thread.start()
+        except RuntimeError as error:  # the system has no more of them
+            self.failed.append(error)
+            self.stop()
+        self.read()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
 
     def read(self) -> None:
         """Hand items to those who work."""

@@ -303,7 +303,11 @@ def on_all_cores(tasks: Sequence[Callable[[], None]], backend: Cpu, most: int) -
         # several calls at the same time share the backend's threads
         while len(others) < min(len(tasks), most) - 1 and backend.spare.acquire(blocking=False):
             others.append(threading.Thread(target=help_out, name="jtgpu-batch"))
-            others[-1].start()
+            try:
+                others[-1].start()
+            except RuntimeError:  # the system has no more of them: those that there are do it
+                backend.spare.release()
+                break
         serve()
     except BaseException as error:  # Ctrl-C between two tasks: what the others write to is theirs until they end
         errors.append(error)
