@@ -17,10 +17,8 @@ from jtgpu.cases.inorder import AHEAD, in_order
 def ours() -> list[str]:
     """Threads that are left; the one that rings at the end may need a moment more."""
     kinds = ("jtgpu-reader", "jtgpu-writer", "jtgpu-worker")
-    for _ in range(500):
-        left = [t.name for t in threading.enumerate() if t.name.startswith(kinds)]
-        if not left:
-            break
+    deadline = time.monotonic() + 5
+    while (left := [t.name for t in threading.enumerate() if t.name.startswith(kinds)]) and time.monotonic() < deadline:
         time.sleep(0.01)
     return left
 
