@@ -10,7 +10,7 @@ ARGS   ?=
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test check check-lint check-types check-package check-kernels bench bench-smoke gpu-test gpu-bench clean
+.PHONY: help run test check check-lint check-types check-package check-kernels bench bench-smoke gpu-test gpu-bench gpu-sanitize clean
 
 help: ## this list
 	@echo "make TARGET [PYTHON=python3] [VENV=.venv] [ARGS='...']"
@@ -59,6 +59,9 @@ gpu-test: ## tests on an NVIDIA GPU, and the receipt of what passed
 gpu-bench: ## benchmarks on an NVIDIA GPU
 	@$(call with-cuda,bench/bench_indexed.py $(ARGS))
 	@$(call with-cuda,bench/bench_gpu.py)
+
+gpu-sanitize: ## compute-sanitizer (memcheck, racecheck, synccheck, initcheck) over every kernel and engine
+	@$(call with-cuda,tests/gpu/sanitize.py --tools)
 
 # A GPU machine may have no network, and PyCUDA may take nvcc and minutes to install: where $(PYTHON) has all that is
 # needed, it is used as it is.

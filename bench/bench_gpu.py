@@ -44,6 +44,7 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.device import open_device
 from jtgpu.backends.gpu.batch_live import live_program
 from jtgpu.backends.gpu.batch_tables import LOOK
+from jtgpu.backends.gpu.single import Maker
 from jtgpu.errors import ImpossibleEvidence, JtgpuError
 from jtgpu.plan import Plan
 
@@ -141,10 +142,21 @@ class Loaded:
         self.judge = cpu.prepare(self.plan, self.tables)
 
 
-def measure(given: Loaded, runs: int, indexed: bool, options: dict[str, Any]) -> dict[str, Any]:
+def tuned(given: Loaded, cases: Sequence[Evidence]) -> dict[str, Any]:
+    """What the engine of the time model takes; then the quickest one is found, and kept for what comes."""
+    usual = resident.prepare(given.plan, given.tables)
+    row = {"usual_us": spread(usual.measure(60, cases)), "usual_engine": usual.kind}
+    usual.close()
+    start = time.perf_counter()
+    tried = Maker(given.plan, given.tables, open_device()).tune()
+    return row | {"tune_s": round(time.perf_counter() - start, 1), "ways": len(tried), "way": str(tried[0].way)}
+
+
+def measure(given: Loaded, runs: int, indexed: bool, tune: bool, options: dict[str, Any]) -> dict[str, Any]:
     """Single cases: the device's time and the call's, after the answers were compared with the CPU's."""
     plan, judge = given.plan, given.judge
     cases = possible_cases(plan, 4, judge)
+    found = tuned(given, cases) if tune else {}
     card = open_device()
     with card.active():
         before = card.free_memory()
@@ -179,6 +191,7 @@ def measure(given: Loaded, runs: int, indexed: bool, options: dict[str, Any]) ->
         "error": worst,
         "prepare_s": round(prepared, 3),
         "engine": backend.kind,
+        **found,
     }
     backend.close()
     if indexed:
@@ -301,7 +314,7 @@ def our_rows(chosen: Sequence[tuple[str, Path, Any]], options: argparse.Namespac
             continue
         given = Loaded(name, path, order)
         if not options.batch:
-            yield measure(given, 20 if options.smoke else options.runs, options.indexed, made)
+            yield measure(given, 20 if options.smoke else options.runs, options.indexed, options.tune, made)
         if not options.single:
             yield measure_batch(given, made)
         given.judge.close()
@@ -315,6 +328,7 @@ def main() -> None:
     parser.add_argument("--single", action="store_true", help="single cases only")
     parser.add_argument("--batch", action="store_true", help="tables of cases only")
     parser.add_argument("--dtype", default="float64", help="what tables are made of: float64, float32")
+    parser.add_argument("--tune", action="store_true", help="find what is quickest for each network first, and keep it")
     parser.add_argument("--indexed", action="store_true", help="the published engine beside it")
     parser.add_argument("--peers", nargs="*", default=[], metavar="PEER", help="others on the same card instead")
     parser.add_argument("--within", type=float, default=math.inf, help="seconds: to begin in; of peers, to compile in")

@@ -25,7 +25,8 @@ import numpy as np
 from . import backends
 from ._system import cache_folder
 from .backends.base import Evidence
-from .errors import BackendUnavailable, JtgpuError
+from .backends.kernels import tell
+from .errors import BackendUnavailable, JtgpuError, format_bytes
 
 if TYPE_CHECKING:
     from .network import MarkovNetwork
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "Rates", "choose", "measure"]
 
 _VERSION = 1
+GPU_MEMORY = 1.3  # of what a plan promises that an engine takes: records, the factors twice
 RUNS = 15
 
 
@@ -70,6 +72,10 @@ def choose(plan: Plan) -> Choice:
     gpu = rates["gpu"].seconds(cost.program_levels, cost.flops)
     best, other = ("gpu", "cpu") if gpu < cpu else ("cpu", "gpu")
     times = {"cpu": cpu, "gpu": gpu}
+    if best == "gpu":
+        free, needed = _free_memory(), round(GPU_MEMORY * cost.bytes)
+        if free is not None and needed > free:
+            return Choice("cpu", f"on the GPU it would take {format_bytes(needed)}, and {format_bytes(free)} are free")
     return Choice(best, f"about {_told(times[best])} a case against {_told(times[other])} on the {other}")
 
 
@@ -138,6 +144,16 @@ def _no_gpu() -> str:
     return ""
 
 
+def _free_memory() -> int | None:
+    """Bytes free on the card now; None where it cannot be asked."""
+    try:
+        device = importlib.import_module(".device", backends.__name__).open_device()
+        with device.active():
+            return int(device.free_memory())
+    except (BackendUnavailable, ImportError):
+        return None
+
+
 @lru_cache(maxsize=1)
 def _rates() -> dict[str, Rates]:
     """Of both backends, measured or kept from an earlier time."""
@@ -146,6 +162,7 @@ def _rates() -> dict[str, Rates]:
     kept = _load(path)
     if kept is None:
         logging.getLogger("jtgpu").warning("the CPU and the GPU are measured for backend=\"auto\"; once a machine")
+        tell("measuring the CPU and the GPU for --backend auto (once a machine)")
         kept = {name: measure(name) for name in ("cpu", "gpu")}
         _save(path, kept)
     return kept

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["CompiledTree"]
 
 
-MOST_BITS = 23  # of a table of the GPU engine
-
-
 class CompiledTree:
     """What `jtgpu.JunctionTree` is, without its questions."""
 
@@ -45,8 +42,10 @@ class CompiledTree:
         *,
         replan: bool = True,
         devices: Any = None,
+        progress: Callable[[str], None] | None = None,
         **options: Any,
     ):
+        from .backends.kernels import telling
         from .compiler import model_factors
 
         self._plan = plan
@@ -58,11 +57,13 @@ class CompiledTree:
         if backend == "auto":
             from .choice import choose
 
-            backend = choose(plan.plan).backend
+            with telling(progress):
+                backend = choose(plan.plan).backend
         self._name = backends.resolve(backend)
         self._options, self._replan = _with_dtype(self._name, asked, options), replan
         self._factors = [f.table for f in model_factors(plan.model)]
-        self._backend: backends.Backend | None = self._prepared(asked == "auto" and devices is None)
+        with telling(progress):
+            self._backend: backends.Backend | None = self._prepared(asked == "auto" and devices is None)
         self._cuts: Cuts | None = None
         self.together: dict[tuple[int, ...], NetworkPlan] = {}  # plans of queries.joint, by set
         self.messages: OrderedDict[int, Messages] = OrderedDict()  # sweeps of queries.messages
@@ -83,8 +84,6 @@ class CompiledTree:
     def _prepare(self, factors: Sequence[NDArray[np.float64]]) -> backends.Backend:
         plan = self._plan.plan
         on = self._devices
-        if self._name == "gpu":
-            _check_potentials(factors)
         prepare = backends.get(self._name) if on is None else backends.on_devices(self._name, on)
         if "executor" in self._options and not hasattr(self._plan, "slices"):
             raise PlanError("executor= runs the slices of a plan, and this one has none: plan(slices=...) cuts it")
@@ -96,6 +95,12 @@ class CompiledTree:
 
             if isinstance(backend, Cpu):  # and not a sum over slices
                 return Replanning(plan, factors, backend, lambda p, f: Cpu(p, f, **self._options))
+        if self._name == "gpu":
+            from .backends.gpu import Gpu
+            from .remainder import GpuReplanning
+
+            if isinstance(backend, Gpu):  # and not several
+                return GpuReplanning(plan, factors, backend)
         return backend
 
     # What it is -----------------------------------------------------------------------------------------------
@@ -239,22 +244,12 @@ class CompiledTree:
         return f"this evidence has probability 0: {'; '.join(found[:20])}{more}"
 
 
-def _check_potentials(factors: Sequence[NDArray[np.float64]]) -> None:
-    """Refuse what the kernels would overflow on: from the second case on they scale some tables by 2^1000."""
-    tops = np.array([f.max(initial=0.0) for f in factors])
-    if np.log2(tops[tops > 1.0]).sum() > MOST_BITS:
-        raise BackendUnavailable(
-            f"the GPU engine takes potentials whose largest entries multiply to less than 2^{MOST_BITS}; take "
-            'backend="cpu", or divide the potentials by a number'
-        )
-
-
 def _with_dtype(name: str, asked: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options as the backend takes them: those that compute in float64 alone know no ``dtype``."""
-    if name == "indexed" or "dtype" not in options:
+    if name in ("indexed", "gpu") or "dtype" not in options:
         return options
     if options["dtype"] not in ("float64", "float32"):
         raise ValueError(f"dtype is 'float64' or 'float32', not {options['dtype']!r}")
     if asked != "auto" and options["dtype"] != "float64":
-        raise BackendUnavailable(f"the backend {name!r} computes in float64; float32 is an option of 'indexed'")
+        raise BackendUnavailable(f"the backend {name!r} computes in float64; float32 is an option of 'gpu', 'indexed'")
     return {key: value for key, value in options.items() if key != "dtype"}

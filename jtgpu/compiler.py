@@ -109,6 +109,36 @@ class NetworkPlan:
 
         return JunctionTree(self, backend, **options)
 
+    def tune(self, device: int | None = None) -> tuple[str, list[Any]]:
+        """Measure what answers single cases quickest on a GPU, and keep it: seconds, once a plan and kind of card.
+
+        From then on ``compile("gpu")`` takes it, in every process, as long as the file lies in the cache folder.
+
+        Parameters
+        ----------
+        device : int, optional
+            Number of the CUDA device; default: the best.
+
+        Returns
+        -------
+        name : str
+            Of the card.
+        tried : list of jtgpu.backends.gpu.ways.Tried
+            ``way`` and device ``microseconds`` of a case, the best first; inf where the network is none for a way.
+
+        Raises
+        ------
+        BackendUnavailable
+            Without a GPU, PyCUDA or cuda-bindings.
+        JtgpuError
+            Where no engine can answer.
+        OSError
+            When what was found cannot be kept.
+        """
+        from . import backends
+
+        return backends.tune_gpu(self.plan, [f.table for f in model_factors(self.model)], device)
+
     def __repr__(self) -> str:
         c = self.cost()
         return f"NetworkPlan({self.model.name!r}, {c.cliques} cliques, {c.entries:,} entries)"

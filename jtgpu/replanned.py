@@ -1,15 +1,16 @@
-"""A plan of its own for evidence patterns that come again and again, on the CPU.
+"""A plan of its own for evidence patterns that come again and again.
 
 Evidence cuts a network: observed variables connect nothing any more, and an elimination order that was good without
 them may be far from the best one that is left (Barley with a fifth observed: 15 times the work). For a pattern that
-has cost enough by then, the network is planned anew, with every observed variable taken apart (`jtgpu.apart`).
+has cost enough by then, the network is planned anew: on the CPU with every observed variable taken apart
+(`jtgpu.apart`), on a GPU without them (`jtgpu.remainder`).
 
-The rule. What a case costs is predicted, in multiplications, so the same queries in the same order meet the same plans.
-Once the cases of a pattern have cost as much as it takes to plan anew, the query that comes then does that; or, where
-`Replanning.beside` says so, a thread beside the queries, and its plan is taken from the query on by which they have
-cost twice as much. A new plan is kept where it leaves at most `GAIN` of the work. Plans that were not used for longest
-go when all of them take more memory than half of what the usual plan promised; their memory goes back with the last
-query that is under way.
+The rule. What a case costs is predicted (multiplications on the CPU, nanoseconds of the time model on a GPU), so the
+same queries in the same order meet the same plans. Once the cases of a pattern have cost as much as it takes to plan
+anew, that is done: by the query that comes then on the CPU, by a thread beside the queries on a GPU, whose answer is
+taken from the query on by which they have cost twice as much. A new plan is kept where it leaves at most `GAIN` of the
+work. Plans that were not used for longest go when all of them take more memory than half of what the usual plan
+promised; their memory goes back with the last query that is under way.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -193,7 +194,11 @@ class Replanning:
                 return None
         given = pattern, seen.copy(), targets, work
         if mine and self.beside:
-            threading.Thread(target=self._settle, args=given, name="jtgpu-plan").start()
+            try:
+                threading.Thread(target=self._settle, args=given, name="jtgpu-plan").start()
+            except BaseException:  # an interrupt, or no more threads: nobody may wait for this plan
+                _resolve(pattern, None)
+                raise
             return None
         if mine:
             self._settle(*given)
@@ -230,7 +235,10 @@ class Replanning:
             # of a thread's own: it is better to be slow than to fail where nobody asked for this
             logging.getLogger("jtgpu").warning("no plan could be made for an evidence pattern", exc_info=True)
         finally:
-            pattern.future.set_result(new)
+            if not _resolve(pattern, new) and new is not None:
+                new.close()
+        if pattern.dropped:  # nobody will ask for it any more
+            self._taken(pattern, targets)
 
     def _taken(self, pattern: Pattern, targets: Sequence[int] | None) -> Pattern | None:
         """Wait for a pattern's new plan, and make it what answers from now on."""
@@ -362,6 +370,16 @@ class Replanning:
         for pattern in patterns:
             if pattern.future is not None:
                 self._taken(pattern, None)
+
+
+def _resolve(pattern: Pattern, new: OfPattern | None) -> bool:
+    """Say what came of a pattern's plan, unless that was said before; whether it was not."""
+    assert pattern.future is not None
+    try:
+        pattern.future.set_result(new)
+    except InvalidStateError:
+        return False
+    return True
 
 
 def _close(plans: Sequence[OfPattern]) -> None:

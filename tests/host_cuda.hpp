@@ -1,5 +1,6 @@
 // Enough of CUDA for g++ to run a kernel of cuda/resident/ on the host: a block's threads are fibers that take turns
 // at every barrier and shuffle. A thread that waits for one that never comes is a deadlock, and ends the program.
+// Blocks run one after another; with HOST_TOGETHER each in a thread of its own, all at once.
 #include <ucontext.h>
 
 #include <cmath>
@@ -13,35 +14,81 @@
 #define __global__
 #define __device__
 #define __forceinline__ inline
-#define __shared__ static
+#ifdef HOST_TOGETHER
+#include <atomic>
+#include <chrono>
+#include <thread>
+#define HOST_OWN thread_local  // every block's own
+#else
+#define HOST_OWN
+#endif
+#define __shared__ static HOST_OWN
 #define __launch_bounds__(...)
 
 struct uint2 { unsigned x, y; };
 struct uint4 { unsigned x, y, z, w; };
+struct char4 { signed char x, y, z, w; };
+struct short4 { short x, y, z, w; };
+struct int4 { int x, y, z, w; };
+static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 struct dim3_ { unsigned x; };
-static dim3_ threadIdx, blockIdx, blockDim, gridDim;
+static HOST_OWN dim3_ threadIdx, blockIdx, blockDim, gridDim;
 
 namespace host {
-const unsigned STACK = 64 * 1024;
+#ifndef HOST_STACK
+#define HOST_STACK 65536
+#endif
+const unsigned STACK = HOST_STACK;  // bytes of a thread
 struct Meeting { unsigned arrived = 0, generation = 0; uint64_t value[2][1024]; };
-struct Fiber { ucontext_t context; bool done; };
-static std::vector<Fiber> fibers;
-static std::vector<char> stacks;
-static ucontext_t home;
-static unsigned current, live;
-static Meeting warps[32], block;
-static const std::function<void()>* body;
+
+// A thread's registers, and how to change to another's. swapcontext asks the operating system each time, for signals.
+#ifdef __x86_64__
+typedef void* Context;
+extern "C" void host_swap(Context* from, Context to);
+asm(".text\n.hidden host_swap\n.globl host_swap\nhost_swap:\n"
+    "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+    "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+    "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n");
+inline void change(Context& from, Context& to) { host_swap(&from, to); }
+inline void begin(Context& c, char* stack, void (*entry)()) {
+    void** top = (void**)(((uintptr_t)stack + STACK) & ~(uintptr_t)15) - 2;
+    top[0] = (void*)entry;
+    c = top - 6;
+}
+#else
+typedef ucontext_t Context;
+inline void change(Context& from, Context& to) { swapcontext(&from, &to); }
+inline void begin(Context& c, char* stack, void (*entry)()) {
+    getcontext(&c);
+    c.uc_stack.ss_sp = stack;
+    c.uc_stack.ss_size = STACK;
+    c.uc_link = nullptr;
+    makecontext(&c, entry, 0);
+}
+#endif
+
+struct Fiber { Context context; bool done; };
+static HOST_OWN std::vector<Fiber> fibers;
+struct Stacks {  // given back when the library is closed
+    char* all = nullptr;
+    ~Stacks() { free(all); }
+};
+static HOST_OWN Stacks stacks;
+static HOST_OWN Context home;
+static HOST_OWN unsigned current, live;
+static HOST_OWN Meeting warps[32], block;
+static HOST_OWN const std::function<void()>* body;
 
 inline void entry() {
     (*body)();
     fibers[current].done = true;
     live--;
-    swapcontext(&fibers[current].context, &home);
+    change(fibers[current].context, home);
 }
 
 inline void pause() {
     unsigned me = current;
-    swapcontext(&fibers[me].context, &home);
+    change(fibers[me].context, home);
     threadIdx.x = me;
 }
 
@@ -58,48 +105,74 @@ inline const uint64_t* meet(Meeting& m, unsigned place, unsigned n, uint64_t val
 }
 
 inline const uint64_t* meet_warp(uint64_t value) {
-    return meet(warps[threadIdx.x / 32], threadIdx.x % 32, 32, value);
+    const unsigned first = threadIdx.x & ~31u, left = blockDim.x - first;
+    return meet(warps[threadIdx.x / 32], threadIdx.x % 32, left < 32 ? left : 32, value);
 }
 
-inline void launch(unsigned n_blocks, unsigned n_threads, const std::function<void()>& kernel) {
+// Nothing has gone on in the block: is that for ever?
+#ifdef HOST_TOGETHER
+const int PATIENCE = 60;  // seconds in which no block goes on
+static std::atomic<unsigned> steps;
+inline bool stuck() {
+    static thread_local unsigned seen = 0;
+    static thread_local auto since = std::chrono::steady_clock::now();
+    const unsigned all = steps;
+    const auto now = std::chrono::steady_clock::now();
+    if (all != seen) since = now;
+    seen = all;
+    std::this_thread::yield();
+    return now - since > std::chrono::seconds(PATIENCE);
+}
+inline void went_on() { steps++; }
+#else
+inline bool stuck() { return true; }
+inline void went_on() {}
+#endif
+
+inline void run_block(unsigned b, unsigned n_blocks, unsigned n_threads, const std::function<void()>& kernel) {
     body = &kernel;
     gridDim.x = n_blocks;
     blockDim.x = n_threads;
+    blockIdx.x = b;
     if (fibers.size() < n_threads) {
         fibers.resize(n_threads);
-        stacks.resize((size_t)n_threads * STACK);
+        free(stacks.all);
+        stacks.all = (char*)malloc((size_t)n_threads * STACK);
     }
-    for (unsigned b = 0; b < n_blocks; b++) {
-        blockIdx.x = b;
-        for (unsigned t = 0; t < n_threads; t++) {
-            Fiber& f = fibers[t];
-            getcontext(&f.context);
-            f.context.uc_stack.ss_sp = stacks.data() + (size_t)t * STACK;
-            f.context.uc_stack.ss_size = STACK;
-            f.context.uc_link = nullptr;
-            f.done = false;
-            makecontext(&f.context, entry, 0);
+    for (unsigned t = 0; t < n_threads; t++) {
+        fibers[t].done = false;
+        begin(fibers[t].context, stacks.all + (size_t)t * STACK, entry);
+    }
+    live = n_threads;
+    for (auto& w : warps) w.arrived = 0;
+    block.arrived = 0;
+    unsigned before = 0, idle = 0;
+    while (live) {
+        unsigned progress = block.generation + (n_threads - live);
+        for (auto& w : warps) progress += w.generation;
+        if (progress != before) went_on();
+        idle = progress == before ? idle + 1 : 0;
+        before = progress;
+        if (idle > 2 && stuck()) {
+            fprintf(stderr, "deadlock in block %u\n", b);
+            abort();
         }
-        live = n_threads;
-        for (auto& w : warps) w.arrived = 0;
-        block.arrived = 0;
-        unsigned before = 0, idle = 0;
-        while (live) {
-            unsigned progress = block.generation + (n_threads - live);
-            for (auto& w : warps) progress += w.generation;
-            idle = progress == before ? idle + 1 : 0;
-            before = progress;
-            if (idle > 2) {
-                fprintf(stderr, "deadlock in block %u\n", b);
-                abort();
+        for (unsigned t = 0; t < n_threads; t++)
+            if (!fibers[t].done) {
+                current = threadIdx.x = t;
+                change(home, fibers[t].context);
             }
-            for (unsigned t = 0; t < n_threads; t++)
-                if (!fibers[t].done) {
-                    current = threadIdx.x = t;
-                    swapcontext(&home, &fibers[t].context);
-                }
-        }
     }
+}
+
+inline void launch(unsigned n_blocks, unsigned n_threads, const std::function<void()>& kernel) {
+#ifdef HOST_TOGETHER
+    std::vector<std::thread> all;
+    for (unsigned b = 0; b < n_blocks; b++) all.emplace_back(run_block, b, n_blocks, n_threads, std::cref(kernel));
+    for (auto& t : all) t.join();
+#else
+    for (unsigned b = 0; b < n_blocks; b++) run_block(b, n_blocks, n_threads, kernel);
+#endif
 }
 }  // namespace host
 
@@ -124,6 +197,16 @@ static inline double __hiloint2double(int high, int low) {
     memcpy(&x, &bits, 8);
     return x;
 }
+static inline long long __double_as_longlong(double x) {
+    long long bits;
+    memcpy(&bits, &x, 8);
+    return bits;
+}
+static inline double __longlong_as_double(long long bits) {
+    double x;
+    memcpy(&x, &bits, 8);
+    return x;
+}
 static inline double __shfl_xor_sync(unsigned, double x, unsigned bit) {
     uint64_t bits;
     memcpy(&bits, &x, 8);
@@ -131,12 +214,46 @@ static inline double __shfl_xor_sync(unsigned, double x, unsigned bit) {
     memcpy(&x, &v[(threadIdx.x % 32) ^ bit], 8);
     return x;
 }
+static inline int __float_as_int(float x) {
+    int bits;
+    memcpy(&bits, &x, 4);
+    return bits;
+}
+static inline float __int_as_float(int bits) {
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+static inline float __shfl_xor_sync(unsigned, float x, unsigned bit) {
+    const uint64_t* v = host::meet_warp((unsigned)__float_as_int(x));
+    return __int_as_float((int)v[(threadIdx.x % 32) ^ bit]);
+}
 static inline int __reduce_max_sync(unsigned, int x) {
     const uint64_t* v = host::meet_warp((unsigned)x);
     int most = (int)v[0];
     for (int i = 1; i < 32; i++) most = (int)v[i] > most ? (int)v[i] : most;
     return most;
 }
-static inline void __syncwarp() { host::meet_warp(0); }
+static inline int __ffs(int x) { return __builtin_ffs(x); }
+static inline unsigned __ballot_sync(unsigned, bool x) {
+    const uint64_t* v = host::meet_warp(x);
+    unsigned who = 0;
+    for (unsigned i = 0; i < 32; i++) who |= (unsigned)(v[i] != 0) << i;
+    return who;
+}
+static inline void __syncwarp(unsigned = 0) { host::meet_warp(0); }
+static inline double __shfl_down_sync(unsigned, double x, unsigned by) {
+    uint64_t bits;
+    memcpy(&bits, &x, 8);
+    const uint64_t* v = host::meet_warp(bits);
+    const unsigned from = threadIdx.x % 32 + by;
+    memcpy(&x, &v[from < 32 ? from : threadIdx.x % 32], 8);
+    return x;
+}
+static inline float __shfl_down_sync(unsigned, float x, unsigned by) {
+    const uint64_t* v = host::meet_warp((unsigned)__float_as_int(x));
+    const unsigned from = threadIdx.x % 32 + by;
+    return __int_as_float((int)v[from < 32 ? from : threadIdx.x % 32]);
+}
 static inline unsigned atomicAdd(unsigned* at, unsigned x) { unsigned old = *at; *at += x; return old; }
 static inline int atomicMax(int* at, int x) { int old = *at; *at = x > old ? x : old; return old; }

@@ -149,6 +149,17 @@ def test_auto_takes_the_gpu_only_where_it_pays(monkeypatch: pytest.MonkeyPatch) 
     assert large.compile("auto").backend == "cpu"
 
 
+def test_auto_takes_no_card_that_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = chain(5, 80).plan(order=[0, 1, 2, 3, 4])
+    monkeypatch.setattr(choice, "_rates", lambda: SLOW_CPU)
+    monkeypatch.setattr(choice, "_no_gpu", lambda: "")
+    monkeypatch.setattr(choice, "_free_memory", lambda: 1 << 30)
+    assert choice.choose(plan.plan).backend == "gpu"
+    monkeypatch.setattr(choice, "_free_memory", lambda: 1 << 10)
+    assert choice.choose(plan.plan).backend == "cpu"
+    assert "are free)" in plan.describe()
+
+
 def test_auto_takes_the_cpu_where_the_gpu_cannot_after_all(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -208,12 +219,3 @@ def test_a_query_changes_nothing() -> None:
         np.testing.assert_array_equal(before, backend.run(Evidence.none(10)).posterior)
     for a, f in zip(factors, net.factors, strict=True):
         np.testing.assert_array_equal(a, f.table)
-
-
-def test_potentials_that_the_gpu_engine_would_overflow_on_are_refused() -> None:
-    states = {"a": ["0", "1"], "b": ["0", "1"]}
-    large = MarkovNetwork(states, [(["a", "b"], np.array([[1e8, 1.0], [2.0, 3.0]]))])
-    with pytest.raises(errors.BackendUnavailable, match=r"potentials .* less than 2\^23"):
-        large.plan().compile("gpu")
-    with large.compile() as tree:
-        assert tree.posterior("a")["0"] == pytest.approx((1e8 + 1) / (1e8 + 6))

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.backends.base import Backend
-from jtgpu.backends.columns import ColumnBackend, ColumnResult
+from jtgpu.backends.base import Backend, ColumnBackend, ColumnResult
 from jtgpu.cases import encode, solve
 from jtgpu.cases.solve import Answers, Solver, _highest, ask
 from jtgpu.network import BayesianNetwork

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.gpu.lists import FOURS, LAST, LIST_WARPS, NO_CELL, Lists, make_lists
+from jtgpu.backends.gpu.lists import FOURS, LAST, LIST_WARPS, NO_CELL, STEP, Lists, make_lists
 from jtgpu.backends.gpu.products import lowest_root, needed_products
 from jtgpu.backends.gpu.records import NONE
 from jtgpu.errors import ImpossibleEvidence
@@ -30,16 +30,19 @@ NETS = Path(__file__).resolve().parent.parent / "nets"
 
 def play(lists: Lists, plan: Plan, evidence: Evidence) -> tuple[np.ndarray, float]:
     """Posteriors and the product of the roots, every block by itself from its own memory, as the kernel says."""
-    n_image, n_lambda, entries, passes, arrivals, starts, rows, answers, roots, *counts = lists.layout.tolist()
-    n_passes, n_levels, n_roots = counts
+    n_image, n_cells, n_first, later, n_lambda, records, *places, n_passes, n_levels, n_roots = lists.layout.tolist()
+    entries, passes, arrivals, starts, answers, roots, rows = places
     given = evidence.vectors(plan.cardinality)
     weights = np.ones(n_lambda)
     for v, n in enumerate(plan.cardinality.tolist()):
         weights[plan.posterior_ptr[v] : plan.posterior_ptr[v] + n] = given.get(v, np.ones(n))
     memory, words = [], []
     for b in range(lists.n_blocks):
-        raw = np.concatenate([weights.view(np.uint64), lists.image[b]])
-        assert len(raw) == n_lambda + 2 * n_image
+        raw = np.full(records + 2 * (n_image - n_cells), np.nan).view(np.uint64)
+        raw[:n_lambda] = weights.view(np.uint64)
+        raw[n_lambda : n_lambda + 2 * n_cells], raw[records:] = np.split(lists.image[b], [2 * n_cells])
+        assert n_lambda + 2 * n_cells <= records
+        assert lists.shared_bytes == raw.nbytes
         cells, word = raw.view(np.float64).copy(), raw.view(np.uint32)
         bounds = word[2 * passes : 2 * passes + n_passes + 1]
         pairs = word[2 * entries : 2 * entries + 2 * bounds[-1]].reshape(-1, 2)
@@ -55,7 +58,8 @@ def play(lists: Lists, plan: Plan, evidence: Evidence) -> tuple[np.ndarray, floa
         for b, word in enumerate(words):
             for warp in range(LIST_WARPS):
                 at = int(word[2 * starts + level * LIST_WARPS + warp])
-                made, read = _rounds(memory[b], word[2 * rows :], at)
+                made, read, end = _rounds(memory[b], word[2 * rows :], at, 1 if lists.n_blocks == 1 else 2)
+                assert level >= later or 8 * rows + 4 * end <= 8 * records + 16 * n_first
                 stores += [(blocks or 1 << b, cell, value) for blocks, cell, value in made]
                 sent += made
                 read_at.update(dict.fromkeys(read, level))
@@ -76,23 +80,30 @@ def play(lists: Lists, plan: Plan, evidence: Evidence) -> tuple[np.ndarray, floa
     return posterior, math.prod(root) * 2.0**lists.exponent
 
 
-def _rounds(cells: np.ndarray, word: np.ndarray, at: int) -> tuple[list[tuple[int, int, float]], set[int]]:
-    """What a warp stores in one level, (blocks, cell, value), and the cells that it reads."""
+def _rounds(
+    cells: np.ndarray, word: np.ndarray, at: int, n_heads: int
+) -> tuple[list[tuple[int, int, float]], set[int], int]:
+    """What a warp stores in one level, (blocks, cell, value), the cells that it reads, and where its words end."""
     stores: list[tuple[int, int, float]] = []
     read: set[int] = set()
+    end = 0
     while at != NONE:
-        head = word[at : at + 64].reshape(32, 2).astype(np.int64)
-        n, log = int(head[0, 0] >> 16 & 255), int(head[0, 0] >> 24 & 7)
-        products = word[at + 64 : at + 64 + 32 * n].reshape(n, 32).astype(np.int64)
+        head = word[at : at + 32 * n_heads].reshape(n_heads, 32).astype(np.int64)
+        first = int(head[0, 0])
+        n, log = first >> 16 & 255, first >> 24 & 7
+        assert n % STEP == 0
+        at += 32 * n_heads
+        end = at + 32 * n
+        products = word[at:end].reshape(n, 32).astype(np.int64)
         read.update((products & 0xFFFF).ravel().tolist(), (products >> 16).ravel().tolist())
         pairs = cells[products & 0xFFFF] * cells[products >> 16]
-        total = (pairs[::2] * pairs[1::2] if head[0, 0] & FOURS else pairs).sum(axis=0)
+        total = (pairs[::2] * pairs[1::2] if first & FOURS else pairs).sum(axis=0)
         for lane in range(0, 32, 1 << log):
-            what, blocks = head[lane].tolist()
-            if what & 0xFFFF != NO_CELL:
-                stores.append((blocks, what & 0xFFFF, float(total[lane : lane + (1 << log)].sum())))
-        at = NONE if head[0, 0] & LAST else at + 64 + 32 * n
-    return stores, read
+            cell, blocks = int(head[0, lane]) & 0xFFFF, int(head[1, lane]) if n_heads > 1 else 0
+            if cell != NO_CELL:
+                stores.append((blocks, cell, float(total[lane : lane + (1 << log)].sum())))
+        at = NONE if first & LAST else end
+    return stores, read, end
 
 
 def check(lists: Lists | None, plan: Plan, factors: list[np.ndarray], cases: list[Evidence]) -> None:
@@ -179,3 +190,19 @@ def test_what_doubles_cannot_hold_is_left_to_the_engine_that_scales() -> None:
     lists: Any = make_lists(plan, tables(net), 1 << 19, (1,))
     _, p = play(lists, plan, Evidence((np.arange(n) % 3).astype(np.int32)))
     assert p < lists.lowest
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 40])
+def test_no_level_waits_for_words_that_nobody_sends(n: int) -> None:
+    """A card would wait for ever; the host's kernel copies all words at once."""
+    net = chain(n, 2)
+    plan = net.plan(order=list(range(n))).plan
+    for blocks in ((1,), (8,)):
+        lists = make_lists(plan, tables(net), 227 << 10, blocks)
+        assert lists is not None
+        n_image, n_cells, n_first, later = lists.layout[:4].tolist()
+        n_levels = int(lists.layout[-2])
+        if n_image - n_cells - n_first:
+            assert 0 < later < n_levels
+        else:
+            assert later == 0

@@ -41,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "sliced": {"errors", "backends", "apart"},
     "slicing": {"errors", "backends", "apart", "compiler", "sliced"},
     "replanned": {"errors", "backends", "apart"},
+    "remainder": {"errors", "backends", "replanned"},
     "compiledtree": {"errors", "network", "evidence", "backends", "replanned"},
     "tree": {"errors", "evidence", "answers", "backends", "compiledtree"},
     "session": {"errors", "network", "evidence", "answers", "backends"},
@@ -74,6 +75,8 @@ DOORS = {
     ("choice", "timing"),  # the processor's name
     ("choice", "__init__"),  # the version
     ("apart", "network"),  # the network taken apart
+    ("remainder", "network"),  # what is left of it
+    ("compiledtree", "remainder"),  # on a GPU
     ("compiledtree", "choice"),  # backend="auto"
     ("compiledtree", "compiler"),  # the model's factors, as the plan numbers them
     ("compiledtree", "queries"),  # soft evidence, interventions
@@ -100,7 +103,7 @@ TYPES |= {("compiler", "ordering"), ("compiler", "tree"), ("cli", "ordering")}
 TYPES |= {("cli", "formats")}
 TYPES |= {("cli", "ordering"), ("show", "ordering")}  # a search's result, to print and to draw
 TYPES |= {("tree", "session"), ("session", "tree")}
-TYPES |= {("choice", "network"), ("choice", "plan"), ("replanned", "plan"), ("apart", "network")}
+TYPES |= {("choice", "network"), ("choice", "plan"), ("replanned", "plan"), ("remainder", "plan"), ("apart", "network")}
 TYPES |= {("compiler", "backends"), ("compiledtree", "compiler"), ("compiledtree", "queries")}
 TYPES |= {("slicing", "network"), ("slicing", "plan"), ("sliced", "plan")}
 TYPES |= {("tree", "queries"), ("session", "queries"), ("queries", "tree"), ("queries", "compiler")}

@@ -26,6 +26,10 @@ NAMES = {
     "either": "torch or JAX",
 }
 EARLIER = "\\*"
+TUNED = (
+    " The engine, and how it lays its work out, is what ``jtgpu tune`` found quickest for the network; *not tuned*: "
+    "what the time model chooses by itself."
+)
 Row = dict[str, Any]
 
 
@@ -114,23 +118,28 @@ def single(rows: GpuRows) -> str:
     """One case at a time."""
     head = ["Network", "Engine", "Device, us", "Call, us", "Over limit", "Best peer, us", "peer / ours"]
     head += ["CPU, us", "indexed, us", "2014, us", "2014 / ours"]
+    tuned = any("way" in r for r in rows.single.values())
+    head += ["Not tuned, us"] * tuned
     lines = []
     for name in _order(rows.single):
         r = rows.single[name]
         device, other = r["device_us"], rows.best(name, False)
         then = PUBLISHED.get(name)
-        cells = [name, r["engine"], f"{digits(device['median'])} ({digits(device['p10'])} - {digits(device['p90'])})"]
+        taken = f"{digits(device['median'])} ({digits(device['p10'])} - {digits(device['p90'])})"
+        cells = [name, str(r.get("way", r["engine"])), taken]
         cells += [digits(r["call_us"]["median"]), f"{device['median'] / r['roofline_us']:.1f}"]
         cells += [_theirs(other, "device_us"), f"{other['device_us'] / device['median']:.1f}" if other else "--"]
         cells += [digits(r["cpu_us"]), digits(r.get("indexed_us"))]
         cells += [digits(then), digits(then / device["median"] if then else None)]
+        if tuned:
+            cells.append(f"{digits(r['usual_us']['median'])} ({r['usual_engine']})" if "usual_us" in r else "--")
         lines.append(cells)
     return (
         f"One case: {_said(rows.single.values())}, float64. Microseconds on the device, all posteriors, evidence "
         "changed between runs, median (10th to 90th percentile); *call*: the same from Python; *over limit*: device "
         "time over the larger of bytes over bandwidth and multiply-adds over the card's rate, and 0.9 us a level of "
-        "the plan (an engine that has fewer levels may fall below 1); *2014*: the published system on its GTX 680.\n\n"
-        f"{list_table(head, lines)}"
+        "the plan (an engine that has fewer levels may fall below 1); *2014*: the published system on its GTX 680."
+        f"{TUNED if tuned else ''}\n\n{list_table(head, lines)}"
     )
 
 

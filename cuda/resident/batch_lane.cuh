@@ -13,8 +13,8 @@ struct Lane {
     const int* state;         // (V, n_cases), -1: not known
     const double* weight;     // (rows, n_cases)
     const u32* weight_row;    // (V,) the first row of a variable's weights; NONE: it has none
-    const u32* column;        // (V,) where a variable's posterior begins in a row of answers; NONE: not wanted
-    double* posterior;        // (n_cases, n_out)
+    const u32* column;        // (V,) the first number of a variable's posterior; NONE: not wanted
+    double* posterior;        // (n_out, n_cases)
     double* log_evidence;     // (n_cases,), -inf: impossible
     u32 n_cases, n_out;
 };
@@ -28,3 +28,14 @@ __device__ __forceinline__ double weighed(const Lane& b, double x, int state, u3
 }
 
 __device__ __forceinline__ double log_of(double x) { return x > 0.0 ? log(x) : -INFINITY; }
+
+// A number of the thread's scratch memory, now: not one that the compiler has kept since it was stored.
+__device__ __forceinline__ double fetch(const double* from) {
+#ifdef __CUDACC__
+    double x;
+    asm volatile("ld.global.f64 %0, [%1];" : "=d"(x) : "l"(from) : "memory");
+    return x;
+#else
+    return *from;
+#endif
+}

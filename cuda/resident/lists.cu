@@ -4,7 +4,7 @@
 // The host leaves out every product that is zero whatever the evidence, and every entry that no answer reads; the
 // rest is lists. An output's list is cut over 2^log lanes; a warp takes a round of 32 lanes after another, as the
 // host has dealt them out. The records of a warp's next level, and its first products' places, are fetched while it
-// works on this one.
+// works on this one. The words of later levels come from device memory while the first ones run.
 //
 // Every block holds every cell that one of its rounds reads. A writer stores to each block that wants the entry, through
 // distributed shared memory, and the store tells a barrier there: a block goes on when it has what it waits for, and
@@ -19,7 +19,7 @@
 #define LIST_THREADS 512
 #define LIST_WARPS (LIST_THREADS / 32)
 #define MOST_GIVEN 1024
-#define AHEAD 4
+#define AHEAD 8
 
 #ifdef __CUDACC__
 #define SHARED_MEMORY extern __shared__ double memory[];
@@ -36,37 +36,45 @@ struct Lists {
     const double* weights;    // host, (n_lambda,)
     double* posterior;        // host
     double* root;             // host
-    u32 n_image;              // 16 bytes each
+    u32 n_image, n_cells;     // 16 bytes each: all; those that are cells
+    u32 n_first, later;       // of the records, those that are waited for at the start; the level that needs the others
     u32 n_lambda;             // cells; even
-    u32 entries, passes;      // first cells of: factors times weights, a round of them after another
-    u32 arrivals;             // a cell a level: the barrier that counts what arrives; at the start, how many bytes
-    u32 starts, rows;         // each warp's first word of each level; the words
-    u32 answers, roots;       // how many, then cell | cell of P(e) << 16 and place of each; the roots' cells
+    u32 records;              // first cells of: all records,
+    u32 entries, passes;      // factors times weights, a round of them after another,
+    u32 arrivals;             // a cell a level: the barrier that counts what arrives; at the start, how many bytes,
+    u32 starts;               // each warp's first word of each level,
+    u32 answers, roots;       // how many, then cell | cell of P(e) << 16 and place of each; the roots' cells,
+    u32 rows;                 // the words
     u32 n_passes, n_levels, n_roots;
     short state[MOST_GIVEN];  // -1 not known, -2 weights, else the state
 };
 
-// Rows of words, 32 lanes each: two of heads (interleaved), then one a product: cell | cell << 16.
-struct Head { u32 what, where; };   // cell | n << 16 | log << 24 | last << 27 | fours << 28; who wants it, as bits
-#define HEAD_OUT(h) ((h).what & 0xffffu)
-#define HEAD_N(h) (((h).what >> 16) & 0xffu)
-#define HEAD_LOG(h) (((h).what >> 24) & 7u)
+// Rows of words, 32 lanes each: what an output is; in a cluster who wants it, as bits; then one a product, cell |
+// cell << 16, in fours (the host adds products that are zero).
+//
+// A warp has little to do in a level and nobody to hide behind: what counts is how many instructions follow each
+// other. So nothing here is predicated that can be padded, words are fetched a level ahead, and gathers come first.
+#define HEAD_OUT(h) ((h) & 0xffffu)
+#define HEAD_N(h) (((h) >> 16) & 0xffu)
+#define HEAD_LOG(h) (((h) >> 24) & 7u)
 #define HEAD_LAST 0x08000000u
 #define HEAD_FOURS 0x10000000u  // two rows are one product of four
 #define NO_CELL 0xffffu
 
-struct Next {
+template <bool CLUSTER>
+struct Round {
+    static constexpr u32 HEADS = CLUSTER ? 64 : 32;  // words before the products
     const u32* at;
-    Head head;
+    u32 what, where;     // cell | n << 16 | log << 24 | last << 27 | fours << 28
     u32 product[AHEAD];  // those past the round's last are another's, and not used
-    __device__ __forceinline__ void fetch(const u32* row, u32 lane) {
-        at = row;
-        const uint2 h = ((const uint2*)row)[lane];
-        head.what = h.x;
-        head.where = h.y;
+    __device__ __forceinline__ void fetch(const u32* lanes_row) {
+        at = lanes_row;
+        what = at[0];
+        where = CLUSTER ? at[32] : 0;
 #pragma unroll
-        for (u32 k = 0; k < AHEAD; k++) product[k] = row[64 + 32 * k + lane];
+        for (u32 k = 0; k < AHEAD; k++) product[k] = at[HEADS + 32 * k];
     }
+    __device__ __forceinline__ const u32* next_row() const { return at + HEADS + 32 * HEAD_N(what); }
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -78,6 +86,21 @@ __device__ __forceinline__ u32 in_block(u32 at, u32 block) {
     return there;
 }
 #endif
+
+// 16 n bytes of device memory to shared memory; the barrier counts them.
+__device__ __forceinline__ void copy_counted(uint4* to, const uint4* from, u32 n, u32 barrier) {
+#ifdef HAS_CLUSTERS
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_at(to)), "l"(from), "r"(16 * n), "r"(barrier) : "memory");
+#endif
+}
+
+// The barrier is done once so many bytes have come.
+__device__ __forceinline__ void arrive(u32 barrier, u32 bytes) {
+#ifdef HAS_CLUSTERS
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+#endif
+}
 
 // The start of a cluster: everything written before is there for every block, and every block runs.
 __device__ __forceinline__ void meet_cluster() {
@@ -98,6 +121,28 @@ __device__ __forceinline__ void all_done_reading() {
 #endif
 }
 
+// Bring the image in: what the start needs, and the words of later levels, which come while earlier ones run.
+// loads: a barrier each.
+__device__ __forceinline__ void begin_loading(const Lists& f, const uint4* image, double* memory, u64* loads) {
+    uint4 *cells = (uint4*)(memory + f.n_lambda), *records = (uint4*)(memory + f.records);
+#ifdef HAS_CLUSTERS
+    if (threadIdx.x != 0) return;
+    const u32 start = shared_at(loads), later = start + 8, n_later = f.n_image - f.n_cells - f.n_first;
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\nmbarrier.init.shared::cta.b64 [%1], 1;\n"
+                 "fence.mbarrier_init.release.cluster;" ::"r"(start), "r"(later) : "memory");
+    copy_counted(cells, image, f.n_cells, start);
+    copy_counted(records, image + f.n_cells, f.n_first, start);
+    arrive(start, 16 * (f.n_cells + f.n_first));
+    if (n_later) {
+        copy_counted(records + f.n_first, image + f.n_cells + f.n_first, n_later, later);
+        arrive(later, 16 * n_later);
+    }
+#else
+    for (u32 i = threadIdx.x; i < f.n_cells; i += LIST_THREADS) cells[i] = image[i];
+    for (u32 i = f.n_cells + threadIdx.x; i < f.n_image; i += LIST_THREADS) records[i - f.n_cells] = image[i];
+#endif
+}
+
 // A barrier a level: done when so many bytes have arrived. The cells hold how many.
 __device__ __forceinline__ void expect(double* barriers, u32 n, u32 thread) {
 #ifdef HAS_CLUSTERS
@@ -108,8 +153,7 @@ __device__ __forceinline__ void expect(double* barriers, u32 n, u32 thread) {
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    if (thread < n)
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+    if (thread < n) arrive(at, bytes);
 #endif
 }
 
@@ -139,44 +183,77 @@ __device__ __forceinline__ void store(double* memory, u32 cell, double value, u3
     memory[cell] = value;
 }
 
-__device__ __forceinline__ double add_up(const double (&x)[AHEAD], const double (&y)[AHEAD], bool fours) {
-    if (fours) return (x[0] * y[0]) * (x[1] * y[1]) + (x[2] * y[2]) * (x[3] * y[3]);
-    return (x[0] * y[0] + x[1] * y[1]) + (x[2] * y[2] + x[3] * y[3]);
+// Read once and kept: the compiler would read it anew in every level.
+__device__ __forceinline__ u32 own_lane() {
+    u32 lane = threadIdx.x & 31;
+#ifdef __CUDA_ARCH__
+    lane = __shfl_sync(0xffffffffu, lane, lane);
+#endif
+    return lane;
 }
 
-template <bool CLUSTER>
-__device__ __forceinline__ void run_round(double* memory, const Next& r, u32 lane, void* barrier) {
-    const u32 n = HEAD_N(r.head), log = HEAD_LOG(r.head), out = HEAD_OUT(r.head);
-    const bool fours = r.head.what & HEAD_FOURS;
-    double x[AHEAD], y[AHEAD];
+struct Four {  // products, or halves of products
+    double x[4], y[4];
+    __device__ __forceinline__ void gather(const double* memory, const u32* product) {
 #pragma unroll
-    for (u32 k = 0; k < AHEAD; k++) {
-        x[k] = k < n ? memory[r.product[k] & 0xffffu] : 0.0;
-        y[k] = k < n ? memory[r.product[k] >> 16] : 0.0;
-    }
-    double sum = add_up(x, y, fours);
-    const u32* row = r.at + 64 + lane;
-    for (u32 k = AHEAD; k < n; k += AHEAD) {
-#pragma unroll
-        for (u32 u = 0; u < AHEAD; u++) {
-            const u32 product = k + u < n ? row[32 * (k + u)] : 0;
-            x[u] = k + u < n ? memory[product & 0xffffu] : 0.0;
-            y[u] = k + u < n ? memory[product >> 16] : 0.0;
+        for (u32 k = 0; k < 4; k++) {
+            x[k] = memory[product[k] & 0xffffu];
+            y[k] = memory[product[k] >> 16];
         }
-        sum += add_up(x, y, fours);
     }
-    for (u32 bit = (1u << log) >> 1; bit; bit >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, bit);
-    if (out != NO_CELL) store<CLUSTER>(memory, out, sum, r.head.where, barrier);
+    __device__ __forceinline__ double sum(bool fours) const {
+        if (fours) return (x[0] * y[0]) * (x[1] * y[1]) + (x[2] * y[2]) * (x[3] * y[3]);
+        return (x[0] * y[0] + x[1] * y[1]) + (x[2] * y[2] + x[3] * y[3]);
+    }
+};
+
+// Over the 2^log lanes that share an output.
+__device__ __forceinline__ double over_lanes(double sum, u32 log) {
+    if (log == 0) return sum;
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    if (log == 1) return sum;
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    if (log == 2) return sum;
+    sum += __shfl_xor_sync(0xffffffffu, sum, 4);
+    if (log == 3) return sum;
+    sum += __shfl_xor_sync(0xffffffffu, sum, 8);
+    return log == 4 ? sum : sum + __shfl_xor_sync(0xffffffffu, sum, 16);
+}
+
+// A round's first two fours.
+struct Eight {
+    Four first, second;
+    template <bool CLUSTER>
+    __device__ __forceinline__ void gather(const double* memory, const Round<CLUSTER>& now) {
+        first.gather(memory, now.product);
+        if (HEAD_N(now.what) > 4) second.gather(memory, now.product + 4);
+    }
+};
+
+// `now`, whose gathers are on their way.
+template <bool CLUSTER>
+__device__ __forceinline__ void run_round(double* memory, const Round<CLUSTER>& now, Eight& e, void* barrier) {
+    const u32 n = HEAD_N(now.what), out = HEAD_OUT(now.what);
+    const bool fours = now.what & HEAD_FOURS;
+    double sum = e.first.sum(fours);
+    if (n > 4) sum += e.second.sum(fours);
+#pragma unroll 1
+    for (u32 k = AHEAD; k < n; k += 4) {
+        const u32* row = now.at + Round<CLUSTER>::HEADS + 32 * k;
+        const u32 product[4] = {row[0], row[32], row[64], row[96]};
+        e.first.gather(memory, product);
+        sum += e.first.sum(fours);
+    }
+    sum = over_lanes(sum, HEAD_LOG(now.what));
+    if (out != NO_CELL) store<CLUSTER>(memory, out, sum, now.where, barrier);
 }
 
 template <bool CLUSTER>
 __device__ __forceinline__ void run_lists(const Lists& f, double* memory) {
-    const u32 thread = threadIdx.x, warp = thread >> 5, lane = thread & 31;
+    const u32 thread = threadIdx.x, warp = thread >> 5, lane = own_lane();
     u32 axis = thread < f.n_lambda ? f.axes[thread] : 0;
-    const uint4* image = f.image + (u64)blockIdx.x * f.n_image;
-    uint4* cells = (uint4*)(memory + f.n_lambda);
-#pragma unroll 8
-    for (u32 i = thread; i < f.n_image; i += LIST_THREADS) cells[i] = image[i];
+    __shared__ u64 loads[2];
+    begin_loading(f, f.image + (u64)blockIdx.x * f.n_image, memory, loads);
     for (u32 i = thread; i < f.n_lambda; i += LIST_THREADS) {
         if (i != thread) axis = f.axes[i];
         const int state = f.state[axis & 0xffffu];
@@ -185,6 +262,7 @@ __device__ __forceinline__ void run_lists(const Lists& f, double* memory) {
         memory[i] = weight;
     }
     __syncthreads();
+    wait_for_arrivals(loads);
     const uint2* entries = (const uint2*)(memory + f.entries);
     const u32* passes = (const u32*)(memory + f.passes);
     for (u32 p = 0; p < f.n_passes; p++) {
@@ -197,22 +275,27 @@ __device__ __forceinline__ void run_lists(const Lists& f, double* memory) {
     double* arrivals = memory + f.arrivals;
     if (CLUSTER) expect(arrivals, f.n_levels, thread);  // the host sees to it that there are threads enough
     const u32* starts = (const u32*)(memory + f.starts) + warp;
-    const u32* rows = (const u32*)(memory + f.rows);
-    Next now, next;
-    u32 start = starts[0], after = f.n_levels > 1 ? starts[LIST_WARPS] : NONE;
-    if (start != NONE) next.fetch(rows + start, lane);
+    const u32* rows = (const u32*)(memory + f.rows) + lane;
+    Round<CLUSTER> now, next;
+    u32 start = starts[0], after = f.n_levels > 1 ? starts[LIST_WARPS] : NONE;  // level 0 is never a later one
+    if (start != NONE) next.fetch(rows + start);
     if (CLUSTER) meet_cluster(); else __syncthreads();
     for (u32 l = 0; l < f.n_levels; l++) {
         const bool busy = start != NONE;
+        Eight e;
         now = next;
+        if (busy) e.gather(memory, now);
         start = after;
-        if (start != NONE) next.fetch(rows + start, lane);
-        after = l + 2 < f.n_levels ? starts[(l + 2) * LIST_WARPS] : NONE;
+        if (l + 1 == f.later) wait_for_arrivals(loads + 1);
+        if (start != NONE) next.fetch(rows + start);
+        starts += LIST_WARPS;
+        after = l + 2 < f.n_levels ? starts[LIST_WARPS] : NONE;
         if (busy) {
-            run_round<CLUSTER>(memory, now, lane, arrivals + l);
-            while (!(now.head.what & HEAD_LAST)) {
-                now.fetch(now.at + 64 + 32 * HEAD_N(now.head), lane);
-                run_round<CLUSTER>(memory, now, lane, arrivals + l);
+            for (;;) {
+                run_round(memory, now, e, arrivals + l);
+                if (now.what & HEAD_LAST) break;
+                now.fetch(now.next_row());
+                e.gather(memory, now);
             }
         }
         if (CLUSTER) {
@@ -234,12 +317,12 @@ __device__ __forceinline__ void run_lists(const Lists& f, double* memory) {
         for (u32 i = thread; i < f.n_roots; i += LIST_THREADS) f.root[i] = memory[roots[i]];
 }
 
-extern "C" __global__ void __launch_bounds__(LIST_THREADS) lists_one(GRID_CONSTANT Lists f) {
+extern "C" __global__ void __launch_bounds__(LIST_THREADS, 1) lists_one(GRID_CONSTANT Lists f) {
     SHARED_MEMORY
     run_lists<false>(f, memory);
 }
 
-extern "C" __global__ void __launch_bounds__(LIST_THREADS) lists_many(GRID_CONSTANT Lists f) {
+extern "C" __global__ void __launch_bounds__(LIST_THREADS, 1) lists_many(GRID_CONSTANT Lists f) {
     SHARED_MEMORY
     run_lists<true>(f, memory);
 }

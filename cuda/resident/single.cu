@@ -6,6 +6,9 @@
 //   level_heavy   the same with tiles of up to 16 outputs: fewer loads, more registers, 2 blocks an SM
 //   finish        normalises every posterior, writes the answers to the host's memory, readies the slots for the next run
 //
+// Of floats, what is 2^-150 or so of its table's largest entry is lost, and may be what later evidence asks for. Then
+// P(e) by way of one posterior is no longer P(e) by way of another: `finish` compares them, and says where to doubt.
+//
 // States are read from page-locked host memory, and answers are written straight to it: copies as nodes of the graph
 // take 2 us each.
 // Versions tried, and why this one: see cuda/resident/README.rst.
@@ -13,19 +16,23 @@
 
 #define MOST_AXES 64
 #define CHUNK_SHARE 8  // entries of a chunk that a thread takes
+#define SINGLE (sizeof(real) == 4)
+#define LIGHT_BLOCKS (SINGLE ? 4 : 3)  // of an SM
+#define HEAVY_BLOCKS (SINGLE ? 3 : 2)
+#define DIFFERENCE (1.0 / 1024)  // float: between two ways to P(e), from which on neither is believed
 
 struct Known { u32 variable, inner, card, weight; };  // an axis of a factor that evidence is multiplied into
 
 struct Chunk {   // a block's share of one factor
     u32 cell, from, n;          // first cell of the factor in the arena; this chunk's first entry, entries (<= 2048)
     u32 table, known, n_known;
-    u32 top, pad;               // high word of the largest entry without evidence
+    u32 top, pad;               // word_of the largest entry without evidence
 };
 
 struct Entry {
     const Chunk* chunks;
     const Known* known;
-    const double* pristine;     // the factors as they are without evidence, at the arena's places
+    const real* pristine;       // the factors as they are without evidence, at the arena's places
     const int* state;           // host: (V,) -1 not known, -2 weights, else the state
     const double* weights;      // one vector a variable; on the card, as they may be loaded without need
     u32* dirty;                 // (chunks,) whether it carries evidence of the last run
@@ -70,43 +77,24 @@ extern "C" __global__ void __launch_bounds__(256) enter(Program p, Entry in) {
             else if (state[v] != (int)at)
                 value[k] = 0.0;
         }
-        p.arena[c.cell + c.from + i] = value[k];
+        p.arena[c.cell + c.from + i] = (real)value[k];
         top = value[k] > top ? value[k] : top;
     }
-    const int high = warp_max(__double2hiint(top));
+    const int high = warp_max(word_of((real)top));
     if ((threadIdx.x & 31) == 0 && high > 0) atomicMax(most, high);
     if (threadIdx.x == 0) in.dirty[blockIdx.x] = now;
 }
 
-template <bool HEAVY>
-__device__ __forceinline__ void level(const Program& p, u32 first, double* shared) {
-    let_next_start();
-    const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    const Task task = p.tasks[first + blockIdx.x * WARPS + warp];
-    if (task.op == NONE) {
-        wait_for_previous();
-        return;
-    }
-    const Op& op = p.ops[task.op];
-    switch (op.shape) {
-        case 0: run_list(p, op, task.unit, lane); break;
-        case 1 * 8 + 1: run_unit<1, 1, 4>(p, op, task.unit, warp, lane, shared, true); break;
-        case 4 * 8 + 1: run_unit<4, 1, 2>(p, op, task.unit, warp, lane, shared, true); break;
-        case 2 * 8 + 2: run_unit<2, 2, 2>(p, op, task.unit, warp, lane, shared, true); break;
-        case 4 * 8 + 2: if (HEAVY) { run_unit<4, 2, 2>(p, op, task.unit, warp, lane, shared, true); break; }
-        case 4 * 8 + 4: if (HEAVY) { run_unit<4, 4, 1>(p, op, task.unit, warp, lane, shared, true); break; }
-        default: __trap();
-    }
+#include "resident/cut.cuh"
+
+extern "C" __global__ void __launch_bounds__(256, LIGHT_BLOCKS) level_light(Program p, u32 first) {
+    __shared__ real shared[WARPS * 64 + 1];
+    level<false>(p, first, blockIdx.x, shared);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 3) level_light(Program p, u32 first) {
-    __shared__ double shared[WARPS * 64 + 1];
-    level<false>(p, first, shared);
-}
-
-extern "C" __global__ void __launch_bounds__(256, 2) level_heavy(Program p, u32 first) {
-    __shared__ double shared[WARPS * 64 + 1];
-    level<true>(p, first, shared);
+extern "C" __global__ void __launch_bounds__(256, HEAVY_BLOCKS) level_heavy(Program p, u32 first) {
+    __shared__ real shared[WARPS * 64 + 1];
+    level<true>(p, first, blockIdx.x, shared);
 }
 
 struct Answer { u32 cell, card, at; };   // a posterior: in the arena, its states, its place in the answers
@@ -118,7 +106,9 @@ struct Finish {
     double* root;            // host
     int* exponent;           // host
     const Chunk* chunks;
-    u32 n_answers, n_roots, n_factors, n_tables, n_chunks, pad;
+    const uint2* checks;     // float: table of each posterior, and which of the roots it belongs to
+    int* doubt;              // float, host: whether a posterior's sum is not P(e)
+    u32 n_answers, n_roots, n_factors, n_tables, n_chunks, pad;  // n_tables: whose slots are readied, the first
 };
 
 extern "C" __global__ void __launch_bounds__(256) finish(Program p, Finish f) {
@@ -132,6 +122,13 @@ extern "C" __global__ void __launch_bounds__(256) finish(Program p, Finish f) {
         for (u32 bit = 16; bit; bit >>= 1) total += __shfl_xor_sync(0xffffffffu, total, bit);
         for (u32 i = lane; i < a.card; i += 32)
             f.posterior[a.at + i] = total > 0.0 ? p.arena[a.cell + i] / total : 0.0;
+        if (SINGLE && lane == 0) {
+            const uint2 check = f.checks[v];
+            const u32 cell = f.roots[2 * check.y], table = f.roots[2 * check.y + 1];
+            const double root = p.arena[cell];
+            const double other = ldexp(total, p.slots[check.x].exponent - p.slots[table].exponent);
+            if (!(fabs(other - root) <= DIFFERENCE * root)) *f.doubt = 1;
+        }
     }
     for (u32 i = thread; i < f.n_roots; i += all) {
         f.root[i] = p.arena[f.roots[2 * i]];

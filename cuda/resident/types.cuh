@@ -1,17 +1,30 @@
 // What the host writes and the kernels of the resident engine read: a plan as records, one record a contraction.
 //
-// All tables lie in one arena of doubles. A contraction is out[s] = sum_r A[r, s] B[r, s]; s runs over the digits of
+// All tables lie in one arena of reals (JT_REAL: double, or float where the user asks). A contraction is out[s] = sum_r A[r, s] B[r, s]; s runs over the digits of
 // the output (mixed radix), r over `n_steps` precomputed pairs of offsets. A table's entries stand for
 // entry * 2^exponent (Slot), the exponent an exact integer, so nothing underflows and nothing is rounded.
 //
 // The layouts are repeated in jtgpu/backends/gpu/records.py; tests hold the two together.
+#ifndef JT_REAL
+#define JT_REAL double
+#endif
+typedef JT_REAL real;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
 #define WARPS 8              // warps of a block of the level kernels
 #define NONE 0xffffffffu     // no contraction: this warp has nothing to do
-#define SAFE_EXPONENT 128    // a table whose largest entry lies within 2^+-128 is multiplied as it is
-#define MOST_SHIFT 1000      // what is applied at once: 2^1000 is a normal double
+
+// What a reader multiplies a table by, so that its largest entry lies in a good place. A double's place is anywhere
+// within 2^+-128, where nothing is lost. A float's is 2^39 to 2^40: then products of two largest entries, 2^31 of them
+// added up, are still below 2^112, and entries count from 2^-206 of that on, where the smallest normal float is.
+template <class T> struct Range;
+template <> struct Range<double> {
+    static const int SAFE = 128, PLACE = 0, MOST_SHIFT = 1000;  // what is applied at once: 2^1000 is a normal double
+};
+template <> struct Range<float> {
+    static const int SAFE = 0, PLACE = 40, MOST_SHIFT = 126;
+};
 
 // Largest int of a warp; sm_75 has no instruction for it.
 __device__ __forceinline__ int warp_max(int value) {
@@ -27,7 +40,7 @@ __device__ __forceinline__ int warp_max(int value) {
 }
 
 struct Slot {    // 8 bytes, one a table
-    int top;      // high word of the largest entry: of doubles >= 0 the order is that of their bits
+    int top;      // word_of the largest entry: of numbers >= 0 the order is that of their bits
     int exponent;
 };
 
@@ -65,13 +78,13 @@ struct Op {      // 256 bytes
 struct Task { u32 op, unit; };     // of one warp
 
 struct Program {
-    double* arena;
+    real* arena;
     Slot* slots;
     const Op* ops;
     const Digit* digits;
     const uint2* steps;
     const Task* tasks;
-    double* scratch;
+    real* scratch;
     u32* counters;
     const uint2* rounds;  // of lists: first row, products of a lane | log2 of the lanes that share an output << 16
     const uint2* rows;    // 32 lanes each: a round's outputs (NONE: no output), then the cells of a product's entries
@@ -90,13 +103,40 @@ __device__ __forceinline__ void wait_for_previous() {
 #endif
 }
 
-// The power of two that a reader takes out of a table, from the largest entry's high word: 0 where none is needed.
-__device__ __forceinline__ int shift_of(int top) {
-    int e = ((top >> 20) & 0x7ff) - 1022;
-    if (e <= SAFE_EXPONENT && e >= -SAFE_EXPONENT) return 0;
-    return e > MOST_SHIFT ? MOST_SHIFT : e < -MOST_SHIFT ? -MOST_SHIFT : e;
+// The same once `known` is known: cells, of which none is NONE. The compiler would rather compute them afterwards.
+__device__ __forceinline__ void wait_for_previous_with(u32 known) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %0, 0xffffffff;\n@p griddepcontrol.wait;\n}"
+                 ::"r"(known) : "memory");
+#else
+    (void)known;
+#endif
 }
 
-__device__ __forceinline__ double power_of_two(int e) {  // |e| <= MOST_SHIFT
-    return __hiloint2double((1023 + e) << 20, 0);
+// The high word of a double, all of a float.
+__device__ __forceinline__ int word_of(double x) { return __double2hiint(x); }
+__device__ __forceinline__ int word_of(float x) { return __float_as_int(x); }
+
+// e with x in [2^(e-1), 2^e), from `word_of` x.
+template <class T = real>
+__device__ __forceinline__ int exponent_of(int word) {
+    return sizeof(T) == 8 ? ((word >> 20) & 0x7ff) - 1022 : ((word >> 23) & 0xff) - 126;
+}
+
+// The power of two that a reader takes out of a table, from its Slot's top: 0 where none is needed.
+template <class T = real>
+__device__ __forceinline__ int shift_of(int top) {
+    const int most = Range<T>::MOST_SHIFT, e = exponent_of<T>(top) - Range<T>::PLACE;
+    if (e <= Range<T>::SAFE && e >= -Range<T>::SAFE) return 0;
+    return e > most ? most : e < -most ? -most : e;
+}
+
+__device__ __forceinline__ void set_power_of_two(int e, double& x) { x = __hiloint2double((1023 + e) << 20, 0); }
+__device__ __forceinline__ void set_power_of_two(int e, float& x) { x = __int_as_float((127 + e) << 23); }
+
+template <class T = real>
+__device__ __forceinline__ T power_of_two(int e) {  // |e| <= Range<T>::MOST_SHIFT
+    T x;
+    set_power_of_two(e, x);
+    return x;
 }

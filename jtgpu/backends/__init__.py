@@ -9,9 +9,18 @@ from ..errors import BackendUnavailable, closest
 from .base import Backend, Evidence, Prepare, Result
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..plan import Plan
     from .several import OnDevices
 
-__all__ = ["BACKENDS", "Backend", "Evidence", "Prepare", "Result", "free_on_devices", "get", "on_devices", "resolve"]
+__all__ = [
+    "BACKENDS", "Backend", "Evidence", "Prepare", "Result", "free_on_devices", "get", "on_devices", "resolve",
+    "tune_gpu",
+]  # fmt: skip
 
 BACKENDS = ("reference", "cpu", "indexed", "gpu")
 ON_GPUS = ("indexed", "gpu")
@@ -63,10 +72,14 @@ def on_devices(name: str, devices: Any) -> OnDevices:
         For a backend that runs on no GPU, and a device that is not there.
     """
     _check_on_gpus(name)
-    cards: Any = importlib.import_module(".cards", __package__)
+    device: Any = importlib.import_module(".device", __package__)
     several: Any = importlib.import_module(".several", __package__)
-    numbers = cards.device_numbers(devices)
+    numbers = device.device_numbers(devices)
     each: list[tuple[str, dict[str, Any]]] = [(f"GPU {n}", {"device": n}) for n in numbers]
+    if name == "gpu":
+        once = importlib.import_module(".crew", __package__).Once()
+        for i, (_, options) in enumerate(each):  # tables need nothing of what single cases do
+            options |= {"once": once, "single": i == 0}
     made: OnDevices = several.OnDevices(get(name), each)
     return made
 
@@ -83,13 +96,21 @@ def free_on_devices(name: str, devices: Any = None) -> int | None:
         return None
     _check_on_gpus("gpu" if name == "auto" else name)
     device: Any = importlib.import_module(".device", __package__)
-    cards: Any = importlib.import_module(".cards", __package__)
     free: list[int] = []
-    for number in [None] if devices is None else cards.device_numbers(devices):
+    for number in [None] if devices is None else device.device_numbers(devices):
         card = device.open_device(number)
         with card.active():
             free.append(card.free_memory())
     return min(free)
+
+
+def tune_gpu(
+    plan: Plan, factors: Sequence[NDArray[np.float64]], device: int | None = None
+) -> tuple[str, list[Any]]:
+    """See ``jtgpu.backends.gpu.single.tune``."""
+    single: Any = importlib.import_module(".gpu.single", __package__)
+    name, tried = single.tune(plan, factors, device)
+    return str(name), list(tried)
 
 
 def _check_on_gpus(name: str) -> None:

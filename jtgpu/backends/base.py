@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ..plan import Plan
 
 __all__ = [
-    "Backend", "BatchResult", "CaseByCase", "Evidence", "PlainSession", "Prepare", "Result", "Session", "columns_of"
+    "Backend", "BatchResult", "CaseByCase", "ColumnBackend", "ColumnResult", "Evidence", "PlainSession", "Prepare",
+    "Result", "Session", "columns_of",
 ]  # fmt: skip
 
 
@@ -55,6 +56,15 @@ class BatchResult:
     """Posteriors of a table of B cases. A case whose evidence has probability zero is flagged, not fatal."""
 
     posterior: NDArray[np.float64]  # (B, sum of the targets' cardinalities), target after target; 0 if impossible
+    log_evidence: NDArray[np.float64]  # (B,) natural logarithms of P(e); -inf if impossible
+    impossible: NDArray[np.bool_]  # (B,)
+
+
+@dataclass(frozen=True)
+class ColumnResult:
+    """A `BatchResult` by columns: each column of a frame is one piece of memory."""
+
+    posterior: NDArray[np.float64]  # (sum of the targets' cardinalities, B), target after target; 0 if impossible
     log_evidence: NDArray[np.float64]  # (B,) natural logarithms of P(e); -inf if impossible
     impossible: NDArray[np.bool_]  # (B,)
 
@@ -110,6 +120,31 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Give memory back; the object answers no more. May be called twice."""
+
+
+@runtime_checkable
+class ColumnBackend(Protocol):
+    """What a backend may offer besides: tables of cases as frames have them, with nothing turned round on the host."""
+
+    def run_columns(
+        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
+    ) -> ColumnResult:
+        """Answer B cases; equal ones are not looked for.
+
+        Parameters
+        ----------
+        variables : sequence of int
+            The E variables that some case observes.
+        codes : (E, B) array of int
+            Observed states, -1 = not observed; int8 is the quickest.
+        targets : sequence of int, optional
+            See `Backend.run_batch`.
+
+        Raises
+        ------
+        EvidenceError
+            For an array of another shape, or a state that a variable does not have.
+        """
 
 
 class PlainSession:

@@ -82,8 +82,13 @@ class Member(Generic[W]):
 
     def __init__(self, name: str, worker: W):
         self.name, self.worker = name, worker
-        self.busy = False
+        self.hirer: object = None  # who has it
         self.lost: BaseException | None = None  # why it takes no more tasks, ever
+
+    @property
+    def busy(self) -> bool:
+        """Has somebody hired it?"""
+        return self.hirer is not None
 
 
 class Crew(Generic[W]):
@@ -111,24 +116,25 @@ class Crew(Generic[W]):
         BackendUnavailable
             When all others are lost, or in `without`.
         """
-        refused = set(map(id, without))
-        with self._free:
-            while True:
-                there = [m for m in self.members if m.lost is None and id(m) not in refused]
-                if not there:
-                    raise BackendUnavailable(self.why_none())
-                idle = [m for m in there if not m.busy][: max(most, 1)]
-                if idle:
-                    break
-                self._free.wait(1.0)  # a lock without a limit could not be interrupted everywhere
-            for m in idle:
-                m.busy = True
+        refused, me = set(map(id, without)), object()
         try:
-            yield idle
-        finally:
             with self._free:
+                while True:
+                    there = [m for m in self.members if m.lost is None and id(m) not in refused]
+                    if not there:
+                        raise BackendUnavailable(self.why_none())
+                    idle = [m for m in there if m.hirer is None][: max(most, 1)]
+                    if idle:
+                        break
+                    self._free.wait(1.0)  # a lock without a limit could not be interrupted everywhere
                 for m in idle:
-                    m.busy = False
+                    m.hirer = me
+            yield idle
+        finally:  # whatever an interrupt left undone: mine are those that say so
+            for m in self.members:
+                if m.hirer is me:
+                    m.hirer = None
+            with self._free:
                 self._free.notify_all()
 
     def lose(self, member: Member[W], error: BaseException) -> None:
@@ -192,7 +198,7 @@ class _Dealt(Generic[T]):
         self._lock = threading.Lock()
         self._empty = False
         self._out = 0
-        self.stopped = threading.Event()
+        self.stopped = False
 
     @property
     def done(self) -> bool:
@@ -208,7 +214,7 @@ class _Dealt(Generic[T]):
 
     def take(self) -> tuple[int, T] | None:
         with self._lock:
-            if self.stopped.is_set():
+            if self.stopped:
                 return None
             found = self._back.popleft() if self._back else next(self._tasks, None)
             if found is None:
@@ -227,7 +233,7 @@ class _Dealt(Generic[T]):
             self._out -= 1
 
     def stop(self) -> None:
-        self.stopped.set()
+        self.stopped = True
         if self._stop is not None:
             self._stop()
 
@@ -240,12 +246,17 @@ def _run(
     if len(members) == 1:  # no thread: a task that takes microseconds should not pay for one
         yield from _alone(members[0], dealt, work, failed)
         return
-    results: queue.Queue[tuple[int, Any]] = queue.Queue(AHEAD * len(members))
+    # not a queue with a limit: those are written in Python, and an interrupt can leave their locks taken
+    results: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+    room: queue.SimpleQueue[None] = queue.SimpleQueue()
+    for _ in range(AHEAD * len(members)):
+        room.put(None)
 
     def put(number: int, result: Any) -> None:
-        while not dealt.stopped.is_set():
-            with contextlib.suppress(queue.Full):
-                results.put((number, result), timeout=0.1)
+        while not dealt.stopped:
+            with contextlib.suppress(queue.Empty):
+                room.get(timeout=0.1)
+                results.put((number, result))
                 return
 
     def labour(member: Member[W]) -> None:
@@ -273,9 +284,10 @@ def _run(
             thread.start()
         while running:
             try:
-                number, result = results.get(timeout=1.0)
+                number, result = results.get(timeout=0.1)
             except queue.Empty:
                 continue
+            room.put(None)
             if number >= 0:
                 dealt.answered()
                 yield number, result

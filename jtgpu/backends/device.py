@@ -8,6 +8,7 @@ What is allocated is freed inside `active`, by hand, in ``close()`` methods; not
 from __future__ import annotations
 
 import atexit
+import operator
 import struct
 import threading
 import warnings
@@ -23,7 +24,7 @@ from . import kernels
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["Blas", "Device", "Graph", "Launch", "open_device"]
+__all__ = ["Blas", "Device", "Graph", "Launch", "device_numbers", "open_device"]
 
 _INSTALL = "install it with: pip install 'jtgpu[cuda]' (needs the CUDA toolkit)"
 _PAIR = struct.Struct("PP")  # a kernel's two arguments
@@ -76,6 +77,33 @@ def open_device(ordinal: int | None = None) -> Device:
         if ordinal not in _opened:
             _opened[ordinal] = Device(cuda, ordinal)
         return _opened[ordinal]
+
+
+def device_numbers(devices: Any) -> list[int]:
+    """CUDA devices as people name them: ``"all"``, a number, or numbers; a number may stand more than once.
+
+    Raises
+    ------
+    BackendUnavailable
+        For a device that is not there, or where there is none at all.
+    ValueError
+        For anything else.
+    """
+    count = _driver().Device.count()
+    if isinstance(devices, str):
+        if devices != "all":
+            raise ValueError(f"devices is 'all' or numbers of GPUs, not {devices!r}")
+        return list(range(count))
+    try:
+        numbers = [operator.index(devices)] if not np.iterable(devices) else [operator.index(d) for d in devices]
+    except TypeError:
+        raise ValueError(f"devices is 'all' or numbers of GPUs, not {devices!r}") from None
+    if not numbers:
+        raise ValueError("devices names no GPU")
+    for n in numbers:
+        if not 0 <= n < count:
+            raise BackendUnavailable(f"there is no CUDA device {n}; this machine has {count}")
+    return numbers
 
 
 def _rank(device: Any) -> tuple[int, int, int]:
@@ -196,12 +224,18 @@ class Device:
 
     def stream(self) -> Any:
         """A new stream: ``.synchronize()``, ``.wait_for_event(event)``, ``.handle``."""
-        return self._cuda.Stream()
+        try:
+            return self._cuda.Stream()
+        except self._cuda.MemoryError:
+            raise TableTooLarge("the GPU has no memory left for a stream") from None
 
     def event(self, *, timing: bool = False) -> Any:
         """A new event: ``.record(stream)``, ``.synchronize()``; with `timing`, ``.time_since(event)`` in ms."""
         flags = self._cuda.event_flags
-        return self._cuda.Event(flags.DEFAULT if timing else flags.DISABLE_TIMING)
+        try:
+            return self._cuda.Event(flags.DEFAULT if timing else flags.DISABLE_TIMING)
+        except self._cuda.MemoryError:
+            raise TableTooLarge("the GPU has no memory left for an event") from None
 
     def synchronize(self) -> None:
         """Wait for everything queued on the device.
@@ -303,6 +337,8 @@ class Graph:
         self._graph = self._executable = None
 
     def _checked(self, answer: tuple[Any, ...]) -> Any:
+        if answer[0] == self._driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            raise TableTooLarge("the GPU has no memory left for a graph of kernels")
         if answer[0] != self._driver.CUresult.CUDA_SUCCESS:
             raise BackendUnavailable(f"CUDA graph: {answer[0]}")
         return answer[1] if len(answer) > 1 else None

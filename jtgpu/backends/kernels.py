@@ -17,6 +17,10 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 
@@ -27,7 +31,7 @@ from ..errors import BackendUnavailable
 
 __all__ = [
     "JOB", "MAP", "TRIALS", "compiled", "cubin", "find_nvcc", "read_source", "source_folder",
-    "sources", "with_headers",
+    "sources", "tell", "telling", "with_headers",
 ]  # fmt: skip
 
 # The layout of `struct Job` in cuda/job.cuh, field for field.
@@ -52,6 +56,27 @@ TRIALS = ("trials/constant_index", "trials/marginalise_m_shuffle", "trials/scatt
 _INCLUDE = re.compile(r'^[ \t]*#include[ \t]+"([^"]+)"[^\n]*$', re.MULTILINE)
 _FLAGS = ("-O3", "-std=c++17")
 _C_TYPE = {"float64": "double", "float32": "float", "uint32": "unsigned int", "uint64": "unsigned long long"}
+
+
+_locks: dict[str, threading.Lock] = {}  # a kernel's, by the name of its file in the cache
+_listener: ContextVar[Callable[[str], None] | None] = ContextVar("jtgpu_progress", default=None)
+
+
+@contextmanager
+def telling(progress: Callable[[str], None] | None) -> Iterator[None]:
+    """Inside the block `tell` calls this function, in this thread: how far the making of an engine has come."""
+    before = _listener.set(progress)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
+
+
+def tell(text: str) -> None:
+    """Say what is done now, to whom `telling` named."""
+    progress = _listener.get()
+    if progress is not None:
+        progress(text)
 
 
 def source_folder() -> Path:
@@ -148,13 +173,20 @@ def cubin(
 def compiled(name: str, text: str, arch: str, *, cache: Path | None = None) -> bytes:
     """A whole source compiled for one architecture; from the cache where it is there. See `cubin`."""
     kept = _kept(name, text, arch, cache)
-    try:
-        return kept.read_bytes()
-    except OSError:
-        pass
-    made = _compile(name, text, arch)
-    _write_atomically(kept, made)
-    return made
+    with _lock_of(kept.name):  # several devices ask for the same kernel at the same time
+        try:
+            return kept.read_bytes()
+        except OSError:
+            pass
+        tell(f"compiling {name} for {arch} (once a machine)")
+        made = _compile(name, text, arch)
+        _write_atomically(kept, made)
+        return made
+
+
+def _lock_of(name: str) -> threading.Lock:
+    """The lock of a kernel; one object for each name."""
+    return _locks.setdefault(name, threading.Lock())
 
 
 def _kept(name: str, text: str, arch: str, cache: Path | None) -> Path:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import numpy as np
 
 from ..errors import BackendUnavailable, TableTooLarge
-from .base import Backend, BatchResult, Evidence, Prepare, Result, Session, columns_of
-from .columns import ColumnResult
+from .base import Backend, BatchResult, ColumnResult, Evidence, Prepare, Result, Session, columns_of
 from .crew import Closes, Crew, Lazy
 from .deal import Deal
 
@@ -68,7 +67,7 @@ class SharesTables(Backend, Protocol):
     def share_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None
     ) -> Shared[ColumnResult]:
-        """The same of a table by columns; arguments as of `jtgpu.backends.columns.ColumnBackend.run_columns`."""
+        """The same of a table by columns; arguments as of `ColumnBackend.run_columns`."""
 
 
 class OnDevices:
@@ -203,12 +202,12 @@ class Several:
 
 
 class SeveralByColumns(Several):
-    """Several workers that take tables by columns, too: `jtgpu.backends.columns.ColumnBackend`."""
+    """Several workers that take tables by columns, too: `jtgpu.backends.base.ColumnBackend`."""
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
-        """See `jtgpu.backends.columns.ColumnBackend.run_columns`; dealt out as `run_batch` does."""
+        """See `jtgpu.backends.base.ColumnBackend.run_columns`; dealt out as `run_batch` does."""
         return self._deal(
             self._on_first(lambda first: cast(SharesTables, first).share_columns(variables, codes, targets))
         )

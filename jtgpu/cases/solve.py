@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from ..backends.columns import ColumnBackend
+from ..backends.base import ColumnBackend
 from ..errors import EvidenceError, UnknownVariable, closest
 from ..network import DiscreteModel
 from ..tree import JunctionTree

@@ -199,7 +199,7 @@ def batch(
             on_cpu = threads and backend == "auto" and devices is None
             more = {} if devices else _threads(backend, threads)
             more |= devices_of(devices) | dtype_of(dtype)
-            tree = made.compile("cpu" if on_cpu else backend, **more)
+            tree = made.compile("cpu" if on_cpu else backend, progress=now, **more)
     report: Report
     if tree is None:
         from ..cluster import Cluster, answer_files

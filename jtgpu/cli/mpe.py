@@ -69,7 +69,7 @@ def mpe(
     with status("planning") as now:
         made = net.plan(chosen_order(order, file), **plan_options(time_limit, memory_limit, max_table, seed, no_cache))
         now("compiling (the first time on a machine this takes longer)")
-        with made.compile(backend) as tree:
+        with made.compile(backend, progress=now) as tree:
             now("propagating")
             if targets:
                 limit = float("inf") if memory_limit == "none" else memory_limit

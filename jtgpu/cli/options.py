@@ -85,7 +85,7 @@ Dtype = Annotated[
         "--dtype",
         metavar="NAME",
         callback=_dtype,
-        help="What the backend indexed computes with: float64, or float32 in half the memory.",
+        help="What a GPU computes with: float64, or float32: half the memory, posteriors right to some 1e-6.",
     ),
 ]
 Order = Annotated[

@@ -95,7 +95,7 @@ def query(
         options = plan_options(time_limit, memory_limit, max_table, seed, no_cache, slices, backend, devices)
         made = net.plan(chosen_order(order, file), **options)
         now("compiling (the first time on a machine this takes longer)")
-        with made.compile(backend, **devices_of(devices), **dtype_of(dtype)) as tree:
+        with made.compile(backend, progress=now, **devices_of(devices), **dtype_of(dtype)) as tree:
             now("propagating")
             posteriors = None if questions else tree.posteriors(findings, targets=targets)
             answers, failed = answered(tree, questions, as_json if json else answer_table)

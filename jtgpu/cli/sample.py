@@ -78,7 +78,7 @@ def sample(
     with status("planning") as now:
         made = net.plan(chosen_order(order, file), **plan_options(time_limit, memory_limit, max_table, 0, no_cache))
         now("compiling (the first time on a machine this takes longer)")
-        with made.compile(backend) as tree:
+        with made.compile(backend, progress=now) as tree:
             now("sampling")
             tree.log_evidence(findings)  # what is impossible writes no file
             block = max(1, CELLS // len(net))

@@ -1,30 +1,54 @@
-"""``jtgpu tune``: the published search for block sizes and thresholds, on this machine's GPU."""
+"""``jtgpu tune``: what is quickest on this machine's GPU, for one network, or for the published engine's kernels."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
+from ..backends.kernels import telling
 from .console import cell, format_seconds, guarded, print_json, print_table, status
-from .options import Json
+from .options import Json, MaxTable, NoCache, Order, Seed, TimeLimit, chosen_order, plan_options, read_network
 
 __all__ = ["tune"]
 
 
 @guarded
 def tune(
-    save: Annotated[bool, typer.Option("--save", help="Keep what is found, for thresholds='tuned'.")] = False,
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FILE]", help="A network: what answers its single cases quickest is measured, and kept.",
+            show_default=False,
+        ),
+    ] = None,
+    order: Order = "auto",
+    time_limit: TimeLimit = None,
+    max_table: MaxTable = None,
+    seed: Seed = 0,
+    no_cache: NoCache = False,
+    save: Annotated[
+        bool, typer.Option("--save", help="Without a network: keep what is found, for thresholds='tuned'.")
+    ] = False,
     launches: Annotated[int, typer.Option(min=1, help="Launches for every table size and choice.")] = 100,
     device: Annotated[int | None, typer.Option(min=0, help="Number of the CUDA device. [default: the best]")] = None,
     json: Json = False,
 ) -> None:
-    """Find block sizes and thresholds of the backend "indexed" on this GPU.
+    """Find what is quickest on this GPU.
 
-    Times the kernels for every table size and block size, as the published engine's authors did, and prints the
-    rules that did best.
+    With a network, of the backend "gpu": every engine that can answer its single cases is timed, and ways to lay out
+    its work; the best is kept, and taken from then on by every process, for this plan on cards of this name.
+
+    Without one, of the backend "indexed": block sizes and thresholds. Times the kernels for every table size and block
+    size, as the published engine's authors did, and prints the rules that did best.
     """
+    if file is not None:
+        options = plan_options(time_limit, None, max_table, seed, no_cache, backend="gpu")
+        _tune_network(file, order, options, device, json)
+        return
     from ..backends import tuning
 
     with status("measuring") as now:
@@ -48,3 +72,22 @@ def tune(
     print(f"\n{found.device}: " + ", ".join(f"{k}={v}" for k, v in found.rules.items()))
     if kept:
         print(f"kept in {kept}")
+
+
+def _tune_network(file: str, order: str, options: dict[str, Any], device: int | None, json: bool) -> None:
+    net = read_network(file)
+    made = net.plan(chosen_order(order, file), **options)
+    with status("measuring") as now, telling(now):
+        name, tried = made.tune(device)
+    able = [t for t in tried if t.microseconds < math.inf]
+    if json:
+        rows = [{"way": str(t.way), "microseconds": t.microseconds, **asdict(t.way)} for t in able]
+        print_json({"device": name, "best": str(able[0].way), "ways": rows})
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("way")
+    table.add_column("time", justify="right")
+    for t in able:
+        table.add_row(cell(str(t.way)), format_seconds(t.microseconds * 1e-6))
+    print_table(table)
+    print(f"\n{name}: {able[0].way} answers single cases from now on")

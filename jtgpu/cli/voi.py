@@ -65,7 +65,7 @@ def voi(
     with status("planning") as now:
         made = net.plan(chosen_order(order, file), **plan_options(time_limit, memory_limit, max_table, seed, no_cache))
         now("compiling (the first time on a machine this takes longer)")
-        with made.compile(backend, **dtype_of(dtype)) as tree:
+        with made.compile(backend, progress=now, **dtype_of(dtype)) as tree:
             now("propagating")
             entropy = tree.entropy(name, findings)
             found = tree.value_of_information(name, candidates, findings)

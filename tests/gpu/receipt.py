@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import hashlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -26,13 +27,22 @@ WATCHED = (
     "cuda/**/*.cu",
     "cuda/**/*.cuh",
     "jtgpu/choice.py",
+    "jtgpu/compiledtree.py",
     "jtgpu/indextables.py",
     "jtgpu/backends/base.py",
+    "jtgpu/backends/crew.py",
+    "jtgpu/backends/deal.py",
     "jtgpu/backends/device.py",
     "jtgpu/backends/kernels.py",
     "jtgpu/backends/indexed*.py",
     "jtgpu/backends/gpu/**/*.py",
+    "jtgpu/backends/rows.py",
+    "jtgpu/backends/several.py",
     "jtgpu/backends/tuning.py",
+    "jtgpu/remainder.py",
+    "jtgpu/replanned.py",
+    "jtgpu/sliced.py",
+    "jtgpu/slicing.py",
     "tests/gpu/*.py",
 )
 
@@ -82,13 +92,19 @@ def check() -> int:
 def write(pytest_arguments: list[str]) -> int:
     """Run the GPU tests (the GPU has to be there) and write the receipt; pytest's exit code."""
     before = digests()
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder, "report.xml")
-        command = [sys.executable, "-m", "pytest", "tests/gpu", f"--junitxml={report}", *pytest_arguments]
-        done = subprocess.run(command, cwd=ROOT, env={**os.environ, "JTGPU_REQUIRE_GPU": "1"}, check=False)
-        if not report.is_file():
-            return done.returncode or 1
-        counts = _counts(report)
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    code = 0
+    for selected in _passes():
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder, "report.xml")
+            command = [sys.executable, "-m", "pytest", "tests/gpu", f"--junitxml={report}", *selected]
+            environment = {**os.environ, "JTGPU_REQUIRE_GPU": "1"}
+            done = subprocess.run([*command, *pytest_arguments], cwd=ROOT, env=environment, check=False)
+            if not report.is_file():
+                return done.returncode or 1
+            for what, n in _counts(report).items():
+                counts[what] += n
+        code = code or done.returncode
     after = digests()
     if after != before:
         print("a source changed while the tests ran: no receipt", file=sys.stderr)
@@ -101,7 +117,19 @@ def write(pytest_arguments: list[str]) -> int:
         "files": after,
     }
     RECEIPT.write_text(json.dumps(receipt, indent=1) + "\n", encoding="utf-8")
-    return done.returncode
+    return code
+
+
+def _passes() -> list[list[str]]:
+    """Arguments of each run of pytest: all tests one by one; or, where JTGPU_TEST_WORKERS says so and pytest-xdist is
+    there, beside each other, then those marked ``alone``, which need the card's memory for themselves. Eight workers
+    took as long as one: the card and compiling Numba's loops are what they share. Names as they pass or fail, for a
+    run may be cut off."""
+    usual = ["-v", "-o", "faulthandler_timeout=200"]
+    workers = int(os.environ.get("JTGPU_TEST_WORKERS", "1"))
+    if workers < 2 or importlib.util.find_spec("xdist") is None:
+        return [usual]
+    return [[*usual, "-m", "not alone", "-n", str(workers)], [*usual, "-m", "alone"]]
 
 
 def _counts(report: Path) -> dict[str, int]:

@@ -1,16 +1,26 @@
-"""What compute-sanitizer watches: every kernel and every engine on small tables, a few seconds without it.
+"""What compute-sanitizer watches: every kernel and every engine on small tables, in parts of a few seconds each.
 
-    compute-sanitizer --report-api-errors no --tool memcheck  python tests/gpu/sanitize.py
+    python tests/gpu/sanitize.py [PART ...]                        the answers alone
+    python tests/gpu/sanitize.py [PART ...] --tools [TOOL ...]   each part under each tool, a process each
 
-Likewise racecheck, synccheck and initcheck.
-
-Exit code 1 when an answer is wrong. Needs no files: the networks are made here.
+Exit code 1 when an answer is wrong or a tool finds something. Needs no files: the networks are made here. What the
+tools can see: memcheck everything; racecheck shared memory, not what blocks of a cluster or of the whole card say to
+each other; synccheck barriers and mbarriers; initcheck device memory. PyCUDA asks for attributes that a driver may not
+know, hence ``--report-api-errors no``.
 """
 
 from __future__ import annotations
 
+import argparse
+import math
+import os
+import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -22,15 +32,19 @@ from jtgpu.backends import get
 from jtgpu.backends import gpu as resident
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.device import Device, open_device
+from jtgpu.backends.gpu import batch as batches
+from jtgpu.backends.gpu import shape_plan
 from jtgpu.backends.gpu.driver import most_shared
-from jtgpu.backends.gpu.engine import CaseEngine
+from jtgpu.backends.gpu.engine import CaseEngine, Engine
 from jtgpu.backends.gpu.list_engine import ListEngine
 from jtgpu.backends.gpu.lists import make_lists
+from jtgpu.backends.gpu.schedule import make_schedule
 from jtgpu.backends.indexed import prepare
 from jtgpu.backends.indexed_launch import Rules
 from jtgpu.backends.tuning import Workbench
 from jtgpu.compiler import model_factors
 from jtgpu.indextables import Shape
+from jtgpu.remainder import GpuReplanning
 
 SIDES = [(1, 1), (1, 3000), (3, 700), (33, 65), (100, 40), (512, 5), (1500, 3)]  # (n, m)
 SHAPES = [*(Shape((m, n), (False, True)) for n, m in SIDES), Shape((5, 300, 4), (True, False, True))]
@@ -71,8 +85,8 @@ def kernels(device: Device) -> float:
     return worst
 
 
-def engines() -> float:
-    """Largest error of any posterior of a small random network."""
+def indexed() -> float:
+    """Largest error of any posterior of a small random network, by the published engine."""
     net = random_network(14, 3)
     plan = net.plan(order="min-fill").plan
     factors = [f.table for f in model_factors(net)]
@@ -97,34 +111,101 @@ def engines() -> float:
     return worst
 
 
+class Small:
+    """A random network with cases, and what the definition says of them."""
+
+    def __init__(self) -> None:
+        net = random_network(12, 2)
+        self.plan = net.plan(order="min-fill").plan
+        self.factors = [f.table for f in model_factors(net)]
+        rng = np.random.default_rng(3)
+        self.states = np.where(rng.random((40, self.plan.n_variables)) < 0.2, 0, -1).astype(np.int32)
+        soft = {11: np.array([0.25, 1.0])}
+        self.cases = [Evidence(self.states[0], soft), *(Evidence(s) for s in self.states[:3]), Evidence(self.states[0])]
+        judge = get("reference")(self.plan, self.factors)
+        self.answers = [judge.run(case).posterior for case in self.cases]
+        self.table = judge.run_batch(self.states).posterior
+
+
+def single(**options: Any) -> float:
+    """Largest error of a single-case engine of the resident backend; some cases come again and again."""
+    small = Small()
+    backend = resident.prepare(small.plan, small.factors, **options)
+    worst = 0.0
+    for case, answer in [*zip(small.cases, small.answers, strict=True)] * 3:
+        worst = max(worst, float(np.abs(backend.run(case).posterior - answer).max()))
+    backend.close()
+    return worst
+
+
+def shaped() -> float:
+    """Largest error where every contraction has code of its own, which only heavy ones get else."""
+    small = Small()
+    nothing = dict.fromkeys(("WORTH_A_LOOK", "LESS_SHARE", "LESS_LATENCY", "LEAST_GAIN", "LEAST_LEVEL"), -math.inf)
+    with changed(shape_plan, **nothing):
+        schedule = make_schedule(small.plan, codes=True)
+    assert schedule.shaped is not None
+    engine = Engine(small.plan, small.factors, schedule, open_device())
+    worst = 0.0
+    for case, answer in [*zip(small.cases, small.answers, strict=True)] * 2:
+        worst = max(worst, float(np.abs(engine.run(case).posterior - answer).max()))
+    engine.close()
+    return worst
+
+
+def pattern() -> float:
+    """Largest error of an evidence pattern's own engine, with factors cut on the card."""
+    small = Small()
+    usual = resident.prepare(small.plan, small.factors, engine="levels")
+    patterns = GpuReplanning(small.plan, small.factors, usual)
+    case, answer = small.cases[1], small.answers[1]
+    own = patterns.make(case.state >= 0)
+    error = max(float(np.abs(own.run(case).posterior - answer).max()) for _ in range(2))
+    own.close()
+    patterns.close()
+    return error
+
+
+def batch(written: bool, dtype: str = "float64") -> float:
+    """Largest error of tables of cases, by kernels written for the network or by those for any."""
+    small = Small()
+    worst = 0.0
+    with changed(batches, WRITTEN=batches.WRITTEN if written else 0):
+        backend = resident.prepare(small.plan, small.factors, single=False, dtype=dtype)
+        for _ in range(2):
+            worst = max(worst, float(np.abs(backend.run_batch(small.states).posterior - small.table).max()))
+    assert backend.batch_kind == ("lanes" if written else "tables")
+    backend.close()
+    return worst
+
+
+@contextmanager
+def changed(module: ModuleType, **values: float) -> Iterator[None]:
+    """Other numbers in place of a module's, for a while."""
+    before = {name: getattr(module, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(module, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(module, name, value)
+
+
 def _none_needed() -> CaseEngine:
     raise AssertionError("a case of usual probability needs no second engine")
 
 
-def residents() -> float:
-    """Largest error of the resident engine: whole networks in one kernel, levels, tables of cases."""
-    net = random_network(12, 2)
-    plan = net.plan(order="min-fill").plan
-    factors = [f.table for f in model_factors(net)]
-    rng = np.random.default_rng(3)
-    states = np.where(rng.random((40, plan.n_variables)) < 0.2, 0, -1).astype(np.int32)
-    evidence = Evidence(states[0], {11: np.array([0.25, 1.0])})
-    judge = get("reference")(plan, factors)
-    answer, table = judge.run(evidence), judge.run_batch(states)
-    worst = 0.0
-    for lists in (None, False):
-        backend = resident.prepare(plan, factors, lists=lists)
-        for _ in range(2):
-            worst = max(worst, float(np.abs(backend.run(evidence).posterior - answer.posterior).max()))
-            worst = max(worst, float(np.abs(backend.run_batch(states).posterior - table.posterior).max()))
-        if lists is None:
-            listed = make_lists(plan, factors, most_shared(backend.device), (8,))
-            assert listed is not None
-            engine = ListEngine(plan, listed, backend.device, _none_needed)
-            worst = max(worst, float(np.abs(engine.run(evidence).posterior - answer.posterior).max()))
-            engine.close()
-        backend.close()
-    return worst
+def cluster() -> float:
+    """Largest error of lists of products over a cluster of blocks, which larger networks take."""
+    small = Small()
+    device = open_device()
+    listed = make_lists(small.plan, small.factors, most_shared(device), (8,))
+    assert listed is not None
+    engine = ListEngine(small.plan, listed, device, _none_needed)
+    error = float(np.abs(engine.run(small.cases[0]).posterior - small.answers[0]).max())
+    engine.close()
+    return error
 
 
 def random_network(n: int, card: int) -> jtgpu.BayesianNetwork:
@@ -139,12 +220,62 @@ def random_network(n: int, card: int) -> jtgpu.BayesianNetwork:
     return jtgpu.BayesianNetwork(states, parents, cpts)
 
 
+PARTS: dict[str, Callable[[], float]] = {
+    "kernels": lambda: kernels(open_device()),
+    "indexed": indexed,
+    "lists": lambda: single(engine="lists"),
+    "cluster": cluster,
+    "flow": lambda: single(engine="flow"),
+    "levels": lambda: single(engine="levels"),
+    "levels-float32": lambda: single(engine="levels", dtype="float32"),
+    "shaped": shaped,
+    "pattern": pattern,
+    "batch-written": lambda: batch(True),
+    "batch-tables": lambda: batch(False),
+    "batch-float32": lambda: batch(False, "float32"),
+}
+SECONDS = 150  # that a part may take under a tool
+TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+MORE = {"synccheck": ["--num-cuda-barriers", "4096"]}  # a cluster's mbarriers are more than it expects
+
+
+def watched(tool: str, part: str) -> tuple[str, str, int, str]:
+    """One part under one tool: its exit code, and its last words."""
+    words = ["--report-api-errors", "no", "--error-exitcode", "9", *MORE.get(tool, [])] if tool else []
+    command = ["compute-sanitizer", "--tool", tool, *words] if tool else []
+    try:
+        done = subprocess.run(
+            [*command, sys.executable, __file__, part], capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return tool, part, -1, f"not done in {SECONDS} s"
+    said = [x for x in (done.stdout + done.stderr).splitlines() if x.strip("= ")]
+    if done.returncode:
+        return tool, part, done.returncode, "\n".join(said[-40:])
+    return tool, part, 0, next((x for x in reversed(said) if "SUMMARY" in x), said[-1]).strip("= ")
+
+
 def main() -> int:
-    """Run everything once."""
-    device = open_device()
-    errors = {"kernels": kernels(device), "engines": engines(), "residents": residents()}
-    print(device.name, errors)
-    return 0 if max(errors.values()) < 1e-11 else 1
+    """Run the parts, or have them watched."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", help=", ".join(PARTS))
+    parser.add_argument("--tools", nargs="*", choices=TOOLS, help="none named: all four")
+    options = parser.parse_args()
+    parts = options.parts or list(PARTS)
+    if unknown := sorted(set(parts) - set(PARTS)):
+        parser.error(f"there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    if options.tools is None:
+        errors = {part: PARTS[part]() for part in parts}
+        print(open_device().name, errors)
+        return int(any(not e < (1e-4 if part.endswith("float32") else 1e-11) for part, e in errors.items()))
+    tools = options.tools or list(TOOLS)
+    with ThreadPoolExecutor(max(2, (os.cpu_count() or 4) // 2)) as pool:
+        alone = list(pool.map(watched, [""] * len(parts), parts))  # compiles what is not in the cache yet
+        pairs = [(tool, part) for part in parts for tool in tools]
+        found = alone + list(pool.map(watched, *zip(*pairs, strict=True)))
+    for tool, part, code, said in found:
+        print(f"{tool or 'alone':10} {part:16} {'ok' if code == 0 else f'exit code {code}'}: {said}")
+    return int(any(code for *_, code, _ in found))
 
 
 if __name__ == "__main__":

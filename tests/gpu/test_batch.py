@@ -144,6 +144,76 @@ def test_chunks_and_equal_rows(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> 
         backend.run_batch(states)
 
 
+@pytest.mark.parametrize("name", ["alarm.net", "andes.net"])
+def test_columns(gpu: Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evidence and answers by columns: the bits of the answers by rows, in as many chunks as it takes."""
+    from jtgpu.backends.gpu import batch
+
+    monkeypatch.setattr(batch, "LARGE", 64)
+    monkeypatch.setattr(batch, "PIPELINE", 7)
+    model = jtgpu.read(ROOT / "nets" / name)
+    plan = model.plan(order="min-fill").plan
+    backend = resident.prepare(plan, tables(model))
+    rng = np.random.default_rng(6)
+    seen = sorted(rng.choice(len(model), len(model) // 3, replace=False).tolist())
+    states, _ = some_cases(model, 1003, 9, 0.2)
+    states[:, [v for v in range(len(model)) if v not in seen]] = -1
+    for targets in (None, [3, 0], [5, 5], []):
+        whole = backend.run_batch(states, None, targets)
+        for n, kind in ((1003, np.int8), (500, np.int32), (33, np.int16), (1, np.int64), (0, np.int8)):
+            found = backend.run_columns(seen, states[:n, seen].T.astype(kind), targets)
+            np.testing.assert_array_equal(found.posterior, whole.posterior[:n].T)
+            np.testing.assert_array_equal(found.log_evidence, whole.log_evidence[:n])
+            np.testing.assert_array_equal(found.impossible, whole.impossible[:n])
+    nothing = backend.run_columns([], np.zeros((0, 40), np.int8))
+    np.testing.assert_array_equal(nothing.posterior.T, backend.run_batch(np.full((40, len(model)), -1)).posterior)
+    with pytest.raises(EvidenceError, match="case 2"):
+        backend.run_columns([1], np.array([[0, 0, 99]], np.int8))
+    assert backend.batch_device_us > 0
+    backend.close()
+    with pytest.raises(JtgpuError, match="closed"):
+        backend.run_columns([1], np.zeros((1, 3), np.int8))
+
+
+@pytest.mark.parametrize("name", ["andes.net", "water.net", "pigs.net"])
+def test_float32(gpu: Device, name: str) -> None:
+    """By rows and by columns; what float32 takes for impossible is answered in float64."""
+    model = jtgpu.read(ROOT / "nets" / name)
+    plan = model.plan(order="min-fill", max_table=None).plan
+    single = resident.prepare(plan, tables(model), dtype="float32")
+    exact = resident.prepare(plan, tables(model))
+    states, soft = some_cases(model, 300, 5, 0.1)
+    states[0] = -1
+    for given in ({}, soft):
+        expected, got = exact.run_batch(states, given), single.run_batch(states, given)
+        np.testing.assert_array_equal(got.impossible, expected.impossible)
+        np.testing.assert_allclose(got.posterior, expected.posterior, rtol=0, atol=2e-3)
+        np.testing.assert_allclose(got.log_evidence, expected.log_evidence, rtol=1e-5, atol=2e-3)
+    plain = single.run_batch(states)
+    columns = single.run_columns(range(len(model)), states.T.astype(np.int8))
+    np.testing.assert_array_equal(columns.posterior.T, plain.posterior)
+    np.testing.assert_array_equal(columns.log_evidence, plain.log_evidence)
+    single.close()
+    exact.close()
+
+
+def test_frames(gpu: Device) -> None:
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    pytest.importorskip("narwhals", reason="narwhals is not installed")
+    model = jtgpu.read(ROOT / "nets" / "alarm.net")
+    with model.compile(backend="gpu") as tree, model.compile(backend="cpu") as judge:
+        states = judge.sample(3000, seed=1).states[:, :9]
+        frame = pd.DataFrame({v: pd.Categorical.from_codes(states[:, j], list(model.states(v)))
+                              for j, v in enumerate(model.variables[:9])})  # fmt: skip
+        frame[frame.columns[2]] = frame[frame.columns[2]].where(np.arange(3000) % 7 > 0)
+        for targets in (None, model.variables[20:23]):
+            found = tree.predict_proba(frame, targets, log_evidence=True)
+            expected = judge.predict_proba(frame, targets, log_evidence=True)
+            pd.testing.assert_frame_equal(found, expected, rtol=0, atol=TOLERANCE)
+        names = tree.predict(frame, model.variables[20:23])
+        pd.testing.assert_frame_equal(names, judge.predict(frame, model.variables[20:23]))
+
+
 def test_a_chain_does_not_underflow(gpu: Device) -> None:
     n = 1500
     net = chain(n, 3)
@@ -208,6 +278,7 @@ def test_what_is_no_table_of_cases(gpu: Device) -> None:
     backend.close()
 
 
+@pytest.mark.alone
 def test_memory_comes_back(gpu: Device) -> None:
     model = jtgpu.read(ROOT / "nets" / "hailfinder.net")
     plan = model.plan(order="min-fill").plan

@@ -13,6 +13,7 @@ from tests.gpu.conftest import ROOT
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
 
+@pytest.mark.alone
 def test_auto_measures_once_and_keeps_what_it_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JTGPU_CACHE_DIR", str(tmp_path))
     choice._rates.cache_clear()

@@ -129,6 +129,7 @@ def test_impossible_evidence_is_said_and_survived(gpu: Device, nets: Path, trans
     backend.close()
 
 
+@pytest.mark.alone
 def test_a_thousand_trees_leave_nothing(gpu: Device, nets: Path) -> None:
     planned, factors = plan_of(nets, "powerplant")
     evidence = Evidence.none(planned.plan.n_variables)
@@ -151,6 +152,7 @@ def test_a_thousand_trees_leave_nothing(gpu: Device, nets: Path) -> None:
     assert before - after < 8 << 20, "device memory is lost"
 
 
+@pytest.mark.alone
 def test_out_of_memory_says_sizes_and_leaves_the_context_usable(gpu: Device, nets: Path) -> None:
     planned, factors = plan_of(nets, "Water")
     evidence = Evidence.none(planned.plan.n_variables)
@@ -256,6 +258,7 @@ def prepare_missing_device() -> None:
     open_device(99)
 
 
+@pytest.mark.alone
 def test_tuned_rules_are_measured_saved_and_used(
     gpu: Device, nets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -171,6 +171,7 @@ def test_trees_and_threads_share_the_card(gpu: Device) -> None:
     assert not wrong
 
 
+@pytest.mark.alone
 def test_memory_comes_back(gpu: Device) -> None:
     model = jtgpu.read(ROOT / "nets" / "water.net")
     plan = model.plan(order="min-fill").plan
@@ -189,6 +190,7 @@ def test_memory_comes_back(gpu: Device) -> None:
         backend.run(Evidence.none(plan.n_variables))
 
 
+@pytest.mark.alone
 def test_out_of_memory_leaves_the_process_usable(gpu: Device) -> None:
     model = jtgpu.read(ROOT / "nets" / "asia.net")
     plan = model.plan(order="min-fill").plan

@@ -1,34 +1,39 @@
 """The resident GPU engine: plan and CPTs stay on the card, a case is one graph launch, a table of cases is chunks.
 
-`shapes` chooses how threads lie over a contraction, `schedule` turns a plan into records, `engine` runs one case as
-a kernel a level; `products` finds what is never zero, `lists` deals it out where little is left and `list_engine` runs
-it as one kernel; `batch` runs many cases. The kernels are in cuda/resident/.
+`shapes` chooses how threads lie over a contraction, `places` where tables lie, `schedule` turns a plan into records,
+`engine` runs one case as a kernel a level; `products` finds what is never zero, `lists` deals it out where little is
+left and `list_engine` runs it as one kernel; `flow` deals work out to warps that wait for single entries, and
+`flow_engine` runs that; `single` chooses among them, `ways` keeps what was measured; `batch` runs many cases. The
+kernels are in cuda/resident/.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import BackendUnavailable, JtgpuError
+from ...errors import JtgpuError
 from ...plan import Plan
-from ..base import BatchResult, Evidence, PlainSession, Result, Session
-from .schedule import make_schedule
+from ..base import BatchResult, ColumnResult, Evidence, PlainSession, Result, Session
+from ..crew import Once
+from .records import REALS
+from .ways import ENGINES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..device import Device
+    from ..deal import Deal
     from .batch import BatchEngine
+    from .batch_cases import TableCases
+    from .batch_shared import SharedTable
+    from .driver import After
     from .engine import CaseEngine
+    from .single import Maker
 
 __all__ = ["Gpu", "prepare"]
-
-MOST_LISTED = 60_000_000  # operations of a propagation up to which products that are not zero are counted
-LEVEL_US, START_US = 1.4, 6.0  # microseconds that a kernel a level takes at least: a level, and the rest
 
 
 class Gpu:
@@ -44,6 +49,27 @@ class Gpu:
         Number of the CUDA device; default: the best.
     lists : bool, optional
         Whether one kernel goes through lists of the products that are not zero; default: where it fits and pays.
+    engine : {"lists", "flow", "levels"}, optional
+        What answers single cases: lists; one kernel whose warps wait for single entries instead of levels; a kernel a
+        level. Default: what a model of their time finds quickest.
+    dtype : {"float64", "float32"}
+        What tables are made of. Answers are float64 either way, and P(e) of 1e-300 and below is right. float32 takes
+        half of the card's memory, and less time where tables are large; it gains nothing where a propagation waits for
+        its levels. It costs digits: of the published networks posteriors are right to 4e-7 and P(e) to 5e-6 of itself
+        (Diabetes, of 60 levels; most to 1e-7: ``bench/bench_precision.py``).
+        A case in which float32 lost what P(e) is made of (numbers 1e-60 of the largest in their table, that later
+        evidence asks for) is noticed, as is P(e) = 0, and answered in float64 by an engine that is made for the first
+        of them. Where lists of products are quicker, single cases are answered by them, in float64.
+    single : bool
+        Whether what answers single cases is made at once; False: for the first of them.
+    stream : int or object, optional
+        A CUDA stream of yours (PyTorch's, CuPy's, PyCUDA's, or a number): what is queued on it when a question is
+        asked is done before the propagation begins. What you queue after the answer runs after it in any case.
+    tune : bool
+        Measure first what answers single cases quickest, and keep it: seconds, once a network and kind of card. From
+        then on that is what answers wherever neither `engine` nor `lists` is given and `dtype` is float64.
+    once : Once, optional
+        What is laid out on the host alone, shared with backends of the same plan and numbers on other cards.
 
     Raises
     ------
@@ -60,19 +86,62 @@ class Gpu:
         device: int | None = None,
         *,
         lists: bool | None = None,
+        engine: str | None = None,
+        dtype: str = "float64",
+        single: bool = True,
+        stream: Any = None,
+        tune: bool = False,
+        once: Once | None = None,
     ):
         from ..device import open_device
 
-        self._plan = plan
+        if engine not in (None, *ENGINES):
+            raise ValueError(f"engine is one of {', '.join(map(repr, ENGINES))} or None, not {engine!r}")
+        if dtype not in REALS:
+            raise ValueError(f"dtype is {' or '.join(map(repr, REALS))}, not {dtype!r}")
+        self._plan, self.dtype = plan, dtype
         self._factors: list[NDArray[np.float64]] | None = list(factors)
         self.device = open_device(device)
         self._batch: BatchEngine | None = None
         self._lock = threading.Lock()
-        self.engine = _single(plan, factors, self.device, lists)
+        self._making = threading.Lock()
+        self._engine: CaseEngine | None = None
+        self._after: After | None = None
+        shared = once or Once()
+
+        def maker() -> Maker:
+            from .single import Maker
+
+            return Maker(plan, factors, self.device, dtype, shared)
+
+        self._make_engine: Callable[[], CaseEngine] = lambda: maker().chosen(engine, lists)
+        if stream is not None:
+            from .driver import After
+
+            with self.device.active():
+                self._after = After(stream)
+        if tune and dtype == "float64":
+            shared(("tuned", self.device.name), lambda: maker().tune())
+        if single:
+            self._engine = self._ordered(self._make_engine())
+
+    @property
+    def engine(self) -> CaseEngine:
+        """What answers single cases."""
+        with self._making:
+            if self._factors is None:
+                raise JtgpuError("this backend is closed")
+            if self._engine is None:
+                self._engine = self._ordered(self._make_engine())
+            return self._engine
+
+    def _ordered(self, engine: CaseEngine) -> CaseEngine:
+        engine.after = self._after
+        return engine
 
     @property
     def kind(self) -> str:
-        """Which engine runs single cases: ``"lists"``, one kernel; ``"levels"``, a kernel a level."""
+        """Which engine runs single cases: ``"lists"`` or ``"flow"``, one kernel; ``"levels"``, a kernel a level."""
         return self.engine.kind
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
@@ -94,16 +163,85 @@ class Gpu:
         TableTooLarge
             When not even 32 cases fit the card's memory.
         """
-        from .batch import BatchEngine
         from .batch_rows import checked_states
 
         table = checked_states(states, self._plan.cardinality)
+        return self._batches().run(table, likelihood, targets)
+
+    def run_columns(
+        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
+    ) -> ColumnResult:
+        """See `jtgpu.backends.base.ColumnBackend.run_columns`.
+
+        Raises
+        ------
+        TableTooLarge
+            When not even 32 cases fit the card's memory.
+        """
+        return self._batches().run_columns(variables, codes, targets)
+
+    def share(
+        self,
+        states: NDArray[np.int32],
+        likelihood: Mapping[int, NDArray[np.float64]] | None,
+        targets: Sequence[int] | None,
+    ) -> SharedTable[BatchResult]:
+        """See `jtgpu.backends.several.SharesTables.share`."""
+        from .batch_rows import checked_states
+
+        return self._batches().share_rows(checked_states(states, self._plan.cardinality), likelihood, targets)
+
+    def share_columns(
+        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None
+    ) -> SharedTable[ColumnResult]:
+        """See `jtgpu.backends.several.SharesTables.share_columns`."""
+        return self._batches().share_columns(variables, codes, targets)
+
+    def answer(self, cases: TableCases, wanted: Sequence[int], deal: Deal) -> None:
+        """See `jtgpu.backends.gpu.batch_shared.Answers`."""
+        self._batches().answer(cases, wanted, deal)
+
+    def _batches(self) -> BatchEngine:
+        """What answers tables of cases, made for the first of them."""
+        from .batch import BatchEngine
+
         with self._lock:
             if self._factors is None:
                 raise JtgpuError("this backend is closed")
             if self._batch is None:
-                self._batch = BatchEngine(self._plan, self._factors, self.device)
-        return self._batch.run(table, likelihood, targets)
+                self._batch = BatchEngine(self._plan, self._factors, self.device, self.dtype)
+            made, after = self._batch, self._after
+        if after is not None:
+            with self.device.active():
+                after.wait()
+        return made
+
+    def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
+        """Nanoseconds that a case should take, whatever it observes."""
+        return self.engine.nanoseconds
+
+    def memory(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
+        """Bytes on the card that single cases take."""
+        return self.engine.n_bytes
+
+    def without(self, plan: Plan, seen: NDArray[np.bool_]) -> CaseEngine:
+        """An engine for cases that observe these variables, (V,) bool, of a plan of what is left of the network: see
+        `jtgpu.backends.gpu.cut_engine`. Closed by who asked for it."""
+        from .cut_engine import CutEngine, Whole
+        from .single import MOST_LISTED
+
+        factors = self._factors
+        if factors is None:
+            raise JtgpuError("this backend is closed")
+        listed = plan.cost().flops <= MOST_LISTED
+        whole = Whole(plan, factors, self._plan.factor_scopes, seen)
+
+        def in_float64() -> CaseEngine:
+            return CutEngine(plan, whole, self.device, listed=listed)
+
+        if self.dtype == "float64":
+            return self._ordered(in_float64())
+        return self._ordered(CutEngine(plan, whole, self.device, self.dtype, listed, in_float64))
 
     def session(self) -> Session:
         """See `jtgpu.backends.base.Backend.session`: every query is one graph launch, whatever changed."""
@@ -127,38 +265,14 @@ class Gpu:
         """See `jtgpu.backends.base.Backend.close`."""
         with self._lock:
             self._factors = None
-            self.engine.close()
+            with self._making:
+                if self._engine is not None:
+                    self._engine.close()
             if self._batch is not None:
                 self._batch.close()
-
-
-def _single(plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device, lists: bool | None) -> CaseEngine:
-    """The engine for single cases."""
-    from .driver import most_shared
-    from .engine import Engine
-    from .list_engine import ListEngine
-    from .lists import CLUSTERS, make_lists
-    from .products import needed_products
-
-    listed = needed_products(plan, factors) if plan.cost().flops <= MOST_LISTED else None
-
-    def by_levels() -> CaseEngine:
-        return Engine(plan, factors, make_schedule(plan, listed=listed), device)
-
-    clusters = CLUSTERS if device.capability >= (9, 0) else CLUSTERS[:1]
-    wanted = listed is not None and lists is not False
-    made = make_lists(plan, factors, most_shared(device), clusters, listed) if wanted else None
-    least = LEVEL_US * plan.cost().program_levels + START_US
-    if made is None or (lists is None and made.microseconds > least):
-        if lists:
-            raise JtgpuError("this network has too many products that are not zero to be run as lists")
-        return by_levels()
-    try:
-        return ListEngine(plan, made, device, by_levels)
-    except BackendUnavailable:  # a card, or a share of one, that cannot hold so many blocks together
-        if lists:
-            raise
-        return by_levels()
+            if self._after is not None:
+                with self.device.active():
+                    self._after.close()
 
 
 def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Gpu:

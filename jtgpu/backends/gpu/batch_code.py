@@ -5,7 +5,7 @@ Text and integers only; knows no device. `jtgpu.backends.gpu.batch_lane` compile
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from ...plan import Plan
 from .batch_live import Live
+from .batch_tiles import SHAPES, TileMaker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,6 +23,8 @@ __all__ = ["LANE_THREADS", "Part", "lane_parts", "lines_of", "step_order"]
 LANE_THREADS = 128
 MOST_LINES = 6000  # of one kernel: nvcc takes two or three seconds for so many, and more than linearly for more
 MOST_ALONE = 8000  # up to which one kernel does everything
+BIG = 64  # numbers of a table from which on those that wait for a later part wait for this part's readers there, too
+LATE = 24  # numbers of a table from which on they are fetched from scratch memory one by one, where they are used
 
 
 def step_order(live: Live, roots: Sequence[int]) -> tuple[list[int], int]:
@@ -81,33 +84,65 @@ class Part:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Some outputs of a contraction, and their live multiply-adds."""
+    """Some outputs of a contraction, and their live multiply-adds in the order in which they are done."""
 
     step: int
-    outs: list[int]
-    bounds: list[int]  # where each output's terms begin, and the end
-    a: list[int]
-    b: list[int]
+    tiles: list[list[tuple[int, int, int]]]  # (output, cell of A, cell of B; -1: there is none)
     last: bool  # whether no more of the contraction comes
+
+    @property
+    def outs(self) -> list[int]:
+        """Its outputs, each once, in the order in which they are begun."""
+        return list(dict.fromkeys(o for tile in self.tiles for o, _, _ in tile))
+
+    def cells(self, side: int) -> set[int]:
+        """The cells of A (0) or B (1) that it reads."""
+        return {term[1 + side] for tile in self.tiles for term in tile} - {-1}
 
 
 def _pieces(live: Live, order: Sequence[int], lines: Sequence[int]) -> list[list[_Piece]]:
     """The contractions in their order, large ones in pieces that a kernel has room for."""
-    found = []
+    maker, found = TileMaker(), []
+    alone = sum(lines) <= MOST_ALONE  # then all is in registers, and the plain order spills less
     for step in order:
-        terms = live.terms(step)
-        outs, first = np.unique(terms.out, return_index=True)
-        ends = np.append(first, len(terms.out))
-        ways = min(max(-(-lines[step] // MOST_LINES), 1), max(len(outs), 1))
-        made = []
-        for i in range(ways):
-            low, high = i * len(outs) // ways, (i + 1) * len(outs) // ways
-            begin, end = int(ends[low]), int(ends[high])
-            bounds = (ends[low : high + 1] - begin).tolist()
-            a, b = terms.a[begin:end].tolist(), terms.b[begin:end].tolist()
-            made.append(_Piece(step, outs[low:high].tolist(), bounds, a, b, i == ways - 1))
-        found.append(made)
+        tiles = _plain(live, step) if alone else _tiled(live, maker, step)
+        ways = min(max(-(-lines[step] // MOST_LINES), 1), max(len(tiles), 1))
+        cuts = [i * len(tiles) // ways for i in range(ways + 1)]
+        found.append([_Piece(step, tiles[cuts[i] : cuts[i + 1]], i == ways - 1) for i in range(ways)])
     return found
+
+
+def _plain(live: Live, step: int) -> list[list[tuple[int, int, int]]]:
+    """The live multiply-adds of a contraction, output after output."""
+    t = live.terms(step)
+    b = t.b.tolist() if len(t.b) else [-1] * len(t.out)
+    made: dict[int, list[tuple[int, int, int]]] = {}
+    for term in zip(t.out.tolist(), t.a.tolist(), b, strict=True):
+        made.setdefault(term[0], []).append(term)
+    return list(made.values())
+
+
+def _tiled(live: Live, maker: TileMaker, step: int) -> list[list[tuple[int, int, int]]]:
+    """The live multiply-adds of a contraction, outputs that share what they read side by side."""
+    ins = live.program.steps[step].ins
+    wanted, first = live.live(live.program.steps[step].out), live.support[ins[0]]
+    second = live.support[ins[1]] if len(ins) == 2 else np.zeros(0, np.bool_)
+    t = maker.tiles(live.loops[step], len(ins) == 1, [wanted, first, second])
+    tm, tn = SHAPES[t.shape]
+    there_a, there_b = (second, first) if t.swapped else (first, second)
+    made = []
+    for n in range(len(t.a)):
+        terms: dict[tuple[int, int, int], None] = {}  # places that fill a tile up stand twice
+        for x, y in t.steps[t.first[n] : t.first[n] + t.count[n]].tolist():
+            for i in range(tm):
+                a = int(t.a[n, i]) + x
+                for j in range(max(tn, 1)):
+                    b = int(t.b[n, j]) + y if tn else -1
+                    if t.mask[n] >> (i * max(tn, 1) + j) & 1 and there_a[a] and (not tn or there_b[b]):
+                        out = int(t.out_m[n, i] + t.out_n[n, j])
+                        terms[(out, b, a) if t.swapped else (out, a, b)] = None
+        made.append(list(terms))
+    return [tile for tile in made if tile]
 
 
 class _Crossings:
@@ -123,9 +158,9 @@ class _Crossings:
             for piece in members:
                 s = steps[piece.step]
                 first |= {f"t{s.out}_{c}": p for c in piece.outs}
-                for t, cells in zip(s.ins, (piece.a, piece.b), strict=False):
+                for side, t in enumerate(s.ins):
                     if t in maker:
-                        last |= {f"t{t}_{c}": p for c in cells}
+                        last |= {f"t{t}_{c}": p for c in sorted(piece.cells(side))}
         for name, made, read in more:
             first[name] = first[name] if made < 0 else made
             last[name] = max(last.get(name, 0), read)
@@ -164,11 +199,12 @@ class _Writer:
         return self.fetched(f"t{table}_{cell}")
 
     def fetched(self, name: str) -> str:
-        return name if name in self.made else f"M({self.crossings.place[name]})"
+        return name if name in self.made else f"L({self.crossings.place[name]})"
 
-    def keep(self, name: str) -> None:
-        """Leave a number for later parts, if any wants it."""
-        self.made.add(name)
+    def keep(self, name: str, large: bool = False) -> None:
+        """Leave a number for later parts, if any wants it; of a large table that is all that is kept of it."""
+        if not large or name not in self.crossings.place:
+            self.made.add(name)
         if name in self.crossings.place:
             self.lines.append(f"M({self.crossings.place[name]}) = {name};")
 
@@ -205,33 +241,56 @@ class _Writer:
     def step(self, piece: _Piece) -> None:
         """One contraction, or a piece of it."""
         s, scopes = self.live.program.steps[piece.step], self.live.program.scopes
-        if not piece.outs:
+        if not piece.tiles:
             return
         self.lines.append("double " + ", ".join(f"t{s.out}_{c}" for c in piece.outs) + ";")
         self.lines.append("{")
         known = self.placed(piece.step)
         self.look(sorted({v for members in known.values() for v in members}))
-        names: dict[tuple[int, int], str] = {}
-        for side, (t, cells) in enumerate(zip(s.ins, (piece.a, piece.b), strict=False)):
-            for c in sorted(set(cells)):
+        names: dict[tuple[int, int], str] = {(1, -1): ""}
+        late: dict[tuple[int, int], str] = {}  # fetched where they are used: to wait takes registers
+        for side, t in enumerate(s.ins):
+            cells = sorted(piece.cells(side))
+            for c in cells:
                 value = self.given(self.cell(t, c), self.digits(scopes[t], c, known[t]))
                 names[side, c] = value
-                if known[t] or value.startswith("M("):
+                if known[t] or value.startswith("L("):
                     names[side, c] = f"x{side}_{c}"
-                    self.lines.append(f"const double x{side}_{c} = {value};")
-        a, b = piece.a, piece.b
-        for o, first, last in zip(piece.outs, piece.bounds, piece.bounds[1:], strict=False):
-            name = f"t{s.out}_{o}"
-            for i in range(first, last):
-                left, right = names[0, a[i]], names[1, b[i]] if b else ""
-                if i == first:
-                    text = f"{left} * {right}" if b else left
-                else:
-                    text = f"fma({left}, {right}, {name})" if b else f"{name} + {left}"
-                self.lines.append(f"{name} = {text};")
-            if known[s.out]:
-                self.lines.append(f"{name} = {self.given(name, self.digits(scopes[s.out], o, known[s.out]))};")
-            self.keep(name)
+                    line = f"const double {names[side, c]} = {value};"
+                    if len(cells) >= LATE and "L(" in value:
+                        late[side, c] = line
+                    else:
+                        self.lines.append(line)
+        for tile in piece.tiles:
+            self.tile(s.out, tile, names, late, known[s.out])
+        self.lines.append("}")
+
+    def tile(
+        self, table: int, tile: Sequence[tuple[int, int, int]], names: Mapping[tuple[int, int], str],
+        late: Mapping[tuple[int, int], str], known: Sequence[int],
+    ) -> None:  # fmt: skip
+        """Some outputs of a contraction, whole."""
+        scope, large = self.live.program.scopes[table], int(self.live.live(table).sum()) >= BIG
+        fetched: set[tuple[int, int]] = set()
+        begun: set[int] = set()
+        self.lines.append("{")
+        for o, *cells in tile:
+            for key in enumerate(cells):
+                if key in late and key not in fetched:
+                    fetched.add(key)
+                    self.lines.append(late[key])
+            name, left, right = f"t{table}_{o}", names[0, cells[0]], names[1, cells[1]]
+            if o in begun:
+                text = f"fma({left}, {right}, {name})" if right else f"{name} + {left}"
+            else:
+                text = f"{left} * {right}" if right else left
+            begun.add(o)
+            self.lines.append(f"{name} = {text};")
+        for o in sorted(begun):
+            if known:
+                value = self.given(f"t{table}_{o}", self.digits(scope, o, known))
+                self.lines.append(f"t{table}_{o} = {value};")
+            self.keep(f"t{table}_{o}", large)
         self.lines.append("}")
 
     def total(self, roots: Sequence[int]) -> None:
@@ -248,10 +307,10 @@ class _Writer:
         """Store a posterior, where it is wanted."""
         t = int(self.plan.posterior_table[v])
         inverse = self.fetched(f"inverse{component}")
-        self.lines.append(f"if (b.column[{v}] != NONE) {{ double* out = row + b.column[{v}];")
+        self.lines.append(f"if (b.column[{v}] != NONE) {{ double* out = row + (u64)b.column[{v}] * b.n_cases;")
         for k in range(int(self.plan.cardinality[v])):
             value = f"{self.cell(t, k)} * {inverse}" if self.live.support[t][k] else "0.0"
-            self.lines.append(f"out[{k}] = {value};")
+            self.lines.append(f"out[{k} * (u64)b.n_cases] = {value};" if k else f"*out = {value};")
         self.lines.append("}")
 
     def part(self, blocks: int, *, answers: bool) -> Part:
@@ -265,11 +324,12 @@ __constant__ double constants[{max(len(self.constants), 1)}];
 #define K(i) b.factors[i]
 #endif
 #define M(i) own[(i) * {LANE_THREADS}]
+#define L(i) fetch(own + (i) * {LANE_THREADS})
 extern "C" __global__ void __launch_bounds__({LANE_THREADS}, {blocks}) batch_lane(Lane b) {{
 const u32 at = blockIdx.x * {LANE_THREADS} + threadIdx.x;
 if (at >= b.n_cases) return;
 double* const own = b.arena + (u64)blockIdx.x * {LANE_THREADS * max(self.crossings.cells, 1)} + threadIdx.x;
-double* const row = b.posterior + (u64)at * b.n_out;
+double* const row = b.posterior + at;
 {body}
 }}
 """

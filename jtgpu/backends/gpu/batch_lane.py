@@ -14,7 +14,7 @@ from .. import kernels
 from ..device import Device
 from .batch_code import LANE_THREADS, Part, lane_parts, lines_of
 from .batch_live import Live
-from .batch_tables import THREADS, Bound, Chunk, rows_struct
+from .batch_tables import THREADS, Bound, Chunk, Turn, rows_of, turn_of
 from .driver import Arguments, Kernels
 from .engine import Memory
 from .records import NONE
@@ -57,9 +57,9 @@ class LaneProgram:
 
     def __init__(self, plan: Plan, live: Live, device: Device, memory: Memory, stream: Any, *, weights: bool):
         self.plan, self._memory = plan, memory
-        self._lower = live.lower
+        self._lower, self._multiprocessors = live.lower, device.multiprocessors
         self.parts, self.cells = lane_parts(plan, live, weights=weights, blocks=BLOCKS)
-        self._turn = Kernels(device, "resident/batch", ("batch_turn",))
+        self._turn = Kernels(device, "resident/batch", ("batch_turn", "batch_spread", "batch_rows"))
         self._kernels: list[Kernels] = []
         try:
             for part, image in zip(self.parts, _compiled(self.parts, device.arch), strict=True):
@@ -80,6 +80,11 @@ class LaneProgram:
     def most_cases(self) -> int:
         """Of a chunk."""
         return MOST_CASES
+
+    @property
+    def wave(self) -> int:
+        """Cases that the card has room for at a time: the rest of a chunk would have it nearly for itself."""
+        return self._multiprocessors * BLOCKS * LANE_THREADS
 
     def takes(self, smallest: float) -> bool:
         """Whether weights so small (log2) leave every number in range."""
@@ -102,17 +107,21 @@ class LaneProgram:
             at += int(self.plan.cardinality[v])
         words = [scratch[0], 0, chunk.state, chunk.weight, weight_row, memory.put(column, stream), chunk.posterior]
         struct = np.array([*words, chunk.log_evidence, chunk.size | at << 32], np.uint64)
-        rows = rows_struct(chunk, self.plan.n_variables)
-        return Bound(rows, struct, self.plan.n_variables + chunk.n_weights, chunk.size, len(targets))
+        turn = turn_of(chunk, self.plan.n_variables)
+        return Bound(turn, struct, chunk.size, len(targets), rows_of(chunk, at))
 
     def queue(self, bound: Bound, stream: Any) -> None:
         """Queue one chunk's kernels."""
-        turned = -(-bound.n_turned * bound.size // THREADS)
-        self._turn.launch("batch_turn", turned, THREADS, stream, Arguments(bound.rows))
+        self._queue_turn(bound.turn, stream)
         blocks, struct = -(-bound.size // LANE_THREADS), Arguments(bound.struct)
         for part, made in zip(self.parts, self._kernels, strict=True):
             if bound.n_answers or not part.answers:
                 made.launch("batch_lane", blocks, LANE_THREADS, stream, struct)
+        self._queue_turn(bound.rows, stream)
+
+    def _queue_turn(self, turn: Turn | None, stream: Any) -> None:
+        if turn is not None and turn.n_blocks:
+            self._turn.launch(turn.name, turn.n_blocks, THREADS, stream, Arguments(turn.struct))
 
     def close(self) -> None:
         """Unload the kernels."""

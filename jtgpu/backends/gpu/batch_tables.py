@@ -12,139 +12,136 @@ from ...plan import Plan
 from ..device import Device
 from .batch_live import Live, live_program
 from .batch_sums import split_sums
+from .batch_tiles import A_SHARED, B_SHARED, FIRST, SHAPES, WORDS, TileMaker, Tiles
 from .driver import Arguments, Kernels
 from .engine import Memory
-from .records import ANSWER, CASE_FACTOR, OP, SLOT, STEP, TASK
-from .schedule import Schedule, load_factors, make_schedule
-from .shapes import BATCH_TILE, binary_program
+from .places import Places, load_factors, make_places
+from .records import ANSWER, CASE_FACTOR, SLOT
+from .shapes import Binary, binary_program, loops_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GROUP", "THREADS", "Bound", "Chunk", "TableProgram", "answers_of", "batch_layout", "rows_struct", "span_of"]
+__all__ = [
+    "GROUP", "THREADS", "BatchLayout", "Bound", "Chunk", "TableProgram", "Turn", "answers_of", "batch_layout",
+    "rows_of", "turn_of",
+]  # fmt: skip
 
 THREADS = 256
 GROUP = 32  # cases of a warp
+LEVEL_WARPS = 4  # of a block of the levels' kernel
+CLEAR_BLOCKS = 1024
 MOST_CASES = 1 << 14  # of a chunk
 MOST_BLOCKS = 2**31 - 1
-LIST_TERM, LIST_ROW, LIST_GAIN = 2.5, 14.0, 1.4  # a product and an output of a list against a tile's loads
+CASE_CHECK = np.dtype([(n, np.uint32) for n in ("cell", "card", "table", "root")])
 LOOK = 40_000_000  # multiply-adds of a propagation up to which anybody looks for what is never zero
-MOST_SPAN = 8  # groups of cases that a warp takes one after another
-ENOUGH_WARPS = 132 * 16 * 4  # which keep a card busy, and even
 
 
 @dataclass(frozen=True)
 class BatchLayout:
-    """The schedule of a batch, with tables renumbered: only what differs between cases has cells for every case."""
+    """The records of a batch: only what differs between cases has cells for every case."""
 
-    schedule: Schedule
+    places: Places
     n_cells: int  # of one case
-    ops: NDArray[Any]
     factors: NDArray[Any]  # evidence factors
     table_cell: NDArray[np.int64]  # (T,) in a case's arena; -1: shared by all cases
     roots: NDArray[np.uint32]  # (components, 3) cell, table, whether shared
-    tasks: NDArray[Any]
-    levels: tuple[tuple[int, int, bool], ...]  # first task, tasks, whether all of them are rows of lists
-    rows: NDArray[Any]  # of contractions that are lists: cell of the output, first term
-    terms: NDArray[Any]  # cells of A and B
+    tiles: NDArray[np.uint32]  # (n, WORDS) struct Tile
+    steps: NDArray[np.uint32]  # (K, 2)
+    levels: tuple[tuple[int, int], ...]  # first tile, tiles
+    checks: NDArray[Any]  # (V,) CASE_CHECK
 
 
-def batch_layout(plan: Plan, factors: Sequence[NDArray[np.float64]] | None = None) -> BatchLayout:
-    """What the batch kernels read, but for the answers that are wanted; with `factors`, lists where they are shorter
-    than tiles."""
+def batch_layout(
+    plan: Plan, factors: Sequence[NDArray[np.float64]] | None = None, real: str = "float64"
+) -> BatchLayout:
+    """What the batch kernels read, but for the answers that are wanted; with `factors`, what is never zero."""
     program = split_sums(plan, binary_program(plan))
     live = live_program(plan, factors, program) if factors is not None else None
-    s = make_schedule(plan, "batch", program=program)
+    s = make_places(plan, program, real)
     where = np.full(s.n_tables, -1, np.int64)
     at = 0
     own = sorted({int(t) for t in plan.evidence_factor} | set(range(s.n_factors, s.n_tables - 1)))
     for t in own:
         where[t] = at
         at += int(s.table_size[t])
-    ops = s.ops.copy()
-    for side, bit in (("a", 1), ("b", 2)):
-        table = ops[f"slot_{side}"]
-        shared = where[table] < 0
-        ops["pad"] |= np.where(shared, bit, 0).astype(np.uint32)
-        ops[side] = np.where(shared, s.table_cell[table], where[table])
-    # the single 1 lies behind the factors
-    for side in ("a", "b"):
-        ops[side][ops[f"slot_{side}"] == s.n_tables - 1] = s.factor_cells
-    ops["out"] = where[ops["slot_out"]]
     first = s.chunks[s.chunks["from"] == 0]
     holders = np.zeros(len(first), CASE_FACTOR)
     for name in ("cell", "table", "known", "n_known"):
         holders[name] = first[name]
     holders["n"], holders["to"] = s.table_size[first["table"]], where[first["table"]]
     roots = [(int(s.table_cell[t]) if where[t] < 0 else where[t], t, where[t] < 0) for t in plan.root_table.tolist()]
-    lists = chosen_lists(live, s) if live is not None else np.zeros(len(ops), np.bool_)
-    rows, terms = _write_lists(live, lists, ops) if live is not None else (np.zeros(1, STEP), np.zeros(1, STEP))
-    tasks, levels = _tasks(s, ops)
-    return BatchLayout(
-        s, at, ops.astype(OP), holders, where, np.array(roots, np.uint32).reshape(-1, 3), tasks, levels, rows, terms
-    )
+    tiles, steps, levels = _all_tiles(plan, program, live, s, where)
+    checks = np.zeros(plan.n_variables, CASE_CHECK)
+    checks["table"], checks["root"] = s.checks["table"], s.checks["root"]
+    checks["cell"], checks["card"] = where[plan.posterior_table], plan.cardinality
+    rooted = np.array(roots, np.uint32).reshape(-1, 3)
+    return BatchLayout(s, at, holders, where, rooted, tiles, steps, levels, checks)
 
 
-def chosen_lists(live: Live, s: Schedule) -> NDArray[np.bool_]:
-    """Which contractions are run as lists: those whose live products are fewer than what their tiles load."""
-    outs = np.array([int(live.live(x.out).sum()) for x in live.program.steps])
-    tm, tn = (s.ops["shape"] // 8).astype(np.int64), (s.ops["shape"] % 8).astype(np.int64)
-    tiled = s.ops["n_tiles"].astype(np.int64) * (s.ops["n_steps"] * (tm + tn) + tm * tn + BATCH_TILE)
-    pays: NDArray[np.bool_] = np.less(LIST_TERM * live.count + LIST_ROW * outs, LIST_GAIN * tiled)
-    return pays & np.array([len(x.ins) == 2 for x in live.program.steps], np.bool_)
+def _all_tiles(
+    plan: Plan, program: Binary, live: Live | None, s: Places, where: NDArray[np.int64]
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], tuple[tuple[int, int], ...]]:
+    """Records, steps and levels; in a level the contractions of long sums first."""
+    maker, kept = TileMaker(), dict[int, int]()
+    made: dict[int, list[tuple[float, NDArray[np.uint32]]]] = {}
+    steps: list[NDArray[np.uint32]] = [np.zeros((1, 2), np.uint32)]
+    n_steps = 1
+    for i, x in enumerate(program.steps):
+        alone = len(x.ins) == 1
+        loops = live.loops[i] if live is not None else loops_of(plan, program.scopes, x)
+        tiles = maker.tiles(loops, alone, _cells_that_matter(live, i))
+        if id(tiles) not in kept:
+            kept[id(tiles)] = n_steps
+            steps.append(tiles.steps)
+            n_steps += len(tiles.steps)
+        ins = (x.ins[0], s.n_tables - 1 if alone else x.ins[1])
+        records = _records(tiles, ins, x.out, s, where)
+        records[:, 0] += kept[id(tiles)]
+        made.setdefault(program.level[i], []).append((-float(tiles.count.max(initial=0)), records))
+    levels, parts, at = [], [np.zeros((0, WORDS), np.uint32)], 0
+    for level in sorted(made):
+        here = [records for _, records in sorted(made[level], key=lambda m: m[0])]
+        parts += here
+        n = sum(map(len, here))
+        levels.append((at, n))
+        at += n
+    return np.concatenate(parts), np.concatenate(steps), tuple(x for x in levels if x[1])
 
 
-def _write_lists(
-    live: Live, lists: NDArray[np.bool_], ops: NDArray[Any]
-) -> tuple[NDArray[np.void], NDArray[np.void]]:
-    """The lists, and their contractions' records changed to say so. A table that a tile reads needs all its cells."""
-    steps, sizes = live.program.steps, [len(x) for x in live.support]
-    needed = [np.zeros(n, np.bool_) for n in sizes]
-    posteriors = {s.out for s in steps if s.posterior}
-    read = {t for s in steps for t in s.ins}
-    rows: list[NDArray[np.void]] = []
-    terms: list[NDArray[np.void]] = []
-    n_rows = n_terms = 0
-    for i in range(len(steps) - 1, -1, -1):
-        s = steps[i]
-        if s.out in posteriors or s.out not in read:
-            needed[s.out][:] = True
-        if not lists[i]:
-            for t in s.ins:
-                needed[t][:] = True
-            continue
-        found = live.terms(i, needed[s.out])
-        needed[s.ins[0]][found.a] = True
-        needed[s.ins[1]][found.b] = True
-        cells = np.flatnonzero(needed[s.out])
-        here = np.zeros(len(cells) + 1, STEP)
-        here["a"][:-1] = cells
-        here["b"] = n_terms + np.searchsorted(found.out, np.append(cells, sizes[s.out]))
-        made = np.zeros(len(found.out), STEP)
-        made["a"], made["b"] = (found.a, found.b) if ops["slot_a"][i] == s.ins[0] else (found.b, found.a)
-        ops["shape"][i], ops["digits"][i], ops["n_tiles"][i] = 0, n_rows, len(cells)
-        rows.append(here)
-        terms.append(made)
-        n_rows, n_terms = n_rows + len(here), n_terms + len(made)
-    empty = np.zeros(1, STEP)
-    return np.concatenate([*rows, empty]), np.concatenate([*terms, empty])
+def _cells_that_matter(live: Live | None, step: int) -> list[NDArray[np.bool_]] | None:
+    """Of the output and both inputs, as `TileMaker.tiles` takes them."""
+    if live is None:
+        return None
+    s = live.program.steps[step]
+    second = live.support[s.ins[1]] if len(s.ins) == 2 else np.zeros(0, np.bool_)
+    found = [live.live(s.out), live.support[s.ins[0]], second]
+    return None if all(x.all() for x in found) else found
 
 
-def _tasks(s: Schedule, ops: NDArray[Any]) -> tuple[NDArray[Any], tuple[tuple[int, int, bool], ...]]:
-    """Tasks of every level: a tile or a row of a list each, the longest first."""
-    made, levels, first = [], [], 0
-    work = ops["n_steps"].astype(np.int64)
-    for level in s.levels:
-        members = np.unique(s.tasks["op"][level.first : level.first + level.n_blocks])
-        members = members[np.argsort(-work[members], kind="stable")]
-        counts = ops["n_tiles"][members].astype(np.int64)
-        here = np.zeros(int(counts.sum()), TASK)
-        here["op"] = np.repeat(members, counts)
-        here["unit"] = np.arange(len(here)) - np.repeat(np.cumsum(counts) - counts, counts)
-        made.append(here)
-        levels.append((first, len(here), bool((ops["shape"][members] == 0).all())))
-        first += len(here)
-    return (np.concatenate(made) if made else np.zeros(0, TASK)), tuple(levels)
+def _records(
+    tiles: Tiles, ins: tuple[int, int], out: int, s: Places, where: NDArray[np.int64]
+) -> NDArray[np.uint32]:
+    """struct Tile, of one contraction; its steps counted from 0."""
+    a, b = ins[::-1] if tiles.swapped else ins
+    tm, tn = SHAPES[tiles.shape]
+    wide = max(tn, 1)
+    made = np.zeros((len(tiles.a), WORDS), np.uint32)
+    made[:, 0], made[:, 1], made[:, 2] = tiles.first, tiles.count, tiles.mask
+    made[:, 3] = tiles.shape | (A_SHARED if where[a] < 0 else 0) | (B_SHARED if where[b] < 0 else 0)
+    made[:1, 3] |= FIRST
+    made[:, 4:7] = a, b, out
+
+    def first(t: int) -> int:
+        return int(s.table_cell[t]) if where[t] < 0 else int(where[t])
+
+    at = 8
+    for base, cells, n in (
+        (first(a), tiles.a, tm), (first(b), tiles.b, tn), (first(out), tiles.out_m, tm), (0, tiles.out_n, wide)
+    ):  # fmt: skip
+        made[:, at : at + n] = cells + np.uint32(base)
+        at += n
+    return made
 
 
 def answers_of(plan: Plan, layout: BatchLayout, targets: Sequence[int]) -> tuple[NDArray[Any], int]:
@@ -163,36 +160,58 @@ class Chunk:
 
     size: int  # cases, a multiple of GROUP
     n_weights: int
-    states: int  # address of (size, V) int32
+    states: int  # address of (size, V) int32; by columns (E, size) integers of `width` bytes
     weights: int  # address of (size, n_weights) float64
     state: int  # the same, (V, size)
     weight: int  # the same, (n_weights, size)
-    posterior: int  # address of (size, n_out) float64
+    posterior: int  # address of (n_out, size) float64
+    rows: int  # address of (size, n_out) float64, the same turned round; 0: not wanted
     log_evidence: int  # address of (size,) float64
+    columns: int = 0  # by columns: address of the E variables, uint32
+    n_columns: int = 0
+    width: int = 0  # 0: by rows
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The kernel that brings a chunk's evidence into case-minor order, and its parameters."""
+
+    name: str
+    struct: NDArray[np.uint64]
+    n_blocks: int
+
+
+def turn_of(chunk: Chunk, n_variables: int) -> Turn:
+    """See `Turn`."""
+    if chunk.width:
+        counts = np.array([chunk.size, chunk.n_columns, chunk.width, 0], np.uint32)
+        words = np.array([chunk.states, chunk.columns, chunk.state], np.uint64)
+        struct = np.concatenate([words, counts.view(np.uint64)])
+        return Turn("batch_spread", struct, -(-chunk.n_columns * chunk.size // (4 * THREADS)))
+    counts = np.array([chunk.size, n_variables, chunk.n_weights, 0], np.uint32)
+    words = np.array([chunk.states, chunk.weights, chunk.state, chunk.weight], np.uint64)
+    struct = np.concatenate([words, counts.view(np.uint64)])
+    return Turn("batch_turn", struct, -(-(n_variables + chunk.n_weights) * chunk.size // THREADS))
+
+
+def rows_of(chunk: Chunk, n_out: int) -> Turn | None:
+    """The kernel that turns a chunk's answers into rows, where they are wanted."""
+    if not chunk.rows or not n_out:
+        return None
+    counts = np.array([chunk.size, n_out], np.uint32)
+    struct = np.concatenate([np.array([chunk.posterior, chunk.rows], np.uint64), counts.view(np.uint64)])
+    return Turn("batch_rows", struct, chunk.size // GROUP * -(-n_out // 32))
 
 
 @dataclass(frozen=True)
 class Bound:
     """The parameters of a chunk's kernels."""
 
-    rows: NDArray[np.uint64]
+    turn: Turn
     struct: NDArray[np.uint64]
-    n_turned: int  # numbers that are put into case-minor order
     size: int
     n_answers: int
-
-
-def rows_struct(chunk: Chunk, n_variables: int) -> NDArray[np.uint64]:
-    """struct Rows."""
-    counts = np.array([chunk.size, n_variables, chunk.n_weights, 0], np.uint32)
-    words = np.array([chunk.states, chunk.weights, chunk.state, chunk.weight], np.uint64)
-    return np.concatenate([words, counts.view(np.uint64)])
-
-
-def span_of(n_tasks: int, groups: int) -> int:
-    """Groups of cases that a warp takes where there are only lists: as many as leave the card busy. (Tiles lose up
-    to five times that way, on Link: tiles that run at the same time then share less in L2.)"""
-    return max(1, min(MOST_SPAN, groups, n_tasks * groups // ENOUGH_WARPS))
+    rows: Turn | None
 
 
 class TableProgram:
@@ -207,69 +226,91 @@ class TableProgram:
         device: Device,
         memory: Memory,
         stream: Any,
+        real: str = "float64",
     ):
         self.plan = plan
-        self.layout = layout = batch_layout(plan, factors if plan.cost().flops <= 2 * LOOK else None)
-        s = self.layout.schedule
+        self.layout = layout = batch_layout(plan, factors if plan.cost().flops <= 2 * LOOK else None, real)
+        s = self.layout.places
         pristine, slots = load_factors(plan, s, factors)
-        kept = (np.append(pristine, 1.0), slots.astype(SLOT), layout.ops, s.digits, s.steps, layout.tasks)
-        more = (layout.rows, layout.terms, layout.factors, s.known, layout.roots)
+        kept = (np.append(pristine, pristine.dtype.type(1.0)), slots.astype(SLOT), layout.tiles, layout.steps)
+        more = (layout.factors, s.known, layout.roots, layout.checks)
         self._records = [memory.put(x, stream) for x in (*kept, *more)]
-        names = ("batch_turn", "batch_enter", "batch_level", "batch_finish")
-        self._kernels = Kernels(device, "resident/batch", names)
+        self._cell_bytes, self._checked = pristine.dtype.itemsize, real == "float32"
+        names = ("batch_turn", "batch_spread", "batch_clear", "batch_enter", "batch_level", "batch_finish")
+        self._kernels = Kernels(device, "resident/batch", (*names, "batch_check", "batch_rows"), real=real)
 
     @property
     def case_bytes(self) -> int:
         """Scratch memory of a case."""
-        return 8 * (self.layout.n_cells + self.layout.schedule.n_tables)
+        return self._cell_bytes * self.layout.n_cells + 8 * self.layout.places.n_tables
 
     @property
     def most_cases(self) -> int:
         """Of a chunk."""
-        most_tiles = max((n for _, n, _ in self.layout.levels), default=1)
+        most_tiles = max((n for _, n in self.layout.levels), default=1)
         return min(MOST_CASES, MOST_BLOCKS // most_tiles // GROUP * GROUP)
+
+    @property
+    def wave(self) -> int:
+        """See `LaneProgram`; here warps come and go by themselves."""
+        return GROUP
 
     def takes(self, smallest: float) -> bool:
         """Whether weights so small (log2) leave every number in range: always, for tables are scaled."""
         return True
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
-        """Memory that all chunks of a size use one after another."""
-        slots = np.zeros((self.layout.schedule.n_tables, size), SLOT)
-        return memory.empty(8 * self.layout.n_cells * size), memory.put(slots, stream)
+        """Memory that all chunks of a size use one after another: zeros, since what is always zero stays so."""
+        cells = memory.empty(self._cell_bytes * self.layout.n_cells * size)
+        slots = memory.empty(8 * self.layout.places.n_tables * size)
+        for address, n in ((cells, self._cell_bytes * self.layout.n_cells), (slots, 8 * self.layout.places.n_tables)):
+            arguments = Arguments(np.array([address], np.uint64), n * GROUP // 8, size // GROUP)
+            self._kernels.launch("batch_clear", CLEAR_BLOCKS, THREADS, stream, arguments)
+        stream.synchronize()
+        return cells, slots
 
     def bind(
         self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], weight_row: int, memory: Memory,
         stream: Any,
     ) -> Bound:  # fmt: skip
         """The kernels' parameters for a chunk."""
-        s = self.layout.schedule
-        answers, n_out = answers_of(self.plan, self.layout, targets)
-        pristine, shared, ops, digits, steps, tasks, rows, terms, factors, known, roots = self._records
-        words = [scratch[0], pristine, scratch[1], shared, ops, digits, steps, tasks, rows, terms, factors, known]
+        layout = self.layout
+        answers, n_out = answers_of(self.plan, layout, targets)
+        pristine, shared, tiles, steps, factors, known, roots, _ = self._records
+        words = [scratch[0], pristine, scratch[1], shared, tiles, steps, factors, known]
         words += [chunk.state, chunk.weight, weight_row, memory.put(answers, stream), roots]
         words += [chunk.posterior, chunk.log_evidence]
-        counts = [chunk.size, len(self.layout.factors), len(answers), len(self.layout.roots), n_out, s.n_tables]
-        struct = np.concatenate([np.array(words, np.uint64), np.array(counts, np.uint32).view(np.uint64)])
-        turned = self.plan.n_variables + chunk.n_weights
-        return Bound(rows_struct(chunk, self.plan.n_variables), struct, turned, chunk.size, len(answers))
+        counts = [chunk.size, len(layout.factors), len(answers), len(layout.roots), layout.n_cells]
+        numbers = np.array([*counts, layout.places.n_tables], np.uint32).view(np.uint64)
+        struct = np.concatenate([np.array(words, np.uint64), numbers])
+        turn = turn_of(chunk, self.plan.n_variables)
+        return Bound(turn, struct, chunk.size, len(answers), rows_of(chunk, n_out))
 
     def queue(self, bound: Bound, stream: Any) -> None:
         """Queue one chunk's kernels."""
         groups, whole = bound.size // GROUP, Arguments(bound.struct)
 
-        def call(name: str, warps: int, arguments: Arguments) -> None:
-            self._kernels.launch(name, -(-warps * groups * GROUP // THREADS), THREADS, stream, arguments)
+        def turned(turn: Turn | None) -> None:
+            if turn is not None and turn.n_blocks:
+                self._kernels.launch(turn.name, turn.n_blocks, THREADS, stream, Arguments(turn.struct))
 
-        call("batch_turn", bound.n_turned, Arguments(bound.rows))
+        def call(name: str, warps: int) -> None:
+            self._kernels.launch(name, -(-warps * groups * GROUP // THREADS), THREADS, stream, whole)
+
+        turned(bound.turn)
         if len(self.layout.factors):
-            call("batch_enter", len(self.layout.factors), whole)
-        for first, n_tasks, lists in self.layout.levels:
-            span = span_of(n_tasks, groups) if lists else 1
-            warps = n_tasks * -(-groups // span)
-            arguments = Arguments(bound.struct, first, n_tasks, span)
-            self._kernels.launch("batch_level", -(-warps * GROUP // THREADS), THREADS, stream, arguments)
-        call("batch_finish", bound.n_answers + 1, whole)
+            call("batch_enter", len(self.layout.factors))
+        warps = min(LEVEL_WARPS, groups)
+        for first, n_tiles in self.layout.levels:
+            arguments = Arguments(bound.struct, first, n_tiles)
+            blocks = n_tiles * -(-groups // warps)
+            self._kernels.launch("batch_level", blocks, warps * GROUP, stream, arguments)
+        call("batch_finish", bound.n_answers + 1)
+        if self._checked:
+            n = len(self.layout.checks)
+            arguments = Arguments(bound.struct, np.array([self._records[-1]], np.uint64), n)
+            self._kernels.launch("batch_check", -(-n * groups * GROUP // THREADS), THREADS, stream, arguments)
+        turned(bound.rows)
 
     def close(self) -> None:
         """Unload the kernels."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import BackendUnavailable
+from ...errors import BackendUnavailable, TableTooLarge
 from .. import kernels
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..device import Device
 
-__all__ = ["Arguments", "Kernels", "most_shared"]
+__all__ = ["Arguments", "Kernels", "most_shared", "multiprocessors"]
 
 
 def _bindings() -> Any:
@@ -46,14 +46,77 @@ def _launch_call() -> Any:
 
 def most_shared(device: Device) -> int:
     """Bytes of shared memory that one block of a device may take."""
+    return _attribute(device, "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+
+
+def multiprocessors(device: Device) -> int:
+    """How many multiprocessors a device has."""
+    return _attribute(device, "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT")
+
+
+def _attribute(device: Device, name: str) -> int:
     d = _bindings()
-    what = d.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     failed, handle = d.cuDeviceGet(device.ordinal)
     if failed == d.CUresult.CUDA_SUCCESS:
-        failed, n_bytes = d.cuDeviceGetAttribute(what, handle)
+        failed, value = d.cuDeviceGetAttribute(getattr(d.CUdevice_attribute, name), handle)
         if failed == d.CUresult.CUDA_SUCCESS:
-            return int(n_bytes)
+            return int(value)
     raise BackendUnavailable(f"the GPU engine: {failed.name}")
+
+
+class After:
+    """Orders work behind what is queued on a stream of the user's. Used inside ``device.active()``.
+
+    Parameters
+    ----------
+    stream : int or object
+        A CUstream's or cudaStream_t's number, or what has one: PyTorch's streams (``cuda_stream``), CuPy's (``ptr``),
+        PyCUDA's (``handle``), and all that speak ``__cuda_stream__``. 0 is the legacy default stream.
+
+    Raises
+    ------
+    BackendUnavailable
+        For what is no stream of this device's context; also from the methods.
+    """
+
+    def __init__(self, stream: Any):
+        self._driver = d = _bindings()
+        self._stream = d.CUstream(_number(stream))
+        failed, self._event = d.cuEventCreate(int(d.CUevent_flags.CU_EVENT_DISABLE_TIMING))
+        self._check(failed)
+
+    def order(self, stream: Any) -> None:
+        """What is queued on `stream` from now on waits for what is queued on the user's now."""
+        d = self._driver
+        self._check(d.cuEventRecord(self._event, self._stream)[0])
+        self._check(d.cuStreamWaitEvent(d.CUstream(stream.handle), self._event, 0)[0])
+
+    def wait(self) -> None:
+        """Wait here for what is queued on the user's stream now."""
+        self._check(self._driver.cuEventRecord(self._event, self._stream)[0])
+        self._check(self._driver.cuEventSynchronize(self._event)[0])
+
+    def close(self) -> None:
+        """Give the event back."""
+        if self._event is not None:
+            self._driver.cuEventDestroy(self._event)
+        self._event = None
+
+    def _check(self, failed: Any) -> None:
+        if failed != self._driver.CUresult.CUDA_SUCCESS:
+            raise BackendUnavailable(f"the stream given to the GPU engine: {failed.name}")
+
+
+def _number(stream: Any) -> int:
+    if isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        given = stream.__cuda_stream__
+        return int((given() if callable(given) else given)[1])
+    for name in ("cuda_stream", "ptr", "handle"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    raise BackendUnavailable(f"{stream!r} is no CUDA stream: a number, or an object of PyTorch, CuPy or PyCUDA")
 
 
 class Arguments:
@@ -84,6 +147,8 @@ class Kernels:
     names : sequence of str
     image : bytes, optional
         The compiled kernels, where they come from no file.
+    real : {"float64", "float32"}
+        What the file's kernels compute with.
 
     Raises
     ------
@@ -91,9 +156,11 @@ class Kernels:
         When cuda-bindings is missing, or nvcc is and the kernels are not in the cache.
     """
 
-    def __init__(self, device: Device, file: str, names: Sequence[str], image: bytes | None = None):
+    def __init__(
+        self, device: Device, file: str, names: Sequence[str], image: bytes | None = None, real: str = "float64"
+    ):
         self._driver = _bindings()
-        loaded = kernels.cubin(file, device.arch) if image is None else image
+        loaded = kernels.cubin(file, device.arch, real=real) if image is None else image
         self._module: Any = self._checked(self._driver.cuModuleLoadData(loaded))
         self._functions = {n: self._checked(self._driver.cuModuleGetFunction(self._module, n.encode())) for n in names}
         self._early = device.capability >= (9, 0)
@@ -123,9 +190,10 @@ class Kernels:
         shared: int = 0,
         early: bool = False,
         cluster: int = 1,
+        together: bool = False,
     ) -> Callable[[], None]:
         """A function that queues a kernel, with whatever its arguments hold then; `cluster`: blocks that share
-        their shared memory."""
+        their shared memory; `together`: all blocks are on the card at once, or the launch fails."""
         d = self._driver
         config = d.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = n_blocks, 1, 1
@@ -144,6 +212,11 @@ class Kernels:
             attribute.value.clusterDim.x = cluster
             attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1
             attributes.append(attribute)
+        if together:
+            attribute = d.CUlaunchAttribute()
+            attribute.id = d.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            attribute.value.cooperative = 1
+            attributes.append(attribute)
         if attributes:
             config.attrs = attributes
             config.numAttrs = len(attributes)
@@ -153,6 +226,8 @@ class Kernels:
 
         def queue(_alive: Any = alive) -> None:
             failed = launch(*given)
+            if failed == d.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+                raise TableTooLarge("the GPU has no memory left to start a kernel")
             if failed:
                 raise BackendUnavailable(f"the GPU engine: {d.CUresult(failed).name}")
 
@@ -184,6 +259,8 @@ class Kernels:
         self._module = None
 
     def _checked(self, answer: tuple[Any, ...]) -> Any:
+        if answer[0] == self._driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            raise TableTooLarge("the GPU has no memory left for the engine's kernels")
         if answer[0] != self._driver.CUresult.CUDA_SUCCESS:
             raise BackendUnavailable(f"the GPU engine: {answer[0].name}")
         return answer[1] if len(answer) > 1 else None

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...errors import JtgpuError
 from ...plan import Plan
 from ..base import Evidence, Result
-from ..device import Device, Graph
+from ..device import Device, Graph, Launch
+from ..kernels import JOB as HELD
 from . import answers
-from .driver import Arguments, Kernels
-from .records import SLOT
-from .schedule import Schedule, chunks_with_tops, load_factors
+from .driver import After, Arguments, Kernels
+from .places import LEAST, chunks_with_tops, load_factors, smallest_entries
+from .records import JOB, SLOT
+from .schedule import Schedule
+from .shape_build import Progress, build
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +27,17 @@ __all__ = ["CaseEngine", "Engine", "Memory"]
 
 THREADS = 256
 MOST_FINISH_BLOCKS = 64
+HOLD_NS = 40_000  # that a stream is kept busy while a measured propagation is queued
+LEVEL_NS, START_NS = 1200.0, 6000.0  # what the schedule's time model leaves out: of a level, and of all
+
+
+class Call(NamedTuple):
+    """One kernel of a propagation."""
+
+    name: str
+    n_blocks: int
+    kernels: Kernels
+    arguments: Arguments
 
 
 class Memory:
@@ -31,6 +45,7 @@ class Memory:
 
     def __init__(self, device: Device):
         self.device = device
+        self.n_bytes = 0  # on the device
         self._owned: list[Any] = []
         self._pinned: list[NDArray[Any]] = []
 
@@ -38,6 +53,7 @@ class Memory:
         """Address of fresh memory; raises `TableTooLarge` when there is none."""
         block = self.device.alloc(max(n_bytes, 16))
         self._owned.append(block)
+        self.n_bytes += max(n_bytes, 16)
         return int(block)
 
     def put(self, array: NDArray[Any], stream: Any) -> int:
@@ -69,14 +85,30 @@ class CaseEngine:
 
     A subclass loads its kernels and its data in `_load` and queues one propagation in `queue`; evidence is left in,
     and answers are found in, page-locked host memory. `lock` orders threads.
+
+    Parameters
+    ----------
+    plan : Plan
+    device : Device
+    load : callable
+        The subclass's.
+    second : callable, optional
+        Makes the engine that is asked where this one does not trust its answer; called when the first such case comes.
     """
 
     kind = ""
     file = ""
     names: tuple[str, ...] = ()
+    real = "float64"  # what it computes with
+    after: After | None = None  # a stream of the user's whose work comes first
 
-    def __init__(self, plan: Plan, device: Device, load: Callable[[], None]):
+    def __init__(
+        self, plan: Plan, device: Device, load: Callable[[], None], second: Callable[[], CaseEngine] | None = None
+    ):
         self.plan, self.device = plan, device
+        self._second = second
+        self._asked: CaseEngine | None = None
+        self._asking = threading.Lock()
         self.lock = threading.Lock()
         self.stream: Any = None
         self._graph: Graph | None = None
@@ -85,7 +117,7 @@ class CaseEngine:
         with device.active():
             self._memory = Memory(device)
             try:
-                self._kernels = Kernels(device, self.file, self.names)
+                self._kernels = Kernels(device, self.file, self.names, real=self.real)
                 self.stream = device.stream()
                 self._state = self._memory.host(plan.n_variables, np.int32)
                 self._weights = self._memory.host(int(plan.posterior_ptr[-1]), np.float64)
@@ -97,6 +129,16 @@ class CaseEngine:
             except BaseException:
                 self._release()
                 raise
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory on the card, in bytes."""
+        return self._memory.n_bytes
+
+    @property
+    def nanoseconds(self) -> int:
+        """What a propagation should take, by the time model; the same for the same plan and numbers."""
+        return 0
 
     def queue(self) -> None:
         """Queue one propagation, kernel by kernel."""
@@ -120,28 +162,57 @@ class CaseEngine:
             self._check_open()
             more = self.write(evidence)
             with self.device.active():
+                if self.after is not None:
+                    self.after.order(self.stream)
                 self.launch(evidence)
                 self.stream.synchronize()
-            log_evidence = answers.log_evidence(self._root, self._exponent, more)
-            return Result(self._posterior.copy(), log_evidence)
+            if self._second is None or self.trusted():
+                log_evidence = answers.log_evidence(self._root, self._exponent, more)
+                return Result(self._posterior.copy(), log_evidence)
+        return self._other().run(evidence)
+
+    def trusted(self) -> bool:
+        """Whether the last case's answers are right; where not, the second engine is asked."""
+        return True
+
+    def _other(self) -> CaseEngine:
+        with self._asking:
+            self._check_open()
+            if self._asked is None:
+                assert self._second is not None
+                self._asked = self._second()
+                self._asked.after = self.after
+            return self._asked
 
     def _check_open(self) -> None:
         if not self._open:
             raise JtgpuError("this backend is closed")
 
     def measure(self, n: int, cases: Sequence[Evidence]) -> list[float]:
-        """Device microseconds of `n` propagations, by events; the cases take turns."""
+        """Device microseconds of `n` propagations, by events; the cases take turns. The stream is held while one is
+        queued, so that the host's part in a launch is not among them."""
         with self.lock, self.device.active():
+            self._check_open()
             start, stop = self.device.event(timing=True), self.device.event(timing=True)
+            job = np.zeros(1, HELD)
+            job["total"] = HOLD_NS
+            block = self.device.alloc(job.nbytes)
             times = []
-            for i in range(n):
-                case = cases[i % len(cases)]
-                self.write(case)
-                start.record(self.stream)
-                self.launch(case)
-                stop.record(self.stream)
-                stop.synchronize()
-                times.append(stop.time_since(start) * 1e3)
+            try:
+                self.device.upload(int(block), job, self.stream)
+                hold = Launch(self.device.function("hold", "hold"), (1, 1, 1), (1, 1, 1), int(block), 0)
+                for i in range(n):
+                    case = cases[i % len(cases)]
+                    self.write(case)
+                    self.device.launch(hold, self.stream)
+                    start.record(self.stream)
+                    self.launch(case)
+                    stop.record(self.stream)
+                    stop.synchronize()
+                    times.append(stop.time_since(start) * 1e3)
+            finally:
+                self.stream.synchronize()
+                block.free()
             return times
 
     def _release(self) -> None:
@@ -162,10 +233,13 @@ class CaseEngine:
             with self.device.active():
                 self.stream.synchronize()
                 self._release()
+        with self._asking:
+            if self._asked is not None:
+                self._asked.close()
 
 
 class Engine(CaseEngine):
-    """A kernel a level, any network that fits the card.
+    """A kernel a level, any network that fits the card; in the schedule's float64 or float32.
 
     Raises
     ------
@@ -175,20 +249,34 @@ class Engine(CaseEngine):
 
     kind = "levels"
     file = "resident/single"
-    names = ("enter", "level_light", "level_heavy", "finish")
+    names: tuple[str, ...] = ("enter", "level_light", "level_heavy", "finish")
+    entered = "enter"  # the kernel that brings the evidence in
 
-    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], schedule: Schedule, device: Device):
-        self.schedule = schedule
-        super().__init__(plan, device, lambda: self._load(factors))
+    def __init__(
+        self,
+        plan: Plan,
+        factors: Sequence[NDArray[np.float64]],
+        schedule: Schedule,
+        device: Device,
+        second: Callable[[], CaseEngine] | None = None,
+        progress: Progress | None = None,
+    ):
+        self.schedule, self.real = schedule, schedule.real
+        self._progress = progress
+        self._shaped: list[Kernels] = []
+        self._smallest = smallest_entries(self._whole_factors(factors)) if self.real == "float32" else None
+        self._tiny = False  # whether the last case had numbers that float32 does not hold
+        super().__init__(plan, device, lambda: self._load(factors), second)
 
     def _load(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """Upload everything and fix every kernel's parameters."""
         s, plan, memory, stream = self.schedule, self.plan, self._memory, self.stream
         pristine, slots = load_factors(plan, s, factors)
-        arena = memory.put(np.zeros(s.n_cells), stream)  # lists leave out what is always zero
+        cell = pristine.itemsize
+        arena = memory.put(np.zeros(s.n_cells, s.real), stream)  # lists leave out what is always zero
         d_pristine = memory.put(pristine, stream)
         self.device.copy(arena, d_pristine, pristine.nbytes, stream)
-        self.device.upload(arena + 8 * int(s.table_cell[-1]), np.ones(1), stream)
+        self.device.upload(arena + cell * int(s.table_cell[-1]), np.ones(1, s.real), stream)
         stream.synchronize()
         counters, dirty = (memory.put(np.zeros(n + 1, np.uint32), stream) for n in (s.n_counters, len(s.chunks)))
         self._d_weights = memory.empty(8 * int(plan.posterior_ptr[-1]))
@@ -200,7 +288,7 @@ class Engine(CaseEngine):
             arena,
             memory.put(slots.astype(SLOT), stream),
             *(memory.put(x, stream) for x in (s.ops, s.digits, s.steps, s.tasks)),
-            memory.empty(8 * s.n_scratch),
+            memory.empty(cell * s.n_scratch),
             counters,
             memory.put(s.rounds, stream),
             memory.put(s.rows, stream),
@@ -213,7 +301,9 @@ class Engine(CaseEngine):
             self._d_weights,
             dirty,
         )
-        counts = [len(s.answers), len(plan.root_table), s.n_factors, s.n_tables, len(s.chunks), 0]
+        self._doubt = memory.host(1, np.int32)
+        # the last table is the single 1, whose slot stays as it is
+        counts = [len(s.answers), len(plan.root_table), s.n_factors, s.n_tables - 1, len(s.chunks), 0]
         finish = np.concatenate(
             [
                 _words(
@@ -223,30 +313,87 @@ class Engine(CaseEngine):
                     at(self._root),
                     at(self._exponent),
                     chunks,
+                    memory.put(s.checks, stream),
+                    at(self._doubt),
                 ),
                 np.array(counts, np.uint32).view(np.uint64),
             ]
         )
-        self._calls: list[tuple[str, int, Arguments, bool]] = []
+        calls: list[Call] = []
         if len(s.chunks):
-            self._calls.append(("enter", len(s.chunks), Arguments(program, entry), False))
-        for level in s.levels:
-            name = "level_heavy" if level.heavy else "level_light"
-            self._calls.append((name, level.n_blocks, Arguments(program, level.first), bool(self._calls)))
+            calls.append(Call(self.entered, len(s.chunks), self._kernels, self._entry(program, entry, slots)))
+        calls += self._level_calls(program)
         n_blocks = min(MOST_FINISH_BLOCKS, -(-max(len(s.answers) * 32, s.n_tables) // THREADS))
-        self._calls.append(("finish", n_blocks, Arguments(program, finish), bool(self._calls)))
+        calls.append(Call("finish", n_blocks, self._kernels, Arguments(program, finish)))
+        self._calls = calls
+
+    def _level_calls(self, program: NDArray[np.uint64]) -> list[Call]:
+        s = self.schedule
+        assert self._kernels is not None
+        calls: list[Call] = []
+        shaped = s.shaped
+        jobs = 0
+        if shaped is not None:
+            for image in build(shaped.kernels, self.device.arch, s.real, self._progress):
+                self._shaped.append(Kernels(self.device, "", ("level_shaped",), image))
+            jobs = self._memory.put(shaped.jobs, self.stream)
+        for i, level in enumerate(s.levels):
+            mine = shaped.levels[i] if shaped is not None else None
+            if mine is None:
+                name = "level_heavy" if level.heavy else "level_light"
+                calls.append(Call(name, level.n_blocks, self._kernels, Arguments(program, level.first)))
+                continue
+            at = _words(jobs + mine.first * JOB.itemsize)
+            arguments = Arguments(program, at, mine.n_blocks, level.first)
+            n_blocks = mine.n_blocks + level.n_blocks
+            calls.append(Call("level_shaped", n_blocks, self._shaped[mine.kernel], arguments))
+        return calls
+
+    def _entry(self, program: NDArray[np.uint64], entry: NDArray[np.uint64], slots: NDArray[Any]) -> Arguments:
+        """Parameters of the kernel that brings the evidence in; `slots`: of the tables as they were loaded."""
+        return Arguments(program, entry)
+
+    @property
+    def nanoseconds(self) -> int:
+        """See `CaseEngine.nanoseconds`."""
+        return round(START_NS + sum(LEVEL_NS + level.floor for level in self.schedule.levels))
+
+    def _whole_factors(self, factors: Sequence[NDArray[np.float64]]) -> Sequence[NDArray[np.float64]]:
+        """The factors with all that any case takes of them."""
+        return factors
+
+    def write(self, evidence: Evidence) -> int:
+        """See `CaseEngine.write`."""
+        more = super().write(evidence)
+        if self._smallest is not None:
+            low, ptr = self._smallest.copy(), self.plan.posterior_ptr
+            for v in evidence.likelihood:
+                given = self._weights[ptr[v] : ptr[v + 1]]
+                low[self.plan.evidence_factor[v]] += np.log2(given[given > 0].min())
+            self._tiny = bool(low.min(initial=0.0) < LEAST)
+        return more
 
     def launch(self, evidence: Evidence) -> None:
         """See `CaseEngine.launch`; weights are copied where there are any, most cases have none."""
         if evidence.likelihood:
             self.device.upload(self._d_weights, self._weights, self.stream)
+        self._doubt[0] = 0
         super().launch(evidence)
+
+    def trusted(self) -> bool:
+        """See `CaseEngine.trusted`: not where float32 lost what P(e) is made of, nor where P(e) is zero."""
+        return not self._tiny and not self._doubt[0] and bool(self._root.min(initial=1.0) > 0)
 
     def queue(self) -> None:
         """See `CaseEngine.queue`."""
-        assert self._kernels is not None
-        for name, n_blocks, arguments, early in self._calls:
-            self._kernels.launch(name, n_blocks, THREADS, self.stream, arguments, early=early)
+        for i, (name, n_blocks, kernels, arguments) in enumerate(self._calls):
+            kernels.launch(name, n_blocks, THREADS, self.stream, arguments, early=i > 0)
+
+    def _release(self) -> None:
+        for made in self._shaped:
+            made.close()
+        self._shaped = []
+        super()._release()
 
 
 def _words(*addresses: int) -> NDArray[np.uint64]:

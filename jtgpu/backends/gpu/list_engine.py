@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...plan import Plan
-from ..base import Evidence, Result
+from ..base import Evidence
 from ..device import Device, Graph
-from . import answers
 from .driver import Arguments
 from .engine import CaseEngine
 from .lists import MOST_GIVEN, Lists
@@ -41,10 +39,7 @@ class ListEngine(CaseEngine):
 
     def __init__(self, plan: Plan, lists: Lists, device: Device, second: Callable[[], CaseEngine]):
         self._lists = lists
-        self._second = second
-        self._scaling: CaseEngine | None = None
-        self._scaling_lock = threading.Lock()
-        super().__init__(plan, device, self._load)
+        super().__init__(plan, device, self._load, second)
 
     def _load(self) -> None:
         lists, kernels = self._lists, self._kernels
@@ -77,33 +72,17 @@ class ListEngine(CaseEngine):
         """See `CaseEngine.write`."""
         more = super().write(evidence)
         self._given[:] = self._state
-        return more
+        return more + self._lists.exponent
+
+    @property
+    def nanoseconds(self) -> int:
+        """See `CaseEngine.nanoseconds`."""
+        return round(1000 * self._lists.microseconds)
 
     def launch(self, evidence: Evidence) -> None:
         """See `CaseEngine.launch`; one kernel needs no graph."""
         self._launch()
 
-    def run(self, evidence: Evidence) -> Result:
-        """See `CaseEngine.run`."""
-        with self.lock:
-            self._check_open()
-            more = self.write(evidence) + self._lists.exponent
-            with self.device.active():
-                self.launch(evidence)
-                self.stream.synchronize()
-            if self._root.min(initial=1.0) >= self._lists.lowest:
-                return Result(self._posterior.copy(), answers.log_evidence(self._root, self._exponent, more))
-        return self._scaled().run(evidence)
-
-    def _scaled(self) -> CaseEngine:
-        with self._scaling_lock:
-            if self._scaling is None:
-                self._scaling = self._second()
-            return self._scaling
-
-    def close(self) -> None:
-        """See `CaseEngine.close`."""
-        super().close()
-        with self._scaling_lock:
-            if self._scaling is not None:
-                self._scaling.close()
+    def trusted(self) -> bool:
+        """See `CaseEngine.trusted`."""
+        return bool(self._root.min(initial=1.0) >= self._lists.lowest)

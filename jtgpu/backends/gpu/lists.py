@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...plan import Plan
+from .places import scaled_factors
 from .products import Contraction, Listed, contractions, lowest_root, needed_products
 from .records import NONE
 from .rounds import rounds_of
-from .schedule import scaled_factors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,9 +30,11 @@ MOST_PRODUCTS = 300_000
 CLUSTERS = (1, 8, 16)  # blocks that share the work
 NO_CELL = 0xFFFF
 LANE_WORDS = 8  # of an output's list, from which on lanes share it
-MOST_LANE = 255  # words of a lane that a record can count
-AHEAD = 4  # rows that a warp fetches before it knows how many there are
+MOST_LANE = 252  # words of a lane that a record can count
+AHEAD = 8  # rows that a warp fetches before it knows how many there are
+STEP = 4  # rows that it takes at once: a round has a multiple of them
 LAST, FOURS = 1 << 27, 1 << 28
+EARLY = 3  # a third of the levels may run before the words of the others have come
 
 # The time model, clocks of one SM. A round's latency: fixed, a product, an exchange between lanes. Its share of the
 # SM's time: fixed and a product (two gathers and a row of words, with some conflicts of banks).
@@ -44,6 +46,7 @@ LEVEL_FOURS = 60  # less of it, as products have four entries then
 WASTE = 1.8  # rows that rounds of unlike lengths take more, and heads
 CLOCKS = 1700.0  # a microsecond
 START = {1: 5.5, 8: 6.5, 16: 7.0}  # microseconds before the first level and after the last
+BARRIERS = 16  # bytes of shared memory beside the image
 MOST_LEVELS = 512  # barriers of a cluster, one a thread
 
 
@@ -58,7 +61,7 @@ class Lists:
         The cells after the evidence's, then the records.
     axes : (n_lambda,) uint32
         Variable and state of each cell of evidence.
-    layout : (12,) uint32
+    layout : (16,) uint32
         The numbers of `struct Lists`, from ``n_image`` on.
     exponent : int
         Power of two that was taken out of the factors.
@@ -78,8 +81,9 @@ class Lists:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory that a block takes."""
-        return 8 * (len(self.axes) + int(self.image.shape[1]))
+        """Shared memory that a block takes, its two barriers left out."""
+        n_image, n_cells, _, _, _, records, *_ = self.layout.tolist()
+        return int(8 * records + 16 * (n_image - n_cells))
 
 
 def make_lists(
@@ -115,7 +119,7 @@ def make_lists(
     for n_blocks in clusters:
         for merge in (True, False):
             made = _made(plan, listed, scaled, n_blocks, merge, math.ldexp(1.0, math.ceil(lowest)))
-            if made is None or made.shared_bytes > most_bytes:
+            if made is None or made.shared_bytes > most_bytes - BARRIERS:
                 continue
             if best is None or made.microseconds < best.microseconds:
                 best = replace(made, exponent=sum(shifts))
@@ -165,6 +169,7 @@ class _Cells:
         for t in range(plan.n_factors):
             self._take(t, listed, free)
             ends[last.get(t, 0)].append(t)
+        self.n_given = self.n_cells  # up to here a cell holds something at the start
         for number, members in enumerate(levels, 1):
             for t in ends[number - 1]:
                 free += self.at[t][self.at[t] != NO_CELL].tolist()
@@ -249,13 +254,14 @@ def _cut(out: Ints, count: Ints, word: Ints, zero: int) -> tuple[Ints, Ints, Int
     rows of 32 words, rows of each round and log2 of the lanes that share an output."""
     n_words = word.shape[1]
     r = rounds_of(count, LANE_WORDS // n_words)
-    start = np.cumsum(r.n_rows) - r.n_rows
-    rows = np.full((int(r.n_rows.sum()), n_words, 32), zero | zero << 16, np.int64)
+    n_rows = -(-r.n_rows * n_words // STEP) * STEP // n_words
+    start = np.cumsum(n_rows) - n_rows
+    rows = np.full((int(n_rows.sum()), n_words, 32), zero | zero << 16, np.int64)
     rows[start[r.round] + r.row, :, r.lane] = word
     heads = np.full((len(r.log), 32), NO_CELL, np.int64)
     heads[r.out_round, r.out_lane] = out
-    heads |= (r.n_rows * n_words << 16 | r.log << 24 | (FOURS if n_words == 2 else 0))[:, None]
-    return heads, rows.reshape(-1, 32), r.n_rows * n_words, r.log
+    heads |= (n_rows * n_words << 16 | r.log << 24 | (FOURS if n_words == 2 else 0))[:, None]
+    return heads, rows.reshape(-1, 32), n_rows * n_words, r.log
 
 
 @dataclass(frozen=True)
@@ -307,26 +313,41 @@ def _layout(
     answers = _answers(plan, cells, levels, dealt)
     wanted = _readers(cells, levels, dealt, [len(a) > 1 for a in answers])
     streams = [_stream(levels, dealt, b, wanted) for b in range(dealt.n_blocks)]
-    most, most_answers = max(len(rows) for _, rows in streams), max(len(a) for a in answers)
+    most, most_answers = max(len(rows) for _, rows, _ in streams), max(len(a) for a in answers)
+    later = max(1, len(levels) // EARLY)
+    early = max(int(ends[later - 1]) for _, _, ends in streams)
+    n_given = cells.n_lambda + -(-(cells.n_given - cells.n_lambda) // 2) * 2
+    first = -(-max(cells.n_cells, n_given) // 2) * 2
     images = []
     places: list[int] = []
-    for b, (starts, rows) in enumerate(streams):
+    for b, (starts, rows, _) in enumerate(streams):
         arrivals = np.zeros((len(levels), 2), np.uint32)
         arrivals[:, 0] = [8 * int((w >> b & 1).sum()) for w in wanted]
-        padded = _padded(rows, most + 32 * AHEAD), _padded(answers[b], 2 * most_answers)
-        parts = [arena[cells.n_lambda :].view(np.uint64)]
-        places = []
-        for record in (entries, passes, arrivals, starts, *padded, np.array(cells.roots, np.uint32)):
-            places.append(cells.n_lambda + sum(len(p) for p in parts))
+        padded = (
+            _padded(answers[b], 2 * most_answers),
+            np.array(cells.roots, np.uint32),
+            _padded(rows, most + 32 * AHEAD),
+        )
+        given = np.zeros(n_given - cells.n_lambda)
+        given[: cells.n_given - cells.n_lambda] = arena[cells.n_lambda : cells.n_given]
+        parts = [given.view(np.uint64)]
+        places, place = [], first
+        for record in (entries, passes, arrivals, starts, *padded):
+            places.append(place)
             raw = record.tobytes()
             parts.append(np.frombuffer(raw + bytes(-len(raw) % 16), np.uint64))
-        images.append(np.concatenate([*parts, np.zeros(cells.n_cells % 2, np.uint64)]))
+            place += len(parts[-1])
+        images.append(np.concatenate(parts))
     axes = np.zeros(cells.n_lambda, np.int64)
     pairs = [np.full(n, v) | np.arange(n) << 16 for v, n in enumerate(plan.cardinality.tolist())]
     axes[: int(plan.cardinality.sum())] = np.concatenate(pairs)
     image = np.stack(images)
+    n_image, n_records = image.shape[1] // 2, image.shape[1] // 2 - (n_given - cells.n_lambda) // 2
+    n_first = n_records if later >= len(levels) else (places[-1] - first) // 2 + -(-early // 4)
+    # no level waits for the rest where there is none: it would wait for ever
+    shape = [n_image, n_image - n_records, n_first, later if n_first < n_records else 0, cells.n_lambda, first]
     counts = [len(passes) - 1, len(levels), len(cells.roots)]
-    layout = np.array([image.shape[1] // 2, cells.n_lambda, *places, *counts], np.uint32)
+    layout = np.array([*shape, *places, *counts], np.uint32)
     return Lists(dealt.n_blocks, image, axes.astype(np.uint32), layout, 0, lowest, dealt.microseconds)
 
 
@@ -404,10 +425,12 @@ def _readers(
 
 def _stream(
     levels: Sequence[_Rounds], dealt: _Dealt, block: int, readers: Sequence[NDArray[np.uint32]]
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Where each warp's rounds of each level begin, (levels, warps), and the words."""
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.int64]]:
+    """Where each warp's rounds of each level begin, (levels, warps), the words, and how many there are up to the end
+    of each level."""
     starts = np.full((len(levels), LIST_WARPS), NONE, np.uint32)
     words: list[NDArray[np.uint32]] = []
+    ends = np.zeros(len(levels), np.int64)
     at = 0
     for number, r in enumerate(levels):
         for warp in range(LIST_WARPS):
@@ -415,9 +438,10 @@ def _stream(
             if mine:
                 starts[number, warp] = at
             for i in mine:
-                head = np.empty((32, 2), np.uint32)
-                head[:, 0] = r.what[i] | (LAST if i == mine[-1] else 0)
-                head[:, 1] = readers[number][i]
-                words += [head.ravel(), r.products[r.first[i] : r.first[i + 1]].ravel()]
-                at += 64 + 32 * int(r.first[i + 1] - r.first[i])
-    return starts, np.concatenate(words) if words else np.zeros(0, np.uint32)
+                words.append(r.what[i] | np.uint32(LAST if i == mine[-1] else 0))
+                if dealt.n_blocks > 1:
+                    words.append(readers[number][i])
+                words.append(r.products[r.first[i] : r.first[i + 1]].ravel())
+                at += 32 * ((2 if dealt.n_blocks > 1 else 1) + int(r.first[i + 1] - r.first[i]))
+        ends[number] = at
+    return starts, np.concatenate(words) if words else np.zeros(0, np.uint32), ends

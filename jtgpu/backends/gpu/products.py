@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Contraction", "Listed", "Products", "contractions", "lowest_root", "needed_products"]
 
 
+MOST_KNOWN = 200_000  # products of a shape that are remembered for the next contraction of that shape
+
+
 @dataclass(frozen=True)
 class Products:
     """A contraction as a list, sorted by output: ``out[o[i]] += a[a[i]] * b[b[i]]``; offsets within the tables."""
@@ -29,6 +32,14 @@ class Products:
     o: NDArray[np.int32]  # (K,)
     a: NDArray[np.int32]  # (K,)
     b: NDArray[np.int32]  # (K,) zeros where there is one input
+
+    @property
+    def count(self) -> NDArray[np.int64]:
+        """Products of each output that has any, (J,)."""
+        first = np.empty(len(self.o) + 1, np.bool_)
+        first[0] = first[-1] = True
+        np.not_equal(self.o[1:], self.o[:-1], out=first[1:-1])
+        return np.diff(np.flatnonzero(first)) if len(self.o) else np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -81,13 +92,20 @@ def needed_products(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Liste
     for f, (table, scope) in enumerate(zip(factors, plan.factor_scopes, strict=True)):
         there[f][:] = np.transpose(table, [scope.index(v) for v in plan.table_scopes[f]]).ravel() != 0
     found: list[Products] = []
+    known: dict[tuple[Loop, ...], Products] = {}
     for step in program.steps:
         loops = loops_of(plan, program.scopes, step)
-        at = [_offsets(loops, t) for t in (OUT, A, B)]
-        kept = there[step.ins[0]][at[A]]
+        all_ = known.get(loops)
+        if all_ is None:
+            # the axes of the output outside: then products come sorted by output
+            ordered = [x for x in loops if x[1][OUT]] + [x for x in loops if not x[1][OUT]]
+            all_ = Products(*(_offsets(ordered, t) for t in (OUT, A, B)))
+            if len(all_.o) <= MOST_KNOWN:
+                known[loops] = all_
+        kept = there[step.ins[0]][all_.a]
         if len(step.ins) == 2:
-            kept &= there[step.ins[1]][at[B]]
-        made = Products(*(x[kept] for x in at))
+            kept &= there[step.ins[1]][all_.b]
+        made = all_ if kept.all() else Products(all_.o[kept], all_.a[kept], all_.b[kept])
         there[step.out][made.o] = True
         found.append(made)
     live = [np.zeros(n, np.bool_) for n in sizes]
@@ -96,12 +114,11 @@ def needed_products(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Liste
     for i in range(len(found) - 1, -1, -1):
         step, all_ = program.steps[i], found[i]
         kept = live[step.out][all_.o]
-        o, a, b = (x[kept] for x in (all_.o, all_.a, all_.b))
-        order = np.argsort(o, kind="stable")
-        found[i] = Products(o[order], a[order], b[order])
-        live[step.ins[0]][a] = True
+        if not kept.all():
+            all_ = found[i] = Products(all_.o[kept], all_.a[kept], all_.b[kept])
+        live[step.ins[0]][all_.a] = True
         if len(step.ins) == 2:
-            live[step.ins[1]][b] = True
+            live[step.ins[1]][all_.b] = True
     return Listed(program, found, live)
 
 

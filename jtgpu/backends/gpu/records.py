@@ -7,14 +7,19 @@ import numpy as np
 __all__ = [
     "ANSWER",
     "CASE_FACTOR",
+    "CHECK",
     "CHUNK",
+    "CUT",
     "DIGIT",
     "FACTOR",
     "INLINE_DIGITS",
+    "JOB",
     "KNOWN",
     "MOST_AXES",
     "NONE",
+    "OBSERVED",
     "OP",
+    "REALS",
     "ROUND",
     "SLOT",
     "STEP",
@@ -27,6 +32,9 @@ NONE = 0xFFFFFFFF
 MOST_AXES = 64  # variables of a factor that evidence may be multiplied into
 
 
+REALS = ("float64", "float32")  # what an arena may be made of
+
+
 def _u32(*names: str) -> np.dtype[np.void]:
     return np.dtype([(n, np.uint32) for n in names])
 
@@ -34,7 +42,11 @@ def _u32(*names: str) -> np.dtype[np.void]:
 SLOT = np.dtype([("top", np.int32), ("exponent", np.int32)])
 DIGIT = _u32("extent", "magic", "shift", "out", "a", "b")
 STEP = _u32("a", "b")
+CHECK = _u32("table", "root")
+CUT = _u32("from", "observed", "n_observed", "pad")
+OBSERVED = _u32("variable", "stride")
 TASK = _u32("op", "unit")
+JOB = _u32("shape", "unit", "a", "b", "out", "slot_a", "slot_b", "slot_out", "scratch", "counter", "pad0", "pad1")
 ROUND = _u32("row", "what")
 INLINE_DIGITS = 6  # of a contraction, in its record
 SIDE = ("digit", "extent", "step", "stride")

@@ -27,7 +27,6 @@ __all__ = [
     "Loop",
     "Step",
     "Tiling",
-    "batch_tiling",
     "best_tiling",
     "binary_program",
     "list_tiling",
@@ -53,7 +52,7 @@ LIST_MOST = 8  # products of an output, from which on lanes share it
 LIST_WASTE = 1.15  # rows that rounds of unlike lengths take more
 LIST_CODE, LIST_PRODUCT_CODE = 60, 16  # instructions
 LIST_LOADS = 3.0  # a product's places and its two entries, as they lie, in loads of a lane
-BATCH_TILE = 12  # loads that a tile's fixed work is worth
+SECTOR = 32  # bytes
 MIN_WIDE_LOG = 3
 MOST_SPLITS = 64
 
@@ -191,12 +190,17 @@ def _best_axis(loops: Sequence[Loop], inside: int, outside: int, elements: int) 
 
 
 @lru_cache(maxsize=4096)
-def best_tiling(loops: tuple[Loop, ...], two: bool, weight: float = 1.0) -> Tiling:
-    """The cheapest tiling of a contraction by the time model; `weight` of the machine's time against the thread's."""
+def best_tiling(
+    loops: tuple[Loop, ...], two: bool, weight: float = 1.0, cell_bytes: int = 8, heavy: bool = True
+) -> Tiling:
+    """The cheapest tiling of a contraction by the time model; `weight` of the machine's time against the thread's.
+    `heavy`: tiles of many registers may be taken."""
     n_out = math.prod(n for n, s in loops if s[OUT])
     n_steps = math.prod(n for n, s in loops if not s[OUT])
     best: Tiling | None = None
     for (tm, tn), unroll in SHAPES.items():
+        if not heavy and (tm, tn) in HEAVY:
+            continue
         m, n = _best_axis(loops, A, B, tm), _best_axis(loops, B, A, tn)
         if (tm > 1 and (m < 0 or loops[m][0] < tm)) or (tn > 1 and (n < 0 or loops[n][0] < tn)):
             continue
@@ -204,8 +208,9 @@ def best_tiling(loops: tuple[Loop, ...], two: bool, weight: float = 1.0) -> Tili
         for axis, t in ((m, tm), (n, tn)):
             if axis >= 0:
                 tiles = tiles // loops[axis][0] * -(-loops[axis][0] // t)
-        spread = _sectors(loops, {m: tm, n: tn})
-        for log, wide, splits in _sharings(n_steps):
+        sharings = _sharings(n_steps)
+        spread = _sectors(loops, {m: tm, n: tn}, cell_bytes, 1 + max(x[0] for x in sharings))
+        for log, wide, splits in sharings:
             ways = (1 << log) * (WARPS if wide else 1) * splits
             steps = -(-n_steps // ways)
             if ways > 1 and n_steps * 2 <= ways:
@@ -224,17 +229,19 @@ def best_tiling(loops: tuple[Loop, ...], two: bool, weight: float = 1.0) -> Tili
     return best
 
 
-def _sectors(loops: tuple[Loop, ...], sides: dict[int, int]) -> list[tuple[float, float]]:
-    """For 2^log lanes a sum, log = 0..5: what a warp's load of A and of B costs, 1 for 32 neighbouring doubles."""
+def _sectors(
+    loops: tuple[Loop, ...], sides: dict[int, int], cell_bytes: int, logs: int = 6
+) -> list[tuple[float, float]]:
+    """What a warp's load of A and of B costs, 1 for 32 neighbouring doubles: for 2^log lanes a sum, `logs` of them."""
     kept = [(-(-n // sides.get(i, 1)), s) for i, (n, s) in enumerate(loops) if s[OUT]]
     summed = [x for x in loops if not x[1][OUT]]
     made = []
     place = [(_first_offsets(kept, t), _first_offsets(summed, t)) for t in (A, B)]
-    for log in range(6):
+    for log in range(logs):
         cost = []
         for tiles, steps in place:
             own, shared = tiles[: 32 >> log], steps[: 1 << log]
-            touched = {(x + y) >> 2 for x in own for y in shared}
+            touched = {(x + y) * cell_bytes // SECTOR for x in own for y in shared}
             cost.append(max(len(touched) / 8, 0.25))
         made.append((cost[0], cost[1]))
     return made
@@ -248,25 +255,6 @@ def _first_offsets(loops: Sequence[Loop], table: int) -> list[int]:
         if len(at) >= 32:
             break
     return at[:32]
-
-
-@lru_cache(maxsize=4096)
-def batch_tiling(loops: tuple[Loop, ...]) -> Tiling:
-    """For a lane a case: the tile that loads least; nothing else is open."""
-    n_out = math.prod(n for n, s in loops if s[OUT])
-    n_steps = math.prod(n for n, s in loops if not s[OUT])
-    made = []
-    for tm, tn in SHAPES:
-        m, n = _best_axis(loops, A, B, tm), _best_axis(loops, B, A, tn)
-        if (tm > 1 and (m < 0 or loops[m][0] < tm)) or (tn > 1 and (n < 0 or loops[n][0] < tn)):
-            continue
-        tiles = n_out
-        for axis, t in ((m, tm), (n, tn)):
-            if axis >= 0:
-                tiles = tiles // loops[axis][0] * -(-loops[axis][0] // t)
-        share = float(tiles * (n_steps * (tm + tn) + tm * tn + BATCH_TILE))
-        made.append(Tiling((tm, tn), m, n, 0, False, 1, tiles, 0.0, share))
-    return min(made, key=lambda t: (t.share, t.shape))
 
 
 @lru_cache(maxsize=1024)

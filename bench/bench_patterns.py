@@ -1,0 +1,116 @@
+"""Evidence patterns on the GPU: a plan without the observed variables against the usual one; JSON lines.
+
+A tenth or a fifth of the variables are observed, the same ones in every case, in the states of forward samples.
+``work_us`` is what the time model predicts, by which `jtgpu.replanned` decides; ``plan_s`` and ``engine_s`` what it
+takes to plan anew and make the engine; ``pays_after`` the cases after which that time has come back.
+
+    python bench/bench_patterns.py [--only NAME ...] [--share S ...] [--runs N] [--within SECONDS] [--out FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bench_precision import observed, published, spread
+
+from jtgpu import compiler
+from jtgpu.backends import gpu as resident
+from jtgpu.backends.base import Evidence
+from jtgpu.backends.device import open_device
+from jtgpu.remainder import OnGpu, Remainder
+
+NAMES = ("diabetes", "munin4", "link", "barley", "mildew", "water", "munin1", "munin2")
+SHARES = (0.1, 0.2)
+
+
+def calls(backend: Any, cases: list[Evidence], runs: int) -> dict[str, float]:
+    """Microseconds of a call from Python."""
+    times = []
+    for i in range(runs):
+        start = time.perf_counter()
+        backend.run(cases[i % len(cases)])
+        times.append((time.perf_counter() - start) * 1e6)
+    return spread(times)
+
+
+def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[str, Any]]:
+    """A network's rows."""
+    plan = net.plan(order=order, max_table=None, memory_limit=math.inf).plan
+    tables = [f.table for f in compiler.model_factors(net)]
+    usual = resident.prepare(plan, tables)
+    rows = []
+    for i, share in enumerate(shares):
+        cases = observed(net, share, 4, i)
+        seen = cases[0].state >= 0
+        start = time.perf_counter()
+        remainder = Remainder(plan.cardinality, plan.factor_scopes, seen)
+        less = remainder.plan(plan.elimination_order.tolist())
+        planned = time.perf_counter()
+        new = OnGpu(remainder, usual.without(less, seen))
+        made = time.perf_counter()
+        error, evidence = 0.0, 0.0
+        for case in cases:
+            got, expected = new.run(case), usual.run(case)
+            error = max(error, float(np.abs(got.posterior - expected.posterior).max()))
+            evidence = max(evidence, abs(got.log_evidence - expected.log_evidence))
+        before, after = usual.measure(runs, cases), new.engine.measure(runs, cases)
+        gain = statistics.median(before) - statistics.median(after)
+        rows.append(
+            {
+                "share": share,
+                "engine": usual.kind,
+                "engine_new": new.engine.kind,
+                "work_us": round(usual.work(seen) / 1e3, 1),
+                "work_us_new": round(new.work() / 1e3, 1),
+                "device_us": spread(before),
+                "device_us_new": spread(after),
+                "call_us": calls(usual, cases, runs),
+                "call_us_new": calls(new, cases, runs),
+                "levels": plan.cost().program_levels,
+                "levels_new": less.cost().program_levels,
+                "flops": plan.cost().flops,
+                "flops_new": less.cost().flops,
+                "bytes": usual.engine.n_bytes,
+                "bytes_new": new.engine.n_bytes,
+                "plan_s": round(planned - start, 3),
+                "engine_s": round(made - planned, 3),
+                "pays_after": round((made - start) * 1e6 / gain) if gain > 0 else None,
+                "error_posterior": error,
+                "error_evidence": evidence,
+            }
+        )
+        new.close()
+    usual.close()
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--share", nargs="*", type=float, default=list(SHARES))
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--within", type=float, default=math.inf, help="seconds after which no network is begun")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    start = time.perf_counter()
+    device = open_device().name
+    for name in options.only or NAMES:
+        if time.perf_counter() - start > options.within:
+            break
+        for row in compare(*published(name), options.share, options.runs):
+            line = json.dumps({"bench": "patterns", "device": device, "network": name, **row})
+            print(line, flush=True)
+            if options.out is not None:
+                with options.out.open("a", encoding="utf-8") as file:
+                    file.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main()

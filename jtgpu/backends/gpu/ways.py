@@ -1,0 +1,185 @@
+"""Which engine answers single cases of a network on a card, and how: measured when asked for, kept for later.
+
+A time model chooses in a moment and is wrong by a tenth or two; measuring takes seconds and is right. What was found
+is kept in a file a network and card, as FFTW keeps its wisdom (Frigo and Johnson, Proceedings of the IEEE 93, 2005),
+and taken from there by every process to come: as long as it lies there, answers have the same bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..._system import cache_folder
+from ...errors import JtgpuError
+from ...plan import Plan
+from ..base import Evidence
+from .flow import FLOW_WARPS, USUAL, FlowWay
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .engine import CaseEngine
+
+__all__ = ["ENGINES", "Tried", "Way", "best_way", "keep_way", "kept_way", "network_key", "ways_file"]
+
+ENGINES = ("lists", "flow", "levels")
+FORMAT_VERSION = 1
+RUNS = 60  # propagations of which the median counts
+GAIN = 0.98  # of the best time, from which on another way is better: less is noise
+NEAR = 1.3  # times the best engine's time, up to which an engine's variants are looked at
+VARIANTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("longer", (True, False)),
+    ("warps", FLOW_WARPS[1:]),
+    ("kept", (0, 4)),
+    ("slow", (4.0, 16.0)),
+    ("quick", (1.5, 6.0)),
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How single cases are answered.
+
+    Attributes
+    ----------
+    engine : {"lists", "flow", "levels"}
+    codes : bool
+        Of a kernel a level: whether heavy contractions have code of their own.
+    flow : FlowWay
+        Of the engine without levels: how its work is laid out.
+    """
+
+    engine: str
+    codes: bool = True
+    flow: FlowWay = USUAL
+
+    def __str__(self) -> str:
+        if self.engine == "levels":
+            return "levels, code per shape" if self.codes else "levels"
+        if self.engine == "flow":
+            told = (f"{name} {value}" for name, value in asdict(self.flow).items() if value != getattr(USUAL, name))
+            return ", ".join(["flow", *told])
+        return self.engine
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A way and what it took: device microseconds of a case, the median; inf where the network or the card is none for
+    it."""
+
+    way: Way
+    microseconds: float
+
+
+def best_way(
+    make: Callable[[Way], CaseEngine], n_variables: int, told: Callable[[str], None] = lambda _: None
+) -> list[Tried]:
+    """Every way that was tried, the best one first.
+
+    Parameters
+    ----------
+    make : callable
+        Makes an engine; it is closed again. Raises `JtgpuError` for a way that cannot be.
+    n_variables : int
+    told : callable, optional
+        Is told what is being measured.
+    """
+    tried: dict[Way, float] = {}
+    nothing = [Evidence.none(n_variables)]
+
+    def measured(way: Way) -> float:
+        if way not in tried:
+            told(f"measuring {way}")
+            tried[way] = math.inf
+            with contextlib.suppress(JtgpuError):
+                engine = make(way)
+                try:
+                    tried[way] = statistics.median(engine.measure(RUNS, nothing))
+                finally:
+                    engine.close()
+        return tried[way]
+
+    firsts = [Way("lists"), Way("flow"), Way("levels"), Way("levels", codes=False)]
+    best = min(firsts, key=measured)
+    flow = firsts[1]
+    if measured(flow) <= NEAR * measured(best) < math.inf:
+        moved = True
+        while moved:  # one thing after another, as long as it gains
+            moved = False
+            for name, values in VARIANTS:
+                for value in values:
+                    other = replace(flow, flow=replace(flow.flow, **{name: value}))
+                    if measured(other) < GAIN * measured(flow):
+                        flow, moved = other, True
+    ends = sorted(tried, key=lambda w: (tried[w], w.engine, str(w)))
+    return [Tried(w, tried[w]) for w in ends]
+
+
+def network_key(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> str:
+    """What the time of a case depends on: the plan, and where factors are zero."""
+    digest = hashlib.sha256(plan.to_bytes())
+    for table in factors:
+        digest.update(np.packbits(np.ascontiguousarray(table) > 0).tobytes())
+    return digest.hexdigest()[:24]
+
+
+def ways_file(device: str, plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Path | None:
+    """Where the way for a network is kept; None where nothing was ever kept for this card."""
+    folder = _folder(device)
+    return folder / f"{network_key(plan, factors)}.json" if folder.is_dir() else None
+
+
+def _folder(device: str) -> Path:
+    name = "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in device).split())
+    return cache_folder() / "ways" / name
+
+
+def kept_way(device: str, plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Way | None:
+    """The way that was found for a network on a card of this name; None where there is none, or it cannot be read."""
+    path = ways_file(device, plan, factors)
+    if path is None:
+        return None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["version"] != FORMAT_VERSION:
+            return None
+        found = data["way"]
+        way = Way(found["engine"], bool(found["codes"]), FlowWay(**found["flow"]))
+        known = way.engine in ENGINES and way.flow.warps in FLOW_WARPS and way.flow.longer in (None, True, False)
+        known = known and way.flow.kept in (None, *range(FLOW_WARPS[0]))
+        return way if known and all(0 <= float(x) < math.inf for x in (way.flow.quick, way.flow.slow)) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def keep_way(device: str, plan: Plan, factors: Sequence[NDArray[np.float64]], tried: Sequence[Tried]) -> Path:
+    """Keep the first of the ways tried, whole or not at all; the file's path.
+
+    Raises
+    ------
+    OSError
+        When it cannot be written.
+    """
+    folder = _folder(device)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{network_key(plan, factors)}.json"
+    rows = [{"way": asdict(t.way), "microseconds": t.microseconds} for t in tried if t.microseconds < math.inf]
+    data = {"version": FORMAT_VERSION, "device": device, "way": asdict(tried[0].way), "tried": rows}
+    text = json.dumps(data, indent=1)
+    handle, part = tempfile.mkstemp(dir=folder, suffix=".part")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(part, path)
+    return path

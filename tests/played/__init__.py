@@ -1,0 +1,1 @@
+"""A GPU played by the host; see `tests.host_device`."""
