@@ -14,7 +14,7 @@ import numpy as np
 from . import graph as graphs
 from ._system import free_memory, parse_bytes
 from .errors import NetworkError, OrderError, PlanError, TableTooLarge, format_bytes
-from .lowering import lower
+from .lowering import lay_out, lower
 from .network import DiscreteModel, Factor
 from .plan import Cost, Plan, ragged
 
@@ -29,7 +29,6 @@ __all__ = ["MAX_TABLE", "NetworkPlan", "build_plan", "make_plan", "model_factors
 
 MAX_TABLE = 100_000_000  # entries: the published system's limit (published-system.md, "Safety")
 MEMORY_SHARE = 0.8  # of what is free, where no memory_limit is given
-ALIGNMENT = 8  # cells: one cache line of float64
 
 
 @dataclass(frozen=True)
@@ -192,8 +191,8 @@ def make_plan(
         Entries that the largest table built may have: the published system's limit. None lifts it.
     seed : int
         Of the order's search: the same seed and options give the same plan.
-    lowering : {"pairwise", "clique"}
-        See `jtgpu.lowering`. ``"clique"`` multiplies whole cliques out.
+    lowering : {"pairwise", "clique", "shallow"}
+        See `jtgpu.lowering`. ``"clique"`` multiplies whole cliques out; ``"shallow"`` trades products for fewer levels.
     together : sequence of sequences, optional
         Sets of variables that stand in one clique of the junction tree, whether or not a factor mentions them together.
     slices : sequence or "auto"
@@ -283,7 +282,7 @@ def build_plan(
     homes = _factor_homes(cliques, factor_scopes, cards)
     program = lower(cards, factor_scopes, homes, tree.parent, tree.depth, rank, lowering)
     sizes = [math.prod(cards[v] for v in s) for s in program.scopes]
-    offsets, cells = _lay_out(sizes, len(factor_scopes), program.outs, program.posterior_table)
+    offsets, cells = lay_out(sizes, len(factor_scopes), program.outs, program.posterior_table)
     _check_limits(sizes, cells, [math.prod(cards[v] for v in c) for c in cliques], memory_limit, max_table)
 
     def ordered(scope: Sequence[int]) -> list[int]:
@@ -364,28 +363,6 @@ def _evidence_factors(cards: Sequence[int], scopes: Sequence[Sequence[int]]) -> 
             if old is None or key < old:
                 best[v] = key
     return [b[1] for b in best if b is not None]
-
-
-def _lay_out(
-    sizes: Sequence[int], n_factors: int, outs: Sequence[int], posterior: Sequence[int]
-) -> tuple[list[int], int]:
-    """First cell of each table and the arena's length: factors, then posteriors one after the other, then the rest
-    in the order in which they are written."""
-    offsets = [0] * len(sizes)
-    at = 0
-    last = set(posterior)
-    for t in range(n_factors):
-        offsets[t] = at
-        at += -(-sizes[t] // ALIGNMENT) * ALIGNMENT
-    for t in posterior:  # without gaps: all posteriors are one block
-        offsets[t] = at
-        at += sizes[t]
-    at = -(-at // ALIGNMENT) * ALIGNMENT
-    for t in outs:
-        if t not in last:
-            offsets[t] = at
-            at += -(-sizes[t] // ALIGNMENT) * ALIGNMENT
-    return offsets, at
 
 
 def _check_limits(

@@ -8,7 +8,9 @@ Every lowering is such a forest, cut along the junction tree from the leaf cliqu
 ``"clique"`` a node is a clique, its children are the clique's factors and the incoming messages: the sweep is
 Shafer-Shenoy propagation (Shafer and Shenoy, Probability propagation, 1990). With ``"pairwise"`` a clique's work is
 split into contractions of two tables, which are the nodes of a binary join tree (Shenoy, Binary join trees for
-computing marginals in the Shenoy-Shafer architecture, 1997); the clique's full table then never exists.
+computing marginals in the Shenoy-Shafer architecture, 1997); the clique's full table then never exists. With
+``"shallow"`` branches of that tree are exchanged afterwards until its longest way is short (`jtgpu.shallow`): a few
+more products, and down to half as many levels, which is what a GPU waits for in a single case.
 
 The reverse sweep is the derivative of the forward one (Darwiche, A differential approach to inference in Bayesian
 networks, JACM 50, 2003): with D_root = 1, the child a of a node n with siblings b has
@@ -20,15 +22,20 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 
-from .plan import COLLECT, DISTRIBUTE, POSTERIOR
+import numpy as np
 
-__all__ = ["LOWERINGS", "Program", "lower"]
+from .plan import COLLECT, DISTRIBUTE, POSTERIOR, Plan, ragged
+from .shallow import shorten
 
-LOWERINGS = ("pairwise", "clique")
+__all__ = ["LOWERINGS", "PRICE", "Program", "lay_out", "lower", "relowered"]
+
+LOWERINGS = ("pairwise", "clique", "shallow")
+ALIGNMENT = 8  # cells: one cache line of float64
+PRICE = 64.0  # microseconds of the longest way that one of the whole GPU is worth
 
 UNIT = -1  # stands for a table of empty scope that holds 1
 MOST_EXACT = 7  # children of a clique up to which the best split into pairs is searched exactly (3^7 splits)
@@ -91,6 +98,7 @@ def lower(
     clique_depth: Sequence[int],
     axis_rank: Sequence[int],
     lowering: str = "pairwise",
+    price: float = PRICE,
 ) -> Program:
     """Lower a junction tree to tables and contractions; integers in, integers out.
 
@@ -106,8 +114,10 @@ def lower(
         The rooted junction forest.
     axis_rank : (V,)
         Place of each variable in the axis order of every table.
-    lowering : {"pairwise", "clique"}
+    lowering : {"pairwise", "clique", "shallow"}
         What an inner node of the contraction forest is.
+    price : float
+        Of ``"shallow"``: see `jtgpu.shallow.shorten`. The higher, the fewer products are added.
     """
     if lowering not in LOWERINGS:
         raise ValueError(f"lowering must be one of {', '.join(map(repr, LOWERINGS))}, not {lowering!r}")
@@ -120,12 +130,115 @@ def lower(
         left = waiting[c]
         if not left:
             continue  # only in a model whose factors all moved to neighbouring cliques
-        top = _join_pairwise(forest, left) if lowering == "pairwise" else _join_all(forest, left)
+        top = _join_all(forest, left) if lowering == "clique" else _join_pairwise(forest, left)
         if clique_parent[c] >= 0:
             waiting[clique_parent[c]].append(top)
         else:
             roots.append(forest.contract([top]) if forest.scope[top] else top)
-    return _emit(forest, roots, axis_rank)
+    if lowering == "shallow":
+        forest, roots = _shortened(forest, roots, price)
+    return _emit(forest, roots, axis_rank, every=lowering != "shallow")
+
+
+def relowered(plan: Plan, price: float = PRICE) -> Plan:
+    """The plan of the same junction tree and the same tables of factors with the lowering ``"shallow"``.
+
+    Parameters
+    ----------
+    plan : Plan
+    price : float
+        See `lower`.
+    """
+    cards = plan.cardinality.tolist()
+    rank = plan.axis_rank.tolist()
+    program = lower(
+        cards, plan.factor_scopes, plan.factor_clique.tolist(), plan.clique_parent.tolist(),
+        plan.clique_depth.tolist(), rank, "shallow", price,
+    )  # fmt: skip
+    sizes = [math.prod(cards[v] for v in s) for s in program.scopes]
+    offsets, cells = lay_out(sizes, plan.n_factors, program.outs, program.posterior_table)
+    table_ptr, table_var = ragged(program.scopes)
+    op_in_ptr, op_in = ragged(program.ins)
+    return replace(
+        plan,
+        table_ptr=table_ptr,
+        table_var=table_var,
+        table_off=np.array(offsets, np.int64),
+        op_kind=np.array(program.kinds, np.int64),
+        op_level=np.array(program.levels, np.int64),
+        op_out=np.array(program.outs, np.int64),
+        op_in_ptr=op_in_ptr,
+        op_in=op_in,
+        posterior_table=np.array(program.posterior_table, np.int64),
+        root_table=np.array(program.root_table, np.int64),
+        arena_cells=np.array([cells], np.int64),
+    )
+
+
+def lay_out(
+    sizes: Sequence[int], n_factors: int, outs: Sequence[int], posterior: Sequence[int]
+) -> tuple[list[int], int]:
+    """First cell of each table and the arena's length: factors, then posteriors one after the other, then the rest
+    in the order in which they are written."""
+    offsets = [0] * len(sizes)
+    at = 0
+    last = set(posterior)
+    for t in range(n_factors):
+        offsets[t] = at
+        at += -(-sizes[t] // ALIGNMENT) * ALIGNMENT
+    for t in posterior:  # without gaps: all posteriors are one block
+        offsets[t] = at
+        at += sizes[t]
+    at = -(-at // ALIGNMENT) * ALIGNMENT
+    for t in outs:
+        if t not in last:
+            offsets[t] = at
+            at += -(-sizes[t] // ALIGNMENT) * ALIGNMENT
+    return offsets, at
+
+
+def _shortened(forest: _Forest, roots: Sequence[int], price: float) -> tuple[_Forest, list[int]]:
+    """The forest with shorter ways, where there are any."""
+    n_factors = sum(1 for c in forest.children if not c)
+
+    def pair_below(n: int) -> int:
+        while len(forest.children[n]) == 1:  # sums alone: they are made again where they are wanted
+            n = forest.children[n][0]
+        return n
+
+    trees = []
+    for root in roots:
+        top = pair_below(root)
+        children: dict[int, tuple[int, int]] = {}
+        stack = [top]
+        while stack:
+            n = stack.pop()
+            if n >= n_factors:
+                a, b = (pair_below(c) for c in forest.children[n])
+                children[n] = a, b
+                stack += [a, b]
+        shorter = shorten(forest.scope, children, top, forest.cardinality, price) if children else None
+        trees.append((top, shorter or children, shorter is not None))
+    if not any(moved for _, _, moved in trees):
+        return forest, list(roots)
+    made = _Forest(forest.scope[:n_factors], forest.cardinality)
+    return made, [_grown(made, top, children) for top, children, _ in trees]
+
+
+def _grown(forest: _Forest, top: int, children: Mapping[int, tuple[int, int]]) -> int:
+    """A tree, contracted in a forest of nothing but factors."""
+    order, stack = [], [top]
+    while stack:
+        n = stack.pop()
+        if n in children:
+            order.append(n)
+            stack += children[n]
+    node: dict[int, int] = {}
+    for n in reversed(order):
+        a, b = (node.get(c, c) for c in children[n])
+        node[n] = _contract_pair(forest, a, b)
+    last = node.get(top, top)
+    return forest.contract([last]) if forest.scope[last] else last
 
 
 def _join_all(forest: _Forest, nodes: list[int]) -> int:
@@ -276,8 +389,9 @@ class _Writer:
         return out
 
 
-def _emit(forest: _Forest, roots: list[int], axis_rank: Sequence[int]) -> Program:
-    """The forward sweep, the backward sweep and every posterior of a finished forest."""
+def _emit(forest: _Forest, roots: list[int], axis_rank: Sequence[int], every: bool = True) -> Program:
+    """The forward sweep, the backward sweep and every posterior of a finished forest; D of every inner node, or only
+    of those that a posterior is read at or below."""
     n_factors = sum(1 for c in forest.children if not c)
     writer = _Writer([forest.scope[f] for f in range(n_factors)], axis_rank)
     up = list(range(n_factors))  # table of U of each node
@@ -285,11 +399,13 @@ def _emit(forest: _Forest, roots: list[int], axis_rank: Sequence[int]) -> Progra
         up.append(writer.add(COLLECT, forest.scope[n], (up[c] for c in forest.children[n])))
     down: dict[int, int] = dict.fromkeys(roots, UNIT)  # table of D of each node; children on demand for leaves
     where = _posterior_places(forest, n_factors)
-    wanted_leaves = {n for n, through in where if through == "down" and n < n_factors}
+    wanted = _wanted(forest, where)
+    if every:
+        wanted.update(range(n_factors, len(forest.children)))
     scopes = writer.program.scopes
     for n in reversed(range(n_factors, len(forest.children))):
         for a in forest.children[n]:
-            if a < n_factors and a not in wanted_leaves:
+            if a not in wanted:
                 continue
             ins = [down[n], *(up[b] for b in forest.children[n] if b != a)]
             used = [t for t in ins if t != UNIT]
@@ -312,6 +428,18 @@ def _emit(forest: _Forest, roots: list[int], axis_rank: Sequence[int]) -> Progra
     program.outs = [program.outs[i] for i in by_level]
     program.ins = [program.ins[i] for i in by_level]
     return program
+
+
+def _wanted(forest: _Forest, where: Sequence[tuple[int, str]]) -> set[int]:
+    """Nodes whose D is needed for posteriors read at these places."""
+    parent = {c: n for n, children in enumerate(forest.children) for c in children}
+    wanted: set[int] = set()
+    for n in {n for n, _ in where}:
+        at: int | None = n
+        while at is not None and at not in wanted:
+            wanted.add(at)
+            at = parent.get(at)
+    return wanted
 
 
 def _posterior_places(forest: _Forest, n_factors: int) -> list[tuple[int, str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import BackendUnavailable, JtgpuError
-from ...plan import Plan
+from ...plan import Cost, Plan
 from ..base import Evidence, Result
 from ..device import Device, Graph
 from .driver import Arguments, multiprocessors
@@ -19,7 +19,7 @@ from .flow import FLOW_WARPS, MOST_GIVEN, USUAL, Flow, FlowWay, make_flow
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FlowEngine", "flow_engine"]
+__all__ = ["FlowEngine", "flow_engine", "levels_us"]
 
 MOST_FLOPS = 300_000_000  # operations of a propagation, from which on levels fill the card
 LEVELS_US = (8.0, 2.4, 0.6e-6)  # microseconds of a kernel a level: in all, a level, an operation
@@ -136,6 +136,12 @@ class FlowEngine(CaseEngine):
         return not small
 
 
+def levels_us(cost: Cost) -> float:
+    """Microseconds that a kernel a level takes, by and large."""
+    start, level, operation = LEVELS_US
+    return start + level * cost.program_levels + operation * cost.flops
+
+
 def flow_engine(
     plan: Plan,
     factors: Sequence[NDArray[np.float64]],
@@ -165,10 +171,9 @@ def flow_engine(
         When it is forced and cannot take the plan.
     """
     cost = plan.cost()
-    start, level, operation = LEVELS_US
     if device.capability >= (7, 0) and (forced or cost.flops <= MOST_FLOPS):
         flow = make_flow(plan, factors, multiprocessors(device), way)
-        if flow and (forced or flow.microseconds < start + level * cost.program_levels + operation * cost.flops):
+        if flow and (forced or flow.microseconds < levels_us(cost)):
             try:
                 return FlowEngine(plan, flow, device, second)
             except BackendUnavailable:  # a card, or a share of one, that cannot hold so many blocks together
