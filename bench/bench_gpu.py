@@ -57,8 +57,9 @@ L2_BYTES = 50e6
 L2_RATE, MEMORY_RATE = 5.0e6, 3.0e6  # bytes a microsecond, measured on an H100
 FMA_RATE = 1.6e7  # multiply-adds a microsecond: 132 SMs, 64 a clock, 1.9 GHz
 HAND_OVER = 0.9  # microseconds from a level to the next, measured
-BATCH_CELLS = 3 << 28  # cells of all cases of a batch's run
-MOST_BATCH = 1 << 17
+BATCH_CELLS = 1 << 32  # cells of all cases of a table
+MOST_CASES = 1 << 20  # of a table
+PEER_BATCH = 1 << 17  # larger ones do not fit what the peers allocate
 CPU_FLOPS = 1e9  # of the CPU's share of a batch
 PEER_CELLS = 1 << 28
 
@@ -176,7 +177,8 @@ def measure(given: Loaded, runs: int, indexed: bool, tune: bool, options: dict[s
         start = time.perf_counter()
         backend.run(cases[i % len(cases)])
         calls.append((time.perf_counter() - start) * 1e6)
-    c = plan.cost()
+    ran = backend.engine.plan  # lowered again, perhaps, to have fewer levels
+    c, limit = ran.cost(), roofline(ran)
     row = {
         "network": given.name,
         "entries": c.entries,
@@ -186,8 +188,8 @@ def measure(given: Loaded, runs: int, indexed: bool, tune: bool, options: dict[s
         "device_us": spread(device),
         "call_us": spread(calls),
         "cpu_us": round(best_call(judge, cases[0], 5), 1),
-        "roofline_us": round(roofline(plan), 1),
-        "ratio": round(statistics.median(device) / roofline(plan), 2),
+        "roofline_us": round(limit, 1),
+        "ratio": round(statistics.median(device) / limit, 2),
         "error": worst,
         "prepare_s": round(prepared, 3),
         "engine": backend.kind,
@@ -231,7 +233,7 @@ def batch_limit(plan: Plan, tables: list[np.ndarray]) -> float:
 def sampled_cases(given: Loaded) -> np.ndarray:
     """Forward samples, a tenth of each observed: as many as keep the card busy for a while. No two are alike, but in
     networks that have too few such cases."""
-    batch = max(1024, min(MOST_BATCH, BATCH_CELLS // given.plan.cost().table_entries))
+    batch = max(1024, min(MOST_CASES, BATCH_CELLS // given.plan.cost().table_entries))
     rng = np.random.default_rng(4)
     full = forward_sample(given.model, batch, rng)
     seen = np.where(rng.random(full.shape) < 0.1, full, -1).astype(np.int32)
@@ -290,7 +292,7 @@ def peer_jobs(words: Sequence[str], chosen: Sequence[tuple[str, Path, Any]], bat
         engine, _, kind = what.partition("@")
         if engine not in ENGINES or kind not in ("", "case", "table"):
             raise SystemExit(f"--peers {word}: {', '.join(ENGINES)}; then @case or @table; then =NETWORK,NETWORK")
-        sizes = {"": batches, "case": [0], "table": [MOST_BATCH]}[kind]
+        sizes = {"": batches, "case": [0], "table": [PEER_BATCH]}[kind]
         known = {name: (path, order) for name, path, order in chosen}
         for name in named.split(",") if named else known:
             jobs += [Job(name, *known[name], engine, batch, PEER_CELLS if batch else 0) for batch in sizes]
@@ -352,7 +354,7 @@ def main() -> None:
     }
     chosen = networks(options.networks, options.only)
     if options.peers:
-        batches = [0] * (not options.batch) + [MOST_BATCH] * (not options.single)
+        batches = [0] * (not options.batch) + [PEER_BATCH] * (not options.single)
         rows = peer_rows(peer_jobs(options.peers, chosen, batches), min(options.within, 1e6))
     else:
         rows = our_rows(chosen, options)

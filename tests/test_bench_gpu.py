@@ -47,7 +47,7 @@ def test_words_that_name_peers() -> None:
     jobs = bench_gpu.peer_jobs(["jax-sum=link", "torch@case", "jax@table=alarm"], chosen, [0, 7])
     assert [(j.engine, j.network, j.batch) for j in jobs] == [
         ("jax-sum", "link", 0), ("jax-sum", "link", 7), ("torch", "alarm", 0), ("torch", "link", 0),
-        ("jax", "alarm", bench_gpu.MOST_BATCH),
+        ("jax", "alarm", bench_gpu.PEER_BATCH),
     ]  # fmt: skip
     with pytest.raises(SystemExit, match="torch-compile"):
         bench_gpu.peer_jobs(["tensorflow"], chosen, [0])
