@@ -34,7 +34,7 @@ __all__ = ["MOST_LISTED", "Maker", "tune"]
 MOST_LISTED = 60_000_000  # operations of a propagation up to which products that are not zero are counted
 LEVEL_US, START_US = 1.4, 6.0  # microseconds that a kernel a level takes at least: a level, and the rest
 LIST_PRICES = (300.0, 0.0)  # of lowerings that are looked at
-MOST_LARGER = 1.5  # times the plan's memory that its lowering of fewer levels may take
+MOST_LARGER, SMALL = 1.5, 1 << 28  # times the plan's memory that its lowering of fewer levels may take, or bytes
 
 
 class Maker:
@@ -150,8 +150,8 @@ class Maker:
     def _shallow(self) -> float:
         """The price at which the plan should be quicker on this card; 0: as it is."""
         cost, other = self.plan.cost(), self._lowered(PRICE).cost()
-        larger = other.bytes > MOST_LARGER * cost.bytes
-        return PRICE if not larger and levels_us(other) < levels_us(cost) else 0.0
+        fits = other.bytes <= max(MOST_LARGER * cost.bytes, SMALL)
+        return PRICE if fits and levels_us(other) < levels_us(cost) else 0.0
 
     def _listed(self, shallow: float) -> Listed | None:
         plan = self._lowered(shallow)
