@@ -61,7 +61,7 @@ def numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[
 def test_the_quickest_way_is_found_step_by_step() -> None:
     told: list[str] = []
     tried = best_way(lambda way: Played(way, taking(way)), 8, told.append)  # type: ignore[arg-type, return-value]
-    best = FlowWay(warps=8, longer=True, slow=16.0)
+    best = FlowWay(warps=8, longer=True, kept=0, slow=16.0)
     assert tried[0] == Tried(Way("flow", flow=best, shallow=16.0), 64.0)
     assert [t.microseconds for t in tried] == sorted(t.microseconds for t in tried)
     assert tried[-1] == Tried(Way("lists", shallow=PRICES[0]), math.inf)
@@ -170,9 +170,9 @@ def test_the_command() -> None:
     words = ["tune", ASIA, "--order", "min-fill"]
     shown = CliRunner().invoke(app, words)
     assert shown.exit_code == 0, shown.output
-    assert f"{CARD}: flow, shallow 16, warps 8, longer True, slow 16.0 answers single cases from now on" in shown.stdout
+    assert f"{CARD}: flow, shallow 16, warps 8, longer True, kept 0, slow 16.0 answers single cases from now on" in shown.stdout
     data = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
-    assert data["best"] == "flow, shallow 16, warps 8, longer True, slow 16.0"
+    assert data["best"] == "flow, shallow 16, warps 8, longer True, kept 0, slow 16.0"
     assert data["ways"][0]["microseconds"] == 64.0
     assert all(math.isfinite(row["microseconds"]) for row in data["ways"])
 

@@ -40,10 +40,10 @@ RUNS = 60  # propagations of which the median counts
 GAIN = 0.98  # of the best time, from which on another way is better: less is noise
 NEAR = 1.3  # times the best engine's time, up to which an engine's variants are looked at
 PRICES = (64.0, 0.0, 3000.0, 300.0, 16.0, 4.0)  # of lowerings of few levels; 0: the plan as it is
+SIMULATED: tuple[tuple[str, tuple[Any, ...]], ...] = (("longer", (True, False)), ("kept", (0, 4)))
 VARIANTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    ("longer", (True, False)),
+    *SIMULATED,
     ("warps", FLOW_WARPS[1:]),
-    ("kept", (0, 4)),
     ("slow", (4.0, 16.0)),
     ("quick", (1.5, 6.0)),
 )
@@ -130,6 +130,11 @@ def best_way(
 
 def _better(way: Way, measured: Callable[[Way], float]) -> Way:
     """A way from which nothing of a single thing's changes was seen to gain when it was tried."""
+    if way.engine == "flow":
+        for name, values in SIMULATED:  # what the simulation would choose anew each time
+            if getattr(way.flow, name) is None:
+                sides = [replace(way, flow=replace(way.flow, **{name: value})) for value in values]
+                way = min(sides, key=measured)
     for price in PRICES:
         other = replace(way, shallow=price)
         way = other if measured(other) < GAIN * measured(way) else way
