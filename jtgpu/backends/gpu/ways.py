@@ -45,7 +45,7 @@ VARIANTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     *SIMULATED,
     ("warps", FLOW_WARPS[1:]),
     ("slow", (4.0, 16.0)),
-    ("quick", (1.5, 6.0)),
+    ("quick", (1.5, 6.0, 12.0)),
 )
 
 
