@@ -21,11 +21,12 @@ from .places import CHUNK_ENTRIES
 from .products import needed_products
 from .records import CHUNK, CUT, OBSERVED
 from .schedule import Schedule, make_schedule
+from .single import MOST_LISTED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CutEngine", "Whole", "left_of", "scaled_whole", "with_cuts"]
+__all__ = ["CutEngine", "Whole", "cut_schedule", "left_of", "scaled_whole", "with_cuts"]
 
 
 class Whole:
@@ -107,10 +108,9 @@ class CutEngine(Engine):
     plan : Plan
         Of what is left.
     whole : Whole
+    schedule : Schedule
+        See `cut_schedule`.
     device : Device
-    dtype : {"float64", "float32"}
-    listed : bool
-        Whether products that are never zero are looked for.
     second : callable, optional
         See `CaseEngine`.
     """
@@ -123,16 +123,14 @@ class CutEngine(Engine):
         self,
         plan: Plan,
         whole: Whole,
+        schedule: Schedule,
         device: Device,
-        dtype: str = "float64",
-        listed: bool = True,
         second: Callable[[], CaseEngine] | None = None,
     ):
         self._whole = whole
         self._kept = np.flatnonzero(~whole.seen)
         self._number = {int(v): w for w, v in enumerate(self._kept)}
-        needed = needed_products(plan, whole.largest) if listed else None
-        schedule, self._cuts, self._axes = with_cuts(make_schedule(plan, listed=needed, real=dtype), whole)
+        schedule, self._cuts, self._axes = with_cuts(schedule, whole)
         super().__init__(plan, whole.largest, schedule, device, second)
 
     def _entry(self, program: NDArray[np.uint64], entry: NDArray[np.uint64], slots: NDArray[Any]) -> Arguments:
@@ -151,6 +149,19 @@ class CutEngine(Engine):
         """See `CaseEngine.write`."""
         self._observed[:] = evidence.state
         return super().write(left_of(evidence, self._kept, self._number))
+
+
+def cut_schedule(plan: Plan, whole: Whole, dtype: str = "float64") -> Schedule:
+    """The levels of a plan of what is left, before anything is cut.
+
+    Parameters
+    ----------
+    plan : Plan
+    whole : Whole
+    dtype : {"float64", "float32"}
+    """
+    needed = needed_products(plan, whole.largest) if plan.cost().flops <= MOST_LISTED else None
+    return make_schedule(plan, listed=needed, real=dtype)
 
 
 def scaled_whole(whole: Whole, slots: NDArray[Any], real: str) -> NDArray[Any]:
