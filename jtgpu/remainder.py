@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 __all__ = ["GpuReplanning", "OnGpu", "Remainder"]
 
-# Nanoseconds: what it takes to plan anew for each variable, to make an engine for each contraction of the usual plan,
+# Nanoseconds: what it takes to plan anew for each variable, to lay engines out for each contraction of the usual plan,
 # and at least; measured on one core. A case of less than WORTH would not gain what the detour takes.
-PLANNING, BUILDING, STARTING = 1_000_000, 400_000, 200_000_000
+PLANNING, BUILDING, STARTING = 1_000_000, 1_500_000, 200_000_000
 WORTH = 45_000
-PROMISED = 0.9  # share of the usual engine's measured time that a model must promise before an engine is made
+PROMISED = 0.9  # share of the best measured time up to now that a model must promise before an engine is made
 UNMEASURED = 0.7  # and where nothing can be measured: of the model's time, for good
-KEPT = 0.95  # share of the usual engine's time that a pattern's may take, both measured
+KEPT = 0.95  # share of the best engine's time up to now that another may take, both measured
 
 
 class Remainder:
@@ -195,38 +195,56 @@ class GpuReplanning(Replanning):
         if measured is not None and measured < WORTH:
             return None, f"{measured / 1e3:.1f} us by the usual engine"
         usual, share = (work, UNMEASURED) if measured is None else (measured, PROMISED)
+        # what the model is wrong about this network's plan by it should be wrong about what is left of it, too
+        wrong = {self.gpu.kind: usual / max(work, 1)}
+        new, least = None, float(usual)
         told: list[str] = []
-        for remainder, way in self.ways(seen):
-            # what the model is wrong about this network's plan by it should be wrong about what is left of it, too
-            promised = way.nanoseconds * (usual / work if way.like == self.gpu.kind else 1.0)
-            if promised > share * usual:
-                told.append(f"{way.kind}: {promised / 1e3:.1f} us promised for {usual / 1e3:.1f} us")
-                continue
-            try:
-                new = OnGpu(remainder, way.make())
-            except BackendUnavailable:  # a card, or a share of one, that is none for this engine
-                told.append(f"{way.kind}: not on this card")
-                continue
-            try:
-                kept, why = self._quicker(seen, new.engine)
-            except BaseException:
+        try:
+            for remainder, way in self.ways(seen):
+                promised = way.nanoseconds * wrong.get(way.like, 1.0)
+                if promised > share * least:
+                    told.append(f"{way.kind}: {promised / 1e3:.1f} us promised for {least / 1e3:.1f} us")
+                    continue
+                try:
+                    other = OnGpu(remainder, way.make())
+                except (BackendUnavailable, TableTooLarge) as error:  # a card, or a share of one, that is none for it
+                    told.append(f"{way.kind}: {error}")
+                    continue
+                taken, why = self._compared(seen, other, new)
+                told.append(f"{way.kind}: {why}")
+                if taken is not None:
+                    new, least = other, taken
+        except BaseException:
+            if new is not None:
                 new.close()
-                raise
-            told.append(f"{way.kind}: {why}")
-            if kept:
-                logging.getLogger("jtgpu").info("an evidence pattern has an engine of its own: %s", told[-1])
-                return new, told[-1]
-            new.close()
-        return None, "; ".join(told)
+            raise
+        if new is not None:
+            logging.getLogger("jtgpu").info("an evidence pattern has an engine of its own: %s", "; ".join(told))
+        return new, "; ".join(told)
 
-    def _quicker(self, seen: NDArray[np.bool_], engine: CaseEngine) -> tuple[bool, str]:
-        """Whether an engine is quicker than the usual one, which is measured beside it: what else the card and this
-        process do at the time makes both slow."""
-        with self._measuring:
-            usual, taken = self._timed(seen), self._timed(seen, engine)
-        if usual is None or taken is None:
-            return True, f"{engine.nanoseconds / 1e3:.1f} us by the time model, not measured"
-        return taken <= KEPT * usual, f"{taken / 1e3:.1f} us for {usual / 1e3:.1f} us"
+    def _compared(self, seen: NDArray[np.bool_], other: OnGpu, best: OnGpu | None) -> tuple[float | None, str]:
+        """Nanoseconds of an engine that is quicker than the best one up to now, which is closed then, or than the usual
+        one; None where it is not, and then it is closed. And what was found.
+
+        Both are measured now: what else the card and this process do makes both slow.
+        """
+        try:
+            with self._measuring:
+                before = self._timed(seen, best.engine if best is not None else None)
+                taken = self._timed(seen, other.engine)
+        except BaseException:
+            other.close()
+            raise
+        if before is None or taken is None:
+            found, why = float(other.work()), f"{other.work() / 1e3:.1f} us by the time model, not measured"
+        else:
+            found, why = taken, f"{taken / 1e3:.1f} us for {before / 1e3:.1f} us"
+            if taken > KEPT * before:
+                other.close()
+                return None, why
+        if best is not None:
+            best.close()
+        return found, why
 
     def _timed(self, seen: NDArray[np.bool_], engine: CaseEngine | None = None) -> float | None:
         """Nanoseconds of a case, measured: by the usual engine, of which the least is kept, or by another one. None

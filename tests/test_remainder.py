@@ -19,6 +19,7 @@ from jtgpu.backends.gpu.cut_ways import CutWay
 from jtgpu.errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
 from jtgpu.remainder import GpuReplanning, OnGpu, Remainder
 from tests import host_cuda, random_nets
+from tests.test_gpu_flow import HostCutFlow
 from tests.test_gpu_lowering import as_evidence
 
 pytestmark = pytest.mark.skipif(host_cuda.compiler() is None, reason="there is no g++ to build the kernels with")
@@ -34,7 +35,7 @@ class HostGpu:
     def __init__(self, plan: Any, factors: list[np.ndarray], lists: bool = False, real: str = "float64"):
         self.plan, self.factors, self.lists, self.real = plan, factors, lists, real
         self.usual = reference.prepare(plan, factors)
-        self.made: list[host_cuda.HostCut] = []
+        self.made: list[Any] = []
 
     def work(self, seen: Any, targets: Any = None) -> int:
         return 1 << 60
@@ -47,10 +48,15 @@ class HostGpu:
             self.made.append(host_cuda.HostCut(plans[0], whole, self.lists, self.real))
             return self.made[-1]
 
-        return iter([CutWay("cut", "", 1, make)])
+        def make_flow() -> Any:
+            self.made.append(HostCutFlow(plans[-1], Whole(plans[-1], self.factors, self.plan.factor_scopes, seen)))
+            return self.made[-1]
+
+        flows = [CutWay("cut flow", "", 3000, make_flow)] if len(plans[-1].op_out) else []
+        return iter([CutWay("cut", "", 1, make), *flows])
 
     def timed(self, seen: np.ndarray, engine: Any = None) -> float:
-        return 1e9 if engine is None else 1.0
+        return 9e6 if engine is None else 2e3
 
     def run(self, evidence: Evidence, targets: Any = None) -> Any:
         return self.usual.run(evidence)
@@ -69,7 +75,10 @@ def test_what_is_left_answers_as_the_whole(data: st.DataObject) -> None:
     definition = reference.prepare(plan, tables(model))
     real = data.draw(st.sampled_from(["float64", "float32"]))
     gpu = HostGpu(plan, tables(model), data.draw(st.booleans()), real)
-    found = GpuReplanning(plan, tables(model), gpu).make(seen)  # type: ignore[arg-type]
+    patterns = GpuReplanning(plan, tables(model), gpu)  # type: ignore[arg-type]
+    ways = list(patterns.ways(seen))
+    left, way = data.draw(st.sampled_from(ways))
+    found = OnGpu(left, way.make())
     tolerance = 1e-12 if real == "float64" else 1e-5
     for _ in range(3):
         hard = {v: data.draw(st.integers(0, int(model.cardinality[v]) - 1)) for v in np.flatnonzero(seen).tolist()}
@@ -183,12 +192,40 @@ def decided(usual: float | None, model: float, *fakes: Fake) -> tuple[Any, str, 
 
 
 def test_what_was_measured_decides() -> None:
-    promises, is_quick = Fake("flow, cut", 60, 120), Fake("cut", 80, 79)
+    promises, is_quick = Fake("cut flow", 60, 120), Fake("cut", 80, 79)
     new, told, _ = decided(100, 165, promises, is_quick)
     assert new.engine is is_quick
-    assert told == "cut: 79.0 us for 100.0 us"
+    assert told == "cut flow: 120.0 us for 100.0 us; cut: 79.0 us for 100.0 us"
     assert promises.closed == 1
     assert is_quick.closed == 0
+
+
+def test_the_quicker_of_two_engines_is_kept() -> None:
+    first, second, third = Fake("cut flow", 50, 90), Fake("cut", 80, 60), Fake("cut", 58, 10)
+    new, told, _ = decided(100, 165, first, second, third)
+    assert new.engine is second
+    assert told == (
+        "cut flow: 90.0 us for 100.0 us; cut: 60.0 us for 90.0 us; cut: 58.0 us promised for 60.0 us"
+    )
+    assert [f.closed for f in (first, second, third)] == [1, 0, 0]
+    assert third.made == 0
+
+
+def test_a_mistake_with_the_second_engine_closes_both() -> None:
+    first, second = Fake("cut flow", 50, 90), Fake("cut", 80, 60)
+    _, _, backend = decided(100, 165)
+    gpu: Any = backend.gpu
+    gpu.cut_ways = lambda plans, seen: iter([first.way(), second.way()])
+
+    def broken(seen: Any, engine: Any = None) -> float:
+        if engine is second:
+            raise RuntimeError("a mistake")
+        return 100e3 if engine is None else 90e3
+
+    gpu.timed = broken
+    with pytest.raises(RuntimeError, match="mistake"):
+        backend.better(np.arange(8) == 3, None, 165_000)
+    assert (first.closed, second.closed) == (1, 1)
 
 
 def test_an_engine_that_is_no_quicker_is_closed() -> None:
@@ -205,7 +242,7 @@ def test_a_model_that_promises_too_little_makes_no_engine() -> None:
     assert decided(128, 165.6, fake)[:2] == (None, "cut: 152.9 us promised for 128.0 us")
     assert fake.made == 0
     # the model of the same kind of engine was wrong by as much for the usual plan
-    new, _, _ = decided(128, 165.6, Fake("flow, cut", 140, 100, "flow"))
+    new, _, _ = decided(128, 165.6, Fake("cut flow", 140, 100, "flow"))
     assert new is not None
 
 
@@ -263,7 +300,8 @@ def test_patterns_tell_what_was_decided() -> None:
     state[2] = 0
     for _ in range(3):
         backend.run(Evidence(state))
-    told = "GpuReplanning(1 patterns seen: Pattern(of its own: cut: 0.0 us for 1000000.0 us))"
+    decision = "cut: 2.0 us for 9000.0 us; cut flow: 3.0 us promised for 2.0 us"
+    told = f"GpuReplanning(1 patterns seen: Pattern(of its own: {decision}))"
     assert repr(backend) == told
     backend.close()
 

@@ -44,13 +44,18 @@ def cases(net: DiscreteModel, share: float, n: int, seed: int) -> list[Evidence]
     return made
 
 
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second query of a pattern waits for its plan, whatever it gains."""
+@pytest.fixture(params=["cut", "cut flow"])
+def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The second query of a pattern waits for its plan, whatever it gains; the engine is of this kind."""
+    every, kind = resident.Gpu.cut_ways, str(request.param)
+    monkeypatch.setattr(
+        resident.Gpu, "cut_ways", lambda gpu, plans, seen: (w for w in every(gpu, plans, seen) if w.kind == kind)
+    )
     for name in ("PLANNING", "BUILDING", "STARTING", "WORTH"):
         monkeypatch.setattr(remainder, name, 0)
     for name in ("PROMISED", "UNMEASURED", "KEPT"):
         monkeypatch.setattr(remainder, name, 1e9)
+    return kind
 
 
 @pytest.mark.parametrize(
@@ -79,8 +84,7 @@ def test_published_networks(gpu: Device, nets: Path, name: str, dtype: str) -> N
 
 
 @pytest.mark.alone
-@pytest.mark.usefixtures("at_once")
-def test_a_tree_changes_to_the_plan_of_a_pattern_and_gives_all_back(gpu: Device) -> None:
+def test_a_tree_changes_to_the_plan_of_a_pattern_and_gives_all_back(gpu: Device, at_once: str) -> None:
     net = jtgpu.read(ROOT / "nets" / "hailfinder.net")
     plan = net.plan(order="min-fill")
     given = cases(net, 0.2, 6, 3)
@@ -102,13 +106,37 @@ def test_a_tree_changes_to_the_plan_of_a_pattern_and_gives_all_back(gpu: Device)
                 assert got.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)
                 for v in net.variables:
                     np.testing.assert_allclose(got[v], expected[v], rtol=0, atol=1e-10)
-        assert [p.new is not None for p in backend._patterns.values()] == [True]
+        (pattern,) = backend._patterns.values()
+        assert isinstance(pattern.new, OnGpu)
+        assert pattern.new.engine.kind == at_once
+        assert f"of its own: {at_once}: " in repr(backend)
         assert tree.device == gpu.name
         session.close()
     with gpu.active():
         assert before - gpu.free_memory() < 16 << 20
     with pytest.raises(JtgpuError, match="closed"):
         backend.run(given[0])
+
+
+def test_what_is_too_small_without_scaling_is_asked_of_the_levels(gpu: Device) -> None:
+    n = 900
+    net = chain(n, 3)
+    plan = net.plan(order=list(range(n))).plan
+    exact = Engine(plan, tables(net), make_schedule(plan), gpu)
+    patterns = GpuReplanning(plan, tables(net), resident.prepare(plan, tables(net), single=False))
+    seen = np.arange(n) % 3 != 2
+    kinds = {way.kind: OnGpu(left, way.make()) for left, way in patterns.ways(seen)}
+    new = kinds["cut flow"]
+    usual, small = (np.where(seen, states, -1).astype(np.int32) for states in (np.zeros(n), np.arange(n) % 300 % 3))
+    for state in (usual, small, small, usual, usual):
+        got, expected = new.run(Evidence(state)), exact.run(Evidence(state))
+        np.testing.assert_allclose(got.posterior, expected.posterior, rtol=0, atol=1e-10)
+        assert got.log_evidence == pytest.approx(expected.log_evidence, rel=1e-12, abs=1e-9)
+    assert exact.run(Evidence(small)).log_evidence < -800  # 2^-1154
+    for own in kinds.values():
+        own.close()
+    patterns.close()
+    exact.close()
 
 
 def test_an_engine_that_is_not_quicker_is_not_kept(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,9 @@
 `shapes` chooses how threads lie over a contraction, `places` where tables lie, `schedule` turns a plan into records,
 `engine` runs one case as a kernel a level; `products` finds what is never zero, `lists` deals it out where little is
 left and `list_engine` runs it as one kernel; `flow` deals work out to warps that wait for single entries, and
-`flow_engine` runs that; `single` chooses among them, `ways` keeps what was measured; `batch` runs many cases. The
-kernels are in cuda/resident/.
+`flow_engine` runs that; `single` chooses among them, `ways` keeps what was measured; `cut_engine` and `cut_flow` run
+what evidence patterns leave of a network, `cut_ways` chooses; `batch` runs many cases. The kernels are in
+cuda/resident/.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ class Gpu:
         if dtype not in REALS:
             raise ValueError(f"dtype is {' or '.join(map(repr, REALS))}, not {dtype!r}")
         self._plan, self.dtype = plan, dtype
+        self._flows = engine in (None, "flow")  # whether an engine without levels may answer single cases
         self._factors: list[NDArray[np.float64]] | None = list(factors)
         self.device = open_device(device)
         self._batch: BatchEngine | None = None
@@ -238,7 +240,8 @@ class Gpu:
         factors = self._factors
         if factors is None:
             raise JtgpuError("this backend is closed")
-        for way in cut_ways(plans, factors, self._plan.factor_scopes, seen, self.device, self.dtype):
+        scopes = self._plan.factor_scopes
+        for way in cut_ways(plans, factors, scopes, seen, self.device, self.dtype, self._flows):
 
             def make(way: CutWay = way) -> CaseEngine:
                 return self._ordered(way.make())
@@ -251,6 +254,8 @@ class Gpu:
         own = self.engine
         asked = engine or own
         case = [Evidence(np.where(seen, 0, -1).astype(np.int32))]
+        with self.device.active():
+            self.device.function("hold", "hold")  # compiled here, if it has to be: nobody may wait for that
         asked.measure(WARMING, case)  # the clocks are up, and all kernels on the card
         runs = max(LEAST_RUNS, min(MOST_RUNS, MEASURING // (asked.nanoseconds + HOLD_NS)))
         with contextlib.nullcontext() if asked is own else own.lock:

@@ -6,6 +6,7 @@ contiguous part of it, which ``enter_cut`` copies into the arena. Everything els
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,11 @@ class Whole:
             self.largest.append(table.max(axis=tuple(scope.index(v) for v in hard)) if hard else table)
         self.cut = [f for f, hard in enumerate(self.observed) if hard]
 
+    def axes(self, f: int) -> list[tuple[int, int]]:
+        """Of each observed axis of a factor the variable, and the stride in its table."""
+        shape = self.tables[f].shape
+        return [(v, math.prod(shape[k + 1 :])) for k, v in enumerate(self.observed[f])]
+
 
 def with_cuts(schedule: Schedule, whole: Whole) -> tuple[Schedule, NDArray[Any], NDArray[Any]]:
     """The schedule in which every factor that is cut is brought in for every case; CUT records, OBSERVED records.
@@ -93,10 +99,9 @@ def with_cuts(schedule: Schedule, whole: Whole) -> tuple[Schedule, NDArray[Any],
     axes: list[tuple[int, int]] = []
     at = 0
     for i, f in enumerate(whole.cut):
-        table, hard = whole.tables[f], whole.observed[f]
-        cuts[i] = at, len(axes), len(hard), 0
-        axes += [(v, int(np.prod(table.shape[k + 1 :], dtype=np.int64))) for k, v in enumerate(hard)]
-        at += table.size
+        cuts[i] = at, len(axes), len(whole.observed[f]), 0
+        axes += whole.axes(f)
+        at += whole.tables[f].size
     return replace(schedule, chunks=chunks), cuts, np.array(axes, OBSERVED)
 
 
