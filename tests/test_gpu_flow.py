@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 import jtgpu
 from jtgpu.backends import kernels, reference
-from jtgpu.backends.base import Evidence, Result
+from jtgpu.backends.base import Evidence, Result, columns_of
 from jtgpu.backends.gpu import answers, flow
+from jtgpu.backends.gpu.cut_engine import Whole, left_of
 from jtgpu.backends.gpu.flow_bound import lowest_answer
 from jtgpu.backends.gpu.flow_records import AWAITED, ENTER_SHAPE, ROOT_SHAPE
 from jtgpu.backends.gpu.places import scaled_factors
@@ -27,6 +28,7 @@ from jtgpu.backends.gpu.shapes import binary_program, loops_of
 from jtgpu.lowering import LOWERINGS
 from jtgpu.network import MarkovNetwork
 from jtgpu.plan import Plan
+from jtgpu.remainder import Remainder
 from tests import host_cuda, random_nets
 from tests.test_gpu_lowering import as_evidence, needs_compiler, tables
 from tests.test_plan import chain
@@ -41,8 +43,14 @@ WAYS = (
 class HostFlow:
     """`jtgpu.backends.gpu.flow_engine.FlowEngine` with the host in place of the card: one block."""
 
-    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], way: flow.FlowWay = flow.USUAL):
-        made = flow.make_flow(plan, factors, 1, way)
+    def __init__(
+        self,
+        plan: Plan,
+        factors: Sequence[NDArray[np.float64]],
+        way: flow.FlowWay = flow.USUAL,
+        whole: Whole | None = None,
+    ):
+        made = flow.make_flow(plan, factors, 1, way, whole)
         assert made is not None
         self.plan, self.flow, self.runs = plan, made, 0
         arena = np.zeros(made.n_cells)
@@ -64,12 +72,37 @@ class HostFlow:
     def run(self, evidence: Evidence) -> Result:
         """As the engine does, but never asking another one."""
         more = answers.write_evidence(self.plan, evidence, self.state, self.weights) + self.flow.exponent
-        self.given[: len(self.state)] = self.state
+        self.give()
         self.runs += 1
         self.numbers[0] = (self.runs & 1) << 31
         host_cuda.library("flow").run_flow(self.flow.warps, host_cuda._at(self.struct))
         exponent = np.zeros(len(self.root), np.int32)
         return Result(self.posterior.copy(), answers.log_evidence(self.root, exponent, more))
+
+    def give(self) -> None:
+        self.given[: len(self.state)] = self.state
+
+
+class HostCutFlow(HostFlow):
+    """`jtgpu.backends.gpu.cut_flow.CutFlow` with the host in place of the card."""
+
+    n_bytes, closed = 100, False
+
+    def __init__(self, plan: Plan, whole: Whole, way: flow.FlowWay = flow.USUAL):
+        super().__init__(plan, whole.largest, way, whole)
+        self.kept = np.flatnonzero(~whole.seen)
+        self.observed = np.zeros(len(whole.seen), np.int32)
+
+    def run(self, evidence: Evidence) -> Result:
+        self.observed = evidence.state
+        return super().run(left_of(evidence, self.kept, {int(v): w for w, v in enumerate(self.kept)}))
+
+    def give(self) -> None:
+        self.given[: len(self.observed)] = self.observed
+        self.given[self.kept] = self.state
+
+    def close(self) -> None:
+        self.closed = True
 
 
 def agree(engine: Any, definition: reference.Reference, evidence: Evidence) -> None:
@@ -111,6 +144,43 @@ def test_a_published_network_agrees_with_the_definition(shared_nets: Path) -> No
     for v in np.random.default_rng(3).choice(plan.n_variables, 3, replace=False).tolist():
         state[v] = 1
     agree(engine, definition, Evidence(state))
+
+
+@needs_compiler
+@pytest.mark.parametrize("way", [WAYS[0], WAYS[4]])
+def test_a_network_without_observed_variables_agrees_with_the_whole(way: flow.FlowWay) -> None:
+    """Factors are cut to other states in every run, and every cell that is brought in has the run's sign."""
+    net = jtgpu.read(Path(__file__).parents[1] / "nets" / "hailfinder.net")
+    plan = net.plan(order="min-fill").plan
+    rng = np.random.default_rng(7)
+    seen = np.zeros(len(net), np.bool_)
+    seen[rng.choice(len(net), 12, replace=False)] = True
+    definition = reference.prepare(plan, tables(net))
+    for left in Remainder(plan.cardinality, plan.factor_scopes, seen).plans(plan.elimination_order.tolist()):
+        whole = Whole(left, tables(net), plan.factor_scopes, seen)
+        engine = HostCutFlow(left, whole, way)
+        entered = engine.flow.ops[engine.flow.ops["shape"] == ENTER_SHAPE]
+        assert np.count_nonzero(entered["n_digits"]) == len(whole.cut) > 0
+        answered = 0
+        for _ in range(8):
+            state = np.full(len(net), -1, np.int32)
+            state[seen] = rng.integers(0, net.cardinality[seen])
+            soft = {int(v): rng.random(int(net.cardinality[v])) + 0.1 for v in engine.kept[:2]}
+            try:
+                expected = definition.run(Evidence(state, soft))
+            except jtgpu.ImpossibleEvidence:
+                with pytest.raises(jtgpu.ImpossibleEvidence):
+                    engine.run(Evidence(state, soft))
+                continue
+            got = engine.run(Evidence(state, soft))
+            assert got.log_evidence == pytest.approx(expected.log_evidence, abs=1e-10)
+            columns = columns_of(plan.posterior_ptr, engine.kept.tolist())
+            np.testing.assert_allclose(got.posterior, expected.posterior[columns], atol=1e-12)
+            answered += 1
+            for op in entered:
+                cells = engine.arrays[0][int(op["out"]) : int(op["out"]) + int(op["n_tiles"])]
+                assert (np.signbit(cells) == bool(engine.runs & 1)).all()
+        assert answered > 1
 
 
 @needs_compiler
@@ -235,6 +305,11 @@ def test_a_plan_of_too_many_variables_is_refused() -> None:
     n = flow.MOST_GIVEN + 1
     net = chain(n, 2)
     assert flow.make_flow(net.plan(order=list(range(n))).plan, tables(net), 4) is None
+    seen = np.arange(n) % 2 == 1  # the states of all variables are told, also of those that are observed
+    scopes = net.plan(order=list(range(n))).plan.factor_scopes
+    plan = Remainder(net.cardinality, scopes, seen).plans(list(range(n)))[0]
+    whole = Whole(plan, tables(net), scopes, seen)
+    assert flow.make_flow(plan, whole.largest, 4, whole=whole) is None
 
 
 @needs_compiler

@@ -35,7 +35,8 @@
 #define REST() host::pause()
 #endif
 
-struct Known { u32 variable, inner, card, weight; };  // an axis of a factor that evidence is multiplied into
+// An axis of a factor that evidence is multiplied into; of one that is cut, `inner` is a state's stride in `pristine`.
+struct Known { u32 variable, inner, card, weight; };
 
 struct Flow {
     double* arena;
@@ -60,6 +61,7 @@ struct Flow {
 #define ENTER_N(op) (op).n_tiles
 #define ENTER_KNOWN(op) (op).steps
 #define ENTER_N_KNOWN(op) (op).n_steps
+#define ENTER_N_CUT(op) (op).n_digits  // observed axes, which are none of the table's: after the others in `known`
 #define ANSWER_CARD(op) (op).n_tiles
 #define ANSWER_AT(op) (op).out
 #define HINT(op) (op).counter          // NONE, or the last cell of what its inputs are made of
@@ -229,14 +231,20 @@ __device__ __forceinline__ void contract(const Flow& f, const Op& op, u32 unit, 
     }
 }
 
-// Evidence into a warp's share of a factor.
+// Evidence into a warp's share of a factor. In an evidence pattern's own engine (jtgpu/backends/gpu/cut_flow.py)
+// observed variables are no axes: what belongs to their states is a contiguous part of the factor in `pristine`.
 __device__ __forceinline__ void enter_unit(const Flow& f, const Op& op, u32 unit, u32 lane) {
     const u32 from = unit * 32 * SHARE + lane, n = ENTER_N(op);
+    u32 first = ENTER_FROM(op);
+    for (u32 v = 0; v < ENTER_N_CUT(op); v++) {
+        const Known axis = f.known[ENTER_KNOWN(op) + ENTER_N_KNOWN(op) + v];
+        first += (u32)f.state[axis.variable] * axis.inner;
+    }
     double value[SHARE];
 #pragma unroll
     for (u32 k = 0; k < SHARE; k++) {
         const u32 i = from + 32 * k;
-        value[k] = f.pristine[ENTER_FROM(op) + (i < n ? i : n - 1)];
+        value[k] = f.pristine[first + (i < n ? i : n - 1)];
     }
     for (u32 v = 0; v < ENTER_N_KNOWN(op); v++) {
         const Known axis = f.known[ENTER_KNOWN(op) + v];

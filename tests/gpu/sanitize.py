@@ -44,7 +44,7 @@ from jtgpu.backends.indexed_launch import Rules
 from jtgpu.backends.tuning import Workbench
 from jtgpu.compiler import model_factors
 from jtgpu.indextables import Shape
-from jtgpu.remainder import GpuReplanning
+from jtgpu.remainder import GpuReplanning, OnGpu
 
 SIDES = [(1, 1), (1, 3000), (3, 700), (33, 65), (100, 40), (512, 5), (1500, 3)]  # (n, m)
 SHAPES = [*(Shape((m, n), (False, True)) for n, m in SIDES), Shape((5, 300, 4), (True, False, True))]
@@ -154,14 +154,16 @@ def shaped() -> float:
 
 
 def pattern() -> float:
-    """Largest error of an evidence pattern's own engine, with factors cut on the card."""
+    """Largest error of an evidence pattern's own engines, with factors cut on the card."""
     small = Small()
-    usual = resident.prepare(small.plan, small.factors, engine="levels")
+    usual = resident.prepare(small.plan, small.factors, engine="flow")
     patterns = GpuReplanning(small.plan, small.factors, usual)
     case, answer = small.cases[1], small.answers[1]
-    own = patterns.make(case.state >= 0)
-    error = max(float(np.abs(own.run(case).posterior - answer).max()) for _ in range(2))
-    own.close()
+    error = 0.0
+    for left, way in patterns.ways(case.state >= 0):
+        own = OnGpu(left, way.make())
+        error = max(error, *(float(np.abs(own.run(case).posterior - answer).max()) for _ in range(2)))
+        own.close()
     patterns.close()
     return error
 

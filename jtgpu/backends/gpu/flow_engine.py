@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import BackendUnavailable, JtgpuError
-from ...plan import Cost, Plan
+from ...plan import Plan
 from ..base import Evidence, Result
 from ..device import Device, Graph
 from .driver import Arguments, multiprocessors
@@ -19,7 +19,7 @@ from .flow import FLOW_WARPS, MOST_GIVEN, USUAL, Flow, FlowWay, make_flow
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FlowEngine", "flow_engine", "levels_us"]
+__all__ = ["MOST_FLOPS", "FlowEngine", "flow_engine", "levels_microseconds"]
 
 MOST_FLOPS = 300_000_000  # operations of a propagation, from which on levels fill the card
 LEVELS_US = (8.0, 2.4, 0.6e-6)  # microseconds of a kernel a level: in all, a level, an operation
@@ -48,6 +48,7 @@ class FlowEngine(CaseEngine):
     kind = "flow"
     file = "resident/flow"
     names = tuple(f"flow_{n}" for n in FLOW_WARPS)
+    first = -1  # state of all variables in the run that only shows that it can run
 
     def __init__(self, plan: Plan, flow: Flow, device: Device, second: Callable[[], CaseEngine]):
         self._flow = flow
@@ -73,13 +74,13 @@ class FlowEngine(CaseEngine):
         kept = self._arguments.kept(0)
         self._numbers: NDArray[np.uint32] = kept[first : first + 8].view(np.uint32)
         self._numbers[1] = len(self.plan.root_table)
-        self._given: NDArray[np.int16] = kept[first + 8 : first + 8 + 2 * self.plan.n_variables].view(np.int16)
+        self._given: NDArray[np.int16] = kept[first + 8 : first + 8 + 2 * f.n_given].view(np.int16)
         self._launch = kernels.ready(
             f"flow_{f.warps}", f.n_blocks, 32 * f.warps, stream, self._arguments, together=True
         )
 
     def _capture(self) -> Graph | None:
-        self._given[:] = -1
+        self._given[:] = self.first
         self._start()  # fails here, not at the first case, where the card cannot hold all blocks
         self.stream.synchronize()
         return None
@@ -111,8 +112,12 @@ class FlowEngine(CaseEngine):
     def write(self, evidence: Evidence) -> int:
         """See `CaseEngine.write`."""
         more = super().write(evidence)
-        self._given[:] = self._state
+        self._give()
         return more + self._flow.exponent
+
+    def _give(self) -> None:
+        """Tell the next run the states."""
+        self._given[:] = self._state
 
     def launch(self, evidence: Evidence) -> None:
         """See `CaseEngine.launch`; one kernel needs no graph."""
@@ -136,10 +141,10 @@ class FlowEngine(CaseEngine):
         return not small
 
 
-def levels_us(cost: Cost) -> float:
-    """Microseconds that a kernel a level takes, by and large."""
+def levels_microseconds(plan: Plan) -> float:
+    """What a kernel a level takes, without looking closely."""
     start, level, operation = LEVELS_US
-    return start + level * cost.program_levels + operation * cost.flops
+    return start + level * plan.cost().program_levels + operation * plan.cost().flops
 
 
 def flow_engine(
@@ -170,10 +175,9 @@ def flow_engine(
     JtgpuError
         When it is forced and cannot take the plan.
     """
-    cost = plan.cost()
-    if device.capability >= (7, 0) and (forced or cost.flops <= MOST_FLOPS):
+    if device.capability >= (7, 0) and (forced or plan.cost().flops <= MOST_FLOPS):
         flow = make_flow(plan, factors, multiprocessors(device), way)
-        if flow and (forced or flow.microseconds < levels_us(cost)):
+        if flow and (forced or flow.microseconds < levels_microseconds(plan)):
             try:
                 return FlowEngine(plan, flow, device, second)
             except BackendUnavailable:  # a card, or a share of one, that cannot hold so many blocks together

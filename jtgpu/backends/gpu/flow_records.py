@@ -88,10 +88,11 @@ class RecordMaker:
             op |= {f"digit{d}_{key}": x for key, x in zip(DIGIT.names or (), digit, strict=True)}
         return self._add(op)
 
-    def enter(self, pristine: int, cell: int, n: int, known: int, n_known: int) -> int:
-        """The record of a factor that evidence is multiplied into."""
+    def enter(self, pristine: int, cell: int, n: int, known: int, n_known: int, n_cut: int = 0) -> int:
+        """The record of a factor that evidence is multiplied into, or that is cut to observed states: `n_cut` axes,
+        after the others in ``known``."""
         op = {"a": pristine, "out": cell, "n_tiles": n, "steps": known, "n_steps": n_known, "shape": ENTER_SHAPE}
-        return self._add(op)
+        return self._add(op | {"n_digits": n_cut})
 
     def answer(self, cell: int, awaited: int, card: int, at: int) -> int:
         """The record of a posterior."""

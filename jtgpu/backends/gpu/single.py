@@ -15,7 +15,7 @@ from ..crew import Once
 from ..kernels import find_nvcc, tell
 from .driver import most_shared
 from .engine import CaseEngine, Engine
-from .flow_engine import flow_engine, levels_us
+from .flow_engine import flow_engine, levels_microseconds
 from .list_engine import ListEngine
 from .lists import CLUSTERS, Lists, make_lists
 from .places import LEAST, smallest_entries
@@ -149,9 +149,9 @@ class Maker:
 
     def _shallow(self) -> float:
         """The price at which the plan should be quicker on this card; 0: as it is."""
-        cost, other = self.plan.cost(), self._lowered(PRICE).cost()
-        fits = other.bytes <= max(MOST_LARGER * cost.bytes, SMALL)
-        return PRICE if fits and levels_us(other) < levels_us(cost) else 0.0
+        other = self._lowered(PRICE)
+        fits = other.cost().bytes <= max(MOST_LARGER * self.plan.cost().bytes, SMALL)
+        return PRICE if fits and levels_microseconds(other) < levels_microseconds(self.plan) else 0.0
 
     def _listed(self, shallow: float) -> Listed | None:
         plan = self._lowered(shallow)
