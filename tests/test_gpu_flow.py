@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 import jtgpu
 from jtgpu.backends import kernels, reference
 from jtgpu.backends.base import Evidence, Result, columns_of
-from jtgpu.backends.gpu import answers, flow
+from jtgpu.backends.gpu import answers, flow, flow_tiles
 from jtgpu.backends.gpu.cut_engine import Whole, left_of
 from jtgpu.backends.gpu.flow_bound import lowest_answer
-from jtgpu.backends.gpu.flow_records import AWAITED, ENTER_SHAPE, ROOT_SHAPE
+from jtgpu.backends.gpu.flow_records import AWAITED, ENTER_SHAPE, LONG, ROOT_SHAPE, TENSOR
 from jtgpu.backends.gpu.places import scaled_factors
 from jtgpu.backends.gpu.products import lowest_root, needed_products
 from jtgpu.backends.gpu.shapes import binary_program, loops_of
@@ -36,7 +36,7 @@ from tests.test_program import planned
 
 WAYS = (
     flow.USUAL, flow.FlowWay(warps=8), flow.FlowWay(longer=True, kept=4), flow.FlowWay(longer=False, kept=0),
-    flow.FlowWay(8, True, 4, 1.0, 20.0),
+    flow.FlowWay(8, True, 4, 1.0, 20.0), flow.FlowWay(blocks=True), flow.FlowWay(8, True, 0, 0.1, 0.1, blocks=True),
 )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ class HostFlow:
         self.give()
         self.runs += 1
         self.numbers[0] = (self.runs & 1) << 31
-        host_cuda.library("flow").run_flow(self.flow.warps, host_cuda._at(self.struct))
+        getattr(host_cuda.library("flow"), f"run_{self.flow.kernel}")(host_cuda._at(self.struct))
         exponent = np.zeros(len(self.root), np.int32)
         return Result(self.posterior.copy(), answers.log_evidence(self.root, exponent, more))
 
@@ -132,12 +132,15 @@ def test_the_kernel_agrees_with_the_definition(data: st.DataObject, lowering: st
 
 
 @needs_compiler
-def test_a_published_network_agrees_with_the_definition(shared_nets: Path) -> None:
+@pytest.mark.parametrize("blocks", [False, True])
+def test_a_published_network_agrees_with_the_definition(shared_nets: Path, blocks: bool) -> None:
     """Tiles of every kind, and sums in parts."""
     net = jtgpu.read(shared_nets / "RetiEsempio" / "Mildew.net")
     plan = net.plan(order=shared_nets / "RetiEsempio" / "Mildew.num").plan
-    engine, definition = HostFlow(plan, tables(net)), reference.prepare(plan, tables(net))
+    engine = HostFlow(plan, tables(net), flow.FlowWay(blocks=blocks))
+    definition = reference.prepare(plan, tables(net))
     assert len(np.unique(engine.flow.ops["shape"])) > 5
+    assert bool((engine.flow.ops["shape"] & TENSOR).any()) == blocks
     assert engine.flow.ops["splits"].max() > 1
     state = np.full(plan.n_variables, -1, np.int32)
     agree(engine, definition, Evidence(state))
@@ -147,7 +150,43 @@ def test_a_published_network_agrees_with_the_definition(shared_nets: Path) -> No
 
 
 @needs_compiler
-@pytest.mark.parametrize("way", [WAYS[0], WAYS[4]])
+@pytest.mark.parametrize("body", list(flow_tiles.BLOCKS))
+@pytest.mark.parametrize("splits", [1, 4])
+def test_blocks_for_the_tensor_cores_of_every_kind(
+    body: tuple[int, int, int], splits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sides and sums that are no multiples of a block's, a side of several axes, entries that are always there."""
+    usual = flow_tiles.flow_tiling
+
+    def forced(loops: Any, two: bool, *rest: Any) -> flow_tiles.FlowTiling:
+        blocks = flow_tiles._blocks(loops) if two else ()
+        mine = [t for t in blocks if (*t.shape, t.unroll) == body]
+        return min(mine, key=lambda t: abs(t.splits - splits), default=usual(loops, two, *rest))
+
+    monkeypatch.setattr(flow, "flow_tiling", forced)
+    rng = np.random.default_rng(11)
+    cards = [17, 19, 23, 9, 12, 33]
+    scopes = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4, 1), (4, 5), (5, 3)]
+    model = MarkovNetwork(
+        {str(v): [str(k) for k in range(n)] for v, n in enumerate(cards)},
+        [([str(v) for v in s], rng.random([cards[v] for v in s]) * (rng.random([cards[v] for v in s]) < 0.7))
+         for s in scopes],
+    )  # fmt: skip
+    plan = planned(model, [0, 5, 4, 3, 1, 2], "pairwise")
+    engine = HostFlow(plan, tables(model), flow.FlowWay(blocks=True))
+    shapes = engine.flow.ops["shape"]
+    mine = engine.flow.ops[(shapes >= TENSOR) & (shapes < LONG + 2 * TENSOR)]
+    assert len(mine) > 4
+    assert mine["splits"].max() >= splits
+    definition = reference.prepare(plan, tables(model))
+    for seen in ({}, {1: 3}, {4: 5, 5: 2}, {}):
+        state = np.full(len(cards), -1, np.int32)
+        state[list(seen)] = list(seen.values())
+        agree(engine, definition, Evidence(state))
+
+
+@needs_compiler
+@pytest.mark.parametrize("way", [WAYS[0], WAYS[4], WAYS[5]])
 def test_a_network_without_observed_variables_agrees_with_the_whole(way: flow.FlowWay) -> None:
     """Factors are cut to other states in every run, and every cell that is brought in has the run's sign."""
     net = jtgpu.read(Path(__file__).parents[1] / "nets" / "hailfinder.net")

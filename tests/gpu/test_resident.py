@@ -53,7 +53,7 @@ def cases(plan: Plan, n: int, seed: int) -> Iterator[Evidence]:
     yield Evidence.none(plan.n_variables)
 
 
-def hold_to_definition(plan: Plan, factors: list[np.ndarray], backend: resident.Gpu, n: int) -> None:
+def hold_to_definition(plan: Plan, factors: list[np.ndarray], backend: resident.Gpu | CaseEngine, n: int) -> None:
     definition = reference.prepare(plan, factors)
     for case in cases(plan, n, 7):
         try:

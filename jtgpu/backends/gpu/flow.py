@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Dealt = list[tuple[int, NDArray[np.int64]]]  # a node, and the queue of each of its units
 
-__all__ = ["FLOW_WARPS", "LEAST", "MOST_GIVEN", "USUAL", "Flow", "FlowWay", "make_flow"]
+__all__ = ["FLOW_WARPS", "LEAST", "MOST_GIVEN", "USUAL", "Flow", "FlowWay", "kernel_of", "make_flow"]
 
 FLOW_WARPS = (16, 8)  # of a block, of which a multiprocessor holds one: kernels that there are, the usual one first
 LEAST = -300.0  # log2 of the smallest P(e) that must not need the engine that scales
@@ -63,6 +63,8 @@ class FlowWay:
         Warps of 16 kept for the longest ways; None: as the simulation finds quicker.
     quick, slow : float
         Weights of the card's time against a contraction's own, on the longest way and elsewhere.
+    blocks : bool
+        Whether blocks for the tensor cores are among the tilings.
     """
 
     warps: int = FLOW_WARPS[0]
@@ -70,6 +72,7 @@ class FlowWay:
     kept: int | None = None
     quick: float = QUICK
     slow: float = SLOW
+    blocks: bool = False
 
 
 USUAL = FlowWay()
@@ -95,6 +98,8 @@ class Flow:
         Each warp's first task; queue ``block * warps + warp``.
     warps : int
         Of a block.
+    kernel : str
+        That reads it.
     known : (K,) KNOWN
     roots : (components, 2) uint32
         Cell of P(e); all ones where it is written in every run.
@@ -118,6 +123,7 @@ class Flow:
     tasks: NDArray[Any]
     starts: NDArray[np.uint32]
     warps: int
+    kernel: str
     known: NDArray[Any]
     roots: NDArray[np.uint32]
     arena: NDArray[np.float64]
@@ -200,6 +206,7 @@ def make_flow(
         tasks=tasks,
         starts=starts,
         warps=way.warps,
+        kernel=kernel_of(way.warps, way.blocks),
         known=np.array(layout.known, KNOWN),
         roots=np.array([(layout.cells[t], layout.awaited(t)) for t in plan.root_table.tolist()], np.uint32),
         arena=arena,
@@ -234,6 +241,11 @@ class _Sources:
             self.number = np.flatnonzero(~whole.seen).tolist()
             for f in whole.cut:
                 self.cut[f] = np.ldexp(whole.tables[f].ravel(), -shifts[f]), whole.axes(f)
+
+
+def kernel_of(warps: int, blocks: bool) -> str:
+    """The kernel for blocks of so many warps, with or without tilings for the tensor cores."""
+    return f"{'tensor' if blocks else 'flow'}_{warps}"
 
 
 @dataclass(frozen=True)
@@ -275,9 +287,9 @@ def _choices(program: Binary, loops: Sequence[tuple[Loop, ...]], way: FlowWay) -
 
     def choose(i: int, of: float) -> _Choice:
         ins, two = program.steps[i].ins, len(program.steps[i].ins) == 2
-        one = flow_tiling(loops[i], two, of, longer)
+        one = flow_tiling(loops[i], two, of, longer, way.blocks)
         if two:
-            other = flow_tiling(_mirrored(loops[i]), two, of, longer)
+            other = flow_tiling(_mirrored(loops[i]), two, of, longer, way.blocks)
             if other.latency + of * other.share < one.latency + of * one.share:
                 return _Choice(_mirrored(loops[i]), ins[::-1], other)
         return _Choice(loops[i], ins, one)

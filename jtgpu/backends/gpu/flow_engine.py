@@ -14,7 +14,7 @@ from ..base import Evidence, Result
 from ..device import Device, Graph
 from .driver import Arguments, multiprocessors
 from .engine import CaseEngine
-from .flow import FLOW_WARPS, MOST_GIVEN, USUAL, Flow, FlowWay, make_flow
+from .flow import FLOW_WARPS, MOST_GIVEN, USUAL, Flow, FlowWay, kernel_of, make_flow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class FlowEngine(CaseEngine):
 
     kind = "flow"
     file = "resident/flow"
-    names = tuple(f"flow_{n}" for n in FLOW_WARPS)
+    names = tuple(kernel_of(n, blocks) for n in FLOW_WARPS for blocks in (False, True))
     first = -1  # state of all variables in the run that only shows that it can run
 
     def __init__(self, plan: Plan, flow: Flow, device: Device, second: Callable[[], CaseEngine]):
@@ -76,7 +76,7 @@ class FlowEngine(CaseEngine):
         self._numbers[1] = len(self.plan.root_table)
         self._given: NDArray[np.int16] = kept[first + 8 : first + 8 + 2 * f.n_given].view(np.int16)
         self._launch = kernels.ready(
-            f"flow_{f.warps}", f.n_blocks, 32 * f.warps, stream, self._arguments, together=True
+            f.kernel, f.n_blocks, 32 * f.warps, stream, self._arguments, together=True
         )
 
     def _capture(self) -> Graph | None:

@@ -42,6 +42,7 @@ NEAR = 1.3  # times the best engine's time, up to which an engine's variants are
 PRICES = (64.0, 0.0, 3000.0, 300.0, 16.0, 4.0)  # of lowerings of few levels; 0: the plan as it is
 SIMULATED: tuple[tuple[str, tuple[Any, ...]], ...] = (("longer", (True, False)), ("kept", (0, 4)))
 VARIANTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("blocks", (True,)),
     *SIMULATED,
     ("warps", FLOW_WARPS[1:]),
     ("slow", (4.0, 16.0)),
@@ -180,7 +181,7 @@ def kept_way(device: str, plan: Plan, factors: Sequence[NDArray[np.float64]]) ->
         found = data["way"]
         way = Way(found["engine"], bool(found["codes"]), FlowWay(**found["flow"]), float(found["shallow"]))
         known = way.engine in ENGINES and way.flow.warps in FLOW_WARPS and way.flow.longer in (None, True, False)
-        known = known and way.flow.kept in (None, *range(FLOW_WARPS[0]))
+        known = known and way.flow.kept in (None, *range(FLOW_WARPS[0])) and way.flow.blocks in (True, False)
         numbers = (way.flow.quick, way.flow.slow, way.shallow)
         return way if known and all(0 <= float(x) < math.inf for x in numbers) else None
     except (OSError, ValueError, KeyError, TypeError):
