@@ -218,8 +218,8 @@ class GpuReplanning(Replanning):
             if new is not None:
                 new.close()
             raise
-        if new is not None:
-            logging.getLogger("jtgpu").info("an evidence pattern has an engine of its own: %s", "; ".join(told))
+        which = "the usual engine" if new is None else "an engine of its own"
+        logging.getLogger("jtgpu").info("an evidence pattern has %s: %s", which, "; ".join(told))
         return new, "; ".join(told)
 
     def _compared(self, seen: NDArray[np.bool_], other: OnGpu, best: OnGpu | None) -> tuple[float | None, str]:

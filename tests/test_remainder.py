@@ -191,11 +191,13 @@ def decided(usual: float | None, model: float, *fakes: Fake) -> tuple[Any, str, 
     return new, told, backend
 
 
-def test_what_was_measured_decides() -> None:
+def test_what_was_measured_decides(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="jtgpu")
     promises, is_quick = Fake("cut flow", 60, 120), Fake("cut", 80, 79)
     new, told, _ = decided(100, 165, promises, is_quick)
     assert new.engine is is_quick
     assert told == "cut flow: 120.0 us for 100.0 us; cut: 79.0 us for 100.0 us"
+    assert f"an engine of its own: {told}" in caplog.text
     assert promises.closed == 1
     assert is_quick.closed == 0
 
