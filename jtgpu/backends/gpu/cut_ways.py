@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...lowering import relowered
 from ...plan import Plan
 from ..device import Device
 from .cut_engine import CutEngine, Whole, cut_schedule
@@ -118,6 +119,7 @@ def cut_ways(
         Whether the engine without levels is among them, where it can take a plan and tables are float64.
     """
     left = _Left(factors, scopes, seen, device, dtype)
+    plans = [min(plan, relowered(plan), key=_as_levels) for plan in plans]
     most = MOST_FLOPS if flows and dtype == "float64" and device.capability >= (7, 0) else -1
     laid_out = [left.flow(plan) for plan in plans if plan.cost().flops <= most]
     flow = min((way for way in laid_out if way is not None), key=lambda way: way.nanoseconds, default=None)
