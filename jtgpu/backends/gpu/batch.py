@@ -23,6 +23,7 @@ from ...plan import Plan
 from ..base import BatchResult, ColumnResult
 from ..deal import Deal
 from ..device import Device, Graph
+from ..rows import taken
 from .batch_cases import ColumnCases, Host, RowCases, TableCases, checked_columns
 from .batch_lane import LaneProgram, lane_candidate
 from .batch_live import live_program
@@ -174,7 +175,7 @@ class BatchEngine:
     ) -> SharedTable[BatchResult]:
         """A table as `run` has it, to be answered by this card and others."""
         wanted = self._wanted(targets)
-        rows = read_rows(states, likelihood, self.plan.cardinality, merge=self._dear, each=self._copiers.map)
+        rows = read_rows(states, likelihood, self.plan.cardinality, merge=self._dear)
         cases = RowCases(rows, int(self.plan.cardinality[wanted].sum()))
 
         def finish() -> BatchResult:
@@ -193,7 +194,7 @@ class BatchEngine:
             if targets is not None and len(wanted) < len(targets):  # a target that is asked for twice stands twice
                 posterior = posterior[:, self._cells(wanted, targets)]
             if rows.place is not None:
-                return BatchResult(posterior[rows.place], log_evidence[rows.place], impossible[rows.place])
+                return BatchResult(taken(posterior, rows.place), log_evidence[rows.place], impossible[rows.place])
             return BatchResult(posterior, log_evidence, impossible)
 
         return SharedTable(cases, wanted, finish)
