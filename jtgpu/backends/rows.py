@@ -18,7 +18,7 @@ __all__ = ["Each", "extremes", "taken", "threads_for"]
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`, or that of a pool of threads
 
 LARGE = 16 << 20  # bytes of a table from which threads pay
-OWN = 4 << 20  # of those, that each thread has at least
+OWN = 8 << 20  # of those, that each thread has at least: a millisecond or two, and starting one takes a tenth
 PIECE = 1 << 20  # bytes that are looked through at a time, so that they are still in the cache the second time
 PIECES = 4  # of those, that a thread is sent for at a time: sending takes the interpreter's lock
 THREADS = 64  # several cards answer more than 16 cores can look through
