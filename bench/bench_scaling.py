@@ -4,22 +4,28 @@
     python bench/bench_scaling.py --questions table --only pigs --counts 1 4
     python bench/bench_scaling.py --smoke                   two workers on the CPU's loops, seconds, nothing kept
 
-``table``   posteriors of all variables for one table by rows (`posteriors_batch`): forward samples, a tenth observed.
-``frame``   three targets from an Arrow table (`predict_proba`), three in ten variables observed: alarm.
+``targets`` posteriors of three variables for one table by rows (`posteriors_batch`): forward samples, a tenth observed.
+            The cards are what it waits for.
 ``slices``  one case of a grid of binary variables, cut into slices that take turns on the cards.
+``table``   posteriors of all variables: gigabytes of answers, which the host has to put into fresh memory.
+``frame``   three targets from an Arrow table (`predict_proba`), three in ten variables observed: alarm. The host again.
+``memory``  how fast this host's threads fill fresh memory, with nothing else to do: the limit of the two before it.
 
 The work is the same for every number of GPUs. Times are those of whole calls from Python, after one that compiles and
 takes the memory; answers have to have the same bits for every number. ``speedup`` is against one GPU of the same run,
-``efficiency`` that over the number of GPUs (where a run has no row of one, against its first row, a GPU each).
+``efficiency`` that over the number of GPUs (where a run has no row of one, against its first row, a GPU each). What
+the cards bound comes first, and 1, 2 and 4 GPUs are meant to take about a minute.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +41,17 @@ from jtgpu.network import BayesianNetwork, MarkovNetwork
 
 RESULTS = ROOT / "bench" / "results" / "scaling.jsonl"
 COUNTS = (1, 2, 4, 8)
-TABLES = {"munin2": 65_536, "link": 12_288, "pigs": 262_144}  # cases: about a second of one H200
+TARGETED = {"munin2": 262_144, "link": 16_384, "pigs": 524_288}  # cases: about a second of one H200
+TABLES = {"munin2": 65_536}  # 2.8 GB of answers
 FRAMES = {"alarm": 20_000_000}
 TARGETS = 3
 SHARE, FRAME_SHARE = 0.1, 0.3
-DRAWN = 2048  # different samples
-GRID, GRID_SLICES = 26, ("230", "240", "253", "278", "284")  # what slices="auto" finds for memory_limit="500MB"
+DRAWN, HIDDEN = 2048, 4099  # different samples, and what is hidden of them: no common divisor, so all rows differ
+GRID, GRID_SLICES = 26, ("95", "120", "170", "294", "319")  # what slices="auto" finds for memory_limit="500MB"
 SMALL_GRID, SMALL_SLICES = 6, ("14", "21")
+FRESH, SMALL_FRESH = 2_800_000_000, 1 << 24  # bytes
+PIECE = 4 << 20  # that a thread copies at a time
+THREADS = 16  # a card, as the backend has them
 
 Rows = Iterator[dict[str, Any]]
 
@@ -71,10 +81,11 @@ class Machine:
 
 
 def scaled(
-    machine: Machine, plan: Any, counts: Sequence[int], runs: int, n: int, ask: Callable[[Any], Any],
+    machine: Machine, plan: Any, options: argparse.Namespace, n: int, ask: Callable[[Any], Any],
     bits: Callable[[Any], Sequence[NDArray[Any]]], *, name: str, **about: Any,
 ) -> Rows:  # fmt: skip
     """A row for every number of workers; refuses answers that differ."""
+    counts = options.counts
     alone = 0.0
     expected: list[NDArray[Any]] = []
     for count in counts:
@@ -86,8 +97,8 @@ def scaled(
             expected = expected or here
             if not all(np.array_equal(a, b) for a, b in zip(expected, here, strict=True)):
                 raise SystemExit(f"{name}: {count} workers give other bits than {counts[0]}")
-            seconds = []
-            for _ in range(runs):
+            seconds: list[float] = []
+            while not seconds or (len(seconds) < options.runs and sum(seconds) < options.seconds):
                 del found
                 begun = time.perf_counter()
                 found = ask(tree)
@@ -101,22 +112,37 @@ def scaled(
                   speedup=rate / alone, efficiency=rate / alone / count) | {"device": machine.name}  # fmt: skip
 
 
+def targets(machine: Machine, options: argparse.Namespace) -> Rows:
+    return _by_rows(machine, options, TARGETED, "targets", TARGETS)
+
+
 def tables(machine: Machine, options: argparse.Namespace) -> Rows:
-    for path, n in _chosen(machine, options, TABLES):
+    return _by_rows(machine, options, TABLES, "table", None)
+
+
+def _by_rows(
+    machine: Machine, options: argparse.Namespace, known: dict[str, int], question: str, n_targets: int | None
+) -> Rows:
+    for path, n in _chosen(machine, options, known):
         net = jtgpu.read(path)
         plan = net.plan(_order(path), cache=False, memory_limit=float("inf"))
-        states = np.resize(samples(net, min(n, DRAWN)), (n, len(net)))
-        states[np.random.default_rng(5).random(states.shape, np.float32) >= SHARE] = -1  # hardly two rows are equal
+        states = np.resize(samples(net, DRAWN), (n, len(net)))
+        hidden = np.random.default_rng(5).random((HIDDEN, len(net)), np.float32) >= SHARE
+        np.copyto(states, -1, where=np.resize(hidden, states.shape))
+        wanted = None
+        if n_targets is not None:
+            wanted = sorted(np.random.default_rng(1).permutation(len(net))[:n_targets].tolist())
 
-        def ask(tree: Any, states: NDArray[np.int32] = states) -> Any:
-            return tree.posteriors_batch(states)
+        def ask(tree: Any, states: NDArray[np.int32] = states, wanted: list[int] | None = wanted) -> Any:
+            return tree.posteriors_batch(states, targets=wanted)
 
         def bits(found: Any) -> list[NDArray[Any]]:
             return [found.log_evidence, found.flat[:: max(len(found.flat) // 500, 1)]]
 
+        cells = int(net.cardinality.sum() if wanted is None else net.cardinality[wanted].sum())
         yield from scaled(
-            machine, plan, options.counts, options.runs, n, ask, bits, name=timing.stem(path), question="table",
-            targets="all",
+            machine, plan, options, n, ask, bits, name=timing.stem(path), question=question,
+            targets="all" if wanted is None else str(n_targets), answer_bytes=8 * n * (cells + 1),
         )  # fmt: skip
 
 
@@ -127,7 +153,8 @@ def frames(machine: Machine, options: argparse.Namespace) -> Rows:
         plan = net.plan(_order(path), cache=False)
         order = np.random.default_rng(1).permutation(len(net))
         k = max(1, round(FRAME_SHARE * len(net)))
-        targets = [net.variables[v] for v in sorted(order[k : k + TARGETS].tolist())]
+        asked = sorted(order[k : k + TARGETS].tolist())
+        names = [net.variables[v] for v in asked]
         few = samples(net, min(n, 128 * DRAWN)).astype(np.int8)
         columns = {}
         for v in sorted(order[:k].tolist()):
@@ -135,15 +162,15 @@ def frames(machine: Machine, options: argparse.Namespace) -> Rows:
             columns[net.variables[v]] = pa.DictionaryArray.from_arrays(pa.array(cells), pa.array(net.states(v)))
         frame = pa.table(columns)
 
-        def ask(tree: Any, frame: Any = frame, targets: list[str] = targets) -> Any:
-            return tree.predict_proba(frame, targets)
+        def ask(tree: Any, frame: Any = frame, names: list[str] = names) -> Any:
+            return tree.predict_proba(frame, names)
 
         def bits(found: Any) -> list[NDArray[Any]]:
-            return [c.to_numpy() for c in found.columns]
+            return [c.to_numpy()[::97] for c in found.columns]
 
         yield from scaled(
-            machine, plan, options.counts, options.runs, n, ask, bits, name=timing.stem(path), question="frame",
-            targets=str(TARGETS),
+            machine, plan, options, n, ask, bits, name=timing.stem(path), question="frame", targets=str(TARGETS),
+            answer_bytes=8 * n * int(net.cardinality[asked].sum()),
         )  # fmt: skip
 
 
@@ -159,12 +186,40 @@ def slices(machine: Machine, options: argparse.Namespace) -> Rows:
 
     cost = plan.cost()
     yield from scaled(
-        machine, plan, options.counts, options.runs, plan.n_slices, ask, bits, name=f"grid {size}x{size}",
-        question="slices", targets="all", flops=cost.flops, bytes=cost.bytes,
+        machine, plan, options, plan.n_slices, ask, bits, name=f"grid {size}x{size}", question="slices",
+        targets="all", flops=cost.flops, bytes=cost.bytes,
     )  # fmt: skip
 
 
-QUESTIONS = {"table": tables, "frame": frames, "slices": slices}
+def memory(machine: Machine, options: argparse.Namespace) -> Rows:
+    """Bytes a second that threads copy from memory in use to memory that was not yet touched."""
+    n = SMALL_FRESH if machine.smoke else FRESH
+    cores = os.cpu_count() or 1
+    source = np.ones(PIECE, np.uint8)
+    alone = 0.0
+    for threads in sorted({min(cores, k * THREADS) for k in options.counts}):
+
+        def fill() -> float:
+            begun = time.perf_counter()
+            fresh = np.empty(n, np.uint8)
+
+            def copy(first: int, fresh: NDArray[np.uint8] = fresh) -> None:
+                part = fresh[first : first + PIECE]
+                part[:] = source[: len(part)]
+
+            list(pool.map(copy, range(0, n, PIECE)))
+            return time.perf_counter() - begun
+
+        with ThreadPoolExecutor(threads) as pool:
+            fill()  # the machine itself may grow
+            spread = timing.Spread.of([fill() for _ in range(options.runs)])
+        rate = n / spread.median
+        alone = alone or rate
+        yield row("scaling", "fresh memory", "numpy", spread, question="memory", targets="-", workers=threads, n=n,
+                  per_second=rate, answer_bytes=n, speedup=rate / alone) | {"device": machine.name}  # fmt: skip
+
+
+QUESTIONS = {"targets": targets, "slices": slices, "table": tables, "frame": frames, "memory": memory}
 
 
 def _chosen(machine: Machine, options: argparse.Namespace, known: dict[str, int]) -> list[tuple[Path, int]]:
@@ -208,9 +263,11 @@ def grid(n: int) -> MarkovNetwork:
 
 def told(r: dict[str, Any]) -> str:
     """A line for people."""
+    of = f"  {100 * r['efficiency']:.0f} %" if "efficiency" in r else ""
+    wrote = f"   {r['answer_bytes'] / r['median'] / 1e9:.1f} GB/s of answers" if "answer_bytes" in r else ""
     return (
-        f"{r['network']:<12}{r['question']:<8}{r['targets']:>4} {r['workers']:>2} workers{r['per_second']:>15,.0f}/s  "
-        f"x{r['speedup']:.2f}  {100 * r['efficiency']:.0f} %   {r['median']:.3f} s ({r['low']:.3f} - {r['high']:.3f})"
+        f"{r['network']:<13}{r['question']:<8}{r['targets']:>4} {r['workers']:>2} workers{r['per_second']:>16,.0f}/s  "
+        f"x{r['speedup']:.2f}{of}   {r['median']:.3f} s ({r['low']:.3f} - {r['high']:.3f}){wrote}"
     )
 
 
@@ -220,7 +277,8 @@ def main() -> None:
     parser.add_argument("--questions", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
     parser.add_argument("--only", nargs="+", help="networks")
     parser.add_argument("--counts", nargs="+", type=int, default=list(COUNTS), help="numbers of GPUs")
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=3, help="of each row, at most")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of a row's runs, after which none is begun")
     parser.add_argument("--share", type=float, default=1.0, help="of the usual numbers of cases")
     parser.add_argument("--within", type=float, default=1e9, help="seconds after which no other question is begun")
     parser.add_argument("--out", type=Path, default=RESULTS, help="JSON lines are appended to this file")

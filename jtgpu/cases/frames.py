@@ -77,6 +77,8 @@ class _Frame:
         native = series.to_native()
         if type(native).__module__.startswith("pandas") and hasattr(native, "cat"):
             return Categories(native.cat.codes.to_numpy(), native.cat.categories.tolist())
+        if self.frame.implementation.is_pyarrow() and native.num_chunks == 1:
+            return native.chunk(0)  # to_arrow() would copy it, by one thread
         try:
             return series.to_arrow()
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError):
