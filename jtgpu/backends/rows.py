@@ -21,7 +21,7 @@ LARGE = 16 << 20  # bytes of a table from which threads pay
 OWN = 8 << 20  # of those, that each thread has at least: a millisecond or two, and starting one takes a tenth
 PIECE = 1 << 20  # bytes that are looked through at a time, so that they are still in the cache the second time
 PIECES = 4  # of those, that a thread is sent for at a time: sending takes the interpreter's lock
-THREADS = 64  # several cards answer more than 16 cores can look through
+THREADS = 16  # with 64 on 64 cores, most wait for the interpreter's lock
 
 
 @contextmanager

@@ -21,8 +21,8 @@ __all__ = ["Rows", "checked_states", "read_rows"]
 
 SAMPLE = 512  # rows looked at before all are compared
 WORTH = 0.9  # share of different rows in the sample below which comparing all pays
-WIDE = 1 << 19  # bytes of rows that are made numbers of at a time: they are to stay in the cache
-PIECES = 16  # of those, that a thread is sent for at a time
+WIDE = 1 << 21  # bytes of rows that are made numbers of at a time: each takes the interpreter's lock twice
+PIECES = 4  # of those, that a thread is sent for at a time
 NO_WEIGHTS = 0xFFFFFFFF  # NONE of the kernels
 
 
@@ -156,8 +156,11 @@ def _hashes(rows: NDArray[np.uint32], each: Each) -> NDArray[np.uint64]:
     few = _at_a_time(rows)
 
     def add(first: int) -> None:
+        wide = np.empty((min(few, len(rows) - first), rows.shape[1]), np.uint64)  # once: fresh memory is slow to touch
         for at in range(first, min(first + PIECES * few, len(rows)), few):
-            np.einsum("ij,j->i", rows[at : at + few].astype(np.uint64), odd, out=found[at : at + few])
+            some = rows[at : at + few]
+            np.copyto(wide[: len(some)], some)
+            np.einsum("ij,j->i", wide[: len(some)], odd, out=found[at : at + few])
 
     list(each(add, range(0, len(rows), PIECES * few)))
     mixed: NDArray[np.uint64] = found ^ (found >> np.uint64(29))
