@@ -15,6 +15,7 @@ from ..device import Device, Graph
 from .driver import Arguments, multiprocessors
 from .engine import CaseEngine
 from .flow import FLOW_WARPS, MOST_GIVEN, USUAL, Flow, FlowWay, kernel_of, make_flow
+from .flow_records import TENSOR
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -103,6 +104,12 @@ class FlowEngine(CaseEngine):
         self._launch()
         self._sign ^= 0x80000000
         self._torn = False
+
+    @property
+    def uses_blocks(self) -> bool:
+        """Whether some contraction runs on the tensor cores."""
+        shapes = self._flow.ops["shape"]
+        return bool(((shapes & TENSOR) > 0).any())
 
     @property
     def nanoseconds(self) -> int:

@@ -14,7 +14,7 @@ from .shapes import OUT, A, B, Loop, offsets
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ALWAYS", "ANSWER_SHAPE", "AWAITED", "ENTER_SHAPE", "ROOT_SHAPE", "RecordMaker"]
+__all__ = ["ALWAYS", "ANSWER_SHAPE", "AWAITED", "ENTER_SHAPE", "ROOT_SHAPE", "TENSOR", "RecordMaker"]
 
 ENTER_SHAPE, ANSWER_SHAPE, ROOT_SHAPE = 0x80, 0x81, 0x82  # what a record is where it is no contraction's tile
 LONG = 0x40  # added to a tile's shape where its batches of loads are the longer ones
