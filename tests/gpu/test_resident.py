@@ -179,7 +179,7 @@ def test_memory_comes_back(gpu: Device) -> None:
     with gpu.active():
         before = gpu.free_memory()
     backend = resident.prepare(plan, tables(model))
-    for _ in range(100):
+    for _ in range(40):
         backend.close()
         backend.close()
         backend = resident.prepare(plan, tables(model))

@@ -33,7 +33,7 @@ __all__ = ["MOST_LISTED", "Maker", "tune"]
 
 MOST_LISTED = 60_000_000  # operations of a propagation up to which products that are not zero are counted
 LEVEL_US, START_US = 1.4, 6.0  # microseconds that a kernel a level takes at least: a level, and the rest
-LIST_PRICES = (300.0, 0.0)  # of lowerings that are looked at
+LIST_PRICES = (0.0,)  # of lowerings that are looked at; half the levels gained nothing on Alarm
 MOST_LARGER, SMALL = 1.5, 1 << 28  # times the plan's memory that its lowering of fewer levels may take, or bytes
 
 
