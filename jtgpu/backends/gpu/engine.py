@@ -23,7 +23,7 @@ from .shape_build import Progress, build
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CaseEngine", "Engine", "Memory", "level_nanoseconds"]
+__all__ = ["CaseEngine", "Engine", "Memory"]
 
 THREADS = 256
 MOST_FINISH_BLOCKS = 64
@@ -213,7 +213,6 @@ class CaseEngine:
             finally:
                 self.stream.synchronize()
                 block.free()
-                del start, stop  # their end must come while the context is current
             return times
 
     def _release(self) -> None:
@@ -357,7 +356,7 @@ class Engine(CaseEngine):
     @property
     def nanoseconds(self) -> int:
         """See `CaseEngine.nanoseconds`."""
-        return level_nanoseconds(self.schedule)
+        return round(START_NS + sum(LEVEL_NS + level.floor for level in self.schedule.levels))
 
     def _whole_factors(self, factors: Sequence[NDArray[np.float64]]) -> Sequence[NDArray[np.float64]]:
         """The factors with all that any case takes of them."""
@@ -395,11 +394,6 @@ class Engine(CaseEngine):
             made.close()
         self._shaped = []
         super()._release()
-
-
-def level_nanoseconds(schedule: Schedule) -> int:
-    """What a propagation should take as a kernel a level."""
-    return round(START_NS + sum(LEVEL_NS + level.floor for level in schedule.levels))
 
 
 def _words(*addresses: int) -> NDArray[np.uint64]:
