@@ -14,7 +14,7 @@ import numpy as np
 from . import graph as graphs
 from ._system import free_memory, parse_bytes
 from .errors import NetworkError, OrderError, PlanError, TableTooLarge, format_bytes
-from .lowering import lay_out, lower
+from .lowering import lay_out, lower, program_arrays
 from .network import DiscreteModel, Factor
 from .plan import Cost, Plan, ragged
 
@@ -291,8 +291,6 @@ def build_plan(
     factor_ptr, factor_var = ragged([list(s) for s in factor_scopes])
     clique_ptr, clique_var = ragged([ordered(c) for c in cliques])
     separator_ptr, separator_var = ragged([ordered(tree.separator(c)) for c in range(len(cliques))])
-    table_ptr, table_var = ragged(program.scopes)
-    op_in_ptr, op_in = ragged(program.ins)
     return Plan(
         cardinality=np.array(cards, np.int64),
         factor_ptr=factor_ptr,
@@ -306,18 +304,8 @@ def build_plan(
         separator_var=separator_var,
         factor_clique=np.array(homes, np.int64),
         axis_rank=np.array(rank, np.int64),
-        table_ptr=table_ptr,
-        table_var=table_var,
-        table_off=np.array(offsets, np.int64),
-        op_kind=np.array(program.kinds, np.int64),
-        op_level=np.array(program.levels, np.int64),
-        op_out=np.array(program.outs, np.int64),
-        op_in_ptr=op_in_ptr,
-        op_in=op_in,
         evidence_factor=np.array(_evidence_factors(cards, factor_scopes), np.int64),
-        posterior_table=np.array(program.posterior_table, np.int64),
-        root_table=np.array(program.root_table, np.int64),
-        arena_cells=np.array([cells], np.int64),
+        **program_arrays(program, offsets, cells),
     )
 
 

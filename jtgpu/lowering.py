@@ -25,13 +25,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .plan import COLLECT, DISTRIBUTE, POSTERIOR, Plan, ragged
 from .shallow import shorten
 
-__all__ = ["LOWERINGS", "PRICE", "Program", "lay_out", "lower", "relowered"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["LOWERINGS", "PRICE", "Program", "lay_out", "lower", "program_arrays", "relowered"]
 
 LOWERINGS = ("pairwise", "clique", "shallow")
 ALIGNMENT = 8  # cells: one cache line of float64
@@ -157,22 +161,24 @@ def relowered(plan: Plan, price: float = PRICE) -> Plan:
     )  # fmt: skip
     sizes = [math.prod(cards[v] for v in s) for s in program.scopes]
     offsets, cells = lay_out(sizes, plan.n_factors, program.outs, program.posterior_table)
+    return replace(plan, **program_arrays(program, offsets, cells))
+
+
+def program_arrays(program: Program, offsets: Sequence[int], cells: int) -> dict[str, NDArray[np.int64]]:
+    """The fields of a plan that its program decides, where tables lie as `lay_out` says."""
     table_ptr, table_var = ragged(program.scopes)
     op_in_ptr, op_in = ragged(program.ins)
-    return replace(
-        plan,
-        table_ptr=table_ptr,
-        table_var=table_var,
-        table_off=np.array(offsets, np.int64),
-        op_kind=np.array(program.kinds, np.int64),
-        op_level=np.array(program.levels, np.int64),
-        op_out=np.array(program.outs, np.int64),
-        op_in_ptr=op_in_ptr,
-        op_in=op_in,
-        posterior_table=np.array(program.posterior_table, np.int64),
-        root_table=np.array(program.root_table, np.int64),
-        arena_cells=np.array([cells], np.int64),
-    )
+    numbers = {
+        "table_off": offsets,
+        "op_kind": program.kinds,
+        "op_level": program.levels,
+        "op_out": program.outs,
+        "posterior_table": program.posterior_table,
+        "root_table": program.root_table,
+        "arena_cells": [cells],
+    }
+    made = {name: np.array(values, np.int64) for name, values in numbers.items()}
+    return made | {"table_ptr": table_ptr, "table_var": table_var, "op_in_ptr": op_in_ptr, "op_in": op_in}
 
 
 def lay_out(

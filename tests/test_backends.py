@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jtgpu import backends, choice, compiler, errors
 from jtgpu.backends.base import Evidence
+from jtgpu.lowering import LOWERINGS
 from jtgpu.network import BayesianNetwork, MarkovNetwork
 from tests import oracle, random_nets
 from tests.test_plan import chain
@@ -23,7 +24,7 @@ HERE = ("reference", "cpu")  # the backends that every machine runs
 @given(data=st.data())
 def test_backends_agree_with_brute_force(data: st.DataObject, backend: str) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
-    lowering = data.draw(st.sampled_from(["pairwise", "clique"]))
+    lowering = data.draw(st.sampled_from(LOWERINGS))
     tree = model.plan(order="min-fill", lowering=lowering, cache=False).compile(backend)
     for _ in range(2):  # the second query on the same tree: nothing of the first is left
         hard, soft = data.draw(random_nets.evidence_weights(model))

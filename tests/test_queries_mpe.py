@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import jtgpu
 from jtgpu.cli import app
 from jtgpu.compiler import build_plan, model_factors, order_graph
+from jtgpu.lowering import LOWERINGS
 from jtgpu.network import BayesianNetwork, DiscreteModel, MarkovNetwork
 from jtgpu.queries.messages import Messages
 
@@ -57,7 +58,7 @@ def test_bayesian_networks(data: st.DataObject) -> None:
     model = data.draw(bayesian_networks())
     hard, soft = data.draw(evidence_weights(model))
     k = data.draw(st.sampled_from([1, 1, 2, 3, 7]))
-    lowering = data.draw(st.sampled_from(["pairwise", "clique"]))
+    lowering = data.draw(st.sampled_from(LOWERINGS))
     check_best(model, compiled(model, "cpu", lowering=lowering), hard, soft, k)
 
 
@@ -65,7 +66,7 @@ def test_bayesian_networks(data: st.DataObject) -> None:
 def test_markov_networks(data: st.DataObject) -> None:
     model = data.draw(markov_networks())
     hard, soft = data.draw(evidence_weights(model))
-    lowering = data.draw(st.sampled_from(["pairwise", "clique"]))
+    lowering = data.draw(st.sampled_from(LOWERINGS))
     check_best(model, compiled(model, "cpu", lowering=lowering), hard, soft, data.draw(st.integers(1, 5)))
 
 
@@ -169,7 +170,7 @@ def wide(seed: int, cards: tuple[int, ...], scopes: list[list[int]]) -> MarkovNe
         ((8, 8, 8, 8, 8), [[0, 1, 2], [1, 2, 3], [2, 3, 4], [0, 4]]),
     ],
 )
-@pytest.mark.parametrize("lowering", ["pairwise", "clique"])
+@pytest.mark.parametrize("lowering", LOWERINGS)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_large_tables(cards: tuple[int, ...], scopes: list[list[int]], lowering: str, reverse: bool) -> None:
     model = wide(7, cards, scopes)

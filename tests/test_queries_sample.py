@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 import jtgpu
 from jtgpu.backends.cpu import collect
 from jtgpu.cli import app
+from jtgpu.lowering import LOWERINGS
 from jtgpu.network import BayesianNetwork, DiscreteModel
 
 from . import judge, oracle
@@ -66,7 +67,7 @@ def check_frequencies(model: DiscreteModel, tree: jtgpu.JunctionTree, hard: Any,
 def test_bayesian_networks(data: st.DataObject) -> None:
     model = data.draw(bayesian_networks())
     hard, soft = data.draw(evidence_weights(model))
-    lowering = data.draw(st.sampled_from(["pairwise", "clique"]))
+    lowering = data.draw(st.sampled_from(LOWERINGS))
     check_frequencies(model, model.compile("cpu", order="min-fill", lowering=lowering), hard, soft, 4000)
 
 
