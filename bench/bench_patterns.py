@@ -1,8 +1,10 @@
 """Evidence patterns on the GPU: a plan without the observed variables against the usual one; JSON lines.
 
 A tenth or a fifth of the variables are observed, the same ones in every case, in the states of forward samples.
-``work_us`` is what the time model predicts, by which `jtgpu.replanned` decides; ``plan_s`` and ``engine_s`` what it
-takes to plan anew and make the engine; ``pays_after`` the cases after which that time has come back.
+``work_us`` is what the time model predicts; ``plan_s`` and ``engine_s`` what it takes to plan anew and make the most
+promising engine, whose times these are; ``pays_after`` the cases after which that time has come back. ``ways``: every
+engine that there could be. ``kept`` is the one that `jtgpu.remainder` keeps after measuring, null where the usual one
+stays, and ``told`` why.
 
     python bench/bench_patterns.py [--only NAME ...] [--share S ...] [--runs N] [--within SECONDS] [--out FILE]
 """
@@ -24,7 +26,7 @@ from jtgpu import compiler
 from jtgpu.backends import gpu as resident
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.device import open_device
-from jtgpu.remainder import OnGpu, Remainder
+from jtgpu.remainder import GpuReplanning, OnGpu
 
 NAMES = ("diabetes", "munin4", "link", "barley", "mildew", "water", "munin1", "munin2")
 SHARES = (0.1, 0.2)
@@ -45,16 +47,18 @@ def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[s
     plan = net.plan(order=order, max_table=None, memory_limit=math.inf).plan
     tables = [f.table for f in compiler.model_factors(net)]
     usual = resident.prepare(plan, tables)
+    patterns = GpuReplanning(plan, tables, usual)
     rows = []
     for i, share in enumerate(shares):
         cases = observed(net, share, 4, i)
         seen = cases[0].state >= 0
         start = time.perf_counter()
-        remainder = Remainder(plan.cardinality, plan.factor_scopes, seen)
-        less = remainder.plan(plan.elimination_order.tolist())
+        ways = patterns.ways(seen)
         planned = time.perf_counter()
-        new = OnGpu(remainder, usual.without(less, seen))
+        remainder, way = next(ways)
+        new = OnGpu(remainder, way.make())
         made = time.perf_counter()
+        less = new.engine.plan
         error, evidence = 0.0, 0.0
         for case in cases:
             got, expected = new.run(case), usual.run(case)
@@ -62,6 +66,14 @@ def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[s
             evidence = max(evidence, abs(got.log_evidence - expected.log_evidence))
         before, after = usual.measure(runs, cases), new.engine.measure(runs, cases)
         gain = statistics.median(before) - statistics.median(after)
+        tried = [(way.kind, way.nanoseconds, statistics.median(after))]
+        for _, way in ways:
+            engine = way.make()
+            tried.append((way.kind, way.nanoseconds, statistics.median(engine.measure(runs, cases))))
+            engine.close()
+        kept, told = patterns.better(seen, None, usual.work(seen))
+        if kept is not None:
+            kept.close()
         rows.append(
             {
                 "share": share,
@@ -82,12 +94,15 @@ def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[s
                 "plan_s": round(planned - start, 3),
                 "engine_s": round(made - planned, 3),
                 "pays_after": round((made - start) * 1e6 / gain) if gain > 0 else None,
+                "ways": {kind: {"work_us": round(ns / 1e3, 1), "device_us": round(us, 1)} for kind, ns, us in tried},
+                "kept": kept.engine.kind if isinstance(kept, OnGpu) else None,
+                "told": told,
                 "error_posterior": error,
                 "error_evidence": evidence,
             }
         )
         new.close()
-    usual.close()
+    patterns.close()
     return rows
 
 

@@ -3,19 +3,25 @@
 An observed variable is no axis of anything any more. A factor is cut to the observed states; which states these are
 differs from case to case, so the numbers do, but the shapes, and so a plan, depend on which variables are observed.
 On a GPU, where the numbers are brought in anew for every case anyway.
+
+Which engine is quicker there is measured: a time model is right to some 20 %, and a plan without the observed
+variables may be deeper than the usual one. The models are a sieve before an engine is made, and count what cases have
+cost, so that it is always the same query from which on a pattern's engine answers, if there is one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .backends.base import BatchResult, CaseByCase, Evidence, PlainSession, Result, Session, columns_of
-from .errors import ImpossibleEvidence, TableTooLarge
+from .errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge
 from .replanned import OfPattern, Pattern, Replanning
 
 if TYPE_CHECKING:
@@ -24,17 +30,19 @@ if TYPE_CHECKING:
     from .backends.base import ColumnResult
     from .backends.device import Device
     from .backends.gpu import Gpu
+    from .backends.gpu.cut_ways import CutWay
     from .backends.gpu.engine import CaseEngine
     from .plan import Plan
 
 __all__ = ["GpuReplanning", "OnGpu", "Remainder"]
 
-# Nanoseconds: what it takes to plan anew for each variable, to make an engine for each contraction of the usual plan,
+# Nanoseconds: what it takes to plan anew for each variable, to lay engines out for each contraction of the usual plan,
 # and at least; measured on one core. A case of less than WORTH would not gain what the detour takes.
-PLANNING, BUILDING, STARTING = 1_000_000, 400_000, 200_000_000
+PLANNING, BUILDING, STARTING = 1_000_000, 1_500_000, 200_000_000
 WORTH = 45_000
-GAIN = 0.7  # the time model is right to some 20 %
-LEVEL = 2_000_000  # multiplications and additions that a card does while a level is handed over
+PROMISED = 0.9  # share of the best measured time up to now that a model must promise before an engine is made
+UNMEASURED = 0.7  # and where nothing can be measured: of the model's time, for good
+KEPT = 0.95  # share of the best engine's time up to now that another may take, both measured
 
 
 class Remainder:
@@ -62,8 +70,8 @@ class Remainder:
         number = {v: w for w, v in enumerate(self.kept.tolist())}
         self.scopes = [[number[v] for v in scope if not seen[v]] for scope in scopes]
 
-    def plan(self, order: Sequence[int]) -> Plan:
-        """A plan for what is left: of an order of its own, or of the one that the network has, which may be the less
+    def plans(self, order: Sequence[int]) -> list[Plan]:
+        """Plans for what is left: of an order of its own, and of the one that the network has, which may be the less
         deep. Raises as `jtgpu.compiler.make_plan` does.
 
         Parameters
@@ -80,8 +88,10 @@ class Remainder:
         number = {v: w for w, v in enumerate(self.kept.tolist())}
         made: list[Plan] = [model.plan(cache=False).plan]
         with contextlib.suppress(TableTooLarge):
-            made.append(model.plan([number[v] for v in order if v in number]).plan)
-        return min(made, key=lambda p: LEVEL * p.cost().program_levels + p.cost().flops)
+            other = model.plan([number[v] for v in order if v in number]).plan
+            if other.elimination_order.tolist() != made[0].elimination_order.tolist():
+                made.append(other)
+        return made
 
 
 class OnGpu(CaseByCase):
@@ -153,7 +163,9 @@ class GpuReplanning(Replanning):
     def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: Gpu):
         super().__init__(plan, factors, backend)
         self.gpu = backend
-        self._case: int | None = None  # nanoseconds of one
+        self._case: int | None = None  # nanoseconds of one, by the model
+        self._usual: float | None = None  # measured, the least that was; None: not yet, or it cannot be
+        self._measuring = threading.Lock()
 
     def planning_cost(self) -> int:
         """See `Replanning.planning_cost`."""
@@ -163,14 +175,87 @@ class GpuReplanning(Replanning):
         """See `Replanning.worth`."""
         return WORTH
 
-    def gain(self) -> float:
-        """See `Replanning.gain`."""
-        return GAIN
-
-    def make(self, seen: NDArray[np.bool_]) -> OfPattern:
-        """See `Replanning.make`."""
+    def ways(self, seen: NDArray[np.bool_]) -> Iterator[tuple[Remainder, CutWay]]:
+        """Engines that could answer cases that observe these variables, (V,) bool; the most promising first."""
         remainder = Remainder(self._plan.cardinality, self._plan.factor_scopes, seen)
-        return OnGpu(remainder, self.gpu.without(remainder.plan(self._plan.elimination_order.tolist()), seen))
+        plans = remainder.plans(self._plan.elimination_order.tolist())
+        return ((remainder, way) for way in self.gpu.cut_ways(plans, seen))
+
+    def make(self, seen: NDArray[np.bool_]) -> OnGpu:
+        """See `Replanning.make`; whether it is worth having or not."""
+        remainder, way = next(self.ways(seen))
+        return OnGpu(remainder, way.make())
+
+    def better(
+        self, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int
+    ) -> tuple[OfPattern | None, str]:
+        """See `Replanning.better`: an engine that was measured to be quicker."""
+        with self._measuring:
+            measured = self._timed(seen) if self._usual is None else self._usual
+        if measured is not None and measured < WORTH:
+            return None, f"{measured / 1e3:.1f} us by the usual engine"
+        usual, share = (work, UNMEASURED) if measured is None else (measured, PROMISED)
+        # what the model is wrong about this network's plan by it should be wrong about what is left of it, too
+        wrong = {self.gpu.kind: usual / max(work, 1)}
+        new, least = None, float(usual)
+        told: list[str] = []
+        try:
+            for remainder, way in self.ways(seen):
+                promised = way.nanoseconds * wrong.get(way.like, 1.0)
+                if promised > share * least:
+                    told.append(f"{way.kind}: {promised / 1e3:.1f} us promised for {least / 1e3:.1f} us")
+                    continue
+                try:
+                    other = OnGpu(remainder, way.make())
+                except (BackendUnavailable, TableTooLarge) as error:  # a card, or a share of one, that is none for it
+                    told.append(f"{way.kind}: {error}")
+                    continue
+                taken, why = self._compared(seen, other, new)
+                told.append(f"{way.kind}: {why}")
+                if taken is not None:
+                    new, least = other, taken
+        except BaseException:
+            if new is not None:
+                new.close()
+            raise
+        which = "the usual engine" if new is None else "an engine of its own"
+        logging.getLogger("jtgpu").info("an evidence pattern has %s: %s", which, "; ".join(told))
+        return new, "; ".join(told)
+
+    def _compared(self, seen: NDArray[np.bool_], other: OnGpu, best: OnGpu | None) -> tuple[float | None, str]:
+        """Nanoseconds of an engine that is quicker than the best one up to now, which is closed then, or than the usual
+        one; None where it is not, and then it is closed. And what was found.
+
+        Both are measured now: what else the card and this process do makes both slow.
+        """
+        try:
+            with self._measuring:
+                before = self._timed(seen, best.engine if best is not None else None)
+                taken = self._timed(seen, other.engine)
+        except BaseException:
+            other.close()
+            raise
+        if before is None or taken is None:
+            found, why = float(other.work()), f"{other.work() / 1e3:.1f} us by the time model, not measured"
+        else:
+            found, why = taken, f"{taken / 1e3:.1f} us for {before / 1e3:.1f} us"
+            if taken > KEPT * before:
+                other.close()
+                return None, why
+        if best is not None:
+            best.close()
+        return found, why
+
+    def _timed(self, seen: NDArray[np.bool_], engine: CaseEngine | None = None) -> float | None:
+        """Nanoseconds of a case, measured: by the usual engine, of which the least is kept, or by another one. None
+        where that fails, for example since there is no nvcc for the kernel that it takes."""
+        try:
+            found = self.gpu.timed(seen, engine)
+        except JtgpuError:
+            return None
+        if engine is None:
+            self._usual = found if self._usual is None else min(self._usual, found)
+        return found
 
     def find(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, coming: int = 1) -> Pattern | None:
         """See `Replanning.find`; an engine answers for all targets."""

@@ -9,8 +9,9 @@ The rule. What a case costs is predicted (multiplications on the CPU, nanosecond
 same queries in the same order meet the same plans. Once the cases of a pattern have cost as much as it takes to plan
 anew, that is done: by the query that comes then on the CPU, by a thread beside the queries on a GPU, whose answer is
 taken from the query on by which they have cost twice as much. A new plan is kept where it leaves at most `GAIN` of the
-work. Plans that were not used for longest go when all of them take more memory than half of what the usual plan
-promised; their memory goes back with the last query that is under way.
+work on the CPU, and where it was measured to be quicker on a GPU. Plans that were not used for longest go when all of
+them take more memory than half of what the usual plan promised; their memory goes back with the last query that is
+under way.
 """
 
 from __future__ import annotations
@@ -118,12 +119,18 @@ class Pattern:
         self.bytes = 0  # of the new plan's tables
         self.users = 0  # queries that use it now
         self.dropped = False  # the last user closes it
+        self.told = ""  # why there is a new plan, or none
+
+    def __repr__(self) -> str:
+        state = "of its own" if self.new is not None else "usual" if self.settled else "not settled"
+        return f"Pattern({state}{': ' if self.told else ''}{self.told})"
 
 
 class Replanning:
     """`jtgpu.backends.base.Backend` around another one, which answers until a pattern has a plan of its own.
 
-    The same queries in the same order give the same bits; before and after a new plan the last digits may differ.
+    The same queries in the same order give the same bits, on a GPU as long as measuring comes to the same decision;
+    before and after a new plan the last digits may differ. ``repr()`` tells what was decided for the patterns.
     Safe to use from several threads: none waits while another one plans.
 
     Parameters
@@ -167,6 +174,30 @@ class Replanning:
         apart = Apart(self._plan.cardinality, self._plan.factor_scopes, seen)
         made: Any = apart.model(self._factors).plan(cache=False)
         return Replanned(apart, self._prepare(made.plan, self._factors))
+
+    def better(
+        self, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int
+    ) -> tuple[OfPattern | None, str]:
+        """A plan of its own where it is worth having, and why it is or is not.
+
+        Parameters
+        ----------
+        seen : (V,) bool
+        targets : sequence of int, optional
+        work : int
+            What a case costs by the usual plan.
+        """
+        new = self.make(seen)
+        try:
+            left = new.work(targets)
+            told = f"{left:,} of {work:,} multiplications"
+            if left <= self.gain() * work:
+                return new, told
+        except BaseException:
+            new.close()
+            raise
+        new.close()
+        return None, told
 
     def find(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, coming: int = 1) -> Pattern | None:
         """A pattern of `coming` cases that has a plan of its own, in its ``new``, made now if that pays; to be given
@@ -223,13 +254,11 @@ class Replanning:
         assert pattern.future is not None
         new: OfPattern | None = None
         try:
-            new = self.make(seen)
-            if new.work(targets) > self.gain() * work:
-                new.close()
-                new = None
-        except (JtgpuError, MemoryError):  # too large: what there is serves
-            new = None
+            new, pattern.told = self.better(seen, targets, work)
+        except (JtgpuError, MemoryError) as error:  # too large: what there is serves
+            pattern.told = str(error)
         except Exception:
+            pattern.told = "a mistake"
             if not self.beside:
                 raise
             # of a thread's own: it is better to be slow than to fail where nobody asked for this
@@ -358,6 +387,12 @@ class Replanning:
     def session(self) -> Session:
         """See `jtgpu.backends.base.Backend.session`."""
         return _Session(self)
+
+    def __repr__(self) -> str:
+        with self._lock:
+            settled = [p for p in self._patterns.values() if p.settled]
+            told = "; ".join(map(repr, settled))
+            return f"{type(self).__name__}({len(self._patterns)} patterns seen{': ' if told else ''}{told})"
 
     def close(self) -> None:
         """See `jtgpu.backends.base.Backend.close`; waits for a plan that is being made."""

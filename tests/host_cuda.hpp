@@ -214,6 +214,13 @@ static inline double __shfl_xor_sync(unsigned, double x, unsigned bit) {
     memcpy(&x, &v[(threadIdx.x % 32) ^ bit], 8);
     return x;
 }
+static inline double __shfl_sync(unsigned, double x, unsigned from) {
+    uint64_t bits;
+    memcpy(&bits, &x, 8);
+    const uint64_t* v = host::meet_warp(bits);
+    memcpy(&x, &v[from % 32], 8);
+    return x;
+}
 static inline int __float_as_int(float x) {
     int bits;
     memcpy(&bits, &x, 4);

@@ -54,9 +54,10 @@ extern "C" void run_lists(Lists* f) {
 }
 """,
     "flow": """
-extern "C" void run_flow(unsigned warps, Flow* f) {
-    host::launch(1, 32 * warps, [=] { if (warps == 8) flow_8(*f); else flow_16(*f); });
-}
+extern "C" void run_flow_16(Flow* f) { host::launch(1, 512, [=] { flow_16(*f); }); }
+extern "C" void run_flow_8(Flow* f) { host::launch(1, 256, [=] { flow_8(*f); }); }
+extern "C" void run_tensor_16(Flow* f) { host::launch(1, 512, [=] { tensor_16(*f); }); }
+extern "C" void run_tensor_8(Flow* f) { host::launch(1, 256, [=] { tensor_8(*f); }); }
 """,
     "batch": """
 extern "C" void run_batch_turn(unsigned n, Rows* r) { host::launch(n, 256, [=] { batch_turn(*r); }); }

@@ -244,31 +244,53 @@ def test_what_workers_have_in_common_is_made_once() -> None:
     assert once("x", lambda: make("good")) == "good"
 
 
-def test_a_deal_covers_all_rows_once() -> None:
-    for takers in (1, 2, 7):
-        deal = Deal(1000, takers)
+@pytest.mark.parametrize("takers", [1, 2, 7])
+def test_a_deal_covers_all_rows_once(takers: int) -> None:
+    for n in (0, 5, 1000):
+        deal = Deal(n, takers)
+        seats = [deal.seat() for _ in range(takers)]
+        assert sorted(seats) == list(range(takers))
         rows: list[int] = []
-        n_chunks = 0
-        while (chunk := deal.take(128, 16)) is not None:
+        turn = 0
+        while (chunk := deal.take(128, seats[turn % takers])) is not None:
             first, last = chunk
             assert 0 < last - first <= 128
-            assert last - first >= 16 or last == 1000
             rows += range(first, last)
-            n_chunks += 1
-        assert rows == list(range(1000))
-        assert n_chunks == 8 if takers == 1 else n_chunks > 8
+            turn += 1
+        assert sorted(rows) == list(range(n))
+        assert turn == takers * -(-deal.share // 128) or n < 1000
         assert not deal.left
+
+
+def test_each_taker_has_its_own_rows_and_helps_when_it_is_idle() -> None:
+    deal = Deal(300, 3)
+    first, second = deal.seat(), deal.seat()
+    assert deal.take(60, second) == (100, 160)
+    assert deal.take(60, first) == (0, 60)
+    assert deal.take(60, first) == (60, 100)
+    assert deal.take(60, first, False) == (200, 260)  # nobody has come for these
+    third = deal.seat()
+    assert deal.take(60, first, False) is None  # what is left belongs to others, who are here
+    assert deal.left == 80
+    assert deal.take(60, third, False) == (260, 300)
+    assert deal.take(60, third, False) is None
+    assert deal.take(30, third, True) == (160, 190)
+    deal.give_back(0, 60)
+    assert deal.take(60, third, False) == (0, 60)  # their taker has failed
+    assert deal.take(60, second, False) == (190, 200)
+    assert deal.take(60, first) is None
+    assert deal.seat() == first  # one that comes a second time
 
 
 def test_rows_given_back_are_dealt_again() -> None:
     deal = Deal(100, 2)
-    assert deal.take(60, 60) == (0, 60)
-    deal.give_back(0, 60)
+    assert deal.take(60) == (0, 50)
+    deal.give_back(0, 50)
     deal.give_back(5, 5)
     assert deal.left == 100
-    assert deal.take(50) == (0, 50)
-    assert deal.take(50) == (50, 60)
-    assert deal.take(50, 40) == (60, 100)
+    assert deal.take(40) == (0, 40)
+    assert deal.take(40) == (40, 50)
+    assert deal.take(50) == (50, 100)
     assert deal.take(50) is None
     deal.give_back(60, 100)
     deal.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -107,9 +107,8 @@ class Engine(BatchEngine):
 class Worker:
     """A card as `Several` sees it."""
 
-    def __init__(self, plan: Plan, made: list[Engine], **options: Any):
-        self.engine = Engine(plan, **options)
-        made.append(self.engine)
+    def __init__(self, engine: Engine):
+        self.engine = engine
 
     def share(self, states: Any, likelihood: Any, targets: Any) -> Any:
         return self.engine.share_rows(states, likelihood, targets)
@@ -130,9 +129,12 @@ def plan() -> Plan:
     return found
 
 
-def on_cards(plan: Plan, made: list[Engine], each: Sequence[dict[str, Any]]) -> Several:
+def on_cards(
+    plan: Plan, made: list[Engine], each: Sequence[dict[str, Any]], card: Callable[..., Engine] = Engine
+) -> Several:
     def prepare(plan: Plan, factors: Any, **options: Any) -> Any:
-        return Worker(plan, made, **options)
+        made.append(card(plan, **options))
+        return Worker(made[-1])
 
     return OnDevices(prepare, [(f"GPU {i}", options) for i, options in enumerate(each)])(plan, [])
 

@@ -17,16 +17,18 @@ from numpy.typing import NDArray
 
 import jtgpu
 from jtgpu.backends import kernels, reference
-from jtgpu.backends.base import Evidence, Result
-from jtgpu.backends.gpu import answers, flow
+from jtgpu.backends.base import Evidence, Result, columns_of
+from jtgpu.backends.gpu import answers, flow, flow_tiles
+from jtgpu.backends.gpu.cut_engine import Whole, left_of
 from jtgpu.backends.gpu.flow_bound import lowest_answer
-from jtgpu.backends.gpu.flow_records import AWAITED, ENTER_SHAPE, ROOT_SHAPE
+from jtgpu.backends.gpu.flow_records import AWAITED, ENTER_SHAPE, LONG, ROOT_SHAPE, TENSOR
 from jtgpu.backends.gpu.places import scaled_factors
 from jtgpu.backends.gpu.products import lowest_root, needed_products
 from jtgpu.backends.gpu.shapes import binary_program, loops_of
 from jtgpu.lowering import LOWERINGS
 from jtgpu.network import MarkovNetwork
 from jtgpu.plan import Plan
+from jtgpu.remainder import Remainder
 from tests import host_cuda, random_nets
 from tests.test_gpu_lowering import as_evidence, needs_compiler, tables
 from tests.test_plan import chain
@@ -34,15 +36,21 @@ from tests.test_program import planned
 
 WAYS = (
     flow.USUAL, flow.FlowWay(warps=8), flow.FlowWay(longer=True, kept=4), flow.FlowWay(longer=False, kept=0),
-    flow.FlowWay(8, True, 4, 1.0, 20.0),
+    flow.FlowWay(8, True, 4, 1.0, 20.0), flow.FlowWay(blocks=True), flow.FlowWay(8, True, 0, 0.1, 0.1, blocks=True),
 )  # fmt: skip
 
 
 class HostFlow:
     """`jtgpu.backends.gpu.flow_engine.FlowEngine` with the host in place of the card: one block."""
 
-    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], way: flow.FlowWay = flow.USUAL):
-        made = flow.make_flow(plan, factors, 1, way)
+    def __init__(
+        self,
+        plan: Plan,
+        factors: Sequence[NDArray[np.float64]],
+        way: flow.FlowWay = flow.USUAL,
+        whole: Whole | None = None,
+    ):
+        made = flow.make_flow(plan, factors, 1, way, whole)
         assert made is not None
         self.plan, self.flow, self.runs = plan, made, 0
         arena = np.zeros(made.n_cells)
@@ -64,12 +72,37 @@ class HostFlow:
     def run(self, evidence: Evidence) -> Result:
         """As the engine does, but never asking another one."""
         more = answers.write_evidence(self.plan, evidence, self.state, self.weights) + self.flow.exponent
-        self.given[: len(self.state)] = self.state
+        self.give()
         self.runs += 1
         self.numbers[0] = (self.runs & 1) << 31
-        host_cuda.library("flow").run_flow(self.flow.warps, host_cuda._at(self.struct))
+        getattr(host_cuda.library("flow"), f"run_{self.flow.kernel}")(host_cuda._at(self.struct))
         exponent = np.zeros(len(self.root), np.int32)
         return Result(self.posterior.copy(), answers.log_evidence(self.root, exponent, more))
+
+    def give(self) -> None:
+        self.given[: len(self.state)] = self.state
+
+
+class HostCutFlow(HostFlow):
+    """`jtgpu.backends.gpu.cut_flow.CutFlow` with the host in place of the card."""
+
+    n_bytes, closed = 100, False
+
+    def __init__(self, plan: Plan, whole: Whole, way: flow.FlowWay = flow.USUAL):
+        super().__init__(plan, whole.largest, way, whole)
+        self.kept = np.flatnonzero(~whole.seen)
+        self.observed = np.zeros(len(whole.seen), np.int32)
+
+    def run(self, evidence: Evidence) -> Result:
+        self.observed = evidence.state
+        return super().run(left_of(evidence, self.kept, {int(v): w for w, v in enumerate(self.kept)}))
+
+    def give(self) -> None:
+        self.given[: len(self.observed)] = self.observed
+        self.given[self.kept] = self.state
+
+    def close(self) -> None:
+        self.closed = True
 
 
 def agree(engine: Any, definition: reference.Reference, evidence: Evidence) -> None:
@@ -99,18 +132,94 @@ def test_the_kernel_agrees_with_the_definition(data: st.DataObject, lowering: st
 
 
 @needs_compiler
-def test_a_published_network_agrees_with_the_definition(shared_nets: Path) -> None:
+@pytest.mark.parametrize("blocks", [False, True])
+def test_a_published_network_agrees_with_the_definition(shared_nets: Path, blocks: bool) -> None:
     """Tiles of every kind, and sums in parts."""
     net = jtgpu.read(shared_nets / "RetiEsempio" / "Mildew.net")
     plan = net.plan(order=shared_nets / "RetiEsempio" / "Mildew.num").plan
-    engine, definition = HostFlow(plan, tables(net)), reference.prepare(plan, tables(net))
+    engine = HostFlow(plan, tables(net), flow.FlowWay(blocks=blocks))
+    definition = reference.prepare(plan, tables(net))
     assert len(np.unique(engine.flow.ops["shape"])) > 5
+    assert bool((engine.flow.ops["shape"] & TENSOR).any()) == blocks
     assert engine.flow.ops["splits"].max() > 1
     state = np.full(plan.n_variables, -1, np.int32)
     agree(engine, definition, Evidence(state))
     for v in np.random.default_rng(3).choice(plan.n_variables, 3, replace=False).tolist():
         state[v] = 1
     agree(engine, definition, Evidence(state))
+
+
+@needs_compiler
+@pytest.mark.parametrize("body", list(flow_tiles.BLOCKS))
+@pytest.mark.parametrize("splits", [1, 4])
+def test_blocks_for_the_tensor_cores_of_every_kind(
+    body: tuple[int, int, int], splits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sides and sums that are no multiples of a block's, a side of several axes, entries that are always there."""
+    usual = flow_tiles.flow_tiling
+
+    def forced(loops: Any, two: bool, *rest: Any) -> flow_tiles.FlowTiling:
+        blocks = flow_tiles._blocks(loops) if two else ()
+        mine = [t for t in blocks if (*t.shape, t.unroll) == body]
+        return min(mine, key=lambda t: abs(t.splits - splits), default=usual(loops, two, *rest))
+
+    monkeypatch.setattr(flow, "flow_tiling", forced)
+    rng = np.random.default_rng(11)
+    cards = [17, 19, 23, 9, 12, 33]
+    scopes = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4, 1), (4, 5), (5, 3)]
+    model = MarkovNetwork(
+        {str(v): [str(k) for k in range(n)] for v, n in enumerate(cards)},
+        [([str(v) for v in s], rng.random([cards[v] for v in s]) * (rng.random([cards[v] for v in s]) < 0.7))
+         for s in scopes],
+    )  # fmt: skip
+    plan = planned(model, [0, 5, 4, 3, 1, 2], "pairwise")
+    engine = HostFlow(plan, tables(model), flow.FlowWay(blocks=True))
+    shapes = engine.flow.ops["shape"]
+    mine = engine.flow.ops[(shapes >= TENSOR) & (shapes < LONG + 2 * TENSOR)]
+    assert len(mine) > 4
+    assert mine["splits"].max() >= splits
+    definition = reference.prepare(plan, tables(model))
+    for seen in ({}, {1: 3}, {4: 5, 5: 2}, {}):
+        state = np.full(len(cards), -1, np.int32)
+        state[list(seen)] = list(seen.values())
+        agree(engine, definition, Evidence(state))
+
+
+@needs_compiler
+@pytest.mark.parametrize("way", [WAYS[0], WAYS[4], WAYS[5]])
+def test_a_network_without_observed_variables_agrees_with_the_whole(way: flow.FlowWay) -> None:
+    """Factors are cut to other states in every run, and every cell that is brought in has the run's sign."""
+    net = jtgpu.read(Path(__file__).parents[1] / "nets" / "hailfinder.net")
+    plan = net.plan(order="min-fill").plan
+    rng = np.random.default_rng(7)
+    seen = np.zeros(len(net), np.bool_)
+    seen[rng.choice(len(net), 12, replace=False)] = True
+    definition = reference.prepare(plan, tables(net))
+    for left in Remainder(plan.cardinality, plan.factor_scopes, seen).plans(plan.elimination_order.tolist()):
+        whole = Whole(left, tables(net), plan.factor_scopes, seen)
+        engine = HostCutFlow(left, whole, way)
+        entered = engine.flow.ops[engine.flow.ops["shape"] == ENTER_SHAPE]
+        assert np.count_nonzero(entered["n_digits"]) == len(whole.cut) > 0
+        answered = 0
+        for _ in range(8):
+            state = np.full(len(net), -1, np.int32)
+            state[seen] = rng.integers(0, net.cardinality[seen])
+            soft = {int(v): rng.random(int(net.cardinality[v])) + 0.1 for v in engine.kept[:2]}
+            try:
+                expected = definition.run(Evidence(state, soft))
+            except jtgpu.ImpossibleEvidence:
+                with pytest.raises(jtgpu.ImpossibleEvidence):
+                    engine.run(Evidence(state, soft))
+                continue
+            got = engine.run(Evidence(state, soft))
+            assert got.log_evidence == pytest.approx(expected.log_evidence, abs=1e-10)
+            columns = columns_of(plan.posterior_ptr, engine.kept.tolist())
+            np.testing.assert_allclose(got.posterior, expected.posterior[columns], atol=1e-12)
+            answered += 1
+            for op in entered:
+                cells = engine.arrays[0][int(op["out"]) : int(op["out"]) + int(op["n_tiles"])]
+                assert (np.signbit(cells) == bool(engine.runs & 1)).all()
+        assert answered > 1
 
 
 @needs_compiler
@@ -235,6 +344,11 @@ def test_a_plan_of_too_many_variables_is_refused() -> None:
     n = flow.MOST_GIVEN + 1
     net = chain(n, 2)
     assert flow.make_flow(net.plan(order=list(range(n))).plan, tables(net), 4) is None
+    seen = np.arange(n) % 2 == 1  # the states of all variables are told, also of those that are observed
+    scopes = net.plan(order=list(range(n))).plan.factor_scopes
+    plan = Remainder(net.cardinality, scopes, seen).plans(list(range(n)))[0]
+    whole = Whole(plan, tables(net), scopes, seen)
+    assert flow.make_flow(plan, whole.largest, 4, whole=whole) is None
 
 
 @needs_compiler

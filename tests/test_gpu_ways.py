@@ -16,7 +16,7 @@ import jtgpu
 from jtgpu import compiler
 from jtgpu.backends.gpu import flow, single, ways
 from jtgpu.backends.gpu.flow import FlowWay
-from jtgpu.backends.gpu.ways import Tried, Way, best_way, keep_way, kept_way
+from jtgpu.backends.gpu.ways import PRICES, Tried, Way, best_way, keep_way, kept_way
 from jtgpu.cli.app import app
 from jtgpu.errors import BackendUnavailable, JtgpuError
 
@@ -47,8 +47,8 @@ def taking(way: Way) -> float:
         raise JtgpuError("too many products")
     if way.engine == "levels":
         return 120.0 if way.codes else 140.0
-    f = way.flow
-    return 100.0 - 10 * (f.warps == 8) - 20 * (f.longer is True) + 5 * (f.kept == 4) - (f.slow == 16)
+    f, gained = way.flow, 5 * (way.shallow == 16)
+    return 100.0 - gained - 10 * (f.warps == 8) - 20 * (f.longer is True) + 5 * (f.kept == 4) - (f.slow == 16)
 
 
 @pytest.fixture
@@ -61,17 +61,18 @@ def numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[
 def test_the_quickest_way_is_found_step_by_step() -> None:
     told: list[str] = []
     tried = best_way(lambda way: Played(way, taking(way)), 8, told.append)  # type: ignore[arg-type, return-value]
-    assert tried[0] == Tried(Way("flow", flow=FlowWay(warps=8, longer=True, slow=16.0)), 69.0)
+    best = FlowWay(warps=8, longer=True, kept=0, slow=16.0)
+    assert tried[0] == Tried(Way("flow", flow=best, shallow=16.0), 64.0)
     assert [t.microseconds for t in tried] == sorted(t.microseconds for t in tried)
-    assert tried[-1] == Tried(Way("lists"), math.inf)
+    assert tried[-1] == Tried(Way("lists", shallow=PRICES[0]), math.inf)
     assert Played.open == 0
     assert len(told) == len(tried) == len(set(told))
 
 
 def test_variants_of_an_engine_that_is_far_behind_are_not_tried() -> None:
     tried = best_way(lambda way: Played(way, 50.0 if way.engine == "lists" else 100.0), 8)  # type: ignore[arg-type, return-value]
-    assert tried[0].way == Way("lists")
-    assert len(tried) == 4
+    assert tried[0].way.engine == "lists"
+    assert len(tried) == 2 + len(PRICES)
 
 
 def test_an_engine_is_closed_when_measuring_it_fails() -> None:
@@ -88,7 +89,7 @@ def test_what_was_found_is_kept_for_the_network_and_the_card(numbers: tuple[Any,
     plan, factors = numbers
     assert ways.ways_file(CARD, plan, factors) is None
     assert kept_way(CARD, plan, factors) is None
-    way = Way("flow", flow=FlowWay(8, True, 4, 1.5, 16.0))
+    way = Way("flow", flow=FlowWay(8, True, 4, 1.5, 16.0), shallow=64.0)
     path = keep_way(CARD, plan, factors, [Tried(way, 10.0), Tried(Way("lists"), math.inf)])
     assert kept_way(CARD, plan, factors) == way
     assert [f.name for f in path.parent.iterdir()] == [path.name]
@@ -101,11 +102,12 @@ def test_what_was_found_is_kept_for_the_network_and_the_card(numbers: tuple[Any,
 @pytest.mark.parametrize(
     "wrong",
     [
-        "", "[]", "{}", '{"version": 2}',
-        '{"version": 1, "way": {"engine": "flow", "codes": true, "flow": {"warps": 9}}}',
-        '{"version": 1, "way": {"engine": "magic", "codes": true, "flow": {}}}',
-        '{"version": 1, "way": {"engine": "flow", "codes": true, "flow": {"slow": NaN}}}',
-        '{"version": 1, "way": {"engine": "flow", "codes": true, "flow": {"more": 1}}}',
+        "", "[]", "{}", '{"version": 1}',
+        '{"version": 2, "way": {"engine": "flow", "codes": true, "flow": {"warps": 9}, "shallow": 0}}',
+        '{"version": 2, "way": {"engine": "magic", "codes": true, "flow": {}, "shallow": 0}}',
+        '{"version": 2, "way": {"engine": "flow", "codes": true, "flow": {"slow": NaN}, "shallow": 0}}',
+        '{"version": 2, "way": {"engine": "flow", "codes": true, "flow": {"more": 1}, "shallow": 0}}',
+        '{"version": 2, "way": {"engine": "flow", "codes": true, "flow": {}, "shallow": -1}}',
     ],
 )  # fmt: skip
 def test_a_file_that_says_anything_else_is_left_alone(numbers: tuple[Any, list[np.ndarray]], wrong: str) -> None:
@@ -133,7 +135,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Card:
     """Engines that are played, on a card that is."""
     monkeypatch.setattr(single.Maker, "made", lambda self, way: Played(way, taking(way)))
     monkeypatch.setattr(single, "flow_engine", lambda *_: None)
-    monkeypatch.setattr(single.Maker, "_lists_pay", lambda self: False)
+    monkeypatch.setattr(single.Maker, "_quickest_lists", lambda self: (math.inf, 0.0))
     monkeypatch.setattr("jtgpu.backends.device.open_device", lambda *_: Card())
     return Card()
 
@@ -168,10 +170,11 @@ def test_the_command() -> None:
     words = ["tune", ASIA, "--order", "min-fill"]
     shown = CliRunner().invoke(app, words)
     assert shown.exit_code == 0, shown.output
-    assert f"{CARD}: flow, warps 8, longer True, slow 16.0 answers single cases from now on" in shown.stdout
+    way = "flow, shallow 16, warps 8, longer True, kept 0, slow 16.0"
+    assert f"{CARD}: {way} answers single cases from now on" in shown.stdout
     data = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
-    assert data["best"] == "flow, warps 8, longer True, slow 16.0"
-    assert data["ways"][0]["microseconds"] == 69.0
+    assert data["best"] == way
+    assert data["ways"][0]["microseconds"] == 64.0
     assert all(math.isfinite(row["microseconds"]) for row in data["ways"])
 
 

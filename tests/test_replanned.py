@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 from typing import Any
 
@@ -160,6 +161,9 @@ def test_a_plan_that_does_not_pay_is_not_taken(monkeypatch: pytest.MonkeyPatch) 
         junction_tree.posteriors({"xray": "yes"})
     assert [p.settled for p in backend._patterns.values()] == [True]
     assert [p.new for p in backend._patterns.values()] == [None]
+    assert re.fullmatch(
+        r"Replanning\(1 patterns seen: Pattern\(usual: \d+ of \d+ multiplications\)\)", repr(backend)
+    )
 
 
 class Slow:

@@ -21,6 +21,7 @@
 #define SHARE 4               // entries of a factor that a lane takes
 #define NAP 300               // nanoseconds
 #define LONG 0x40             // a tile whose loads fly together for more steps
+#define TENSOR 0x100          // blocks of 8 x 8 outputs
 #define ENTER_UNIT 0x80u      // in place of a tile: evidence into a factor
 #define ANSWER_UNIT 0x81u     // a posterior
 #define ROOT_UNIT 0x82u       // P(e) of every component
@@ -35,7 +36,8 @@
 #define REST() host::pause()
 #endif
 
-struct Known { u32 variable, inner, card, weight; };  // an axis of a factor that evidence is multiplied into
+// An axis of a factor that evidence is multiplied into; of one that is cut, `inner` is a state's stride in `pristine`.
+struct Known { u32 variable, inner, card, weight; };
 
 struct Flow {
     double* arena;
@@ -60,6 +62,7 @@ struct Flow {
 #define ENTER_N(op) (op).n_tiles
 #define ENTER_KNOWN(op) (op).steps
 #define ENTER_N_KNOWN(op) (op).n_steps
+#define ENTER_N_CUT(op) (op).n_digits  // observed axes, which are none of the table's: after the others in `known`
 #define ANSWER_CARD(op) (op).n_tiles
 #define ANSWER_AT(op) (op).out
 #define HINT(op) (op).counter          // NONE, or the last cell of what its inputs are made of
@@ -155,34 +158,18 @@ __device__ __forceinline__ void rest_until(const double* hint, double seen, u32 
     }
 }
 
-// A warp's unit of a contraction. Steps past the last are loaded as the last, and left out of the sum.
-template <int TM, int TN, int UNROLL>
-__device__ __forceinline__ void contract(const Flow& f, const Op& op, u32 unit, u32 lane) {
-    const u32 log = op.log_lanes, mine = lane & ((1u << log) - 1), sign = f.sign;
-    u32 group = unit, split = 0;
-    if (op.splits > 1) {
-        group = unit / op.splits;
-        split = unit - group * op.splits;
-    }
-    const u32 tile = (group << (5 - log)) + (lane >> log), n_steps = op.n_steps;
-    const bool there = tile < op.n_tiles;
+// A lane's steps of a sum, from `first + mine` on, batch by batch, as soon as their entries are there. `add` gets the
+// entries and the first of the batch's steps; steps past the last are loaded as the last.
+template <int TM, int TN, int UNROLL, class Add>
+__device__ __forceinline__ void sum_steps(const Flow& f, const Op& op, const u32 (&at_a)[TM], const u32 (&at_b)[TN],
+                                          Steps<UNROLL>& ready, u32 first, u32 mine, u32 stride, Add add) {
+    const u32 n_steps = op.n_steps, sign = f.sign, waits_a = WAITS_FOR_A(op), waits_b = WAITS_FOR_B(op);
     const uint2* steps = f.steps + op.steps;
-    const u32 stride = op.splits << log;
-    Steps<UNROLL> ready;
-    ready.fetch(steps, (split << log) + mine, n_steps, stride);
-    const Place at = place_of(op, f.digits, there ? tile : op.n_tiles - 1);
-    u32 at_a[TM], at_b[TN];
-    side_offsets<TM>(op.m, at.m_index, at.a, at_a);
-    side_offsets<TN>(op.n, at.n_index, at.b, at_b);
     const double *a = f.arena + op.a, *b = f.arena + op.b;
-    const u32 waits_a = WAITS_FOR_A(op), waits_b = WAITS_FOR_B(op);
-    double sum[TM * TN];
-#pragma unroll
-    for (int e = 0; e < TM * TN; e++) sum[e] = 0.0;
     const double* hint = f.arena + HINT(op);
     const double seen = load<false>(HINT(op) == NONE ? a : hint);  // on its way with the first entries
     bool near = HINT(op) == NONE;
-    for (u32 from = split << log; from < n_steps;) {  // the same for all lanes
+    for (u32 from = first; from < n_steps;) {  // the same for all lanes
         double x[UNROLL][TM], y[UNROLL][TN];
         const u32 k = from + mine;
         from += UNROLL * stride;
@@ -195,15 +182,42 @@ __device__ __forceinline__ void contract(const Flow& f, const Op& op, u32 unit, 
             late = load_batch<true, TM, TN, UNROLL>(x, y, a, b, at_a, at_b, ready, sign, waits_a, waits_b);
         }
         if (from < n_steps) ready.fetch(steps, from + mine, n_steps, stride);
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++)
-            if (k + u * stride < n_steps) {
-#pragma unroll
-                for (int i = 0; i < TM; i++)
-#pragma unroll
-                    for (int j = 0; j < TN; j++) sum[i * TN + j] += x[u][i] * y[u][j];
-            }
+        add(x, y, k);
     }
+}
+
+// A warp's unit of a contraction.
+template <int TM, int TN, int UNROLL>
+__device__ __forceinline__ void contract(const Flow& f, const Op& op, u32 unit, u32 lane) {
+    const u32 log = op.log_lanes, mine = lane & ((1u << log) - 1), sign = f.sign;
+    u32 group = unit, split = 0;
+    if (op.splits > 1) {
+        group = unit / op.splits;
+        split = unit - group * op.splits;
+    }
+    const u32 tile = (group << (5 - log)) + (lane >> log), n_steps = op.n_steps, stride = op.splits << log;
+    const bool there = tile < op.n_tiles;
+    Steps<UNROLL> ready;
+    ready.fetch(f.steps + op.steps, (split << log) + mine, n_steps, stride);
+    const Place at = place_of(op, f.digits, there ? tile : op.n_tiles - 1);
+    u32 at_a[TM], at_b[TN];
+    side_offsets<TM>(op.m, at.m_index, at.a, at_a);
+    side_offsets<TN>(op.n, at.n_index, at.b, at_b);
+    double sum[TM * TN];
+#pragma unroll
+    for (int e = 0; e < TM * TN; e++) sum[e] = 0.0;
+    sum_steps<TM, TN, UNROLL>(
+        f, op, at_a, at_b, ready, split << log, mine, stride,
+        [&](const double(&x)[UNROLL][TM], const double(&y)[UNROLL][TN], u32 k) {
+#pragma unroll
+            for (int u = 0; u < UNROLL; u++)
+                if (k + u * stride < n_steps) {
+#pragma unroll
+                    for (int i = 0; i < TM; i++)
+#pragma unroll
+                        for (int j = 0; j < TN; j++) sum[i * TN + j] += x[u][i] * y[u][j];
+                }
+        });
     double* out = f.arena + op.out + split * op.scratch + at.out;
     const u32 step_m = op.m.step, step_n = op.n.step, left_m = op.m.extent - at.m_index;
     const u32 left_n = op.n.extent - at.n_index, out_m = op.out_m, out_n = op.out_n;
@@ -229,14 +243,91 @@ __device__ __forceinline__ void contract(const Flow& f, const Op& op, u32 unit, 
     }
 }
 
-// Evidence into a warp's share of a factor.
+// out += a b, 8 x 8 += 8 x 4 times 4 x 8, by the whole warp: lane l has entry (l / 4, l % 4) of a, (l % 4, l / 4) of b,
+// and entries (l / 4, 2 (l % 4)) and the next of out.
+__device__ __forceinline__ void multiply_blocks(double (&out)[2], double a, double b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+        : "+d"(out[0]), "+d"(out[1])
+        : "d"(a), "d"(b));
+#else
+    const u32 lane = threadIdx.x & 31;
+    for (u32 k = 0; k < 4; k++) {
+        const double mine = __shfl_sync(0xffffffffu, a, (lane & ~3u) + k);
+        for (u32 j = 0; j < 2; j++) out[j] += mine * __shfl_sync(0xffffffffu, b, (2 * (lane & 3) + j) * 4 + k);
+    }
+#endif
+}
+
+// A warp's unit of a contraction whose sides are long enough for blocks of 8 x 8 outputs, on the tensor cores: a load
+// serves eight products of a lane and not one or two. Four lanes share a sum's steps.
+template <int BM, int BN, int UNROLL>
+__device__ __forceinline__ void contract_blocks(const Flow& f, const Op& op, u32 unit, u32 lane) {
+    const u32 mine = lane & 3, line = lane >> 2, sign = f.sign;
+    u32 tile = unit, split = 0;
+    if (op.splits > 1) {
+        tile = unit / op.splits;
+        split = unit - tile * op.splits;
+    }
+    const u32 n_steps = op.n_steps, stride = op.splits << 2;
+    Steps<UNROLL> ready;
+    ready.fetch(f.steps + op.steps, (split << 2) + mine, n_steps, stride);
+    const Place at = place_of(op, f.digits, tile);
+    const u32 left_m = op.m.extent - at.m_index * (8 * BM), left_n = op.n.extent - at.n_index * (8 * BN);
+    u32 at_a[BM], at_b[BN];
+#pragma unroll
+    for (int i = 0; i < BM; i++) {
+        const u32 row = 8 * i + line;
+        at_a[i] = at.a + (row < left_m ? row : left_m - 1) * op.m.stride;
+    }
+#pragma unroll
+    for (int j = 0; j < BN; j++) {
+        const u32 column = 8 * j + line;
+        at_b[j] = at.b + (column < left_n ? column : left_n - 1) * op.n.stride;
+    }
+    double sum[BM][BN][2];
+#pragma unroll
+    for (int i = 0; i < BM; i++)
+#pragma unroll
+        for (int j = 0; j < BN; j++) sum[i][j][0] = sum[i][j][1] = 0.0;
+    sum_steps<BM, BN, UNROLL>(
+        f, op, at_a, at_b, ready, split << 2, mine, stride,
+        [&](const double(&x)[UNROLL][BM], const double(&y)[UNROLL][BN], u32 k) {
+#pragma unroll
+            for (int u = 0; u < UNROLL; u++) {
+                const bool there = k + u * stride < n_steps;
+#pragma unroll
+                for (int i = 0; i < BM; i++)
+#pragma unroll
+                    for (int j = 0; j < BN; j++) multiply_blocks(sum[i][j], there ? x[u][i] : 0.0, y[u][j]);
+            }
+        });
+    double* out = f.arena + op.out + split * op.scratch + at.out;
+#pragma unroll
+    for (int i = 0; i < BM; i++)
+#pragma unroll
+        for (int j = 0; j < BN; j++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                const u32 row = 8 * i + line, column = 8 * j + 2 * mine + e;
+                store(out + (row * op.out_m + column * op.out_n), sum[i][j][e], sign, row < left_m && column < left_n);
+            }
+}
+
+// Evidence into a warp's share of a factor. In an evidence pattern's own engine (jtgpu/backends/gpu/cut_flow.py)
+// observed variables are no axes: what belongs to their states is a contiguous part of the factor in `pristine`.
 __device__ __forceinline__ void enter_unit(const Flow& f, const Op& op, u32 unit, u32 lane) {
     const u32 from = unit * 32 * SHARE + lane, n = ENTER_N(op);
+    u32 first = ENTER_FROM(op);
+    for (u32 v = 0; v < ENTER_N_CUT(op); v++) {
+        const Known axis = f.known[ENTER_KNOWN(op) + ENTER_N_KNOWN(op) + v];
+        first += (u32)f.state[axis.variable] * axis.inner;
+    }
     double value[SHARE];
 #pragma unroll
     for (u32 k = 0; k < SHARE; k++) {
         const u32 i = from + 32 * k;
-        value[k] = f.pristine[ENTER_FROM(op) + (i < n ? i : n - 1)];
+        value[k] = f.pristine[first + (i < n ? i : n - 1)];
     }
     for (u32 v = 0; v < ENTER_N_KNOWN(op); v++) {
         const Known axis = f.known[ENTER_KNOWN(op) + v];
@@ -269,7 +360,7 @@ __device__ __forceinline__ void answer_unit(const Flow& f, const Op& op, u32 lan
     for (u32 i = lane + 32; i < card; i += 32) to[i] = total > 0.0 ? await(from + i, sign) / total : 0.0;
 }
 
-template <int QUEUES>
+template <int QUEUES, bool BLOCKS>
 __device__ __forceinline__ void go(const Flow& f) {
     __shared__ uint2 records[QUEUES][32];
     const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31, queue = blockIdx.x * QUEUES + warp;
@@ -301,12 +392,19 @@ __device__ __forceinline__ void go(const Flow& f) {
                 for (u32 i = lane; i < f.n_roots; i += 32)
                     f.root[i] = await(f.arena + f.roots[i].x, f.sign & f.roots[i].y);
                 break;
+            case TENSOR + 1 * 8 + 1: if (BLOCKS) { contract_blocks<1, 1, 4>(f, op, unit, lane); break; }
+            case TENSOR + LONG + 1 * 8 + 1: if (BLOCKS) { contract_blocks<1, 1, 8>(f, op, unit, lane); break; }
+            case TENSOR + 2 * 8 + 1: if (BLOCKS) { contract_blocks<2, 1, 4>(f, op, unit, lane); break; }
+            case TENSOR + 2 * 8 + 2: if (BLOCKS) { contract_blocks<2, 2, 2>(f, op, unit, lane); break; }
             default: __trap();
         }
         __syncwarp();
     }
 }
 
-// Warps of a block, of which an SM holds one: fewer have more registers, and wait less for each other's loads.
-extern "C" __global__ void __launch_bounds__(512, 1) flow_16(GRID_CONSTANT Flow f) { go<16>(f); }
-extern "C" __global__ void __launch_bounds__(256, 1) flow_8(GRID_CONSTANT Flow f) { go<8>(f); }
+// Warps of a block, of which an SM holds one: fewer have more registers, and wait less for each other's loads. With blocks
+// for the tensor cores, and without: code that nobody needs is in the way of the code that is.
+extern "C" __global__ void __launch_bounds__(512, 1) flow_16(GRID_CONSTANT Flow f) { go<16, false>(f); }
+extern "C" __global__ void __launch_bounds__(256, 1) flow_8(GRID_CONSTANT Flow f) { go<8, false>(f); }
+extern "C" __global__ void __launch_bounds__(512, 1) tensor_16(GRID_CONSTANT Flow f) { go<16, true>(f); }
+extern "C" __global__ void __launch_bounds__(256, 1) tensor_8(GRID_CONSTANT Flow f) { go<8, true>(f); }

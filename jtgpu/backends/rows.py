@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +13,25 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Each", "extremes"]
+__all__ = ["Each", "extremes", "taken", "threads_for"]
 
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`, or that of a pool of threads
 
 LARGE = 16 << 20  # bytes of a table from which threads pay
-PIECE = 1 << 20  # bytes that a thread looks through at a time
-THREADS = 16
+OWN = 8 << 20  # of those, that each thread has at least: a millisecond or two, and starting one takes a tenth
+PIECE = 1 << 20  # bytes that are looked through at a time, so that they are still in the cache the second time
+PIECES = 4  # of those, that a thread is sent for at a time: sending takes the interpreter's lock
+THREADS = 16  # with 64 on 64 cores, most wait for the interpreter's lock
+
+
+@contextmanager
+def threads_for(nbytes: int) -> Iterator[Each]:
+    """What maps a function over the pieces of a table of so many bytes: several threads where that pays."""
+    if nbytes < LARGE:
+        yield map
+        return
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, THREADS, nbytes // OWN), "jtgpu-rows") as pool:
+        yield pool.map
 
 
 def extremes(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -29,9 +42,26 @@ def extremes(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     step = max(PIECE // max(table.nbytes // n, 1), 1)
 
     def look(first: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        part = table[first : first + step]
-        return part.min(axis=0, initial=0), part.max(axis=0, initial=0)
+        low = high = np.zeros(table.shape[1], table.dtype)
+        for at in range(first, min(first + PIECES * step, n), step):
+            part = table[at : min(at + step, first + PIECES * step)]
+            low, high = np.minimum(low, part.min(axis=0)), np.maximum(high, part.max(axis=0))
+        return low, high
 
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, THREADS), "jtgpu-rows") as pool:
-        low, high = zip(*pool.map(look, range(0, n, step)), strict=True)
+    with threads_for(table.nbytes) as each:
+        low, high = zip(*each(look, range(0, n, PIECES * step)), strict=True)
     return np.min(low, axis=0), np.max(high, axis=0)
+
+
+def taken(table: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """``table[rows]``: fresh memory is slow to touch, so large ones are copied by several threads."""
+    found = np.empty((len(rows), *table.shape[1:]), table.dtype)
+    step = max(PIECES * PIECE // max(found.nbytes // max(len(rows), 1), 1), 1)
+
+    def copy(first: int) -> None:
+        some = slice(first, first + step)
+        np.take(table, rows[some], axis=0, out=found[some], mode="clip")  # "raise" would copy twice
+
+    with threads_for(found.nbytes) as each:
+        list(each(copy, range(0, len(rows), step)))
+    return found

@@ -236,7 +236,8 @@ class _Pieces:
 
     def answer(self, worker: Backend, deal: Deal) -> None:
         """See `Shared.answer`."""
-        while (rows := deal.take(self._step, self._step)) is not None:
+        seat = deal.seat()
+        while (rows := deal.take(self._step, seat)) is not None:
             first, last = rows
             try:
                 some = {v: w[first:last] for v, w in self._likelihood.items()}

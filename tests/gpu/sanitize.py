@@ -36,15 +36,19 @@ from jtgpu.backends.gpu import batch as batches
 from jtgpu.backends.gpu import shape_plan
 from jtgpu.backends.gpu.driver import most_shared
 from jtgpu.backends.gpu.engine import CaseEngine, Engine
+from jtgpu.backends.gpu.flow import FlowWay
+from jtgpu.backends.gpu.flow_engine import FlowEngine
 from jtgpu.backends.gpu.list_engine import ListEngine
 from jtgpu.backends.gpu.lists import make_lists
 from jtgpu.backends.gpu.schedule import make_schedule
+from jtgpu.backends.gpu.single import Maker
+from jtgpu.backends.gpu.ways import Way
 from jtgpu.backends.indexed import prepare
 from jtgpu.backends.indexed_launch import Rules
 from jtgpu.backends.tuning import Workbench
 from jtgpu.compiler import model_factors
 from jtgpu.indextables import Shape
-from jtgpu.remainder import GpuReplanning
+from jtgpu.remainder import GpuReplanning, OnGpu
 
 SIDES = [(1, 1), (1, 3000), (3, 700), (33, 65), (100, 40), (512, 5), (1500, 3)]  # (n, m)
 SHAPES = [*(Shape((m, n), (False, True)) for n, m in SIDES), Shape((5, 300, 4), (True, False, True))]
@@ -153,15 +157,39 @@ def shaped() -> float:
     return worst
 
 
+def tensor() -> float:
+    """Largest error of the flow engine's blocks for the tensor cores."""
+    rng = np.random.default_rng(5)
+    pairs = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 0)]
+    tables = [(pair, rng.random((9, 9))) for pair in pairs]
+    names = [str(v) for v in range(4)]
+    net = jtgpu.MarkovNetwork(
+        {v: [str(k) for k in range(9)] for v in names}, [([names[a], names[b]], t) for (a, b), t in tables]
+    )
+    plan = net.plan(order="min-fill").plan
+    factors = [f.table for f in model_factors(net)]
+    nothing = Evidence.none(4)
+    answer = get("reference")(plan, factors).run(nothing).posterior
+    way = Way("flow", flow=FlowWay(quick=0.1, slow=100.0, blocks=True))
+    engine = Maker(plan, factors, open_device()).made(way)
+    assert isinstance(engine, FlowEngine)
+    assert engine.uses_blocks
+    error = max(float(np.abs(engine.run(nothing).posterior - answer).max()) for _ in range(3))
+    engine.close()
+    return error
+
+
 def pattern() -> float:
-    """Largest error of an evidence pattern's own engine, with factors cut on the card."""
+    """Largest error of an evidence pattern's own engines, with factors cut on the card."""
     small = Small()
-    usual = resident.prepare(small.plan, small.factors, engine="levels")
+    usual = resident.prepare(small.plan, small.factors, engine="flow")
     patterns = GpuReplanning(small.plan, small.factors, usual)
     case, answer = small.cases[1], small.answers[1]
-    own = patterns.make(case.state >= 0)
-    error = max(float(np.abs(own.run(case).posterior - answer).max()) for _ in range(2))
-    own.close()
+    error = 0.0
+    for left, way in patterns.ways(case.state >= 0):
+        own = OnGpu(left, way.make())
+        error = max(error, *(float(np.abs(own.run(case).posterior - answer).max()) for _ in range(2)))
+        own.close()
     patterns.close()
     return error
 
@@ -226,6 +254,7 @@ PARTS: dict[str, Callable[[], float]] = {
     "lists": lambda: single(engine="lists"),
     "cluster": cluster,
     "flow": lambda: single(engine="flow"),
+    "tensor": tensor,
     "levels": lambda: single(engine="levels"),
     "levels-float32": lambda: single(engine="levels", dtype="float32"),
     "shaped": shaped,

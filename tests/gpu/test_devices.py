@@ -150,7 +150,7 @@ def test_ctrl_c_stops_all_cards_and_leaves_them_usable(monkeypatch: pytest.Monke
     expected = backend.run_batch(states)
     take, asked = Deal.take, [0]
 
-    def interrupted(self: Deal, *arguments: int) -> Any:
+    def interrupted(self: Deal, *arguments: Any) -> Any:
         asked[0] += 1
         if asked[0] == 20:
             raise KeyboardInterrupt

@@ -19,7 +19,7 @@ from jtgpu.backends.gpu.engine import Engine
 from jtgpu.backends.gpu.schedule import make_schedule
 from jtgpu.errors import BackendUnavailable, ImpossibleEvidence, JtgpuError
 from jtgpu.network import BayesianNetwork, DiscreteModel
-from jtgpu.remainder import GpuReplanning
+from jtgpu.remainder import GpuReplanning, OnGpu
 from tests.gpu.conftest import ROOT
 from tests.test_plan import chain
 
@@ -44,12 +44,18 @@ def cases(net: DiscreteModel, share: float, n: int, seed: int) -> list[Evidence]
     return made
 
 
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second query of a pattern waits for its plan, whatever it gains."""
+@pytest.fixture(params=["cut", "cut flow"])
+def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The second query of a pattern waits for its plan, whatever it gains; the engine is of this kind."""
+    every, kind = resident.Gpu.cut_ways, str(request.param)
+    monkeypatch.setattr(
+        resident.Gpu, "cut_ways", lambda gpu, plans, seen: (w for w in every(gpu, plans, seen) if w.kind == kind)
+    )
     for name in ("PLANNING", "BUILDING", "STARTING", "WORTH"):
         monkeypatch.setattr(remainder, name, 0)
-    monkeypatch.setattr(remainder, "GAIN", 1e9)
+    for name in ("PROMISED", "UNMEASURED", "KEPT"):
+        monkeypatch.setattr(remainder, name, 1e9)
+    return kind
 
 
 @pytest.mark.parametrize(
@@ -64,20 +70,21 @@ def test_published_networks(gpu: Device, nets: Path, name: str, dtype: str) -> N
     tolerance = 1e-10 if dtype == "float64" else 1e-5
     for seed, share in enumerate((0.1, 0.2)):
         given = cases(net, share, 4, seed)
-        new = patterns.make(given[0].state >= 0)
-        for case in given:
-            got, expected = new.run(case), exact.run(case)
-            np.testing.assert_allclose(got.posterior, expected.posterior, rtol=0, atol=tolerance)
-            assert got.log_evidence == pytest.approx(expected.log_evidence, abs=max(1e-9, 10 * tolerance))
-        assert len({new.run(given[0]).posterior.tobytes() for _ in range(5)}) == 1
-        new.close()
+        for left, way in patterns.ways(given[0].state >= 0):
+            new = OnGpu(left, way.make())
+            assert new.engine.kind == way.kind
+            for case in given:
+                got, expected = new.run(case), exact.run(case)
+                np.testing.assert_allclose(got.posterior, expected.posterior, rtol=0, atol=tolerance)
+                assert got.log_evidence == pytest.approx(expected.log_evidence, abs=max(1e-9, 10 * tolerance))
+            assert len({new.run(given[0]).posterior.tobytes() for _ in range(5)}) == 1
+            new.close()
     patterns.close()
     exact.close()
 
 
 @pytest.mark.alone
-@pytest.mark.usefixtures("at_once")
-def test_a_tree_changes_to_the_plan_of_a_pattern_and_gives_all_back(gpu: Device) -> None:
+def test_a_tree_changes_to_the_plan_of_a_pattern_and_gives_all_back(gpu: Device, at_once: str) -> None:
     net = jtgpu.read(ROOT / "nets" / "hailfinder.net")
     plan = net.plan(order="min-fill")
     given = cases(net, 0.2, 6, 3)
@@ -99,13 +106,72 @@ def test_a_tree_changes_to_the_plan_of_a_pattern_and_gives_all_back(gpu: Device)
                 assert got.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)
                 for v in net.variables:
                     np.testing.assert_allclose(got[v], expected[v], rtol=0, atol=1e-10)
-        assert [p.new is not None for p in backend._patterns.values()] == [True]
+        (pattern,) = backend._patterns.values()
+        assert isinstance(pattern.new, OnGpu)
+        assert pattern.new.engine.kind == at_once
+        assert f"of its own: {at_once}: " in repr(backend)
         assert tree.device == gpu.name
         session.close()
     with gpu.active():
         assert before - gpu.free_memory() < 16 << 20
     with pytest.raises(JtgpuError, match="closed"):
         backend.run(given[0])
+
+
+def test_what_is_too_small_without_scaling_is_asked_of_the_levels(gpu: Device) -> None:
+    n = 900
+    net = chain(n, 3)
+    plan = net.plan(order=list(range(n))).plan
+    exact = Engine(plan, tables(net), make_schedule(plan), gpu)
+    patterns = GpuReplanning(plan, tables(net), resident.prepare(plan, tables(net), single=False))
+    seen = np.arange(n) % 3 != 2
+    kinds = {way.kind: OnGpu(left, way.make()) for left, way in patterns.ways(seen)}
+    new = kinds["cut flow"]
+    usual, small = (np.where(seen, states, -1).astype(np.int32) for states in (np.zeros(n), np.arange(n) % 300 % 3))
+    for state in (usual, small, small, usual, usual):
+        got, expected = new.run(Evidence(state)), exact.run(Evidence(state))
+        np.testing.assert_allclose(got.posterior, expected.posterior, rtol=0, atol=1e-10)
+        assert got.log_evidence == pytest.approx(expected.log_evidence, rel=1e-12, abs=1e-9)
+    assert exact.run(Evidence(small)).log_evidence < -800  # 2^-1154
+    for own in kinds.values():
+        own.close()
+    patterns.close()
+    exact.close()
+
+
+def test_an_engine_that_is_not_quicker_is_not_kept(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured while others ask, whose answers keep their bits."""
+    monkeypatch.setattr(remainder, "WORTH", 0)
+    for name in ("PROMISED", "UNMEASURED"):
+        monkeypatch.setattr(remainder, name, 1e9)
+    net = jtgpu.read(ROOT / "nets" / "alarm.net")
+    plan = net.plan(order="min-fill").plan
+    backend = GpuReplanning(plan, tables(net), resident.prepare(plan, tables(net), lists=False))
+    case = cases(net, 0.2, 1, 2)[0]
+    seen, bits = case.state >= 0, backend.gpu.run(case).posterior.tobytes()
+    monkeypatch.setattr(remainder, "KEPT", 1e9)
+    kept, told = backend.better(seen, None, backend.work(seen))
+    assert kept is not None
+    assert " us for " in told
+    monkeypatch.setattr(remainder, "KEPT", 0.0)
+    wrong: list[bytes] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        while not done.is_set():
+            wrong.extend(x for x in (backend.gpu.run(case).posterior.tobytes(),) if x != bits)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    found = backend.better(seen, None, backend.work(seen))
+    done.set()
+    asking.join()
+    assert found[0] is None
+    assert not wrong
+    assert backend.gpu.timed(seen) > 0
+    kept.close()
+    backend.close()
+    assert backend._timed(seen) is None
 
 
 @pytest.mark.alone
@@ -150,7 +216,7 @@ def test_questions_wait_for_the_users_stream(gpu: Device) -> None:
         a, b = gpu.alloc(256 << 20), gpu.alloc(256 << 20)
     backend = resident.prepare(plan.plan, tables(net), stream=stream)
     expected = backend.run(case)
-    pattern = backend.without(plan.plan, np.zeros(50, np.bool_))
+    pattern = next(backend.cut_ways([plan.plan], np.zeros(50, np.bool_))).make()
     for ask in (
         lambda: backend.run(case).posterior,
         lambda: backend.run_batch(case.state[None]).posterior[0],

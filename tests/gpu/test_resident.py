@@ -53,7 +53,7 @@ def cases(plan: Plan, n: int, seed: int) -> Iterator[Evidence]:
     yield Evidence.none(plan.n_variables)
 
 
-def hold_to_definition(plan: Plan, factors: list[np.ndarray], backend: resident.Gpu, n: int) -> None:
+def hold_to_definition(plan: Plan, factors: list[np.ndarray], backend: resident.Gpu | CaseEngine, n: int) -> None:
     definition = reference.prepare(plan, factors)
     for case in cases(plan, n, 7):
         try:
@@ -179,7 +179,7 @@ def test_memory_comes_back(gpu: Device) -> None:
     with gpu.active():
         before = gpu.free_memory()
     backend = resident.prepare(plan, tables(model))
-    for _ in range(100):
+    for _ in range(40):
         backend.close()
         backend.close()
         backend = resident.prepare(plan, tables(model))

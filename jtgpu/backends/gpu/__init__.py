@@ -3,14 +3,17 @@
 `shapes` chooses how threads lie over a contraction, `places` where tables lie, `schedule` turns a plan into records,
 `engine` runs one case as a kernel a level; `products` finds what is never zero, `lists` deals it out where little is
 left and `list_engine` runs it as one kernel; `flow` deals work out to warps that wait for single entries, and
-`flow_engine` runs that; `single` chooses among them, `ways` keeps what was measured; `batch` runs many cases. The
-kernels are in cuda/resident/.
+`flow_engine` runs that; `single` chooses among them, `ways` keeps what was measured; `cut_engine` and `cut_flow` run
+what evidence patterns leave of a network, `cut_ways` chooses; `batch` runs many cases. The kernels are in
+cuda/resident/.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,11 +32,15 @@ if TYPE_CHECKING:
     from .batch import BatchEngine
     from .batch_cases import TableCases
     from .batch_shared import SharedTable
+    from .cut_ways import CutWay
     from .driver import After
     from .engine import CaseEngine
     from .single import Maker
 
 __all__ = ["Gpu", "prepare"]
+
+WARMING, LEAST_RUNS, MOST_RUNS = 3, 5, 30  # propagations of which a time is made
+HOLD_NS, MEASURING = 60_000, 6_000_000  # nanoseconds that measuring takes round each of them; that all may take
 
 
 class Gpu:
@@ -100,6 +107,7 @@ class Gpu:
         if dtype not in REALS:
             raise ValueError(f"dtype is {' or '.join(map(repr, REALS))}, not {dtype!r}")
         self._plan, self.dtype = plan, dtype
+        self._flows = engine in (None, "flow")  # whether an engine without levels may answer single cases
         self._factors: list[NDArray[np.float64]] | None = list(factors)
         self.device = open_device(device)
         self._batch: BatchEngine | None = None
@@ -224,24 +232,35 @@ class Gpu:
         """Bytes on the card that single cases take."""
         return self.engine.n_bytes
 
-    def without(self, plan: Plan, seen: NDArray[np.bool_]) -> CaseEngine:
-        """An engine for cases that observe these variables, (V,) bool, of a plan of what is left of the network: see
-        `jtgpu.backends.gpu.cut_engine`. Closed by who asked for it."""
-        from .cut_engine import CutEngine, Whole
-        from .single import MOST_LISTED
+    def cut_ways(self, plans: Sequence[Plan], seen: NDArray[np.bool_]) -> Iterator[CutWay]:
+        """Engines that could answer cases that observe these variables, (V,) bool, of plans of what is left of the
+        network: see `jtgpu.backends.gpu.cut_ways`. What is made is closed by who asked for it."""
+        from .cut_ways import cut_ways
 
         factors = self._factors
         if factors is None:
             raise JtgpuError("this backend is closed")
-        listed = plan.cost().flops <= MOST_LISTED
-        whole = Whole(plan, factors, self._plan.factor_scopes, seen)
+        scopes = self._plan.factor_scopes
+        for way in cut_ways(plans, factors, scopes, seen, self.device, self.dtype, self._flows):
 
-        def in_float64() -> CaseEngine:
-            return CutEngine(plan, whole, self.device, listed=listed)
+            def make(way: CutWay = way) -> CaseEngine:
+                return self._ordered(way.make())
 
-        if self.dtype == "float64":
-            return self._ordered(in_float64())
-        return self._ordered(CutEngine(plan, whole, self.device, self.dtype, listed, in_float64))
+            yield replace(way, make=make)
+
+    def timed(self, seen: NDArray[np.bool_], engine: CaseEngine | None = None) -> float:
+        """Nanoseconds that a case takes on the card which observes these variables, (V,) bool: measured, of what
+        answers single cases here, or of another engine, for which that rests some milliseconds."""
+        own = self.engine
+        asked = engine or own
+        case = [Evidence(np.where(seen, 0, -1).astype(np.int32))]
+        with self.device.active():
+            self.device.function("hold", "hold")  # compiled here, if it has to be: nobody may wait for that
+        asked.measure(WARMING, case)  # the clocks are up, and all kernels on the card
+        runs = max(LEAST_RUNS, min(MOST_RUNS, MEASURING // (asked.nanoseconds + HOLD_NS)))
+        with contextlib.nullcontext() if asked is own else own.lock:
+            times = sorted(asked.measure(runs, case))
+        return 1000.0 * times[len(times) // 4]  # others on the card make a run slower, and none quicker
 
     def session(self) -> Session:
         """See `jtgpu.backends.base.Backend.session`: every query is one graph launch, whatever changed."""

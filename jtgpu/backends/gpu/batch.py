@@ -23,6 +23,7 @@ from ...plan import Plan
 from ..base import BatchResult, ColumnResult
 from ..deal import Deal
 from ..device import Device, Graph
+from ..rows import taken
 from .batch_cases import ColumnCases, Host, RowCases, TableCases, checked_columns
 from .batch_lane import LaneProgram, lane_candidate
 from .batch_live import live_program
@@ -35,7 +36,7 @@ from .places import LEAST, smallest_entries
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BatchEngine", "Program"]
+__all__ = ["BatchEngine", "Program", "chunk_size"]
 
 Program = TableProgram | LaneProgram
 
@@ -69,6 +70,27 @@ class _Buffers:
     size: int
     full: bool  # whether more cases would not have fitted
     slots: tuple[_Slot, ...]
+
+
+def chunk_size(n: int, fits: int, wave: int) -> tuple[int, bool]:
+    """Cases of each of the chunks that a card's n cases are cut into, and whether memory was what kept them so small.
+
+    Kernels run over the whole of a chunk, however few cases are in it: so all chunks are of about the same size.
+
+    Parameters
+    ----------
+    n : int
+    fits : int
+        Cases of the largest chunk that there is room for, a multiple of 32.
+    wave : int
+        Cases that the card answers at a time; chunks that are larger are multiples of it.
+    """
+    even = max(-(-n // PIPELINE), LARGE)  # several chunks, so that copies have work to hide behind
+    wanted = -(-min(n, even) // GROUP) * GROUP
+    unit = wave if min(fits, wanted) >= wave else GROUP
+    most = min(fits, wanted) // unit * unit
+    n_chunks = -(-n // most)
+    return -(-n // n_chunks // unit) * unit, fits < wanted
 
 
 class BatchEngine:
@@ -153,7 +175,7 @@ class BatchEngine:
     ) -> SharedTable[BatchResult]:
         """A table as `run` has it, to be answered by this card and others."""
         wanted = self._wanted(targets)
-        rows = read_rows(states, likelihood, self.plan.cardinality, merge=self._dear, each=self._copiers.map)
+        rows = read_rows(states, likelihood, self.plan.cardinality, merge=self._dear)
         cases = RowCases(rows, int(self.plan.cardinality[wanted].sum()))
 
         def finish() -> BatchResult:
@@ -172,7 +194,7 @@ class BatchEngine:
             if targets is not None and len(wanted) < len(targets):  # a target that is asked for twice stands twice
                 posterior = posterior[:, self._cells(wanted, targets)]
             if rows.place is not None:
-                return BatchResult(posterior[rows.place], log_evidence[rows.place], impossible[rows.place])
+                return BatchResult(taken(posterior, rows.place), log_evidence[rows.place], impossible[rows.place])
             return BatchResult(posterior, log_evidence, impossible)
 
         return SharedTable(cases, wanted, finish)
@@ -251,6 +273,7 @@ class BatchEngine:
                     self._run_chunks(cases, list(wanted), deal)
 
     def _run_chunks(self, cases: TableCases, targets: list[int], deal: Deal) -> None:
+        seat = deal.seat()  # before anything that takes long: rows of a card that comes late are for it, if it comes
         program = self._program(weights=bool(cases.n_weights), smallest=cases.smallest)
         buffers = self._buffers_for(program, cases, targets, deal.share)
         waiting: deque[tuple[_Slot, int, int]] = deque()
@@ -258,12 +281,17 @@ class BatchEngine:
         before: _Slot | None = None
         turns = cycle(buffers.slots)
         try:
-            while (rows := deal.take(buffers.size, buffers.size // 2)) is not None:
-                taken.append(rows)
-                slot = next(turns)
-                if len(waiting) == len(buffers.slots):
+            while True:
+                # no more is taken than there is room for: it would lie here while another card has nothing to do
+                rows = None if len(waiting) == len(buffers.slots) else deal.take(buffers.size, seat, not waiting)
+                if rows is None:
+                    if not waiting:
+                        break
                     self._finish(*waiting.popleft(), cases)
                     taken.popleft()
+                    continue
+                taken.append(rows)
+                slot = next(turns)
                 self._send(slot, cases, *rows)
                 if before is not None:  # the scratch memory is one for all chunks
                     slot.stream.wait_for_event(before.stop)
@@ -273,9 +301,6 @@ class BatchEngine:
                 self._fetch(slot, cases, rows[1] - rows[0])
                 waiting.append((slot, *rows))
                 before = slot
-            while waiting:
-                self._finish(*waiting.popleft(), cases)
-                taken.popleft()
         except BaseException:
             self._calm_down()
             for rows in taken:
@@ -410,12 +435,7 @@ class BatchEngine:
                 needed=GROUP * each,
                 limit=free,
             )
-        even = max(-(-n // PIPELINE), LARGE)  # several chunks, so that copies have work to hide behind
-        wanted, wave = -(-min(n, even) // GROUP) * GROUP, program.wave
-        full = fits < wanted
-        if min(fits, wanted) >= wave:
-            return min(fits, max(wanted, wave)) // wave * wave, full
-        return (-(-n // -(-n // fits) // GROUP) * GROUP if full else wanted), full  # chunks of the same size
+        return chunk_size(n, fits, program.wave)
 
     def _release(self) -> None:
         self._drop_buffers()

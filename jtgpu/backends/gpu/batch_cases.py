@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["CODES", "ColumnCases", "Host", "RowCases", "TableCases", "checked_columns"]
 
 CODES = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))  # what columns of states may be
-COPY = 1 << 21  # bytes that a thread copies at a time
+COPY = 1 << 22  # bytes that a thread copies at a time: each piece takes the interpreter's lock some times
 CHECKED = 1 << 20  # states that a thread looks at at a time
 
 Take = Callable[[int, Any], "NDArray[Any]"]  # (cells, dtype) of page-locked memory

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import EvidenceError
-from ..rows import Each, extremes
+from ..rows import Each, extremes, taken, threads_for
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,8 @@ __all__ = ["Rows", "checked_states", "read_rows"]
 
 SAMPLE = 512  # rows looked at before all are compared
 WORTH = 0.9  # share of different rows in the sample below which comparing all pays
-FEW, MANY = 64, 4096  # rows that are made numbers of at a time, by one thread
+WIDE = 1 << 21  # bytes of rows that are made numbers of at a time: each takes the interpreter's lock twice
+PIECES = 4  # of those, that a thread is sent for at a time
 NO_WEIGHTS = 0xFFFFFFFF  # NONE of the kernels
 
 
@@ -63,7 +64,6 @@ def read_rows(
     cardinality: NDArray[np.int64],
     *,
     merge: bool,
-    each: Each = map,
 ) -> Rows:
     """Rows as the kernels read them.
 
@@ -75,8 +75,6 @@ def read_rows(
     cardinality : (V,)
     merge : bool
         Whether to look for equal rows in any case; else only where a sample of rows has many.
-    each : callable
-        What maps a function over pieces of the table: that of a pool has several threads look for equal rows.
 
     Raises
     ------
@@ -109,43 +107,66 @@ def read_rows(
     place = None
     if n > 1:
         both = [states.view(np.uint32)] + ([weights.view(np.uint32)] if at else [])
-        keep, place = _distinct(np.hstack(both) if at else both[0], merge, each)
+        keep, place = _distinct(np.hstack(both) if at else both[0], merge)
         if place is not None:
-            states, weights, log_scale = states[keep], weights[keep], log_scale[keep]
+            states, weights, log_scale = taken(states, keep), weights[keep], log_scale[keep]
     return Rows(states, weights, weight_row, log_scale, smallest, place)
 
 
-def _distinct(
-    rows: NDArray[np.uint32], merge: bool, each: Each
-) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+def _distinct(rows: NDArray[np.uint32], merge: bool) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
     """Numbers of the different rows, in ascending order, and for each row which of them it equals; None: all differ,
     or it was not worth looking."""
     n = len(rows)
     every = np.arange(n)
     if not merge:
         sample = rows[:: max(n // SAMPLE, 1)]
-        if len(np.unique(_hashes(sample))) > WORTH * len(sample):
+        if len(np.unique(_hashes(sample, map))) > WORTH * len(sample):
             return every, None
-    _, first, place = np.unique(_hashes(rows, each), return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    keep = first[order]
-    turned = np.empty(len(order), np.int64)
-    turned[order] = np.arange(len(order))
-    place = turned[place.reshape(-1)]
-    if len(keep) == n or not np.array_equal(rows[keep[place]], rows):  # a hash is no proof
-        return every, None
+    with threads_for(rows.nbytes) as each:
+        hashes = _hashes(rows, each)
+        ordered = np.sort(hashes)
+        if not (ordered[1:] == ordered[:-1]).any():  # in a tenth of the time that finding out who equals whom takes
+            return every, None
+        _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
+        order = np.argsort(first, kind="stable")
+        keep = first[order]
+        turned = np.empty(len(order), np.int64)
+        turned[order] = np.arange(len(order))
+        place = turned[place.reshape(-1)]
+        if not _equal(rows, keep[place], each):  # a hash is no proof
+            return every, None
     return keep, place
 
 
-def _hashes(rows: NDArray[np.uint32], each: Each = map) -> NDArray[np.uint64]:
+def _equal(rows: NDArray[np.uint32], to: NDArray[np.int64], each: Each) -> bool:
+    """Does each row equal the one that is said to be the same?"""
+    step = _at_a_time(rows)
+
+    def look(first: int) -> bool:
+        some = slice(first, first + step)
+        return np.array_equal(rows[to[some]], rows[some])
+
+    return all(each(look, range(0, len(rows), step)))
+
+
+def _hashes(rows: NDArray[np.uint32], each: Each) -> NDArray[np.uint64]:
     """One number a row: a sum of random multiples of its numbers, the same ones in every process."""
     odd = np.random.default_rng(20141).integers(0, 2**63, rows.shape[1], np.uint64) * np.uint64(2) + np.uint64(1)
     found = np.zeros(len(rows), np.uint64)
+    few = _at_a_time(rows)
 
     def add(first: int) -> None:
-        for at in range(first, min(first + MANY, len(rows)), FEW):  # few rows, widened, stay in the cache
-            np.einsum("ij,j->i", rows[at : at + FEW].astype(np.uint64), odd, out=found[at : at + FEW])
+        wide = np.empty((min(few, len(rows) - first), rows.shape[1]), np.uint64)  # once: fresh memory is slow to touch
+        for at in range(first, min(first + PIECES * few, len(rows)), few):
+            some = rows[at : at + few]
+            np.copyto(wide[: len(some)], some)
+            np.einsum("ij,j->i", wide[: len(some)], odd, out=found[at : at + few])
 
-    list(each(add, range(0, len(rows), MANY)))
+    list(each(add, range(0, len(rows), PIECES * few)))
     mixed: NDArray[np.uint64] = found ^ (found >> np.uint64(29))
     return mixed
+
+
+def _at_a_time(rows: NDArray[np.uint32]) -> int:
+    """Rows that are widened at a time."""
+    return max(WIDE // max(8 * int(rows.shape[1]), 1), 1)

@@ -6,6 +6,7 @@ contiguous part of it, which ``enter_cut`` copies into the arena. Everything els
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,11 +22,12 @@ from .places import CHUNK_ENTRIES
 from .products import needed_products
 from .records import CHUNK, CUT, OBSERVED
 from .schedule import Schedule, make_schedule
+from .single import MOST_LISTED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CutEngine", "Whole", "left_of", "scaled_whole", "with_cuts"]
+__all__ = ["CutEngine", "Whole", "cut_schedule", "left_of", "scaled_whole", "with_cuts"]
 
 
 class Whole:
@@ -71,6 +73,11 @@ class Whole:
             self.largest.append(table.max(axis=tuple(scope.index(v) for v in hard)) if hard else table)
         self.cut = [f for f, hard in enumerate(self.observed) if hard]
 
+    def axes(self, f: int) -> list[tuple[int, int]]:
+        """Of each observed axis of a factor the variable, and the stride in its table."""
+        shape = self.tables[f].shape
+        return [(v, math.prod(shape[k + 1 :])) for k, v in enumerate(self.observed[f])]
+
 
 def with_cuts(schedule: Schedule, whole: Whole) -> tuple[Schedule, NDArray[Any], NDArray[Any]]:
     """The schedule in which every factor that is cut is brought in for every case; CUT records, OBSERVED records.
@@ -92,10 +99,9 @@ def with_cuts(schedule: Schedule, whole: Whole) -> tuple[Schedule, NDArray[Any],
     axes: list[tuple[int, int]] = []
     at = 0
     for i, f in enumerate(whole.cut):
-        table, hard = whole.tables[f], whole.observed[f]
-        cuts[i] = at, len(axes), len(hard), 0
-        axes += [(v, int(np.prod(table.shape[k + 1 :], dtype=np.int64))) for k, v in enumerate(hard)]
-        at += table.size
+        cuts[i] = at, len(axes), len(whole.observed[f]), 0
+        axes += whole.axes(f)
+        at += whole.tables[f].size
     return replace(schedule, chunks=chunks), cuts, np.array(axes, OBSERVED)
 
 
@@ -107,10 +113,9 @@ class CutEngine(Engine):
     plan : Plan
         Of what is left.
     whole : Whole
+    schedule : Schedule
+        See `cut_schedule`.
     device : Device
-    dtype : {"float64", "float32"}
-    listed : bool
-        Whether products that are never zero are looked for.
     second : callable, optional
         See `CaseEngine`.
     """
@@ -123,16 +128,14 @@ class CutEngine(Engine):
         self,
         plan: Plan,
         whole: Whole,
+        schedule: Schedule,
         device: Device,
-        dtype: str = "float64",
-        listed: bool = True,
         second: Callable[[], CaseEngine] | None = None,
     ):
         self._whole = whole
         self._kept = np.flatnonzero(~whole.seen)
         self._number = {int(v): w for w, v in enumerate(self._kept)}
-        needed = needed_products(plan, whole.largest) if listed else None
-        schedule, self._cuts, self._axes = with_cuts(make_schedule(plan, listed=needed, real=dtype), whole)
+        schedule, self._cuts, self._axes = with_cuts(schedule, whole)
         super().__init__(plan, whole.largest, schedule, device, second)
 
     def _entry(self, program: NDArray[np.uint64], entry: NDArray[np.uint64], slots: NDArray[Any]) -> Arguments:
@@ -151,6 +154,19 @@ class CutEngine(Engine):
         """See `CaseEngine.write`."""
         self._observed[:] = evidence.state
         return super().write(left_of(evidence, self._kept, self._number))
+
+
+def cut_schedule(plan: Plan, whole: Whole, dtype: str = "float64") -> Schedule:
+    """The levels of a plan of what is left, before anything is cut.
+
+    Parameters
+    ----------
+    plan : Plan
+    whole : Whole
+    dtype : {"float64", "float32"}
+    """
+    needed = needed_products(plan, whole.largest) if plan.cost().flops <= MOST_LISTED else None
+    return make_schedule(plan, listed=needed, real=dtype)
 
 
 def scaled_whole(whole: Whole, slots: NDArray[Any], real: str) -> NDArray[Any]:

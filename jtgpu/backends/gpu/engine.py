@@ -23,7 +23,7 @@ from .shape_build import Progress, build
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CaseEngine", "Engine", "Memory"]
+__all__ = ["CaseEngine", "Engine", "Memory", "level_nanoseconds"]
 
 THREADS = 256
 MOST_FINISH_BLOCKS = 64
@@ -213,6 +213,7 @@ class CaseEngine:
             finally:
                 self.stream.synchronize()
                 block.free()
+                del start, stop  # their end must come while the context is current
             return times
 
     def _release(self) -> None:
@@ -356,7 +357,7 @@ class Engine(CaseEngine):
     @property
     def nanoseconds(self) -> int:
         """See `CaseEngine.nanoseconds`."""
-        return round(START_NS + sum(LEVEL_NS + level.floor for level in self.schedule.levels))
+        return level_nanoseconds(self.schedule)
 
     def _whole_factors(self, factors: Sequence[NDArray[np.float64]]) -> Sequence[NDArray[np.float64]]:
         """The factors with all that any case takes of them."""
@@ -394,6 +395,11 @@ class Engine(CaseEngine):
             made.close()
         self._shaped = []
         super()._release()
+
+
+def level_nanoseconds(schedule: Schedule) -> int:
+    """What a propagation should take as a kernel a level."""
+    return round(START_NS + sum(LEVEL_NS + level.floor for level in schedule.levels))
 
 
 def _words(*addresses: int) -> NDArray[np.uint64]:

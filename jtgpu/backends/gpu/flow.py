@@ -29,9 +29,11 @@ from .shapes import OUT, A, B, Binary, Loop, binary_program, loops_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from .cut_engine import Whole
+
     Dealt = list[tuple[int, NDArray[np.int64]]]  # a node, and the queue of each of its units
 
-__all__ = ["FLOW_WARPS", "LEAST", "MOST_GIVEN", "USUAL", "Flow", "FlowWay", "make_flow"]
+__all__ = ["FLOW_WARPS", "LEAST", "MOST_GIVEN", "USUAL", "Flow", "FlowWay", "kernel_of", "make_flow"]
 
 FLOW_WARPS = (16, 8)  # of a block, of which a multiprocessor holds one: kernels that there are, the usual one first
 LEAST = -300.0  # log2 of the smallest P(e) that must not need the engine that scales
@@ -61,6 +63,8 @@ class FlowWay:
         Warps of 16 kept for the longest ways; None: as the simulation finds quicker.
     quick, slow : float
         Weights of the card's time against a contraction's own, on the longest way and elsewhere.
+    blocks : bool
+        Whether blocks for the tensor cores are among the tilings.
     """
 
     warps: int = FLOW_WARPS[0]
@@ -68,6 +72,7 @@ class FlowWay:
     kept: int | None = None
     quick: float = QUICK
     slow: float = SLOW
+    blocks: bool = False
 
 
 USUAL = FlowWay()
@@ -81,6 +86,8 @@ class Flow:
     ----------
     n_cells : int
         Of the arena.
+    n_given : int
+        Variables whose states a run is told.
     ops : (N,) OP
         A record a node.
     digits, steps : arrays
@@ -91,6 +98,8 @@ class Flow:
         Each warp's first task; queue ``block * warps + warp``.
     warps : int
         Of a block.
+    kernel : str
+        That reads it.
     known : (K,) KNOWN
     roots : (components, 2) uint32
         Cell of P(e); all ones where it is written in every run.
@@ -107,12 +116,14 @@ class Flow:
     """
 
     n_cells: int
+    n_given: int
     ops: NDArray[Any]
     digits: NDArray[Any]
     steps: NDArray[Any]
     tasks: NDArray[Any]
     starts: NDArray[np.uint32]
     warps: int
+    kernel: str
     known: NDArray[Any]
     roots: NDArray[np.uint32]
     arena: NDArray[np.float64]
@@ -147,7 +158,11 @@ class _Choice:
 
 
 def make_flow(
-    plan: Plan, factors: Sequence[NDArray[np.float64]], n_blocks: int, way: FlowWay = USUAL
+    plan: Plan,
+    factors: Sequence[NDArray[np.float64]],
+    n_blocks: int,
+    way: FlowWay = USUAL,
+    whole: Whole | None = None,
 ) -> Flow | None:
     """The work dealt out to so many blocks; None where the engine cannot take the plan.
 
@@ -155,10 +170,14 @@ def make_flow(
     ----------
     plan : Plan
     factors : sequence of float64 arrays
+        Of a plan of what is left the largest entries over the observed states: the bound for P(e) is that of all.
     n_blocks : int
     way : FlowWay
+    whole : Whole, optional
+        Of a plan of what is left: what its factors are cut from in every run.
     """
-    if plan.n_variables > MOST_GIVEN or int(plan.arena_cells[0]) > MOST_CELLS or not len(plan.op_out):
+    n_given = plan.n_variables if whole is None else len(whole.seen)
+    if n_given > MOST_GIVEN or int(plan.arena_cells[0]) > MOST_CELLS or not len(plan.op_out):
         return None
     program = binary_program(plan)
     loops = [loops_of(plan, program.scopes, step) for step in program.steps]
@@ -167,7 +186,8 @@ def make_flow(
     if lowest > LEAST:
         return None
     batches = (False, True) if way.longer is None else (way.longer,)
-    usual, *others = (_worked_out(plan, program, loops, scaled, n_blocks, replace(way, longer=x)) for x in batches)
+    sources = _Sources(plan, scaled, shifts, whole)
+    usual, *others = (_worked_out(plan, program, loops, sources, n_blocks, replace(way, longer=x)) for x in batches)
     work = others[0] if others and others[0].end < LONGER_GAIN * usual.end else usual
     layout, nodes = work.layout, work.nodes
     tasks, starts = _queues(nodes, work.dealt, n_blocks * way.warps)
@@ -179,12 +199,14 @@ def make_flow(
     arena[layout.one] = 1.0
     return Flow(
         n_cells=layout.n_cells,
+        n_given=n_given,
         ops=ops,
         digits=digits,
         steps=steps,
         tasks=tasks,
         starts=starts,
         warps=way.warps,
+        kernel=kernel_of(way.warps, way.blocks),
         known=np.array(layout.known, KNOWN),
         roots=np.array([(layout.cells[t], layout.awaited(t)) for t in plan.root_table.tolist()], np.uint32),
         arena=arena,
@@ -193,6 +215,37 @@ def make_flow(
         lowest=math.ldexp(1.0, math.ceil(lowest)),
         microseconds=START + CONTENTION * work.end,
     )
+
+
+class _Sources:
+    """What the factors are made of in a run: themselves, and what is cut from whole ones.
+
+    Attributes
+    ----------
+    factors : list of arrays
+        Scaled, flat.
+    number : list of int
+        Of every variable of the plan, among the states that a run is told.
+    cut : dict
+        Of every factor that is cut: whole, scaled and flat, its observed axes the slowest; of each of these the
+        variable and the stride.
+    """
+
+    def __init__(
+        self, plan: Plan, factors: Sequence[NDArray[np.float64]], shifts: Sequence[int], whole: Whole | None
+    ):
+        self.factors = factors
+        self.number: list[int] = list(range(plan.n_variables))
+        self.cut: dict[int, tuple[NDArray[np.float64], list[tuple[int, int]]]] = {}
+        if whole is not None:
+            self.number = np.flatnonzero(~whole.seen).tolist()
+            for f in whole.cut:
+                self.cut[f] = np.ldexp(whole.tables[f].ravel(), -shifts[f]), whole.axes(f)
+
+
+def kernel_of(warps: int, blocks: bool) -> str:
+    """The kernel for blocks of so many warps, with or without tilings for the tensor cores."""
+    return f"{'tensor' if blocks else 'flow'}_{warps}"
 
 
 @dataclass(frozen=True)
@@ -210,12 +263,12 @@ def _worked_out(
     plan: Plan,
     program: Binary,
     loops: Sequence[tuple[Loop, ...]],
-    factors: Sequence[NDArray[np.float64]],
+    sources: _Sources,
     n_blocks: int,
     way: FlowWay,
 ) -> _Work:
     """Tilings with or without longer batches of loads, dealt out."""
-    layout = _Layout(plan, program, factors)
+    layout = _Layout(plan, program, sources)
     nodes = layout.nodes(_choices(program, loops, way))
     keep = [n * way.warps // FLOW_WARPS[0] for n in (KEPT if way.kept is None else (way.kept,))]
     dealt, ends = min((deal(nodes, n_blocks, n, way.warps) for n in keep), key=lambda made: max(made[1]))
@@ -234,9 +287,9 @@ def _choices(program: Binary, loops: Sequence[tuple[Loop, ...]], way: FlowWay) -
 
     def choose(i: int, of: float) -> _Choice:
         ins, two = program.steps[i].ins, len(program.steps[i].ins) == 2
-        one = flow_tiling(loops[i], two, of, longer)
+        one = flow_tiling(loops[i], two, of, longer, way.blocks)
         if two:
-            other = flow_tiling(_mirrored(loops[i]), two, of, longer)
+            other = flow_tiling(_mirrored(loops[i]), two, of, longer, way.blocks)
             if other.latency + of * other.share < one.latency + of * one.share:
                 return _Choice(_mirrored(loops[i]), ins[::-1], other)
         return _Choice(loops[i], ins, one)
@@ -260,17 +313,17 @@ def _choices(program: Binary, loops: Sequence[tuple[Loop, ...]], way: FlowWay) -
 class _Layout:
     """Where everything lies, and the records."""
 
-    def __init__(self, plan: Plan, program: Binary, factors: Sequence[NDArray[np.float64]]):
+    def __init__(self, plan: Plan, program: Binary, sources: _Sources):
         self.plan, self.program = plan, program
         self.maker = RecordMaker()
         self.n_cells = 0
-        self.cells = [self._place(len(t)) for t in factors]
+        self.cells = [self._place(len(t)) for t in sources.factors]
         self.one = self._place(1)
         self.first_made = self.n_cells
         self.cells += [self._place(plan.size(s)) for s in program.scopes[plan.n_factors :]]
         self.known: list[tuple[int, ...]] = []
         self.pristine: list[NDArray[np.float64]] = []
-        self._factors = factors
+        self._sources = sources
         self._made_by: dict[int, int] = {}  # table -> node
 
     def _place(self, n: int) -> int:
@@ -298,25 +351,28 @@ class _Layout:
         return tuple(self._made_by[t] for t in tables if t in self._made_by)
 
     def _entries(self) -> list[Node]:
-        """Factors that evidence is multiplied into."""
-        plan = self.plan
+        """Factors that evidence is multiplied into, or that are cut to the observed states."""
+        plan, sources = self.plan, self._sources
         variables: dict[int, list[int]] = {}
         for v, f in enumerate(plan.evidence_factor.tolist()):
             variables.setdefault(f, []).append(v)
         made: list[Node] = []
         n_pristine = 0
-        for f, members in sorted(variables.items()):
+        for f in sorted({*variables, *sources.cut}):
+            members = variables.get(f, [])
             if len(members) > MOST_AXES:  # 2^64 entries at least, or variables of one state
                 members = [v for v in members if plan.cardinality[v] > 1]
-            scope, table = plan.table_scopes[f], self._factors[f]
-            op = self.maker.enter(n_pristine, self.cells[f], len(table), len(self.known), len(members))
+            scope, n = plan.table_scopes[f], len(sources.factors[f])
+            source, axes = sources.cut.get(f, (sources.factors[f], []))
+            op = self.maker.enter(n_pristine, self.cells[f], n, len(self.known), len(members), len(axes))
             for v in members:
-                inner = plan.size(scope[scope.index(v) + 1 :])
-                self.known.append((v, inner, int(plan.cardinality[v]), int(plan.posterior_ptr[v])))
-            self.pristine.append(table)
-            n_pristine += len(table)
+                inner, card = plan.size(scope[scope.index(v) + 1 :]), int(plan.cardinality[v])
+                self.known.append((sources.number[v], inner, card, int(plan.posterior_ptr[v])))
+            self.known += [(v, stride, 0, 0) for v, stride in axes]
+            self.pristine.append(source)
+            n_pristine += len(source)
             self._made_by[f] = len(made)
-            made.append(Node(op, enter_unit(len(table)), (), self.cells[f] + len(table) - 1))
+            made.append(Node(op, enter_unit(n), (), self.cells[f] + n - 1))
         return made
 
     def _step(self, made: list[Node], out: int, choice: _Choice) -> None:

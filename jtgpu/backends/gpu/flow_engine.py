@@ -14,12 +14,13 @@ from ..base import Evidence, Result
 from ..device import Device, Graph
 from .driver import Arguments, multiprocessors
 from .engine import CaseEngine
-from .flow import FLOW_WARPS, MOST_GIVEN, USUAL, Flow, FlowWay, make_flow
+from .flow import FLOW_WARPS, MOST_GIVEN, USUAL, Flow, FlowWay, kernel_of, make_flow
+from .flow_records import TENSOR
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FlowEngine", "flow_engine"]
+__all__ = ["MOST_FLOPS", "FlowEngine", "flow_engine", "levels_microseconds"]
 
 MOST_FLOPS = 300_000_000  # operations of a propagation, from which on levels fill the card
 LEVELS_US = (8.0, 2.4, 0.6e-6)  # microseconds of a kernel a level: in all, a level, an operation
@@ -47,7 +48,8 @@ class FlowEngine(CaseEngine):
 
     kind = "flow"
     file = "resident/flow"
-    names = tuple(f"flow_{n}" for n in FLOW_WARPS)
+    names = tuple(kernel_of(n, blocks) for n in FLOW_WARPS for blocks in (False, True))
+    first = -1  # state of all variables in the run that only shows that it can run
 
     def __init__(self, plan: Plan, flow: Flow, device: Device, second: Callable[[], CaseEngine]):
         self._flow = flow
@@ -73,13 +75,13 @@ class FlowEngine(CaseEngine):
         kept = self._arguments.kept(0)
         self._numbers: NDArray[np.uint32] = kept[first : first + 8].view(np.uint32)
         self._numbers[1] = len(self.plan.root_table)
-        self._given: NDArray[np.int16] = kept[first + 8 : first + 8 + 2 * self.plan.n_variables].view(np.int16)
+        self._given: NDArray[np.int16] = kept[first + 8 : first + 8 + 2 * f.n_given].view(np.int16)
         self._launch = kernels.ready(
-            f"flow_{f.warps}", f.n_blocks, 32 * f.warps, stream, self._arguments, together=True
+            f.kernel, f.n_blocks, 32 * f.warps, stream, self._arguments, together=True
         )
 
     def _capture(self) -> Graph | None:
-        self._given[:] = -1
+        self._given[:] = self.first
         self._start()  # fails here, not at the first case, where the card cannot hold all blocks
         self.stream.synchronize()
         return None
@@ -104,6 +106,12 @@ class FlowEngine(CaseEngine):
         self._torn = False
 
     @property
+    def uses_blocks(self) -> bool:
+        """Whether some contraction runs on the tensor cores."""
+        shapes = self._flow.ops["shape"]
+        return bool(((shapes & TENSOR) > 0).any())
+
+    @property
     def nanoseconds(self) -> int:
         """See `CaseEngine.nanoseconds`."""
         return round(1000 * self._flow.microseconds)
@@ -111,8 +119,12 @@ class FlowEngine(CaseEngine):
     def write(self, evidence: Evidence) -> int:
         """See `CaseEngine.write`."""
         more = super().write(evidence)
-        self._given[:] = self._state
+        self._give()
         return more + self._flow.exponent
+
+    def _give(self) -> None:
+        """Tell the next run the states."""
+        self._given[:] = self._state
 
     def launch(self, evidence: Evidence) -> None:
         """See `CaseEngine.launch`; one kernel needs no graph."""
@@ -134,6 +146,12 @@ class FlowEngine(CaseEngine):
         small = bool(self._root.min(initial=1.0) < self._flow.lowest)
         self._small = small
         return not small
+
+
+def levels_microseconds(plan: Plan) -> float:
+    """What a kernel a level takes, without looking closely."""
+    start, level, operation = LEVELS_US
+    return start + level * plan.cost().program_levels + operation * plan.cost().flops
 
 
 def flow_engine(
@@ -164,11 +182,9 @@ def flow_engine(
     JtgpuError
         When it is forced and cannot take the plan.
     """
-    cost = plan.cost()
-    start, level, operation = LEVELS_US
-    if device.capability >= (7, 0) and (forced or cost.flops <= MOST_FLOPS):
+    if device.capability >= (7, 0) and (forced or plan.cost().flops <= MOST_FLOPS):
         flow = make_flow(plan, factors, multiprocessors(device), way)
-        if flow and (forced or flow.microseconds < start + level * cost.program_levels + operation * cost.flops):
+        if flow and (forced or flow.microseconds < levels_microseconds(plan)):
             try:
                 return FlowEngine(plan, flow, device, second)
             except BackendUnavailable:  # a card, or a share of one, that cannot hold so many blocks together

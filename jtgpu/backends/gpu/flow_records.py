@@ -7,23 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .flow_tiles import LONGER, FlowTiling
+from .flow_tiles import BLOCKS, LONGER, FlowTiling
 from .records import DIGIT, INLINE_DIGITS, NONE, OP, STEP
 from .shapes import OUT, A, B, Loop, offsets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ALWAYS", "ANSWER_SHAPE", "AWAITED", "ENTER_SHAPE", "ROOT_SHAPE", "RecordMaker"]
+__all__ = ["ALWAYS", "ANSWER_SHAPE", "AWAITED", "ENTER_SHAPE", "ROOT_SHAPE", "TENSOR", "RecordMaker"]
 
 ENTER_SHAPE, ANSWER_SHAPE, ROOT_SHAPE = 0x80, 0x81, 0x82  # what a record is where it is no contraction's tile
 LONG = 0x40  # added to a tile's shape where its batches of loads are the longer ones
+TENSOR = 0x100  # and where it is blocks for the tensor cores
 ALWAYS, AWAITED = 0, 0xFFFFFFFF  # an input that never changes; one that is written in every run
 
 
 def shape_of(tiling: FlowTiling) -> int:
     """A tile's name in the kernel: with or without longer batches of loads."""
     m, n = tiling.shape
+    if tiling.blocks:
+        shortest = min(unroll for *shape, unroll in BLOCKS if shape == [m, n])
+        return TENSOR + m * 8 + n + LONG * (tiling.unroll > shortest)
     return m * 8 + n + LONG * ((m, n, tiling.unroll) in LONGER)
 
 
@@ -59,7 +63,7 @@ class RecordMaker:
         apart : int
             Cells from one part's sums to the next's.
         """
-        sides = {tiling.m_axis: tiling.shape[0], tiling.n_axis: tiling.shape[1]}
+        sides = tiling.sides
         places: dict[int, int] = {}
         digits: list[tuple[int, ...]] = []
         for i in (i for i in reversed(range(len(loops))) if loops[i][1][OUT]):
@@ -67,7 +71,9 @@ class RecordMaker:
             extent = -(-n // sides[i]) if i in sides else n
             if extent > 1:
                 places[i] = len(digits)
-                digits.append((extent, *_magic(extent), *s))
+                # a lane's outputs are a side's extent apart, a block's are neighbours
+                step = sides[i] if i in sides and tiling.blocks else 1
+                digits.append((extent, *_magic(extent), *(step * x for x in s)))
         summed = tuple(x for x in loops if not x[1][OUT])
         op = dict(zip(("a", "b", "out"), cells, strict=True))
         op |= {"slot_a": awaited[0], "slot_b": awaited[1]}
@@ -79,7 +85,7 @@ class RecordMaker:
             side = {"digit": NONE, "extent": 1, "step": 1, "stride": 0}
             if axis >= 0:
                 n, strides = loops[axis]
-                step = -(-n // sides[axis])
+                step = 1 if tiling.blocks else -(-n // sides[axis])
                 side = {"digit": places.get(axis, NONE), "extent": n, "step": step, "stride": strides[table]}
                 op[f"out_{name}"] = step * strides[OUT]
             op |= {f"{name}_{key}": value for key, value in side.items()}
@@ -88,10 +94,11 @@ class RecordMaker:
             op |= {f"digit{d}_{key}": x for key, x in zip(DIGIT.names or (), digit, strict=True)}
         return self._add(op)
 
-    def enter(self, pristine: int, cell: int, n: int, known: int, n_known: int) -> int:
-        """The record of a factor that evidence is multiplied into."""
+    def enter(self, pristine: int, cell: int, n: int, known: int, n_known: int, n_cut: int = 0) -> int:
+        """The record of a factor that evidence is multiplied into, or that is cut to observed states: `n_cut` axes,
+        after the others in ``known``."""
         op = {"a": pristine, "out": cell, "n_tiles": n, "steps": known, "n_steps": n_known, "shape": ENTER_SHAPE}
-        return self._add(op)
+        return self._add(op | {"n_digits": n_cut})
 
     def answer(self, cell: int, awaited: int, card: int, at: int) -> int:
         """The record of a posterior."""

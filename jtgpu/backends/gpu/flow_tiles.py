@@ -45,6 +45,12 @@ SHAPES = {
     (4, 4, 1): (0.80, 0.80),
 }
 LONGER = {(1, 1, 8): (0.50, 0.18), (2, 2, 4): (0.55, 0.25)}
+BLOCK = 8  # outputs of a warp along a side, of a block for the tensor cores; four steps at once
+# Blocks along the sides, fours of steps whose loads fly together.
+BLOCKS = {(1, 1, 4): (0.50, 0.24), (1, 1, 8): (0.60, 0.28), (2, 1, 4): (0.55, 0.30), (2, 2, 2): (0.55, 0.40)}
+BLOCK_STEPS = 4
+LEAST_SIDE = 0.5  # of a block's outputs that an axis must have
+MULTIPLY_CODE = 2
 SPLITS = (1, 2, 4, 8, 16, 32, 64)
 ENTER_SHARE = 4  # entries of a factor that a lane takes
 
@@ -66,9 +72,9 @@ class FlowTiling:
     Attributes
     ----------
     shape : (int, int)
-        Outputs of a lane along sides M (axes of A and the output) and N (of B and the output).
+        Outputs of a lane, or blocks of a warp, along sides M (axes of A and the output) and N (of B and the output).
     unroll : int
-        Steps whose loads fly together.
+        Steps, or fours of steps, whose loads fly together.
     m_axis, n_axis : int
         The loops that the sides lie on; -1: none.
     log_lanes : int
@@ -79,6 +85,8 @@ class FlowTiling:
     unit : Unit
     again : FlowTiling or None
         How the parts of a sum are added up.
+    blocks : bool
+        Whether a tile is blocks for the tensor cores, a warp's work.
     """
 
     shape: tuple[int, int]
@@ -90,6 +98,13 @@ class FlowTiling:
     n_tiles: int
     unit: Unit
     again: FlowTiling | None = None
+    blocks: bool = False
+
+    @property
+    def sides(self) -> dict[int, int]:
+        """Outputs of a tile along the loops that its sides lie on."""
+        of = BLOCK if self.blocks else 1
+        return {self.m_axis: of * self.shape[0], self.n_axis: of * self.shape[1]}
 
     @property
     def latency(self) -> float:
@@ -118,10 +133,14 @@ def answer_unit() -> Unit:
     return Unit(1, HAND_OVER + 0.3, 150 / ISSUED)
 
 
-def flow_tiling(loops: tuple[Loop, ...], two: bool, weight: float, longer: bool = False) -> FlowTiling:
-    """The cheapest tiling: a unit's time, and `weight` times the share of the card; `longer`: batches of more loads are
-    among the choices."""
-    choices = (t for t in _candidates(loops, two) if longer or (*t.shape, t.unroll) not in LONGER)
+def flow_tiling(
+    loops: tuple[Loop, ...], two: bool, weight: float, longer: bool = False, blocks: bool = False
+) -> FlowTiling:
+    """The cheapest tiling: a unit's time, and `weight` times the share of the card; `longer`, `blocks`: batches of more
+    loads, and blocks for the tensor cores, are among the choices."""
+    choices = [t for t in _candidates(loops, two) if longer or (*t.shape, t.unroll) not in LONGER]
+    if blocks and two:
+        choices += _blocks(loops)
     return min(choices, key=lambda t: t.latency + weight * t.share)
 
 
@@ -153,6 +172,45 @@ def _candidates(loops: tuple[Loop, ...], two: bool) -> tuple[FlowTiling, ...]:
             unit = Unit(warps, latency, share)
             found.append(FlowTiling((tm, tn), unroll, m, n, log, splits, tiles, unit, again))
     return tuple(found)
+
+
+@lru_cache(maxsize=16384)
+def _blocks(loops: tuple[Loop, ...]) -> tuple[FlowTiling, ...]:
+    """All ways of blocks for the tensor cores."""
+    n_out = math.prod(n for n, s in loops if s[OUT])
+    n_steps = math.prod(n for n, s in loops if not s[OUT])
+    found: list[FlowTiling] = []
+    if n_steps < BLOCK_STEPS:
+        return ()
+    for (bm, bn, unroll), (batch, tail) in BLOCKS.items():
+        m, n = _axis(loops, A, B, BLOCK * bm), _axis(loops, B, A, BLOCK * bn)
+        if m < 0 or n < 0 or loops[m][0] < LEAST_SIDE * BLOCK * bm or loops[n][0] < LEAST_SIDE * BLOCK * bn:
+            continue
+        tiles = n_out
+        for axis, outputs in ((m, BLOCK * bm), (n, BLOCK * bn)):
+            tiles = tiles // loops[axis][0] * -(-loops[axis][0] // outputs)
+        loads = bm * _block_sectors(loops, m, A) + bn * _block_sectors(loops, n, B)
+        for splits in SPLITS:
+            if splits > 1 and n_steps < 2 * BLOCK_STEPS * splits:
+                break
+            batches = -(-n_steps // (BLOCK_STEPS * splits * unroll))
+            step = LOAD_CODE + (bm + bn) * LOAD_CODE + bm * bn * MULTIPLY_CODE
+            code = UNIT_CODE + batches * (STEP_CODE + unroll * step) + 2 * STORE_CODE * bm * bn
+            warps = tiles * splits
+            latency = HAND_OVER + batch * (batches - 1) + tail
+            loaded = 32 * unroll * batches * loads / LOADED
+            share = warps * max(code / ISSUED, loaded, (READY + latency) / WARPS_THERE)
+            again = flow_tiling(parts_of(n_out, splits), False, 1.0) if splits > 1 else None
+            unit = Unit(warps, latency, share)
+            found.append(FlowTiling((bm, bn), unroll, m, n, 0, splits, tiles, unit, again, True))
+    return tuple(found)
+
+
+def _block_sectors(loops: tuple[Loop, ...], axis: int, table: int) -> float:
+    """What a warp's load of a block of A or B costs, 1 for 32 neighbouring doubles."""
+    n, s = loops[axis]
+    steps = _first_offsets([x for x in loops if not x[1][OUT]], table)[:BLOCK_STEPS]
+    return max(len({(i * s[table] + k) >> 2 for i in range(min(BLOCK, n)) for k in steps}) / 8, 0.25)
 
 
 @lru_cache(maxsize=1024)

@@ -9,12 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...errors import BackendUnavailable, JtgpuError, TableTooLarge
+from ...lowering import PRICE, relowered
 from ...plan import Plan
 from ..crew import Once
 from ..kernels import find_nvcc, tell
 from .driver import most_shared
 from .engine import CaseEngine, Engine
-from .flow_engine import flow_engine
+from .flow_engine import flow_engine, levels_microseconds
 from .list_engine import ListEngine
 from .lists import CLUSTERS, Lists, make_lists
 from .places import LEAST, smallest_entries
@@ -32,6 +33,8 @@ __all__ = ["MOST_LISTED", "Maker", "tune"]
 
 MOST_LISTED = 60_000_000  # operations of a propagation up to which products that are not zero are counted
 LEVEL_US, START_US = 1.4, 6.0  # microseconds that a kernel a level takes at least: a level, and the rest
+LIST_PRICES = (0.0,)  # of lowerings that are looked at; half the levels gained nothing on Alarm
+MOST_LARGER, SMALL = 1.5, 1 << 28  # times the plan's memory that its lowering of fewer levels may take, or bytes
 
 
 class Maker:
@@ -70,7 +73,8 @@ class Maker:
         """
         tell("preparing the GPU engine")
         if engine is not None or lists:
-            return self.made(Way(engine or "lists"))
+            named = engine or "lists"
+            return self.made(Way(named, shallow=self._quickest_lists()[1] if named == "lists" else self._shallow()))
         if lists is None and self.dtype == "float64":
             kept = kept_way(self.device.name, self.plan, self.factors)
             if kept is not None:
@@ -80,14 +84,17 @@ class Maker:
                     raise
                 except JtgpuError:  # kept for a whole card, and this is a share of one
                     pass
-        if lists is None and self._lists_pay():
-            with contextlib.suppress(BackendUnavailable):  # a card, or a share of one, that cannot hold the cluster
-                return self.made(Way("lists"))
+        if lists is None:
+            takes, price = self._quickest_lists()
+            if takes <= LEVEL_US * self._lowered(self._shallow()).cost().program_levels + START_US:
+                with contextlib.suppress(BackendUnavailable):  # a card, or a share of one, that cannot hold the cluster
+                    return self.made(Way("lists", shallow=price))
+        price = self._shallow()
         if lists is None and self.dtype == "float64":
-            flow = flow_engine(self.plan, self.factors, self.device, self._in_float64)
+            flow = flow_engine(self._lowered(price), self.factors, self.device, self._in_float64)
             if flow is not None:
                 return flow
-        return self.made(Way("levels"))
+        return self.made(Way("levels", shallow=price))
 
     def made(self, way: Way) -> CaseEngine:
         """The engine of a way.
@@ -99,21 +106,20 @@ class Maker:
         BackendUnavailable
             Where the card is none for it.
         """
+        plan = self._lowered(way.shallow)
         if way.engine == "lists":
-            lists = self._lists()
+            lists = self._lists(way.shallow)
             if lists is None:
                 raise JtgpuError("this network has too many products that are not zero to be run as lists")
-            return ListEngine(self.plan, lists, self.device, self._in_float64)
+            return ListEngine(plan, lists, self.device, self._in_float64)
         if way.engine == "flow":
-            flow = flow_engine(
-                self.plan, self.factors, self.device, self._in_float64, forced=True, way=way.flow
-            )
+            flow = flow_engine(plan, self.factors, self.device, self._in_float64, forced=True, way=way.flow)
             assert flow is not None
             return flow
         if self.dtype == "float64":
-            return self._in_float64(way.codes)
-        schedule = self._schedule(self.dtype, way.codes)
-        return Engine(self.plan, self.factors, schedule, self.device, self._in_float64, _told)
+            return self._in_float64(way.codes, way.shallow)
+        schedule = self._schedule(self.dtype, way.codes, way.shallow)
+        return Engine(plan, self.factors, schedule, self.device, self._in_float64, _told)
 
     def tune(self) -> list[Tried]:
         """Measure what is quickest, and keep it; what was tried, the best first.
@@ -131,30 +137,45 @@ class Maker:
         keep_way(self.device.name, self.plan, self.factors, found)
         return found
 
-    def _in_float64(self, codes: bool = True) -> CaseEngine:
-        return Engine(self.plan, self.factors, self._schedule("float64", codes), self.device, progress=_told)
+    def _in_float64(self, codes: bool = True, shallow: float = 0.0) -> CaseEngine:
+        schedule = self._schedule("float64", codes, shallow)
+        return Engine(self._lowered(shallow), self.factors, schedule, self.device, progress=_told)
 
-    def _listed(self) -> Listed | None:
-        if self.plan.cost().flops > MOST_LISTED:
+    def _lowered(self, shallow: float) -> Plan:
+        """The plan, or the one of fewer levels that a price gives."""
+        if not shallow:
+            return self.plan
+        return self._once(("plan", shallow), lambda: relowered(self.plan, shallow))
+
+    def _shallow(self) -> float:
+        """The price at which the plan should be quicker on this card; 0: as it is."""
+        other = self._lowered(PRICE)
+        fits = other.cost().bytes <= max(MOST_LARGER * self.plan.cost().bytes, SMALL)
+        return PRICE if fits and levels_microseconds(other) < levels_microseconds(self.plan) else 0.0
+
+    def _listed(self, shallow: float) -> Listed | None:
+        plan = self._lowered(shallow)
+        if plan.cost().flops > MOST_LISTED:
             return None
-        return self._once("products", lambda: needed_products(self.plan, self.factors))
+        return self._once(("products", shallow), lambda: needed_products(plan, self.factors))
 
-    def _schedule(self, real: str, codes: bool) -> Schedule:
+    def _schedule(self, real: str, codes: bool, shallow: float) -> Schedule:
         own = codes and find_nvcc() is not None  # code of their own, for heavy contractions
-        make = partial(make_schedule, self.plan, listed=self._listed(), real=real, codes=own)
-        return self._once(("schedule", real, own), make)
+        make = partial(make_schedule, self._lowered(shallow), listed=self._listed(shallow), real=real, codes=own)
+        return self._once(("schedule", real, own, shallow), make)
 
-    def _lists(self) -> Lists | None:
-        listed = self._listed()
+    def _lists(self, shallow: float) -> Lists | None:
+        listed = self._listed(shallow)
         if listed is None:
             return None
         room, clusters = most_shared(self.device), CLUSTERS if self.device.capability >= (9, 0) else CLUSTERS[:1]
-        make = partial(make_lists, self.plan, self.factors, room, clusters, listed)
-        return self._once(("lists", room, clusters), make)
+        make = partial(make_lists, self._lowered(shallow), self.factors, room, clusters, listed)
+        return self._once(("lists", room, clusters, shallow), make)
 
-    def _lists_pay(self) -> bool:
-        lists = self._lists()
-        return lists is not None and lists.microseconds <= LEVEL_US * self.plan.cost().program_levels + START_US
+    def _quickest_lists(self) -> tuple[float, float]:
+        """Microseconds by the time model, inf where there are none, and the price."""
+        made = ((lists.microseconds, price) for price in LIST_PRICES if (lists := self._lists(price)) is not None)
+        return min(made, default=(math.inf, 0.0))
 
 
 def _told(done: int, n: int) -> None:

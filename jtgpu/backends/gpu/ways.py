@@ -35,16 +35,18 @@ if TYPE_CHECKING:
 __all__ = ["ENGINES", "Tried", "Way", "best_way", "keep_way", "kept_way", "network_key", "ways_file"]
 
 ENGINES = ("lists", "flow", "levels")
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 RUNS = 60  # propagations of which the median counts
 GAIN = 0.98  # of the best time, from which on another way is better: less is noise
 NEAR = 1.3  # times the best engine's time, up to which an engine's variants are looked at
+PRICES = (64.0, 0.0, 3000.0, 300.0, 16.0, 4.0)  # of lowerings of few levels; 0: the plan as it is
+SIMULATED: tuple[tuple[str, tuple[Any, ...]], ...] = (("longer", (True, False)), ("kept", (0, 4)))
 VARIANTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    ("longer", (True, False)),
+    ("blocks", (True,)),
+    *SIMULATED,
     ("warps", FLOW_WARPS[1:]),
-    ("kept", (0, 4)),
     ("slow", (4.0, 16.0)),
-    ("quick", (1.5, 6.0)),
+    ("quick", (1.5, 6.0, 12.0)),
 )
 
 
@@ -59,19 +61,25 @@ class Way:
         Of a kernel a level: whether heavy contractions have code of their own.
     flow : FlowWay
         Of the engine without levels: how its work is laid out.
+    shallow : float
+        Price at which the plan is lowered again, so that it has fewer levels (`jtgpu.lowering.relowered`); 0: not.
     """
 
     engine: str
     codes: bool = True
     flow: FlowWay = USUAL
+    shallow: float = 0.0
 
     def __str__(self) -> str:
-        if self.engine == "levels":
-            return "levels, code per shape" if self.codes else "levels"
+        told = [self.engine]
+        if self.shallow:
+            told.append(f"shallow {self.shallow:g}")
+        if self.engine == "levels" and self.codes:
+            told.append("code per shape")
         if self.engine == "flow":
-            told = (f"{name} {value}" for name, value in asdict(self.flow).items() if value != getattr(USUAL, name))
-            return ", ".join(["flow", *told])
-        return self.engine
+            usual = asdict(USUAL)
+            told += [f"{name} {value}" for name, value in asdict(self.flow).items() if value != usual[name]]
+        return ", ".join(told)
 
 
 @dataclass(frozen=True)
@@ -111,20 +119,35 @@ def best_way(
                     engine.close()
         return tried[way]
 
-    firsts = [Way("lists"), Way("flow"), Way("levels"), Way("levels", codes=False)]
+    firsts = [Way(engine, shallow=PRICES[0]) for engine in ENGINES]
     best = min(firsts, key=measured)
-    flow = firsts[1]
-    if measured(flow) <= NEAR * measured(best) < math.inf:
-        moved = True
-        while moved:  # one thing after another, as long as it gains
-            moved = False
-            for name, values in VARIANTS:
-                for value in values:
-                    other = replace(flow, flow=replace(flow.flow, **{name: value}))
-                    if measured(other) < GAIN * measured(flow):
-                        flow, moved = other, True
+    for way in firsts:
+        if measured(way) <= NEAR * measured(best) < math.inf:
+            while way != (better := _better(way, measured)):  # one thing after another, as long as it gains
+                way = better
     ends = sorted(tried, key=lambda w: (tried[w], w.engine, str(w)))
     return [Tried(w, tried[w]) for w in ends]
+
+
+def _better(way: Way, measured: Callable[[Way], float]) -> Way:
+    """A way from which nothing of a single thing's changes was seen to gain when it was tried."""
+    if way.engine == "flow":
+        for name, values in SIMULATED:  # what the simulation would choose anew each time
+            if getattr(way.flow, name) is None:
+                sides = [replace(way, flow=replace(way.flow, **{name: value})) for value in values]
+                way = min(sides, key=measured)
+    for price in PRICES:
+        other = replace(way, shallow=price)
+        way = other if measured(other) < GAIN * measured(way) else way
+    if way.engine == "levels":
+        other = replace(way, codes=False)
+        way = other if measured(other) < GAIN * measured(way) else way
+    if way.engine == "flow":
+        for name, values in VARIANTS:
+            for value in values:
+                other = replace(way, flow=replace(way.flow, **{name: value}))
+                way = other if measured(other) < GAIN * measured(way) else way
+    return way
 
 
 def network_key(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> str:
@@ -156,10 +179,11 @@ def kept_way(device: str, plan: Plan, factors: Sequence[NDArray[np.float64]]) ->
         if data["version"] != FORMAT_VERSION:
             return None
         found = data["way"]
-        way = Way(found["engine"], bool(found["codes"]), FlowWay(**found["flow"]))
+        way = Way(found["engine"], bool(found["codes"]), FlowWay(**found["flow"]), float(found["shallow"]))
         known = way.engine in ENGINES and way.flow.warps in FLOW_WARPS and way.flow.longer in (None, True, False)
-        known = known and way.flow.kept in (None, *range(FLOW_WARPS[0]))
-        return way if known and all(0 <= float(x) < math.inf for x in (way.flow.quick, way.flow.slow)) else None
+        known = known and way.flow.kept in (None, *range(FLOW_WARPS[0])) and way.flow.blocks in (True, False)
+        numbers = (way.flow.quick, way.flow.slow, way.shallow)
+        return way if known and all(0 <= float(x) < math.inf for x in numbers) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
