@@ -5,7 +5,8 @@ longer of the plan's traffic over L2's bandwidth (device memory's where the aren
 multiply-adds over the card's rate, plus one hand-over a level.
 
 Tables of cases: forward samples of the network, a tenth of each observed, no two alike where there are so many,
-posteriors of all variables. ``limit_cases_per_s`` counts what no engine can avoid: answers and evidence once through
+posteriors of all variables, by rows and, ``columns_``, as columns, which is how frames and the peers have them.
+``limit_cases_per_s`` counts what no engine can avoid: answers and evidence once through
 device memory, and the multiply-adds that are not always zero at the card's rate.
 
 With ``--peers`` others on the same card instead (bench/peers/einsum_peer.py): they compile together on the cores there
@@ -27,7 +28,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -241,8 +242,20 @@ def sampled_cases(given: Loaded) -> np.ndarray:
     return rng.permutation(distinct) if len(distinct) > batch // 2 else seen
 
 
+def in_turns(backend: Any, ask: Callable[[], object]) -> tuple[list[float], list[float]]:
+    """Microseconds of some calls, and of their kernels."""
+    calls, device = [], []
+    for _ in range(7):
+        start = time.perf_counter()
+        ask()
+        calls.append((time.perf_counter() - start) * 1e6)
+        device.append(backend.batch_device_us)
+    return calls, device
+
+
 def measure_batch(given: Loaded, options: dict[str, Any]) -> dict[str, Any]:
-    """Tables of cases: the device's time, and the call's with all copies; samples of the answers are compared first."""
+    """Tables of cases, by rows and, where the backend has them so, by columns: the device's time, and the call's with
+    all copies. Samples of the answers are compared first."""
     plan, judge = given.plan, given.judge
     states = sampled_cases(given)
     batch = len(states)
@@ -258,12 +271,7 @@ def measure_batch(given: Loaded, options: dict[str, Any]) -> dict[str, Any]:
     start = time.perf_counter()
     judge.run_batch(few)
     on_cpu = len(few) / (time.perf_counter() - start)
-    calls, device = [], []
-    for _ in range(7):
-        start = time.perf_counter()
-        backend.run_batch(states)
-        calls.append((time.perf_counter() - start) * 1e6)
-        device.append(backend.batch_device_us)
+    calls, device = in_turns(backend, lambda: backend.run_batch(states))
     limit = batch_limit(plan, given.tables)
     rate = batch / statistics.median(device) * 1e6
     row = {
@@ -280,6 +288,16 @@ def measure_batch(given: Loaded, options: dict[str, Any]) -> dict[str, Any]:
         "first_call_s": round(first, 2),
         "error": worst,
     }
+    every, codes = list(range(plan.n_variables)), np.ascontiguousarray(states.T.astype(np.int8))
+    if int(plan.cardinality.max()) <= np.iinfo(np.int8).max:
+        gap = float(np.abs(backend.run_columns(every, codes).posterior.T - found.posterior).max())
+        calls, device = in_turns(backend, lambda: backend.run_columns(every, codes))
+        row |= {
+            "columns_us": spread(device),
+            "columns_call_us": spread(calls),
+            "columns_device_cases_per_s": round(batch / statistics.median(device) * 1e6),
+            "columns_gap": gap,
+        }
     backend.close()
     return row
 

@@ -54,10 +54,8 @@ extern "C" void run_lists(Lists* f) {
 }
 """,
     "flow": """
-extern "C" void run_flow_16(Flow* f) { host::launch(1, 512, [=] { flow_16(*f); }); }
-extern "C" void run_flow_8(Flow* f) { host::launch(1, 256, [=] { flow_8(*f); }); }
-extern "C" void run_tensor_16(Flow* f) { host::launch(1, 512, [=] { tensor_16(*f); }); }
-extern "C" void run_tensor_8(Flow* f) { host::launch(1, 256, [=] { tensor_8(*f); }); }
+extern "C" void run_flow_plain(unsigned warps, Flow* f) { host::launch(1, 32 * warps, [=] { flow_plain(*f); }); }
+extern "C" void run_flow_blocks(unsigned warps, Flow* f) { host::launch(1, 32 * warps, [=] { flow_blocks(*f); }); }
 """,
     "batch": """
 extern "C" void run_batch_turn(unsigned n, Rows* r) { host::launch(n, 256, [=] { batch_turn(*r); }); }
@@ -290,7 +288,7 @@ def run_batch(
     struct = np.concatenate([_pointers(*arrays), np.append(counts, np.uint32(s.n_tables)).view(np.uint64)])
     lib, groups = library("batch", real), size // 32
     lib.run_batch_clear(3, _at(arena), layout.n_cells * arena.itemsize * 4, groups)
-    lib.run_batch_turn(-(-(plan.n_variables + weights.shape[1]) * groups // 8), _at(turn))
+    lib.run_batch_turn(groups * (-(-plan.n_variables // 32) + -(-weights.shape[1] // 32)), _at(turn))
     lib.run_batch_enter(-(-len(layout.factors) * groups // 8), _at(struct))
     for first, n_tiles in layout.levels:
         lib.run_batch_level(n_tiles * -(-groups // warps), warps, _at(struct), first, n_tiles)

@@ -35,8 +35,8 @@ from tests.test_plan import chain
 from tests.test_program import planned
 
 WAYS = (
-    flow.USUAL, flow.FlowWay(warps=8), flow.FlowWay(longer=True, kept=4), flow.FlowWay(longer=False, kept=0),
-    flow.FlowWay(8, True, 4, 1.0, 20.0), flow.FlowWay(blocks=True), flow.FlowWay(8, True, 0, 0.1, 0.1, blocks=True),
+    flow.USUAL, flow.FlowWay(warps=8), flow.FlowWay(longer=True, kept=4),
+    flow.FlowWay(longer=False, kept=0), flow.FlowWay(8, True, 4, 1.0, 20.0), flow.FlowWay(blocks=True), flow.FlowWay(8, True, 0, 0.1, 0.1, blocks=True),
 )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ class HostFlow:
         self.give()
         self.runs += 1
         self.numbers[0] = (self.runs & 1) << 31
-        getattr(host_cuda.library("flow"), f"run_{self.flow.kernel}")(host_cuda._at(self.struct))
+        getattr(host_cuda.library("flow"), f"run_{self.flow.kernel}")(self.flow.warps, host_cuda._at(self.struct))
         exponent = np.zeros(len(self.root), np.int32)
         return Result(self.posterior.copy(), answers.log_evidence(self.root, exponent, more))
 

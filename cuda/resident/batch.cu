@@ -90,14 +90,23 @@ __device__ __forceinline__ Group group_of(const Batch& b, u32 group, u32 lane) {
     return g;
 }
 
+// A tile of 32 x 32 of a matrix, turned round; the odd row length keeps its columns in different banks.
+template <class T>
+__device__ __forceinline__ void turn_tile(const T* from, T* to, u32 n_rows, u32 n_columns, u32 row, u32 column) {
+    __shared__ T tile[32][33];
+    const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    for (u32 i = warp; i < 32; i += 8)
+        if (row + i < n_rows && column + lane < n_columns) tile[i][lane] = from[(u64)(row + i) * n_columns + column + lane];
+    __syncthreads();
+    for (u32 i = warp; i < 32; i += 8)
+        if (column + i < n_columns && row + lane < n_rows) to[(u64)(column + i) * n_rows + row + lane] = tile[lane][i];
+}
+
 extern "C" __global__ void __launch_bounds__(256) batch_turn(Rows r) {
-    const u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    const u32 what = (u32)(thread / r.n_cases), at = (u32)(thread % r.n_cases);
-    if (what < r.n_variables) r.state[(u64)what * r.n_cases + at] = r.states[(u64)at * r.n_variables + what];
-    else if (what - r.n_variables < r.n_weights) {
-        const u32 row = what - r.n_variables;
-        r.weight[(u64)row * r.n_cases + at] = r.weights[(u64)at * r.n_weights + row];
-    }
+    const u32 of_states = (r.n_variables + 31) / 32, wide = of_states + (r.n_weights + 31) / 32;
+    const u32 what = blockIdx.x % wide, row = blockIdx.x / wide * 32;
+    if (what < of_states) turn_tile(r.states, r.state, r.n_cases, r.n_variables, row, 32 * what);
+    else turn_tile(r.weights, r.weight, r.n_cases, r.n_weights, row, 32 * (what - of_states));
 }
 
 // Four cases a thread: n_cases is a multiple of 32.
@@ -266,14 +275,7 @@ extern "C" __global__ void __launch_bounds__(256) batch_check(Batch b, const Che
     if (!(fabs(other - root) <= DIFFERENCE * root)) b.log_evidence[warp % groups * 32 + lane] = NAN;
 }
 
-// A block turns 32 cases' 32 answers; the odd row length keeps its columns in different banks.
 extern "C" __global__ void __launch_bounds__(256) batch_rows(Answers a) {
-    __shared__ double tile[32][33];
-    const u32 wide = (a.n_out + 31) / 32, first = blockIdx.x % wide * 32, cases = blockIdx.x / wide * 32;
-    const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    for (u32 i = warp; i < 32; i += 8)
-        if (first + i < a.n_out) tile[i][lane] = a.columns[(u64)(first + i) * a.n_cases + cases + lane];
-    __syncthreads();
-    for (u32 i = warp; i < 32; i += 8)
-        if (first + lane < a.n_out) a.rows[(u64)(cases + i) * a.n_out + first + lane] = tile[lane][i];
+    const u32 high = (a.n_out + 31) / 32;
+    turn_tile(a.columns, a.rows, a.n_out, a.n_cases, blockIdx.x % high * 32, blockIdx.x / high * 32);
 }

@@ -17,6 +17,7 @@
 // the host bounds the error from P(e) and asks an engine that scales if needed. What was tried: README.rst.
 #include "resident/tile.cuh"
 
+#define MOST_WARPS 16         // of a block
 #define MOST_GIVEN 1792       // variables: their states are a parameter of the kernel, of 4 KB in all
 #define SHARE 4               // entries of a factor that a lane takes
 #define NAP 300               // nanoseconds
@@ -360,10 +361,10 @@ __device__ __forceinline__ void answer_unit(const Flow& f, const Op& op, u32 lan
     for (u32 i = lane + 32; i < card; i += 32) to[i] = total > 0.0 ? await(from + i, sign) / total : 0.0;
 }
 
-template <int QUEUES, bool BLOCKS>
+template <bool BLOCKS>
 __device__ __forceinline__ void go(const Flow& f) {
-    __shared__ uint2 records[QUEUES][32];
-    const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31, queue = blockIdx.x * QUEUES + warp;
+    __shared__ uint2 records[MOST_WARPS][32];
+    const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31, queue = blockIdx.x * (blockDim.x >> 5) + warp;
     u32 at = f.starts[queue];
     const u32 end = f.starts[queue + 1];
     if (at == end) return;
@@ -402,9 +403,7 @@ __device__ __forceinline__ void go(const Flow& f) {
     }
 }
 
-// Warps of a block, of which an SM holds one: fewer have more registers, and wait less for each other's loads. With blocks
-// for the tensor cores, and without: code that nobody needs is in the way of the code that is.
-extern "C" __global__ void __launch_bounds__(512, 1) flow_16(GRID_CONSTANT Flow f) { go<16, false>(f); }
-extern "C" __global__ void __launch_bounds__(256, 1) flow_8(GRID_CONSTANT Flow f) { go<8, false>(f); }
-extern "C" __global__ void __launch_bounds__(512, 1) tensor_16(GRID_CONSTANT Flow f) { go<16, true>(f); }
-extern "C" __global__ void __launch_bounds__(256, 1) tensor_8(GRID_CONSTANT Flow f) { go<8, true>(f); }
+// As many warps as the host wants in a block, of which an SM holds one: fewer wait less for each other's loads. With
+// blocks for the tensor cores, and without: code that nobody needs is in the way of the code that is.
+extern "C" __global__ void __launch_bounds__(32 * MOST_WARPS, 1) flow_plain(GRID_CONSTANT Flow f) { go<false>(f); }
+extern "C" __global__ void __launch_bounds__(32 * MOST_WARPS, 1) flow_blocks(GRID_CONSTANT Flow f) { go<true>(f); }

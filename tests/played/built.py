@@ -55,7 +55,7 @@ _CARD_ONLY = re.compile(  # what lists.cu says to a cluster of the card
     r"#if defined\(__CUDA_ARCH__\) && __CUDA_ARCH__ >= 900\n#define HAS_CLUSTERS.*?(?=// Read once and kept)", re.DOTALL
 )
 # kernels whose blocks wait for each other
-TOGETHER = (("flow_16", "flow_8", "tensor_16", "tensor_8"), ("lists_one", "lists_many"))
+TOGETHER = (("flow_plain", "flow_blocks"), ("lists_one", "lists_many"))
 _NAMES = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^;{]*?\)\s+)?(\w+)\(")
 _CONSTANT = re.compile(r"__constant__\s+(\w+)\s+(\w+)\[([^\]]+)\];")
 _TIMER = re.compile(r'asm volatile\("mov.u64 %0, %%globaltimer;" : "=l"\((\w+)\)\);')

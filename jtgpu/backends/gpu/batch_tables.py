@@ -29,6 +29,7 @@ __all__ = [
 
 THREADS = 256
 GROUP = 32  # cases of a warp
+TILE = 32  # cells a side of what a block turns round
 LEVEL_WARPS = 4  # of a block of the levels' kernel
 CLEAR_BLOCKS = 1024
 MOST_CASES = 1 << 14  # of a chunk
@@ -191,7 +192,8 @@ def turn_of(chunk: Chunk, n_variables: int) -> Turn:
     counts = np.array([chunk.size, n_variables, chunk.n_weights, 0], np.uint32)
     words = np.array([chunk.states, chunk.weights, chunk.state, chunk.weight], np.uint64)
     struct = np.concatenate([words, counts.view(np.uint64)])
-    return Turn("batch_turn", struct, -(-(n_variables + chunk.n_weights) * chunk.size // THREADS))
+    tiles = -(-n_variables // TILE) + -(-chunk.n_weights // TILE)
+    return Turn("batch_turn", struct, chunk.size // GROUP * tiles)
 
 
 def rows_of(chunk: Chunk, n_out: int) -> Turn | None:
@@ -200,7 +202,7 @@ def rows_of(chunk: Chunk, n_out: int) -> Turn | None:
         return None
     counts = np.array([chunk.size, n_out], np.uint32)
     struct = np.concatenate([np.array([chunk.posterior, chunk.rows], np.uint64), counts.view(np.uint64)])
-    return Turn("batch_rows", struct, chunk.size // GROUP * -(-n_out // 32))
+    return Turn("batch_rows", struct, chunk.size // GROUP * -(-n_out // TILE))
 
 
 @dataclass(frozen=True)

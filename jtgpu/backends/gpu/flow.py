@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
     Dealt = list[tuple[int, NDArray[np.int64]]]  # a node, and the queue of each of its units
 
-__all__ = ["FLOW_WARPS", "LEAST", "MOST_GIVEN", "USUAL", "Flow", "FlowWay", "kernel_of", "make_flow"]
+__all__ = ["FLOW_KERNELS", "FLOW_WARPS", "LEAST", "MOST_GIVEN", "USUAL", "Flow", "FlowWay", "make_flow"]
 
-FLOW_WARPS = (16, 8)  # of a block, of which a multiprocessor holds one: kernels that there are, the usual one first
+FLOW_KERNELS = ("flow_plain", "flow_blocks")  # without and with tilings for the tensor cores
+FLOW_WARPS = (16, 8)  # of a block, of which a multiprocessor holds one, the usual number first; 16 at most
 LEAST = -300.0  # log2 of the smallest P(e) that must not need the engine that scales
 MOST_GIVEN = 1792  # variables: their states are a parameter of the kernel
 MOST_CELLS = 1 << 27  # beyond, one level fills the card
@@ -56,7 +57,7 @@ class FlowWay:
     Attributes
     ----------
     warps : int
-        Of a block: one of `FLOW_WARPS`. Fewer have more registers and wait less for each other.
+        Of a block: one of `FLOW_WARPS`. Fewer wait less for each other's loads.
     longer : bool, optional
         Whether longer batches of loads are among the tilings; None: where the simulation promises a tenth.
     kept : int, optional
@@ -206,7 +207,7 @@ def make_flow(
         tasks=tasks,
         starts=starts,
         warps=way.warps,
-        kernel=kernel_of(way.warps, way.blocks),
+        kernel=FLOW_KERNELS[way.blocks],
         known=np.array(layout.known, KNOWN),
         roots=np.array([(layout.cells[t], layout.awaited(t)) for t in plan.root_table.tolist()], np.uint32),
         arena=arena,
@@ -241,11 +242,6 @@ class _Sources:
             self.number = np.flatnonzero(~whole.seen).tolist()
             for f in whole.cut:
                 self.cut[f] = np.ldexp(whole.tables[f].ravel(), -shifts[f]), whole.axes(f)
-
-
-def kernel_of(warps: int, blocks: bool) -> str:
-    """The kernel for blocks of so many warps, with or without tilings for the tensor cores."""
-    return f"{'tensor' if blocks else 'flow'}_{warps}"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ..base import Evidence, Result
 from ..device import Device, Graph
 from .driver import Arguments, multiprocessors
 from .engine import CaseEngine
-from .flow import FLOW_WARPS, MOST_GIVEN, USUAL, Flow, FlowWay, kernel_of, make_flow
+from .flow import FLOW_KERNELS, MOST_GIVEN, USUAL, Flow, FlowWay, make_flow
 from .flow_records import TENSOR
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class FlowEngine(CaseEngine):
 
     kind = "flow"
     file = "resident/flow"
-    names = tuple(kernel_of(n, blocks) for n in FLOW_WARPS for blocks in (False, True))
+    names = FLOW_KERNELS
     first = -1  # state of all variables in the run that only shows that it can run
 
     def __init__(self, plan: Plan, flow: Flow, device: Device, second: Callable[[], CaseEngine]):

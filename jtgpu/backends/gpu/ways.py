@@ -41,12 +41,14 @@ GAIN = 0.98  # of the best time, from which on another way is better: less is no
 NEAR = 1.3  # times the best engine's time, up to which an engine's variants are looked at
 PRICES = (64.0, 0.0, 3000.0, 300.0, 16.0, 4.0)  # of lowerings of few levels; 0: the plan as it is
 SIMULATED: tuple[tuple[str, tuple[Any, ...]], ...] = (("longer", (True, False)), ("kept", (0, 4)))
-VARIANTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    ("blocks", (True,)),
-    *SIMULATED,
-    ("warps", FLOW_WARPS[1:]),
-    ("slow", (4.0, 16.0)),
-    ("quick", (1.5, 6.0, 12.0)),
+FEW = FLOW_WARPS[1]
+VARIANTS: tuple[dict[str, Any], ...] = (  # some gain together only
+    {"blocks": True},
+    *({"blocks": True, "warps": FEW, "longer": longer, "kept": 0} for longer in (True, False)),
+    *({name: value} for name, values in SIMULATED for value in values),
+    *({"warps": n} for n in (FEW, FLOW_WARPS[0])),
+    *({"slow": value} for value in (4.0, 16.0, 24.0)),
+    *({"quick": value} for value in (1.5, 4.0, 6.0, 12.0)),
 )
 
 
@@ -130,7 +132,7 @@ def best_way(
 
 
 def _better(way: Way, measured: Callable[[Way], float]) -> Way:
-    """A way from which nothing of a single thing's changes was seen to gain when it was tried."""
+    """A way from which no change was seen to gain when it was tried."""
     if way.engine == "flow":
         for name, values in SIMULATED:  # what the simulation would choose anew each time
             if getattr(way.flow, name) is None:
@@ -143,10 +145,9 @@ def _better(way: Way, measured: Callable[[Way], float]) -> Way:
         other = replace(way, codes=False)
         way = other if measured(other) < GAIN * measured(way) else way
     if way.engine == "flow":
-        for name, values in VARIANTS:
-            for value in values:
-                other = replace(way, flow=replace(way.flow, **{name: value}))
-                way = other if measured(other) < GAIN * measured(way) else way
+        for changes in VARIANTS:
+            other = replace(way, flow=replace(way.flow, **changes))
+            way = other if measured(other) < GAIN * measured(way) else way
     return way
 
 
