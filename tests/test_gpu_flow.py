@@ -35,8 +35,9 @@ from tests.test_plan import chain
 from tests.test_program import planned
 
 WAYS = (
-    flow.USUAL, flow.FlowWay(warps=8), flow.FlowWay(longer=True, kept=4),
-    flow.FlowWay(longer=False, kept=0), flow.FlowWay(8, True, 4, 1.0, 20.0), flow.FlowWay(blocks=True), flow.FlowWay(8, True, 0, 0.1, 0.1, blocks=True),
+    flow.USUAL, flow.FlowWay(warps=8), flow.FlowWay(warps=12, kept=4), flow.FlowWay(longer=True, kept=4),
+    flow.FlowWay(longer=False, kept=0), flow.FlowWay(8, True, 4, 1.0, 20.0), flow.FlowWay(blocks=True),
+    flow.FlowWay(8, True, 0, 0.1, 0.1, blocks=True),
 )  # fmt: skip
 
 

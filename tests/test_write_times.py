@@ -64,6 +64,13 @@ def test_tables_of_cases(rows: gpu_times.GpuRows) -> None:
     ]
 
 
+def test_tables_of_cases_as_columns(rows: gpu_times.GpuRows) -> None:
+    rows.batch["alarm"] = rows.batch["alarm"] | {"columns_device_cases_per_s": 4.0e8}
+    assert cells(gpu_times.tables(rows), "alarm")[2:] == [
+        *("2.4e+08", "4e+08", "1e+07", "8.0 %", "8e+07 (JAX, sums)", "5.0", "250,000")
+    ]
+
+
 def test_peers_that_failed_and_peers_measured_earlier(rows: gpu_times.GpuRows) -> None:
     text = gpu_times.peers(rows)
     assert cells(text, "water") == [

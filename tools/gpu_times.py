@@ -30,6 +30,7 @@ TUNED = (
     " The engine, and how it lays its work out, is what ``jtgpu tune`` found quickest for the network; *not tuned*: "
     "what the time model chooses by itself."
 )
+COLUMNS = "*as columns*: a column an answer, as the quickest peers have them, and compared with theirs; "
 Row = dict[str, Any]
 
 
@@ -145,25 +146,24 @@ def single(rows: GpuRows) -> str:
 
 def tables(rows: GpuRows) -> str:
     """Tables of cases."""
-    head = ["Network", "Kernels", "Cases", "Cases/s, device", "as columns", "Cases/s, call", "of limit"]
-    head += ["Best peer, cases/s", "ours / peer", "CPU, cases/s"]
+    by_columns = any("columns_device_cases_per_s" in r for r in rows.batch.values())
+    head = ["Network", "Kernels", "Cases", "Cases/s, device", *["as columns"] * by_columns, "Cases/s, call"]
+    head += ["of limit", "Best peer, cases/s", "ours / peer", "CPU, cases/s"]
     lines = []
     for name in _order(rows.batch):
         r, other = rows.batch[name], rows.best(name, True)
         rate = r["device_cases_per_s"]
         columns = r.get("columns_device_cases_per_s")
-        cells = [name, r.get("kernels", "--"), digits(r["batch"]), digits(rate), digits(columns)]
-        cells.append(digits(r["cases_per_s"]))
-        cells.append(f"{100 * r['share']:.1f} %" if "share" in r else "--")
+        cells = [name, r.get("kernels", "--"), digits(r["batch"]), digits(rate), *[digits(columns)] * by_columns]
+        cells += [digits(r["cases_per_s"]), f"{100 * r['share']:.1f} %" if "share" in r else "--"]
         cells += [_theirs(other, "cases_per_s"), f"{(columns or rate) / other['cases_per_s']:.1f}" if other else "--"]
         cells.append(digits(r.get("cpu_cases_per_s")))
         lines.append(cells)
     return (
         f"Tables of cases: {_said(rows.batch.values())}, float64; forward samples, a tenth observed, all "
-        "posteriors. *Device*: kernels only, as for the peers, answers by rows; *as columns*: answers a column each, as the "
-        "peers have them, and compared with theirs; *call*: with all copies, from NumPy to NumPy; *limit*: "
-        "answers and evidence once through device memory, and the multiply-adds that are not always zero.\n\n"
-        f"{list_table(head, lines)}"
+        f"posteriors. *Device*: kernels only, as for the peers; {COLUMNS if by_columns else ''}*call*: with all "
+        "copies, from NumPy to NumPy; *limit*: answers and evidence once through device memory, and the multiply-adds "
+        f"that are not always zero.\n\n{list_table(head, lines)}"
     )
 
 
