@@ -3,6 +3,7 @@
     python bench/bench_cases.py                             alarm and hailfinder, everything, to bench/results
     python bench/bench_cases.py asia --cases 1000000        others, or paths
     python bench/bench_cases.py --questions file            some of the questions: file, frame, peers, memory
+    python bench/bench_cases.py --backend gpu --questions file frame   one GPU, and all cores to read and write
     python bench/bench_cases.py --smoke                     asia, a thousand cases, nothing kept
 
 Cases are sampled from the network. Three in ten variables are columns of evidence, chosen at random; `whole`: every
@@ -43,7 +44,7 @@ from jtgpu.network import BayesianNetwork
 
 RESULTS = ROOT / "bench" / "results" / "cases.jsonl"
 QUESTIONS = ("file", "frame", "peers", "memory")
-THREADS = (1, 2)
+THREADS = (1, 2)  # of the CPU's engine
 SHARE, HOLES = 0.3, 0.05
 FILES = ("csv -> parquet", "parquet -> parquet", "csv -> csv")
 CASES = 1_000_000
@@ -69,19 +70,24 @@ def on_cores(n: int) -> Iterator[None]:
 class Bench:
     """One network and its cases."""
 
-    def __init__(self, path: Path, n: int, seed: int, folder: Path):
+    def __init__(self, path: Path, n: int, seed: int, folder: Path, backend: str = "cpu"):
         net = jtgpu.read(path)
         if not isinstance(net, BayesianNetwork):
             raise SystemExit(f"{path}: no Bayesian network")
         self.net, self.name, self.n, self.folder, self.seed = net, timing.stem(path), n, folder, seed
-        self.trees = {t: net.plan(memory_limit=None).compile("cpu", threads=t) for t in THREADS}
+        plan, self.engine = net.plan(memory_limit=None), f"jtgpu {backend}"
+        if backend == "cpu":
+            self.trees = {t: plan.compile("cpu", threads=t) for t in THREADS}
+        else:
+            self.trees = {len(os.sched_getaffinity(0)): plan.compile(backend)}
+        self.tree = list(self.trees.values())[-1]
         random = np.random.default_rng(seed)
         order = random.permutation(len(net))
         k = max(1, round(SHARE * len(net)))
         self.seen = sorted(order[:k].tolist())
         self.some = [net.variables[v] for v in sorted(order[k:][:3].tolist())]
         self.rest = [net.variables[v] for v in sorted(order[k:].tolist())]
-        self.states = self.trees[2].sample(n, seed=seed).states[:, self.seen]
+        self.states = self.tree.sample(n, seed=seed).states[:, self.seen]
         self.empty = random.random(self.states.shape) < HOLES
 
     def table(self, kind: str, n: int | None = None) -> Any:
@@ -118,6 +124,8 @@ class Bench:
         version = pyagrum_engine.version() if engine == "pyagrum" else jtgpu.__version__
         more = {"version": version, **more, "cases": n, "cases_per_second": n / spread.median}
         more |= {"columns": len(self.seen)}
+        if engine == "jtgpu gpu":
+            more["device"] = str(self.tree.device)
         return row("cases", self.name, engine, spread, question=question, **more)
 
     def check(self) -> float | None:
@@ -129,7 +137,7 @@ class Bench:
         for kind in ("whole", "holes"):
             out = self.folder / "check.parquet"
             n = min(200, self.n)
-            answer_file(self.trees[2], self.path(kind, "csv", n), out, targets=self.rest, force=True)
+            answer_file(self.tree, self.path(kind, "csv", n), out, targets=self.rest, force=True)
             found = importlib.import_module("pyarrow.parquet").read_table(out)
             values = np.column_stack([c.to_numpy() for c in found.columns])
             ends = np.cumsum([0, *(len(self.net.states(v)) for v in self.rest)])
@@ -148,7 +156,7 @@ class Bench:
                 small = self.path(kind, source, min(2000, self.n))
                 for which in ("3", "all") if files == "parquet -> parquet" else ("3",):
                     asked = self.targets(which)
-                    for threads in THREADS:
+                    for threads in self.trees:
 
                         def solve(path: Path, asked: list[str] = asked, threads: int = threads, out: Path = out) -> Any:
                             with on_cores(threads):
@@ -158,7 +166,7 @@ class Bench:
 
                         solve(small)
                         spread = timed(solve, [cases], 0.0, runs)
-                        yield self.row("file", "jtgpu cpu", spread, self.n, kind=kind, files=files, targets=which,
+                        yield self.row("file", self.engine, spread, self.n, kind=kind, files=files, targets=which,
                                        threads=threads, bytes_in=cases.stat().st_size,
                                        bytes_out=out.stat().st_size)  # fmt: skip
 
@@ -173,7 +181,7 @@ class Bench:
                 frames["polars"] = importlib.import_module("polars").from_arrow(table)
             for library, frame in frames.items():
                 for which in ("3", "all") if library == "arrow" else ("3",):
-                    for threads in THREADS:
+                    for threads in self.trees:
                         asked, tree = self.targets(which), self.trees[threads]
                         tree.predict_proba(frame[:2000], asked)
 
@@ -187,7 +195,7 @@ class Bench:
                                 return tree.predict_proba(frame, asked)
 
                         spread = timed(solve, [frame], 0.0, runs)
-                        yield self.row("frame", "jtgpu cpu", spread, self.n, kind=kind, files=library, targets=which,
+                        yield self.row("frame", self.engine, spread, self.n, kind=kind, files=library, targets=which,
                                        threads=threads)  # fmt: skip
 
     def peers(self, runs: int) -> Rows:
@@ -220,7 +228,7 @@ class Bench:
         jtgpu.write(self.net, bif)
         np.savez(cases, names=[self.net.variables[v] for v in self.seen], states=self.states[:n], targets=self.some)
         columns = {v: self.states[:n, j] for j, v in enumerate(self.seen)}
-        ours = self.trees[2].posteriors_batch(columns, targets=self.some).flat
+        ours = self.tree.posteriors_batch(columns, targets=self.some).flat
         best: tuple[timing.Spread, int, str] | None = None
         gap = 0.0
         for threads in THREADS:
@@ -285,7 +293,7 @@ def run_one(arguments: argparse.Namespace) -> Rows:
         yield from memory(path, arguments.cases, arguments.seed, folder, arguments.memory)
         return
     timing.warm_up("cpu")
-    bench = Bench(path, arguments.cases, arguments.seed, folder)
+    bench = Bench(path, arguments.cases, arguments.seed, folder, arguments.backend)
     gap = bench.check()
     for source in ("csv", "parquet"):
         for kind in ("whole", "holes"):
@@ -313,6 +321,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="*", help="default: alarm hailfinder")
     parser.add_argument("--questions", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
+    parser.add_argument("--backend", choices=("cpu", "gpu"), default="cpu", help="of file and frame")
     parser.add_argument("--cases", type=int, default=CASES)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
@@ -329,6 +338,7 @@ def main() -> None:
     if arguments.smoke:
         arguments.networks, arguments.cases, arguments.runs = arguments.networks or ["asia"], 1000, 1
     words = ["--cases", str(arguments.cases), "--runs", str(arguments.runs), "--seed", str(arguments.seed)]
+    words += ["--backend", arguments.backend]
     for name in arguments.networks or ["alarm", "hailfinder"]:
         with tempfile.TemporaryDirectory(prefix="jtgpu-cases-") as folder:
             these = ["--one", name, "--folder", folder, *words]
