@@ -121,7 +121,7 @@ class CaseEngine:
                 self.stream = device.stream()
                 self._state = self._memory.host(plan.n_variables, np.int32)
                 self._weights = self._memory.host(int(plan.posterior_ptr[-1]), np.float64)
-                self._posterior = self._memory.host(int(plan.posterior_ptr[-1]), np.float64)
+                self._posterior = self._memory.host(self._answer_cells(), np.float64)
                 self._root = self._memory.host(len(plan.root_table), np.float64)
                 self._exponent = self._memory.host(len(plan.root_table), np.int32)
                 load()
@@ -139,6 +139,10 @@ class CaseEngine:
     def nanoseconds(self) -> int:
         """What a propagation should take, by the time model; the same for the same plan and numbers."""
         return 0
+
+    def _answer_cells(self) -> int:
+        """How many numbers an answer has."""
+        return int(self.plan.posterior_ptr[-1])
 
     def queue(self) -> None:
         """Queue one propagation, kernel by kernel."""

@@ -227,6 +227,8 @@ class _Sources:
         Scaled, flat.
     number : list of int
         Of every variable of the plan, among the states that a run is told.
+    starts : list of int
+        Where every variable's posterior begins in an answer.
     cut : dict
         Of every factor that is cut: whole, scaled and flat, its observed axes the slowest; of each of these the
         variable and the stride.
@@ -237,9 +239,11 @@ class _Sources:
     ):
         self.factors = factors
         self.number: list[int] = list(range(plan.n_variables))
+        self.starts: list[int] = plan.posterior_ptr.tolist()
         self.cut: dict[int, tuple[NDArray[np.float64], list[tuple[int, int]]]] = {}
         if whole is not None:
             self.number = np.flatnonzero(~whole.seen).tolist()
+            self.starts = whole.starts.tolist()
             for f in whole.cut:
                 self.cut[f] = np.ldexp(whole.tables[f].ravel(), -shifts[f]), whole.axes(f)
 
@@ -337,7 +341,7 @@ class _Layout:
         for step, choice in zip(self.program.steps, choices, strict=True):
             self._step(made, step.out, choice)
         for v, t in enumerate(self.plan.posterior_table.tolist()):
-            card, at = int(self.plan.cardinality[v]), int(self.plan.posterior_ptr[v])
+            card, at = int(self.plan.cardinality[v]), self._sources.starts[v]
             op = self.maker.answer(self.cells[t], self.awaited(t), card, at)
             made.append(Node(op, answer_unit(), self._makers([t]), 0))
         made.append(Node(self.maker.roots(), answer_unit(), self._makers(self.plan.root_table.tolist()), 0))
