@@ -240,7 +240,6 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--most", type=int, default=max(MOST.values()), help="cases of a call at most")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--commit", help="what to record as the commit, where git is not at hand")
     parser.add_argument("--out", type=Path, default=RESULTS, help="JSON lines are appended to this file")
     parser.add_argument("--smoke", action="store_true", help="shortest run; nothing is kept")
     arguments = parser.parse_args()
@@ -252,8 +251,6 @@ def main() -> None:
         for engine in arguments.engines:
             try:
                 for found in bench.run(engine, libraries, arguments.runs, arguments.most):
-                    if arguments.commit:
-                        found["commit"] = arguments.commit
                     print(told(found), flush=True)
                     if not arguments.smoke:
                         append(arguments.out, [found])

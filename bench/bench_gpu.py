@@ -5,9 +5,9 @@ longer of the plan's traffic over L2's bandwidth (device memory's where the aren
 multiply-adds over the card's rate, plus one hand-over a level.
 
 Tables of cases: forward samples of the network, a tenth of each observed, no two alike where there are so many,
-posteriors of all variables, by rows and, ``columns_``, as columns, which is how frames and the peers have them.
-``limit_cases_per_s`` counts what no engine can avoid: answers and evidence once through
-device memory, and the multiply-adds that are not always zero at the card's rate.
+posteriors of all variables, by rows and, ``columns_``, as columns: so frames and the quickest peers have them.
+``limit_cases_per_s`` counts what no engine can avoid: answers and evidence once through device memory, and the
+multiply-adds that are not always zero at the card's rate.
 
 With ``--peers`` others on the same card instead (bench/peers/einsum_peer.py): they compile together on the cores there
 are, the first named first, and are timed one after another with the card to themselves.
@@ -288,8 +288,8 @@ def measure_batch(given: Loaded, options: dict[str, Any]) -> dict[str, Any]:
         "first_call_s": round(first, 2),
         "error": worst,
     }
-    every, codes = list(range(plan.n_variables)), np.ascontiguousarray(states.T.astype(np.int8))
     if int(plan.cardinality.max()) <= np.iinfo(np.int8).max:
+        every, codes = list(range(plan.n_variables)), np.ascontiguousarray(states.T.astype(np.int8))
         gap = float(np.abs(backend.run_columns(every, codes).posterior.T - found.posterior).max())
         calls, device = in_turns(backend, lambda: backend.run_columns(every, codes))
         row |= {
@@ -353,7 +353,6 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=[], metavar="PEER", help="others on the same card instead")
     parser.add_argument("--within", type=float, default=math.inf, help="seconds: to begin in; of peers, to compile in")
     parser.add_argument("--smoke", action="store_true", help="few runs, nothing kept")
-    parser.add_argument("--commit", help="what to record as the commit, where git is not at hand")
     parser.add_argument("--out", default=str(ROOT / "bench" / "results" / "gpu.jsonl"))
     parser.add_argument("--draw", help="a picture (.svg, .png) of the rows kept so far, and nothing else")
     options = parser.parse_args()
@@ -367,7 +366,7 @@ def main() -> None:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": card.name,
         "driver": card.driver,
-        "commit": options.commit or commit(),
+        "commit": commit(),
         "dtype": options.dtype,
     }
     chosen = networks(options.networks, options.only)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import numpy as np  # noqa: E402
+from rows import commit  # noqa: E402
 
 import jtgpu  # noqa: E402
 from jtgpu.backends import timetable, tuning  # noqa: E402
@@ -157,13 +157,6 @@ def bounds(plan: Plan, rates: dict[str, float]) -> dict[str, float]:
     return {"bus_ms": bus / rates["host_to_device"] / 1e6, "memory_ms": memory / rates["device"] / 1e6}
 
 
-def commit() -> str:
-    """The checkout's commit, or "unknown"."""
-    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -173,7 +166,6 @@ def main() -> int:
     parser.add_argument("--tune", action="store_true", help="search block sizes and thresholds first")
     parser.add_argument("--plot", action="store_true", help="draw the published figures")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
-    parser.add_argument("--commit", default=None, help="what to record as the commit")
     parser.add_argument("--smoke", action="store_true")
     arguments = parser.parse_args()
     try:
@@ -203,7 +195,7 @@ def main() -> int:
         "device": device.name,
         "driver": device.driver,
         "cpu": cpu_name(),
-        "commit": arguments.commit or commit(),
+        "commit": commit(),
         "sources": digest(digests())[:16],
         "date": time.strftime("%Y-%m-%d"),
         "runs": arguments.runs,

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from bench_precision import observed, published, spread
+from rows import append, row
 
 from jtgpu import compiler
 from jtgpu.backends import gpu as resident
@@ -119,12 +120,11 @@ def main() -> None:
     for name in options.only or NAMES:
         if time.perf_counter() - start > options.within:
             break
-        for row in compare(*published(name), options.share, options.runs):
-            line = json.dumps({"bench": "patterns", "device": device, "network": name, **row})
-            print(line, flush=True)
+        for found in compare(*published(name), options.share, options.runs):
+            made = row("patterns", name, found.pop("engine"), None, device=device, **found)
+            print(json.dumps(made), flush=True)
             if options.out is not None:
-                with options.out.open("a", encoding="utf-8") as file:
-                    file.write(line + "\n")
+                append(options.out, [made])
 
 
 if __name__ == "__main__":

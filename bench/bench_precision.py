@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rows import append, row
 
 import jtgpu
 from jtgpu import compiler, timing
@@ -111,11 +112,11 @@ def main() -> None:
     for name in options.only or NAMES:
         if time.perf_counter() - start > options.within:
             break
-        line = json.dumps({"bench": "precision", "device": device, **compare(name, options.runs)})
-        print(line, flush=True)
+        found = compare(name, options.runs)
+        made = row("precision", found.pop("network"), found.pop("engine"), None, device=device, **found)
+        print(json.dumps(made), flush=True)
         if options.out is not None:
-            with options.out.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
+            append(options.out, [made])
 
 
 if __name__ == "__main__":

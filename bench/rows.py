@@ -26,7 +26,9 @@ Answer = dict[str, NDArray[np.float64]]  # variable -> probabilities
 
 
 def commit() -> str:
-    """Short hash of the checkout, with a "+" where files differ from it."""
+    """Short hash of the checkout, with a "+" where files differ from it; JTGPU_COMMIT where git is not at hand."""
+    if given := os.environ.get("JTGPU_COMMIT"):
+        return given
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
