@@ -239,6 +239,7 @@ def test_stopped_in_the_middle_and_resumed(
     if out.exists():  # the signal came when everything was over but the call
         assert_whole(out, expected)
         return
+    assert how == signal.SIGKILL or "what is finished is kept" in done.stderr
     kept = rows_done(out)
     again = subprocess.run(
         [sys.executable, "-m", "jtgpu", *words, "--json"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -206,12 +206,12 @@ def batch(
 
         where = Cluster(cluster or "auto", workers, threads)
         # Ray tells of workers that it lost on stdout, where answers belong
-        with _terminated_as_interrupted(), redirect_stdout(sys.stderr), _progress() as progress:
+        with _interruptible(output), redirect_stdout(sys.stderr), _progress() as progress:
             report = answer_files(
                 made, cases, output, cluster=where, backend=backend, part_rows=part_rows, progress=progress, **question
             )
     else:
-        with tree, _terminated_as_interrupted(), _progress() as progress:
+        with tree, _interruptible(output), _progress() as progress:
             report = answer_file(tree, cases, output, threads=threads, progress=progress, **question)
     if report.ignored:
         n_more = len(report.ignored) - 5
@@ -297,8 +297,8 @@ def _threads(backend: str, threads: int | None) -> dict[str, Any]:
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """A batch system's SIGTERM is Ctrl-C: what is done is kept."""
+def _interruptible(output: str | Path) -> Iterator[None]:
+    """A batch system's SIGTERM is Ctrl-C: what is done is kept, and said to be."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -309,6 +309,10 @@ def _terminated_as_interrupted() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
+    except KeyboardInterrupt:
+        if Path(f"{Path(output)}.unfinished").exists():
+            warn("what is finished is kept: the same command with --resume goes on")
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
 
