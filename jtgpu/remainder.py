@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .backends.base import BatchResult, CaseByCase, Evidence, PlainSession, Result, Session, columns_of
+from .backends.base import BatchResult, CaseByCase, Evidence, PlainSession, Result, Session
 from .errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge
 from .replanned import OfPattern, Pattern, Replanning
 
@@ -101,13 +101,12 @@ class OnGpu(CaseByCase):
     ----------
     remainder : Remainder
     engine : CaseEngine
-        Brings the observed states in by itself; closed with this one.
+        Brings the observed states in by itself, and leaves zeros for the observed variables; closed with this one.
     """
 
     def __init__(self, remainder: Remainder, engine: CaseEngine):
         self.remainder, self.engine = remainder, engine
         self._ptr = np.concatenate([[0], np.cumsum(remainder.cardinality)]).astype(np.int64)
-        self._cells = columns_of(self._ptr, remainder.kept.tolist())
         self._hard = np.flatnonzero(remainder.seen)
         self._hard_cells = self._ptr[self._hard]
 
@@ -128,10 +127,8 @@ class OnGpu(CaseByCase):
                     raise ImpossibleEvidence("the evidence has probability 0")
                 shift += math.log(weight)
         found = self.engine.run(evidence)
-        posterior = np.zeros(int(self._ptr[-1]))
-        posterior[self._cells] = found.posterior
-        posterior[self._hard_cells + evidence.state[self._hard]] = 1.0
-        return Result(posterior, found.log_evidence + shift)
+        found.posterior[self._hard_cells + evidence.state[self._hard]] = 1.0
+        return Result(found.posterior, found.log_evidence + shift)
 
     def work(self, targets: Sequence[int] | None = None) -> int:
         """Nanoseconds of a case, by the time model."""

@@ -132,7 +132,7 @@ class HostEngine:
         self.arena[s.table_cell[-1]] = 1.0
         self.state = np.zeros(plan.n_variables, np.int32)
         self.weights = np.full(int(plan.posterior_ptr[-1]), np.nan)
-        self.posterior = np.zeros(int(plan.posterior_ptr[-1]))
+        self.posterior = np.zeros(self.answer_cells())
         self.root, self.exponent = np.zeros(len(plan.root_table)), np.zeros(len(plan.root_table), np.int32)
         self.own = [
             np.full(max(s.n_scratch, 1), np.nan, real), np.zeros(s.n_counters + 1, np.uint32),
@@ -171,6 +171,9 @@ class HostEngine:
         return Result(self.posterior.copy(), log_evidence)
 
 
+    def answer_cells(self) -> int:
+        return int(self.plan.posterior_ptr[-1])
+
     def settled(self, schedule: Schedule) -> Schedule:
         """The schedule that runs."""
         return schedule
@@ -192,6 +195,9 @@ class HostCut(HostEngine):
 
     nanoseconds = 1
     n_bytes = 100
+
+    def answer_cells(self) -> int:
+        return int(self.whole.posterior_ptr[-1])
 
     def settled(self, schedule: Schedule) -> Schedule:
         made, self.cuts, self.axes = with_cuts(schedule, self.whole)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.gpu.lists import FOURS, LAST, LIST_WARPS, NO_CELL, STEP, Lists, make_lists
+from jtgpu.backends.gpu.lists import AHEAD, FOURS, LAST, LIST_WARPS, NO_CELL, STEP, Lists, make_lists
 from jtgpu.backends.gpu.products import lowest_root, needed_products
 from jtgpu.backends.gpu.records import NONE
 from jtgpu.errors import ImpossibleEvidence
@@ -30,8 +30,8 @@ NETS = Path(__file__).resolve().parent.parent / "nets"
 
 def play(lists: Lists, plan: Plan, evidence: Evidence) -> tuple[np.ndarray, float]:
     """Posteriors and the product of the roots, every block by itself from its own memory, as the kernel says."""
-    n_image, n_cells, n_first, later, n_lambda, records, *places, n_passes, n_levels, n_roots = lists.layout.tolist()
-    entries, passes, arrivals, starts, answers, roots, rows = places
+    n_image, n_cells, n_first, later, n_lambda, records, *places = lists.layout.tolist()
+    entries, passes, arrivals, starts, answers, roots, rows, n_passes, n_levels, n_roots, barriers = places
     given = evidence.vectors(plan.cardinality)
     weights = np.ones(n_lambda)
     for v, n in enumerate(plan.cardinality.tolist()):
@@ -42,7 +42,8 @@ def play(lists: Lists, plan: Plan, evidence: Evidence) -> tuple[np.ndarray, floa
         raw[:n_lambda] = weights.view(np.uint64)
         raw[n_lambda : n_lambda + 2 * n_cells], raw[records:] = np.split(lists.image[b], [2 * n_cells])
         assert n_lambda + 2 * n_cells <= records
-        assert lists.shared_bytes == raw.nbytes
+        assert barriers == len(raw)
+        assert lists.shared_bytes == raw.nbytes + 8 * (n_levels if lists.n_blocks > 1 else 0)
         cells, word = raw.view(np.float64).copy(), raw.view(np.uint32)
         bounds = word[2 * passes : 2 * passes + n_passes + 1]
         pairs = word[2 * entries : 2 * entries + 2 * bounds[-1]].reshape(-1, 2)
@@ -59,6 +60,7 @@ def play(lists: Lists, plan: Plan, evidence: Evidence) -> tuple[np.ndarray, floa
             for warp in range(LIST_WARPS):
                 at = int(word[2 * starts + level * LIST_WARPS + warp])
                 made, read, end = _rounds(memory[b], word[2 * rows :], at, 1 if lists.n_blocks == 1 else 2)
+                end += 32 * (AHEAD - 4)  # a round of four products fetches what eight would take
                 assert level >= later or 8 * rows + 4 * end <= 8 * records + 16 * n_first
                 stores += [(blocks or 1 << b, cell, value) for blocks, cell, value in made]
                 sent += made
@@ -201,7 +203,7 @@ def test_no_level_waits_for_words_that_nobody_sends(n: int) -> None:
         lists = make_lists(plan, tables(net), 227 << 10, blocks)
         assert lists is not None
         n_image, n_cells, n_first, later = lists.layout[:4].tolist()
-        n_levels = int(lists.layout[-2])
+        n_levels = int(lists.layout[-3])
         if n_image - n_cells - n_first:
             assert 0 < later < n_levels
         else:

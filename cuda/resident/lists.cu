@@ -41,11 +41,12 @@ struct Lists {
     u32 n_lambda;             // cells; even
     u32 records;              // first cells of: all records,
     u32 entries, passes;      // factors times weights, a round of them after another,
-    u32 arrivals;             // a cell a level: the barrier that counts what arrives; at the start, how many bytes,
+    u32 arrivals;             // in a cluster: how many bytes arrive in each level, a cell each,
     u32 starts;               // each warp's first word of each level,
     u32 answers, roots;       // how many, then cell | cell of P(e) << 16 and place of each; the roots' cells,
     u32 rows;                 // the words
     u32 n_passes, n_levels, n_roots;
+    u32 barriers;             // first cell behind all that: in a cluster a barrier a level
     short state[MOST_GIVEN];  // -1 not known, -2 weights, else the state
 };
 
@@ -143,17 +144,19 @@ __device__ __forceinline__ void begin_loading(const Lists& f, const uint4* image
 #endif
 }
 
-// A barrier a level: done when so many bytes have arrived. The cells hold how many.
-__device__ __forceinline__ void expect(double* barriers, u32 n, u32 thread) {
+// A barrier a level, before anything is copied.
+__device__ __forceinline__ void begin_counting(double* barriers, u32 n, u32 thread) {
 #ifdef HAS_CLUSTERS
-    const u32 bytes = thread < n ? *(const u32*)(barriers + thread) : 0, at = shared_at(barriers + thread);
-    __syncthreads();
-    if (thread < n) {
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-    __syncthreads();
-    if (thread < n) arrive(at, bytes);
+    if (thread >= n) return;
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(barriers + thread)) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+
+// Each is done when so many bytes have arrived.
+__device__ __forceinline__ void expect(double* barriers, const double* arrivals, u32 n, u32 thread) {
+#ifdef HAS_CLUSTERS
+    if (thread < n) arrive(shared_at(barriers + thread), *(const u32*)(arrivals + thread));
 #endif
 }
 
@@ -253,6 +256,8 @@ __device__ __forceinline__ void run_lists(const Lists& f, double* memory) {
     const u32 thread = threadIdx.x, warp = thread >> 5, lane = own_lane();
     u32 axis = thread < f.n_lambda ? f.axes[thread] : 0;
     __shared__ u64 loads[2];
+    double* const barriers = memory + f.barriers;
+    if (CLUSTER) begin_counting(barriers, f.n_levels, thread);  // the host sees to it that there are threads enough
     begin_loading(f, f.image + (u64)blockIdx.x * f.n_image, memory, loads);
     for (u32 i = thread; i < f.n_lambda; i += LIST_THREADS) {
         if (i != thread) axis = f.axes[i];
@@ -272,8 +277,7 @@ __device__ __forceinline__ void run_lists(const Lists& f, double* memory) {
         }
         if (p + 1 < f.n_passes) __syncthreads();
     }
-    double* arrivals = memory + f.arrivals;
-    if (CLUSTER) expect(arrivals, f.n_levels, thread);  // the host sees to it that there are threads enough
+    if (CLUSTER) expect(barriers, memory + f.arrivals, f.n_levels, thread);
     const u32* starts = (const u32*)(memory + f.starts) + warp;
     const u32* rows = (const u32*)(memory + f.rows) + lane;
     Round<CLUSTER> now, next;
@@ -292,7 +296,7 @@ __device__ __forceinline__ void run_lists(const Lists& f, double* memory) {
         after = l + 2 < f.n_levels ? starts[LIST_WARPS] : NONE;
         if (busy) {
             for (;;) {
-                run_round(memory, now, e, arrivals + l);
+                run_round(memory, now, e, barriers + l);
                 if (now.what & HEAD_LAST) break;
                 now.fetch(now.next_row());
                 e.gather(memory, now);
@@ -300,7 +304,7 @@ __device__ __forceinline__ void run_lists(const Lists& f, double* memory) {
         }
         if (CLUSTER) {
             done_reading();
-            wait_for_arrivals(arrivals + l);
+            wait_for_arrivals(barriers + l);
             all_done_reading();  // cells whose last reading this was may be written from now on
         } else if (l + 1 < f.n_levels) {
             __syncthreads();

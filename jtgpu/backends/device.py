@@ -12,8 +12,8 @@ import operator
 import struct
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -120,6 +120,20 @@ class Launch(NamedTuple):
     map: int  # device address of the map from blocks to jobs; 0: one job
 
 
+class _Current(AbstractContextManager[None]):
+    """A context made current for a while; a generator's `with` would take each query two microseconds more."""
+
+    def __init__(self, push: Callable[[], None], pop: Callable[[], None]):
+        self._push = push
+        self._pop = pop
+
+    def __enter__(self) -> None:
+        self._push()
+
+    def __exit__(self, *raised: object) -> None:
+        self._pop()
+
+
 class Device:
     """One GPU. Every method that touches it is called inside ``with device.active():``.
 
@@ -148,19 +162,15 @@ class Device:
             self._context = handle.retain_primary_context()
         except cuda.Error as error:
             raise BackendUnavailable(f"the primary context of {self.name} cannot be taken: {error}") from None
+        self._current = _Current(self._context.push, cuda.Context.pop)
         # What prepared_async_call ends in; without its bookkeeping a launch takes the host half the time.
         self._direct = hasattr(cuda.Function, "_launch_kernel")
         self._modules: dict[tuple[str, str, str, int], Any] = {}
         self._functions: dict[tuple[str, str, str, str, int], Any] = {}
 
-    @contextmanager
-    def active(self) -> Iterator[None]:
+    def active(self) -> AbstractContextManager[None]:
         """The device's primary context, current inside the block and as it was before after it."""
-        self._context.push()
-        try:
-            yield
-        finally:
-            self._cuda.Context.pop()
+        return self._current
 
     # Memory ----------------------------------------------------------------------------------------------------
 

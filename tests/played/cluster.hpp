@@ -3,7 +3,7 @@
 namespace played {
 const unsigned MOST_BLOCKS = 16, MOST_LEVELS = 512;
 static double* memories[MOST_BLOCKS];                          // every block's shared memory
-static double* barriers[MOST_BLOCKS];                          // in it
+static double* barriers[MOST_BLOCKS];                          // in it, a level each
 static std::atomic<long> missing[MOST_BLOCKS][MOST_LEVELS];    // bytes that a block waits for in a level
 static std::atomic<unsigned> met;                              // threads at the cluster's barrier, in all
 static unsigned meetings[MOST_BLOCKS][1024];                   // of each thread so far
@@ -32,12 +32,12 @@ __device__ __forceinline__ void begin_loading(const Lists& f, const uint4* image
     for (u32 i = f.n_cells + threadIdx.x; i < f.n_image; i += LIST_THREADS) records[i - f.n_cells] = image[i];
 }
 
-__device__ __forceinline__ void expect(double* barriers, u32 n, u32 thread) {
-    const u32 bytes = thread < n ? *(const u32*)(barriers + thread) : 0;
-    __syncthreads();
+__device__ __forceinline__ void begin_counting(double* barriers, u32 n, u32 thread) {
     played::barriers[blockIdx.x] = barriers;
-    if (thread < n) played::missing[blockIdx.x][thread] = bytes;
-    __syncthreads();
+}
+
+__device__ __forceinline__ void expect(double* barriers, const double* arrivals, u32 n, u32 thread) {
+    if (thread < n) played::missing[blockIdx.x][thread] = *(const u32*)(arrivals + thread);
 }
 
 __device__ __forceinline__ void wait_for_arrivals(void* barrier) {

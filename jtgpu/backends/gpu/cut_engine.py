@@ -51,6 +51,10 @@ class Whole:
         where every state has zero.
     cut : list of int
         The factors that have observed axes.
+    posterior_ptr : (V+1,) int64
+        Where each variable's cells begin in an answer, the observed ones' too.
+    starts : (W,) int64
+        The same of the variables that are left.
     """
 
     def __init__(
@@ -62,6 +66,11 @@ class Whole:
     ):
         self.seen = seen
         kept = np.flatnonzero(~seen)
+        card = np.ones(len(seen), np.int64)
+        for table, scope in zip(factors, scopes, strict=True):
+            card[list(scope)] = table.shape
+        self.posterior_ptr = np.concatenate([[0], np.cumsum(card)])
+        self.starts = self.posterior_ptr[kept]
         self.tables: list[NDArray[np.float64]] = []
         self.largest: list[NDArray[np.float64]] = []
         self.observed: list[list[int]] = []
@@ -80,7 +89,8 @@ class Whole:
 
 
 def with_cuts(schedule: Schedule, whole: Whole) -> tuple[Schedule, NDArray[Any], NDArray[Any]]:
-    """The schedule in which every factor that is cut is brought in for every case; CUT records, OBSERVED records.
+    """The schedule in which every factor that is cut is brought in for every case, and answers have their places among
+    those of all variables; CUT records, OBSERVED records.
 
     A chunk's ``pad`` is 1 + the number of its factor's record, 0 where it is not cut.
     """
@@ -102,11 +112,14 @@ def with_cuts(schedule: Schedule, whole: Whole) -> tuple[Schedule, NDArray[Any],
         cuts[i] = at, len(axes), len(whole.observed[f]), 0
         axes += whole.axes(f)
         at += whole.tables[f].size
-    return replace(schedule, chunks=chunks), cuts, np.array(axes, OBSERVED)
+    answers = schedule.answers.copy()
+    answers["at"] = whole.starts
+    return replace(schedule, chunks=chunks, answers=answers), cuts, np.array(axes, OBSERVED)
 
 
 class CutEngine(Engine):
-    """Cases that observe the same variables; asked with the network's own evidence, answers for the variables left.
+    """Cases that observe the same variables; asked with the network's own evidence. Its answers have zeros where the
+    observed variables' would be.
 
     Parameters
     ----------
@@ -146,6 +159,9 @@ class CutEngine(Engine):
         words = [memory.put(x, stream) for x in (self._cuts, self._axes, cells)]
         given = np.array([*words, self._kernels.device_address(self._observed)], np.uint64)
         return Arguments(program, entry, given)
+
+    def _answer_cells(self) -> int:
+        return int(self._whole.posterior_ptr[-1])
 
     def _whole_factors(self, factors: Sequence[NDArray[np.float64]]) -> Sequence[NDArray[np.float64]]:
         return self._whole.tables

@@ -8,26 +8,24 @@ A unit that brings evidence into a factor begins where the observed states say, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...plan import Plan
 from ..base import Evidence
 from ..device import Device
+from .answers import WEIGHTS
 from .cut_engine import Whole, left_of
 from .engine import CaseEngine
 from .flow import Flow
 from .flow_engine import FlowEngine
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["CutFlow"]
 
 
 class CutFlow(FlowEngine):
-    """Cases that observe the same variables; asked with the network's own evidence, answers for the variables left.
+    """Cases that observe the same variables; asked with the network's own evidence. Its answers have zeros where the
+    observed variables' would be.
 
     Parameters
     ----------
@@ -47,16 +45,22 @@ class CutFlow(FlowEngine):
     def __init__(
         self, plan: Plan, whole: Whole, flow: Flow, device: Device, second: Callable[[], CaseEngine]
     ):
+        self._whole = whole
         self._kept = np.flatnonzero(~whole.seen)
         self._number = {int(v): w for w, v in enumerate(self._kept)}
-        self._observed: NDArray[np.int32] = np.zeros(len(whole.seen), np.int32)
+        self._asked_with = Evidence.none(len(whole.seen))
         super().__init__(plan, flow, device, second)
+
+    def _answer_cells(self) -> int:
+        return int(self._whole.posterior_ptr[-1])
 
     def write(self, evidence: Evidence) -> int:
         """See `CaseEngine.write`."""
-        self._observed = evidence.state
+        self._asked_with = evidence
         return super().write(left_of(evidence, self._kept, self._number))
 
     def _give(self) -> None:
-        self._given[:] = self._observed
-        self._given[self._kept] = self._state
+        self._given[:] = self._asked_with.state
+        for v in self._asked_with.likelihood:
+            if v in self._number:
+                self._given[v] = WEIGHTS

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .cut_engine import Whole
 
     Dealt = list[tuple[int, NDArray[np.int64]]]  # a node, and the queue of each of its units
+    _Ways = tuple[list[list[int]], list[float], list[float]]
 
 __all__ = ["FLOW_KERNELS", "FLOW_WARPS", "LEAST", "MOST_GIVEN", "USUAL", "Flow", "FlowWay", "make_flow"]
 
@@ -227,6 +228,8 @@ class _Sources:
         Scaled, flat.
     number : list of int
         Of every variable of the plan, among the states that a run is told.
+    starts : list of int
+        Where every variable's posterior begins in an answer.
     cut : dict
         Of every factor that is cut: whole, scaled and flat, its observed axes the slowest; of each of these the
         variable and the stride.
@@ -237,9 +240,11 @@ class _Sources:
     ):
         self.factors = factors
         self.number: list[int] = list(range(plan.n_variables))
+        self.starts: list[int] = plan.posterior_ptr.tolist()
         self.cut: dict[int, tuple[NDArray[np.float64], list[tuple[int, int]]]] = {}
         if whole is not None:
             self.number = np.flatnonzero(~whole.seen).tolist()
+            self.starts = whole.starts.tolist()
             for f in whole.cut:
                 self.cut[f] = np.ldexp(whole.tables[f].ravel(), -shifts[f]), whole.axes(f)
 
@@ -267,7 +272,8 @@ def _worked_out(
     layout = _Layout(plan, program, sources)
     nodes = layout.nodes(_choices(program, loops, way))
     keep = [n * way.warps // FLOW_WARPS[0] for n in (KEPT if way.kept is None else (way.kept,))]
-    dealt, ends = min((deal(nodes, n_blocks, n, way.warps) for n in keep), key=lambda made: max(made[1]))
+    ways = _ways(nodes)
+    dealt, ends = min((deal(nodes, n_blocks, n, way.warps, ways) for n in keep), key=lambda made: max(made[1]))
     return _Work(layout, nodes, dealt, ends, max(max(ends), sum(n.unit.share for n in nodes)))
 
 
@@ -337,7 +343,7 @@ class _Layout:
         for step, choice in zip(self.program.steps, choices, strict=True):
             self._step(made, step.out, choice)
         for v, t in enumerate(self.plan.posterior_table.tolist()):
-            card, at = int(self.plan.cardinality[v]), int(self.plan.posterior_ptr[v])
+            card, at = int(self.plan.cardinality[v]), self._sources.starts[v]
             op = self.maker.answer(self.cells[t], self.awaited(t), card, at)
             made.append(Node(op, answer_unit(), self._makers([t]), 0))
         made.append(Node(self.maker.roots(), answer_unit(), self._makers(self.plan.root_table.tolist()), 0))
@@ -392,7 +398,7 @@ class _Layout:
         self._made_by[out] = len(made) - 1
 
 
-def _ways(nodes: Sequence[Node]) -> tuple[list[list[int]], list[float], list[float]]:
+def _ways(nodes: Sequence[Node]) -> _Ways:
     """Who reads each node; the longest way to it, and from its beginning to the end, in microseconds."""
     users: list[list[int]] = [[] for _ in nodes]
     head, tail = [0.0] * len(nodes), [0.0] * len(nodes)
@@ -406,7 +412,7 @@ def _ways(nodes: Sequence[Node]) -> tuple[list[list[int]], list[float], list[flo
 
 
 def deal(
-    nodes: Sequence[Node], n_blocks: int, n_kept: int = 0, warps: int = FLOW_WARPS[0]
+    nodes: Sequence[Node], n_blocks: int, n_kept: int = 0, warps: int = FLOW_WARPS[0], ways: _Ways | None = None
 ) -> tuple[Dealt, list[float]]:
     """Units to warps: in the order of dealing, a node and the queue of each of its units; when every node ends.
 
@@ -414,7 +420,7 @@ def deal(
     warps of each block are kept for nodes on the longest ways, and do not wait behind others.
     """
     n_slots = n_blocks * warps
-    users, head, tail = _ways(nodes)
+    users, head, tail = _ways(nodes) if ways is None else ways
     missing, ready, ends = [len(set(n.ins)) for n in nodes], [0.0] * len(nodes), [0.0] * len(nodes)
     longest = max(tail) - KEPT_NEAR
     # a node's units on as many multiprocessors as there are: slot s is warp s // n_blocks of block s % n_blocks
@@ -423,6 +429,7 @@ def deal(
     free = np.zeros(n_slots)
     kept = n_kept * n_blocks  # the first slots
     spread = slots // n_blocks * 0.02
+    ties = np.stack([(slots + turn) % n_blocks * 1e-6 for turn in range(n_blocks)])
     dealt: Dealt = []
     coming = [(0.0, i) for i in range(len(nodes)) if not missing[i]]
     heapq.heapify(coming)
@@ -445,7 +452,7 @@ def deal(
         for first in range(0, unit.n_units, size):
             n = min(size, unit.n_units - first)
             begin = np.maximum(free[part], ready[i] - READY)
-            key = begin + spread[part] + (slots[part] + turn) % n_blocks * 1e-6
+            key = begin + spread[part] + ties[turn % n_blocks, part]
             chosen = np.sort(np.argpartition(key, n - 1)[:n])
             begin = begin[chosen] + READY + unit.latency
             chosen += part.start

@@ -61,14 +61,16 @@ def lowest_answer(plan: Plan, program: Binary, loops: Sequence[tuple[Loop, ...]]
 def _product(axes: tuple[Loop, ...], tables: Sequence[tuple[Table, int]], wanted: int) -> Table:
     """Tables multiplied and summed over the axes that the wanted one does not have; flat. What none of the tables has
     is no sum over equal numbers: every cell of the wanted table gets the number."""
-    letters = [_LETTERS[: len(axes)][i] for i in range(len(axes))]
     terms, shapes = [], []
     for table, which in tables:
         own = [i for i, (_, s) in enumerate(axes) if s[which]]
-        terms.append("".join(letters[i] for i in own))
+        terms.append("".join([_LETTERS[i] for i in own]))
         shapes.append(table.reshape([axes[i][0] for i in own]))
     there = set("".join(terms))
     out = [i for i, (_, s) in enumerate(axes) if s[wanted]]
-    made = np.einsum(",".join(terms) + "->" + "".join(letters[i] for i in out if letters[i] in there), *shapes)
-    full = [axes[i][0] if letters[i] in there else 1 for i in out]
-    return np.broadcast_to(made.reshape(full), [axes[i][0] for i in out]).reshape(-1).astype(np.float64)
+    inside = [i for i in out if _LETTERS[i] in there]
+    made = np.einsum(",".join(terms) + "->" + "".join([_LETTERS[i] for i in inside]), *shapes)
+    if len(inside) < len(out):
+        full = [axes[i][0] if _LETTERS[i] in there else 1 for i in out]
+        made = np.broadcast_to(made.reshape(full), [axes[i][0] for i in out])
+    return np.asarray(made, np.float64).reshape(-1)

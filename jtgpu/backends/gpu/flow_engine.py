@@ -143,7 +143,7 @@ class FlowEngine(CaseEngine):
 
     def trusted(self) -> bool:
         """See `CaseEngine.trusted`."""
-        small = bool(self._root.min(initial=1.0) < self._flow.lowest)
+        small = self._least_root() < self._flow.lowest
         self._small = small
         return not small
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = ["ALWAYS", "ANSWER_SHAPE", "AWAITED", "ENTER_SHAPE", "ROOT_SHAPE", "TE
 ENTER_SHAPE, ANSWER_SHAPE, ROOT_SHAPE = 0x80, 0x81, 0x82  # what a record is where it is no contraction's tile
 LONG = 0x40  # added to a tile's shape where its batches of loads are the longer ones
 TENSOR = 0x100  # and where it is blocks for the tensor cores
+DIGIT_NAMES = [[f"digit{d}_{name}" for name in DIGIT.names or ()] for d in range(INLINE_DIGITS)]
 ALWAYS, AWAITED = 0, 0xFFFFFFFF  # an input that never changes; one that is written in every run
 
 
@@ -32,10 +34,11 @@ def shape_of(tiling: FlowTiling) -> int:
 
 
 class RecordMaker:
-    """Collects records; equal lists of digits and of steps are kept once."""
+    """Collects records, and makes those of contractions at the end: of several ways to lay the work out only one is
+    taken. Equal lists of digits and of steps are kept once."""
 
     def __init__(self) -> None:
-        self._ops: list[dict[str, int]] = []
+        self._ops: list[Callable[[], dict[str, int]]] = []
         self._digits: list[tuple[int, ...]] = []
         self._steps: list[NDArray[Any]] = []
         self._n_steps = 0
@@ -63,6 +66,16 @@ class RecordMaker:
         apart : int
             Cells from one part's sums to the next's.
         """
+        return self._add(lambda: self._contraction(loops, tiling, cells, awaited, apart))
+
+    def _contraction(
+        self,
+        loops: tuple[Loop, ...],
+        tiling: FlowTiling,
+        cells: tuple[int, int, int],
+        awaited: tuple[int, int],
+        apart: int,
+    ) -> dict[str, int]:
         sides = tiling.sides
         places: dict[int, int] = {}
         digits: list[tuple[int, ...]] = []
@@ -91,33 +104,35 @@ class RecordMaker:
             op |= {f"{name}_{key}": value for key, value in side.items()}
         for d in range(INLINE_DIGITS):
             digit = digits[d] if d < len(digits) else (1, 0, 0, 0, 0, 0)
-            op |= {f"digit{d}_{key}": x for key, x in zip(DIGIT.names or (), digit, strict=True)}
-        return self._add(op)
+            op |= zip(DIGIT_NAMES[d], digit, strict=True)
+        return op
 
     def enter(self, pristine: int, cell: int, n: int, known: int, n_known: int, n_cut: int = 0) -> int:
         """The record of a factor that evidence is multiplied into, or that is cut to observed states: `n_cut` axes,
         after the others in ``known``."""
         op = {"a": pristine, "out": cell, "n_tiles": n, "steps": known, "n_steps": n_known, "shape": ENTER_SHAPE}
-        return self._add(op | {"n_digits": n_cut})
+        return self._add(lambda: op | {"n_digits": n_cut})
 
     def answer(self, cell: int, awaited: int, card: int, at: int) -> int:
         """The record of a posterior."""
-        return self._add({"a": cell, "slot_a": awaited, "n_tiles": card, "out": at, "shape": ANSWER_SHAPE})
+        op = {"a": cell, "slot_a": awaited, "n_tiles": card, "out": at, "shape": ANSWER_SHAPE}
+        return self._add(lambda: op)
 
     def roots(self) -> int:
         """The record of P(e)."""
-        return self._add({"shape": ROOT_SHAPE})
+        return self._add(lambda: {"shape": ROOT_SHAPE})
 
     def finished(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """All records, digits and steps."""
-        ops = np.zeros(len(self._ops), OP)
+        made = [make() for make in self._ops]
+        ops = np.zeros(len(made), OP)
         for name in OP.names or ():
-            ops[name] = [op.get(name, 0) for op in self._ops]
+            ops[name] = [op.get(name, 0) for op in made]
         steps = np.concatenate(self._steps) if self._steps else np.zeros(0, STEP)
         return ops, np.array(self._digits, DIGIT), steps
 
-    def _add(self, op: dict[str, int]) -> int:
-        self._ops.append(op)
+    def _add(self, make: Callable[[], dict[str, int]]) -> int:
+        self._ops.append(make)
         return len(self._ops) - 1
 
     def _kept(self, digits: tuple[tuple[int, ...], ...]) -> int:

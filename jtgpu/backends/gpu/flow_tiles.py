@@ -133,6 +133,7 @@ def answer_unit() -> Unit:
     return Unit(1, HAND_OVER + 0.3, 150 / ISSUED)
 
 
+@lru_cache(maxsize=16384)
 def flow_tiling(
     loops: tuple[Loop, ...], two: bool, weight: float, longer: bool = False, blocks: bool = False
 ) -> FlowTiling:

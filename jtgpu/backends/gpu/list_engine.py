@@ -85,4 +85,4 @@ class ListEngine(CaseEngine):
 
     def trusted(self) -> bool:
         """See `CaseEngine.trusted`."""
-        return bool(self._root.min(initial=1.0) >= self._lists.lowest)
+        return self._least_root() >= self._lists.lowest

@@ -61,7 +61,7 @@ class Lists:
         The cells after the evidence's, then the records.
     axes : (n_lambda,) uint32
         Variable and state of each cell of evidence.
-    layout : (16,) uint32
+    layout : (17,) uint32
         The numbers of `struct Lists`, from ``n_image`` on.
     exponent : int
         Power of two that was taken out of the factors.
@@ -82,8 +82,8 @@ class Lists:
     @property
     def shared_bytes(self) -> int:
         """Shared memory that a block takes, its two barriers left out."""
-        n_image, n_cells, _, _, _, records, *_ = self.layout.tolist()
-        return int(8 * records + 16 * (n_image - n_cells))
+        *_, n_levels, _, barriers = self.layout.tolist()
+        return 8 * int(barriers + (n_levels if self.n_blocks > 1 else 0))
 
 
 def make_lists(
@@ -343,10 +343,11 @@ def _layout(
     axes[: int(plan.cardinality.sum())] = np.concatenate(pairs)
     image = np.stack(images)
     n_image, n_records = image.shape[1] // 2, image.shape[1] // 2 - (n_given - cells.n_lambda) // 2
-    n_first = n_records if later >= len(levels) else (places[-1] - first) // 2 + -(-early // 4)
+    early += 32 * AHEAD  # that are fetched behind a round's last
+    n_first = n_records if later >= len(levels) else min((places[-1] - first) // 2 + -(-early // 4), n_records)
     # no level waits for the rest where there is none: it would wait for ever
     shape = [n_image, n_image - n_records, n_first, later if n_first < n_records else 0, cells.n_lambda, first]
-    counts = [len(passes) - 1, len(levels), len(cells.roots)]
+    counts = [len(passes) - 1, len(levels), len(cells.roots), first + 2 * n_records]
     layout = np.array([*shape, *places, *counts], np.uint32)
     return Lists(dealt.n_blocks, image, axes.astype(np.uint32), layout, 0, lowest, dealt.microseconds)
 

@@ -185,30 +185,9 @@ def _told(done: int, n: int) -> None:
 def tune(
     plan: Plan, factors: Sequence[NDArray[np.float64]], device: int | None = None
 ) -> tuple[str, list[Tried]]:
-    """Measure what answers single cases of a network quickest on a card, and keep it.
+    """The name of a card, and what was tried on it for a plan and its factors, the best first.
 
-    Parameters
-    ----------
-    plan : Plan
-    factors : sequence of float64 arrays
-    device : int, optional
-        Number of the CUDA device; default: the best.
-
-    Returns
-    -------
-    name : str
-        Of the card.
-    tried : list of Tried
-        The best first.
-
-    Raises
-    ------
-    BackendUnavailable
-        Without a GPU, PyCUDA or cuda-bindings.
-    JtgpuError
-        Where no engine can answer.
-    OSError
-        When what was found cannot be kept.
+    See `jtgpu.compiler.NetworkPlan.tune`; the quickest way is kept.
     """
     from ..device import open_device
 
