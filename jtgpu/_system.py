@@ -1,4 +1,4 @@
-"""What this machine has: memory that is free, sizes as people write them, a folder for what is kept."""
+"""What this machine has: cores, memory that is free, sizes as people write them, a folder for what is kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["cache_folder", "free_memory", "parse_bytes"]
+__all__ = ["cache_folder", "cores", "free_memory", "parse_bytes"]
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
     f"{u}I{b}": 2 ** (10 * (i + 1)) for i, u in enumerate("KMGT") for b in ("", "B")
@@ -29,6 +29,14 @@ def parse_bytes(size: int | float | str) -> int:
     if not size > 0:
         raise ValueError(f"a size in bytes is positive, not {size!r}")
     return int(min(size, 2**62))
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS, Windows
+        return os.cpu_count() or 1
 
 
 def cache_folder() -> Path:

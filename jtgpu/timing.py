@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._system import cores
 from .errors import JtgpuError
 from .network import BayesianNetwork, DiscreteModel
 
@@ -186,11 +187,8 @@ def cpu_name() -> str:
                 break
     except OSError:
         pass
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        cores = os.cpu_count() or 1
-    return f"{model or platform.processor() or platform.machine()}, {cores} core{'s' if cores != 1 else ''}"
+    n = cores()
+    return f"{model or platform.processor() or platform.machine()}, {n} core{'s' if n != 1 else ''}"
 
 
 def peak_memory() -> int:

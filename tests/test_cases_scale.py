@@ -19,6 +19,7 @@ import pytest
 import jtgpu
 from jtgpu.cases import answer_file
 from jtgpu.cases import output as output_module
+from jtgpu.cases.pipeline import BESIDE, side_by_side
 from jtgpu.network import BayesianNetwork
 
 from .conftest import ROOT
@@ -146,6 +147,24 @@ def test_chunks_are_answered_side_by_side(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(Solver, "solve", together)
     with net.plan().compile("cpu", threads=3) as tree:
         report = answer_file(tree, cases, tmp_path / "o.csv", targets="lung", chunk=1000)
+    assert report.cases == 6000
+
+
+def test_beside_a_card_all_cores_encode_and_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = jtgpu.read(ASIA)
+    cases = written(tmp_path / "c.parquet", 6000)
+    write_table, both = pq.write_table, threading.Barrier(3, timeout=30)
+
+    def together(*given: Any, **more: Any) -> None:
+        both.wait()  # none goes on before three are here
+        write_table(*given, **more)
+
+    monkeypatch.setattr(pq, "write_table", together)
+    monkeypatch.setattr(jtgpu.JunctionTree, "device", "a card")
+    monkeypatch.setattr("jtgpu.cases.pipeline.cores", lambda: 3)
+    with net.plan().compile("cpu", threads=1) as tree:
+        assert (tree.at_once, side_by_side(tree), side_by_side(tree, 1), side_by_side(tree, 99)) == (1, 3, 1, BESIDE)
+        report = answer_file(tree, cases, tmp_path / "o.parquet", targets="lung", chunk=1000)
     assert report.cases == 6000
 
 

@@ -51,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "competition": {"errors", "network", "_system"},
     "cases": {"errors", "network", "evidence", "backends", "tree", "_system", "_compiled"},
     "cluster": {"errors", "network", "tree", "cases"},
-    "timing": {"errors", "network"},
+    "timing": {"errors", "network", "_system"},
     "interop": {"errors", "network"},
     "compat": {"errors", "network", "interop"},
     "cli": {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack, runtime_checkable
 
 import numpy as np
 
+from .._system import cores
 from ..errors import ImpossibleEvidence, JtgpuError, ParseError, UnknownState
 from ..network import DiscreteModel
 from ..tree import JunctionTree
@@ -26,10 +27,14 @@ if TYPE_CHECKING:
     from ..cluster import Cluster
     from ..compiler import NetworkPlan
 
-__all__ = ["PackingSink", "Report", "Sink", "answer_file", "model_identity", "plain_do", "run_chunks", "usual_chunk"]
+__all__ = [
+    "PackingSink", "Report", "Sink", "answer_file", "model_identity", "plain_do", "run_chunks", "side_by_side",
+    "usual_chunk",
+]  # fmt: skip
 
 WORK_AT_ONCE = 4e10  # multiplications of a chunk on processors, a second or two: what Ctrl-C waits for
 LEAST_ROWS = 1024
+BESIDE = 8  # chunks under way beside a card, each of which is some tens of megabytes, read, answered and packed
 LOOKED_AT = 1 << 16  # bytes of a file's beginning and end that tell whether it is the same
 
 Progress = Callable[[int, int, int], None]  # cases answered; how far reading has come, of how much
@@ -101,7 +106,8 @@ def answer_file(
     compression : str, optional
         Of a Parquet output, as pyarrow calls it; default: snappy.
     threads : int, optional
-        1: the file is parsed by one core; what computes is the tree's affair.
+        Cores for all but the answering itself, which is the tree's affair; default: all. 1: nothing is parsed, or
+        packed beside a card, by more than one.
     resume, force : bool
         Go on with an unfinished run; write over an output that is there.
     progress : callable, optional
@@ -157,7 +163,7 @@ def answer_file(
             if progress is not None:
                 progress(unfinished.done.rows, chunk.done, source.size)
 
-        run_chunks(chunks, encoder, solver, fields, unfinished, told)
+        run_chunks(chunks, encoder, solver, fields, unfinished, told, side_by_side(tree, threads))
         unfinished.finish(schema)
     except OSError as error:
         if isinstance(error, JtgpuError) or error.errno not in NO_SPACE:
@@ -190,6 +196,12 @@ def usual_chunk(plan: NetworkPlan, question: Question, on_gpu: bool) -> int:
     return int(min(rows, max(WORK_AT_ONCE / max(plan.cost().flops, 1), LEAST_ROWS)))
 
 
+def side_by_side(tree: JunctionTree, threads: int | None = None) -> int:
+    """Chunks that are worth being under way at once with so many threads (default: all cores). A card answers one after
+    the other, in a small part of the time that encoding and packing them takes the cores."""
+    return max(tree.at_once, min(threads or cores(), BESIDE)) if tree.device else tree.at_once
+
+
 @runtime_checkable
 class Sink(Protocol):
     """Where answers go."""
@@ -217,7 +229,7 @@ class _Answered:
 
 def run_chunks(
     chunks: Iterator[Chunk], encoder: Encoder, solver: Solver, kept: list[Any], sink: Sink,
-    told: Callable[[Chunk], None] | None = None, at_once: int | None = None,
+    told: Callable[[Chunk], None] | None = None, at_once: int = 1,
 ) -> None:  # fmt: skip
     """Read, answer and write all chunks in order; an error comes after everything before it is written.
 
@@ -231,8 +243,8 @@ def run_chunks(
         A `PackingSink` packs beside others; what is written is in order.
     told : callable, optional
         Called, in the thread that writes, after each chunk.
-    at_once : int, optional
-        Chunks that are answered at the same time; default: as many as the tree can.
+    at_once : int
+        Chunks that are under way at the same time; see `side_by_side`.
     """
     pack = sink.pack if isinstance(sink, PackingSink) else lambda table: table
 
@@ -246,7 +258,7 @@ def run_chunks(
         if told is not None:
             told(item.chunk)
 
-    in_order(chunks, answer, write, at_once or solver.tree.at_once)
+    in_order(chunks, answer, write, at_once)
 
 
 def _joined(column: Any) -> Any:

@@ -18,7 +18,7 @@ from .. import __version__
 from ..cases.arrow import arrow
 from ..cases.encode import MISSING, Encoder
 from ..cases.output import NO_SPACE, writer_for
-from ..cases.pipeline import Report, model_identity, plain_do, run_chunks, usual_chunk
+from ..cases.pipeline import Report, model_identity, plain_do, run_chunks, side_by_side, usual_chunk
 from ..cases.solve import Question, Solver, Wanted, ask
 from ..errors import JtgpuError
 from ..network import DiscreteModel
@@ -116,7 +116,8 @@ class Worker:
         with opened(part, job.plan.model, job.dialect, job.evidence, job.kept, job.step, threads) as chunks:
             writer = PartWriter(job.folder, part.number, job.run, job.schema, job.compression)
             try:
-                run_chunks(chunks, encoder, solver, fields, writer)
+                at_once = side_by_side(solver.tree, job.share.threads)
+                run_chunks(chunks, encoder, solver, fields, writer, at_once=at_once)
                 writer.finish()
             except BaseException:
                 writer.discard()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -12,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._system import cores
 from . import store
 from .anneal import Chain, chains_of_round, run_chain
 from .assemble import fill_masks, join_orders, remove_needless_fill
@@ -104,7 +104,7 @@ def find_order(
     cards = [int(c) for c in np.asarray(cardinality).reshape(-1)]
     if len(cards) != len(neighbours) or any(c < 1 for c in cards):
         raise ValueError("every vertex needs one cardinality of at least 1 and one collection of neighbours")
-    search = _Search(cards, neighbours, method, seed, objective, workers or _processors(), progress, clock)
+    search = _Search(cards, neighbours, method, seed, objective, workers or cores(), progress, clock)
     kept = None
     key = ""
     if cache and method in ("auto", "best"):
@@ -454,13 +454,6 @@ def _check_options(method: str, time_limit: float | None, n_steps: int | None, w
         raise ValueError(f"n_steps must not be negative: {n_steps!r}")
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers!r}")
-
-
-def _processors() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
 
 
 def _as_float(value: int) -> float:

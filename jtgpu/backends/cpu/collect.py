@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..._compiled import is_compiled
+from ..._system import cores
 from ...errors import ImpossibleEvidence
 from ...specialise import FREE, HARD, SOFT, Skeleton, reduce
 from ..base import Evidence
 from ..forest import UNIT, Best, Derivatives, Forest, Uniforms, collect_forest, derivative_forest
 from . import collect_loops as loops
-from .parallel import default_threads
 from .ranking import further
 from .records import ALIGNMENT, Layout, Program, specialise
 from .steps import Steps, draw, make_steps
@@ -100,7 +100,7 @@ class CpuSweep:
                 "machine; once"
             )
         self.forest = forest
-        self._threads = default_threads() if threads is None else max(1, threads)
+        self._threads = cores() if threads is None else max(1, threads)
         self._skeleton = _skeleton(forest)
         self._by_rank = forest.by_rank
         self._cards = forest.cardinality[self._by_rank]

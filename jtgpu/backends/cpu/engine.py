@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..._compiled import is_compiled
+from ..._system import cores
 from ...errors import ImpossibleEvidence, JtgpuError
 from ...plan import Plan
 from ...specialise import FREE, HARD, SOFT, conditional_heads, skeleton
 from ..base import BatchResult, Evidence, Result
 from .batch import answer_batch
-from .parallel import Tasks, default_threads, make_tasks, run_tasks
+from .parallel import Tasks, make_tasks, run_tasks
 from .records import Layout, Program, specialise
 from .sweep import IMPOSSIBLE, evidence_log, hashes, load_all, run, run_changed
 from .workspace import ROOM, Numbers, Scratch, Workspace, scaled_weights
@@ -168,7 +169,7 @@ class Cpu:
 
     def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], threads: int | None = None):
         self.plan = plan
-        self.threads = default_threads() if threads is None else max(1, threads)
+        self.threads = cores() if threads is None else max(1, threads)
         self.by_rank = np.argsort(plan.axis_rank)
         self.cards = plan.cardinality[self.by_rank]
         self.numbers = Numbers(plan, factors)

@@ -44,7 +44,7 @@ from .sweep import finish
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Tasks", "default_threads", "make_tasks", "run_tasks"]
+__all__ = ["Tasks", "make_tasks", "run_tasks"]
 
 GRAIN = 20_000  # terms of a task: 2 us or more, ten times what handing it over costs
 RECORD = 500  # terms that take as long as what every contraction costs beside its terms
@@ -359,11 +359,3 @@ def _helpers(n: int) -> SimpleQueue[Callable[[], None]]:
 def _serve(queue: SimpleQueue[Callable[[], None]]) -> None:
     while True:
         queue.get()()
-
-
-def default_threads() -> int:
-    """Cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS, Windows
-        return os.cpu_count() or 1
