@@ -46,13 +46,13 @@ def any_code(rng: np.random.Generator, loops: tuple[Loop, ...], two: bool, cell_
     if rng.random() < 0.3:
         found = list(shape_code.best_codes(loops, two, cell_bytes).values())
         return found[int(rng.integers(len(found)))].code
-    tiles = shape_code._tiles(loops, two, cell_bytes)
+    tiles = shape_code.tiles_of(loops, two, cell_bytes)
     tile = tiles[int(rng.integers(len(tiles)))][0]
     n_sum = math.prod(n for n, s in loops if not s[OUT])
     log = int(rng.integers(min(5, n_sum.bit_length() - 1) + 1))
     ways = list(shape_code._ways(n_sum, log, math.prod(tile.sizes)))
     share, splits = ways[int(rng.integers(len(ways)))]
-    return shape_code._code(loops, two, tile, log, share, splits, int(rng.integers(1, 5)))
+    return shape_code.code_of(loops, two, tile, log, share, splits, int(rng.integers(1, 5)))
 
 
 def contracted(
@@ -76,9 +76,9 @@ def test_every_kind_of_code_sums_what_it_should(cell_bytes: int) -> None:
     wanted = [random_loops(rng) for _ in range(36)]
     codes = [any_code(rng, loops, two, cell_bytes) for loops, two in wanted]
     for log, splits in ((0, 4), (1, 2), (2, 3)):
-        tile = shape_code._tiles(LONG, True, cell_bytes)[log][0]
+        tile = shape_code.tiles_of(LONG, True, cell_bytes)[log][0]
         wanted.append((LONG, True))
-        codes.append(shape_code._code(LONG, True, tile, log, WARPS, splits, 2))
+        codes.append(shape_code.code_of(LONG, True, tile, log, WARPS, splits, 2))
     assert {c.log for c in codes} >= {0, 1, 2}
     assert {c.share for c in codes} == {1, 2, 4, WARPS}
     assert any(c.splits > 1 for c in codes)

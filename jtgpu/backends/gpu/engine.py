@@ -18,7 +18,8 @@ from .driver import After, Arguments, Kernels
 from .places import LEAST, chunks_with_tops, load_factors, smallest_entries
 from .records import JOB, SLOT
 from .schedule import Schedule
-from .shape_build import Progress, build
+from .shape_build import Progress, build, built_slab
+from .slab_code import THREADS as SLAB_THREADS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,6 +39,8 @@ class Call(NamedTuple):
     n_blocks: int
     kernels: Kernels
     arguments: Arguments
+    n_threads: int = THREADS
+    shared: int = 0  # bytes
 
 
 class Memory:
@@ -280,6 +283,7 @@ class Engine(CaseEngine):
     def _load(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """Upload everything and fix every kernel's parameters."""
         s, plan, memory, stream = self.schedule, self.plan, self._memory, self.stream
+        self._doubt = memory.host(1, np.int32)
         pristine, slots = load_factors(plan, s, factors)
         cell = pristine.itemsize
         arena = memory.put(np.zeros(s.n_cells, s.real), stream)  # lists leave out what is always zero
@@ -310,7 +314,6 @@ class Engine(CaseEngine):
             self._d_weights,
             dirty,
         )
-        self._doubt = memory.host(1, np.int32)
         # the last table is the single 1, whose slot stays as it is
         counts = [len(s.answers), len(plan.root_table), s.n_factors, s.n_tables - 1, len(s.chunks), 0]
         finish = np.concatenate(
@@ -347,6 +350,8 @@ class Engine(CaseEngine):
                 self._shaped.append(Kernels(self.device, "", ("level_shaped",), image))
             jobs = self._memory.put(shaped.jobs, self.stream)
         for i, level in enumerate(s.levels):
+            if i == s.before_slab:
+                calls += self._slab_calls(program)
             mine = shaped.levels[i] if shaped is not None else None
             if mine is None:
                 name = "level_heavy" if level.heavy else "level_light"
@@ -356,7 +361,27 @@ class Engine(CaseEngine):
             arguments = Arguments(program, at, mine.n_blocks, level.first)
             n_blocks = mine.n_blocks + level.n_blocks
             calls.append(Call("level_shaped", n_blocks, self._shaped[mine.kernel], arguments))
-        return calls
+        return calls + (self._slab_calls(program) if s.before_slab == len(s.levels) else [])
+
+    def _slab_calls(self, program: NDArray[np.uint64]) -> list[Call]:
+        slab, memory = self.schedule.slab, self._memory
+        if slab is None:
+            return []
+        assert self._kernels is not None
+        first, flags, runs, outputs, of_block, places, lists = (memory.put(x, self.stream) for x in slab.arrays)
+        sums, counter = memory.empty(8 * slab.n_sums), memory.put(np.zeros(1, np.uint32), self.stream)
+        image = built_slab(slab.source, self.device.arch)
+        made = Kernels(self.device, "", ("slab", "slab_sum"), image)
+        self._shaped.append(made)
+        made.allow_shared("slab", slab.shared_bytes)
+        doubt = self._kernels.device_address(self._doubt)
+        given = _words(outputs, of_block, places, lists, sums, counter, doubt)
+        counts = np.array([len(slab.outputs), 0], np.uint32).view(np.uint64)
+        return [
+            Call("slab", slab.n_blocks, made, Arguments(program, _words(first, flags, runs, sums)), SLAB_THREADS,
+                 slab.shared_bytes),
+            Call("slab_sum", slab.n_sum_blocks, made, Arguments(program, np.concatenate([given, counts]))),
+        ]  # fmt: skip
 
     def _entry(self, program: NDArray[np.uint64], entry: NDArray[np.uint64], slots: NDArray[Any]) -> Arguments:
         """Parameters of the kernel that brings the evidence in; `slots`: of the tables as they were loaded."""
@@ -395,8 +420,8 @@ class Engine(CaseEngine):
 
     def queue(self) -> None:
         """See `CaseEngine.queue`."""
-        for i, (name, n_blocks, kernels, arguments) in enumerate(self._calls):
-            kernels.launch(name, n_blocks, THREADS, self.stream, arguments, early=i > 0)
+        for i, (name, n_blocks, kernels, arguments, n_threads, shared) in enumerate(self._calls):
+            kernels.launch(name, n_blocks, n_threads, self.stream, arguments, shared=shared, early=i > 0)
 
     def _release(self) -> None:
         for made in self._shaped:
@@ -407,7 +432,8 @@ class Engine(CaseEngine):
 
 def level_nanoseconds(schedule: Schedule) -> int:
     """What a propagation should take as a kernel a level."""
-    return round(START_NS + sum(LEVEL_NS + level.floor for level in schedule.levels))
+    slab = schedule.slab.nanoseconds if schedule.slab is not None else 0.0
+    return round(START_NS + slab + sum(LEVEL_NS + level.floor for level in schedule.levels))
 
 
 def _words(*addresses: int) -> NDArray[np.uint64]:

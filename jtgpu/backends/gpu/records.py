@@ -21,6 +21,7 @@ __all__ = [
     "OP",
     "REALS",
     "ROUND",
+    "SLAB_OUTPUT",
     "SLOT",
     "STEP",
     "TASK",
@@ -48,6 +49,10 @@ OBSERVED = _u32("variable", "stride")
 TASK = _u32("op", "unit")
 JOB = _u32("shape", "unit", "a", "b", "out", "slot_a", "slot_b", "slot_out", "scratch", "counter", "pad0", "pad1")
 ROUND = _u32("row", "what")
+SLAB_OUTPUT = _u32(
+    *("cell", "table", "local", "n_cells", "sums", "first_of", "runs", "leaves", "n_leaves", "first_block"),
+    *("wide", "pad"),
+)
 INLINE_DIGITS = 6  # of a contraction, in its record
 SIDE = ("digit", "extent", "step", "stride")
 OP = _u32(

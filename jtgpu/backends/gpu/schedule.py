@@ -43,6 +43,8 @@ from .shapes import (
     loops_of,
     offsets,
 )
+from .slab_code import Slab, best_region, make_slab
+from .slabs import without
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,6 +80,8 @@ class Schedule(Places):
     n_scratch: int  # cells
     n_counters: int
     shaped: Shaped | None = None  # contractions with code of their own: they are in no level's tasks
+    slab: Slab | None = None  # contractions that are done slice by slice: they are in no level
+    before_slab: int = 0  # levels that are done before it
 
     @property
     def n_bytes(self) -> int:
@@ -85,6 +89,9 @@ class Schedule(Places):
         records = [self.ops, self.digits, self.steps, self.tasks, self.known, self.chunks, self.answers, self.roots]
         records += [self.rounds, self.rows, self.checks] + ([self.shaped.jobs] if self.shaped is not None else [])
         cells = self.n_cells + self.factor_cells + self.n_scratch
+        if self.slab is not None:
+            cells += self.slab.n_sums
+            records += self.slab.arrays
         return np.dtype(self.real).itemsize * cells + sum(r.nbytes for r in records)
 
 
@@ -241,7 +248,7 @@ def _without_heavy(chosen: list[Choice], program: Binary, coded: Coded, cell_byt
 
 
 def make_schedule(
-    plan: Plan, listed: Listed | None = None, real: str = "float64", codes: bool = False
+    plan: Plan, listed: Listed | None = None, real: str = "float64", codes: bool = False, slabs: bool = False
 ) -> Schedule:
     """Everything that a plan needs on the card for single cases, a kernel a level.
 
@@ -254,6 +261,8 @@ def make_schedule(
         What the arena is made of.
     codes : bool
         Whether heavy contractions may get code of their own: `Schedule.shaped`.
+    slabs : bool
+        Whether those of many megabytes may be done slice by slice: `Schedule.slab`. Not with lists, nor with float32.
 
     Raises
     ------
@@ -264,6 +273,11 @@ def make_schedule(
     places = make_places(plan, program, real)
     cells = places.table_cell.tolist()
     ones = len(cells) - 1
+    slab, before = None, 0
+    region = best_region(plan, program) if slabs and listed is None and real == "float64" else None
+    if region is not None:
+        slab = make_slab(plan, program, region, cells)
+        program, before = without(plan, program, region)
     cell_bytes = np.dtype(real).itemsize
     maker = _Maker()
     by_level: dict[int, list[tuple[int, Tiling]]] = {}
@@ -308,6 +322,8 @@ def make_schedule(
         n_scratch=n_scratch,
         n_counters=n_counters,
         shaped=shaped,
+        slab=slab,
+        before_slab=sum(number <= before for number in by_level),
     )
 
 

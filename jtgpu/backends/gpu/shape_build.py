@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from .. import kernels
 from .shape_plan import Kernel
 
-__all__ = ["Progress", "build", "source_of"]
+__all__ = ["Progress", "build", "built_slab", "source_of"]
 
 Progress = Callable[[int, int], None]
 
@@ -67,3 +67,8 @@ def build(wanted: Sequence[Kernel], arch: str, real: str, progress: Progress | N
             if progress is not None:
                 progress(i + 1, len(waiting))
     return made
+
+
+def built_slab(source: str, arch: str) -> bytes:
+    """A slab's cubin, from the cache or compiled; raises as `build` does."""
+    return kernels.compiled("resident/slab", source, arch)

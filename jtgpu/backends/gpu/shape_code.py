@@ -15,7 +15,7 @@ from functools import lru_cache
 from .records import WARPS
 from .shapes import OUT, SECTOR, A, B, Loop
 
-__all__ = ["Chosen", "Code", "Variant", "best_codes", "longest"]
+__all__ = ["Chosen", "Code", "Tile", "Variant", "best_codes", "code_of", "longest", "tiles_of"]
 
 Axis = tuple[int, int, int, int]  # extent; strides in the output, A and B
 Places = tuple[int, int, int, int, int, int]  # how many, steps between them, the last one; strides
@@ -159,7 +159,7 @@ def _places(side: Sequence[tuple[int, int]], loops: Sequence[Loop]) -> tuple[Pla
 
 
 @dataclass(frozen=True)
-class _Tile:
+class Tile:
     m: tuple[tuple[int, int], ...]
     n: tuple[tuple[int, int], ...]
     v: tuple[tuple[int, int], ...]
@@ -170,7 +170,7 @@ class _Tile:
         return m, n, v
 
 
-def _tiles(loops: Sequence[Loop], two: bool, cell_bytes: int) -> list[tuple[_Tile, int]]:
+def tiles_of(loops: Sequence[Loop], two: bool, cell_bytes: int) -> list[tuple[Tile, int]]:
     """The tiles worth a look, and how many there are of each: those that load and store least."""
     kinds: dict[tuple[bool, bool], list[int]] = {}
     for i, (_, s) in enumerate(loops):
@@ -181,7 +181,7 @@ def _tiles(loops: Sequence[Loop], two: bool, cell_bytes: int) -> list[tuple[_Til
     vs = _sides(kinds.get((True, True), ()), loops, 4)
     found = []
     for m, n, v in itertools.product(ms, ns, vs):
-        tile = _Tile(m, n, v)
+        tile = Tile(m, n, v)
         a, b, c = tile.sizes
         loads = (a + (b if two else 0)) * c
         if a * b * c > MOST_CELLS or (c > 1 and a * b * c > 12):
@@ -192,7 +192,7 @@ def _tiles(loops: Sequence[Loop], two: bool, cell_bytes: int) -> list[tuple[_Til
         cost = tiles * (n_sum * (3.0 * loads + 2.0 * a * b * c + 6) + 300 + 4 * a * b * c)
         found.append((cost, tile, tiles, a * b * c + loads if a * b * c > 1 else 0))
     found.sort(key=lambda x: (x[0], x[1].m, x[1].n, x[1].v))
-    picked: dict[_Tile, int] = {}
+    picked: dict[Tile, int] = {}
     for room in REGISTERS.values():
         fits = [(tile, tiles) for _, tile, tiles, needs in found if needs * 2 * cell_bytes <= 8 * room]
         picked.update(fits[:TRIED])
@@ -281,8 +281,8 @@ def best_codes(loops: tuple[Loop, ...], two: bool, cell_bytes: int = 8) -> dict[
     n_sum = math.prod(n for n, s in loops if not s[OUT])
     axes = sum(1 for _, s in loops if s[OUT])
     tables = (A, B) if two else (A,)
-    best: dict[Variant, tuple[float, float, tuple[float, float, float, float], _Tile, tuple[int, int, int, int]]] = {}
-    for tile, tiles in _tiles(loops, two, cell_bytes):
+    best: dict[Variant, tuple[float, float, tuple[float, float, float, float], Tile, tuple[int, int, int, int]]] = {}
+    for tile, tiles in tiles_of(loops, two, cell_bytes):
         m, n, v = tile.sizes
         cells, loads = m * n * v, (m + (n if two else 0)) * v
         steps = {i: -(-loops[i][0] // t) for side in (tile.m, tile.n, tile.v) for i, t in side}
@@ -313,12 +313,12 @@ def best_codes(loops: tuple[Loop, ...], two: bool, cell_bytes: int = 8) -> dict[
                         if (resident, crowded) not in best or cost < best[resident, crowded][0]:
                             best[resident, crowded] = (cost, latency, busy, tile, (log, share, splits, unroll))
     return {
-        variant: Chosen(_code(loops, two, tile, *how), latency, busy)
+        variant: Chosen(code_of(loops, two, tile, *how), latency, busy)
         for variant, (_, latency, busy, tile, how) in best.items()
     }
 
 
-def _code(loops: Sequence[Loop], two: bool, tile: _Tile, log: int, share: int, splits: int, unroll: int) -> Code:
+def code_of(loops: Sequence[Loop], two: bool, tile: Tile, log: int, share: int, splits: int, unroll: int) -> Code:
     steps = {i: -(-loops[i][0] // t) for side in (tile.m, tile.n, tile.v) for i, t in side}
     kept = tuple((steps.get(i, x), *s) for i, (x, s) in enumerate(loops) if s[OUT] and steps.get(i, x) > 1)
     summed = tuple((x, *s) for x, s in loops if not s[OUT])

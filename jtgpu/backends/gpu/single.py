@@ -137,9 +137,11 @@ class Maker:
         keep_way(self.device.name, self.plan, self.factors, found)
         return found
 
-    def _in_float64(self, codes: bool = True, shallow: float = 0.0) -> CaseEngine:
-        schedule = self._schedule("float64", codes, shallow)
-        return Engine(self._lowered(shallow), self.factors, schedule, self.device, progress=_told)
+    def _in_float64(self, codes: bool = True, shallow: float = 0.0, slabs: bool = True) -> CaseEngine:
+        schedule = self._schedule("float64", codes, shallow, slabs)
+        # what is so small that digits may be lost in a slab is asked again without
+        second = partial(self._in_float64, codes, shallow, False) if schedule.slab is not None else None
+        return Engine(self._lowered(shallow), self.factors, schedule, self.device, second, _told)
 
     def _lowered(self, shallow: float) -> Plan:
         """The plan, or the one of fewer levels that a price gives."""
@@ -159,10 +161,13 @@ class Maker:
             return None
         return self._once(("products", shallow), lambda: needed_products(plan, self.factors))
 
-    def _schedule(self, real: str, codes: bool, shallow: float) -> Schedule:
+    def _schedule(self, real: str, codes: bool, shallow: float, slabs: bool = False) -> Schedule:
         own = codes and find_nvcc() is not None  # code of their own, for heavy contractions
-        make = partial(make_schedule, self._lowered(shallow), listed=self._listed(shallow), real=real, codes=own)
-        return self._once(("schedule", real, own, shallow), make)
+        make = partial(
+            make_schedule, self._lowered(shallow), listed=self._listed(shallow), real=real, codes=own,
+            slabs=own and slabs,
+        )  # fmt: skip
+        return self._once(("schedule", real, own, shallow, own and slabs), make)
 
     def _lists(self, shallow: float) -> Lists | None:
         listed = self._listed(shallow)

@@ -1,0 +1,150 @@
+// What many contractions make of a few states of the variables that all their tables have in common: a slab. For each
+// of these states what happens is a propagation of its own, small enough for an SM's shared memory: a block loads its
+// parts of the tables that come in, goes through all contractions, and adds what goes out to its own sums; `slab_sum`
+// adds the blocks' sums up, in order. jtgpu/backends/gpu/slab_code.py writes the kernel `slab` behind this header.
+//
+// Entries are not scaled within a slab: what comes in is divided by the power of two of its largest entry, so nothing
+// overflows, and where the largest entry of what goes out is so small that digits may be lost, the host is told, which
+// asks another engine.
+//
+// Where it wins: tables of many megabytes that several contractions share; they never reach device memory.
+// Where it loses: small tables, and those with too little in common.
+#include "resident/shape.cuh"
+
+#ifdef __CUDACC__
+#define SLAB_MEMORY extern __shared__ real memory[];
+#else
+#define SLAB_MEMORY static real memory[1 << 15];  // blocks run one after the other
+#endif
+#define LEAST_TOP 0x10000000  // word_of about 2^-766
+
+struct Slab {
+    const u32* first;    // (blocks + 1,) each block's first slice
+    const uint4* flags;  // (slices,) bits: tables to load before it; sums that it adds to; sums that end with it; 0
+    const u32* runs;     // (slices, outputs) where a sum that ends goes, in sums of its table
+    real* sums;          // of all blocks
+};
+
+// The power of two that a table is multiplied by on its way in.
+__device__ __forceinline__ int slab_shift(const Slot& slot) {
+    const int e = exponent_of(slot.top), most = Range<real>::MOST_SHIFT;
+    return e > most ? most : e < -most ? -most : e;
+}
+
+// One part of a table: its axes as Axis<extent, stride in shared memory, stride in the arena, 0>.
+template <class Axes, u32 THREADS>
+__device__ __forceinline__ void slab_load(real* to, const real* from, const Slot* slot, u32 thread) {
+    const real scale = power_of_two(-slab_shift(*slot));
+    for (u32 i = thread; i < Axes::SIZE; i += THREADS) {
+        const Offsets at = Axes::at(i);
+        to[at.out] = from[at.a] * scale;
+    }
+}
+
+template <u32 CELLS, u32 THREADS>
+__device__ __forceinline__ void slab_store(real* to, const real* from, u32 thread) {
+    for (u32 i = thread; i < CELLS; i += THREADS) to[i] = from[i];
+}
+
+// A contraction by all warps of the block, beginning with warp FIRST. ADD: where `more`, outputs are added to.
+template <class C, u32 WARPS_, u32 FIRST, bool ADD>
+__device__ __forceinline__ void slab_contract(real* out, const real* a, const real* b, u32 warp, u32 lane, bool more) {
+    constexpr u32 PER_WARP = 32 >> C::LOG, TILES = C::Tiles::SIZE, CELLS = C::Cells::SIZE, HELD = held(CELLS, C::LOG);
+    using Loads = Steady<C, 1u << C::LOG>;
+    const u32 my_way = lane / PER_WARP, my_tile = lane % PER_WARP;
+#pragma unroll 1
+    for (u32 base = (warp + WARPS_ - FIRST) % WARPS_ * PER_WARP; base < TILES; base += WARPS_ * PER_WARP) {
+        const u32 tile = base + my_tile;
+        const bool there = TILES % PER_WARP == 0 || tile < TILES;
+        const Offsets at = C::Tiles::at(there ? tile : TILES - 1);
+        real sum[CELLS];
+#pragma unroll
+        for (u32 e = 0; e < CELLS; e++) sum[e] = 0;
+        Loads steps;
+#pragma unroll 1
+        for (u32 batch = 0; batch < Loads::BATCHES; batch++) {
+            steps.load(a + at.a, b + at.b, my_way, batch);
+            steps.add_to(sum, {real(1), real(1), 0});
+        }
+        u32 first = 0;
+        fold<CELLS, C::LOG, 5 - C::LOG>(sum, lane, first);
+        if (there) {
+#pragma unroll
+            for (u32 e = 0; e < HELD; e++) {
+                real* mine = out + (at.out + C::Cells::at(first + e).out);
+                *mine = ADD && more ? *mine + sum[e] : sum[e];
+            }
+        }
+    }
+}
+
+struct SlabOutput {        // a table that goes out
+    u32 cell, table;       // first cell in the arena; number
+    u32 local, n_cells;    // entries of a slice; all
+    u32 sums;              // first cell of its sums
+    u32 first_of;          // in `places`: where each slice's entries begin in the table, then where each entry lies
+    u32 runs;              // in `lists`: the first sum of each slice of it, and the end
+    u32 leaves, n_leaves;  // in `lists`: tables that came in and that it is a product of
+    u32 first_block;
+    u32 wide, pad;         // whether a block's warps share its sums
+};
+
+struct SlabSum {
+    const SlabOutput* outputs;
+    const u32* of_block;   // (blocks,)
+    const u32 *places, *lists;
+    const real* sums;
+    u32* counter;
+    int* doubt;            // host
+    u32 n_outputs, pad;
+};
+
+extern "C" __global__ void __launch_bounds__(256) slab_sum(Program p, SlabSum f) {
+    __shared__ u32 last;
+    __shared__ real parts[256];
+    const u32 which = f.of_block[blockIdx.x];
+    const SlabOutput o = f.outputs[which];
+    const u32 ways = o.wide ? 8 : 1, per_block = 256 / ways, way = threadIdx.x / per_block;
+    const u32 i = (blockIdx.x - o.first_block) * per_block + threadIdx.x % per_block;  // cell, slice by slice
+    const u32 slice = i < o.n_cells ? i / o.local : 0, entry = i < o.n_cells ? i - slice * o.local : 0;
+    const u32 begin = f.lists[o.runs + slice], end = f.lists[o.runs + slice + 1];
+    const u32* at = f.places + o.first_of;
+    const u32 cell = o.cell + at[slice] + at[o.n_cells / o.local + entry];
+    int top = 0;
+    let_next_start();
+    wait_for_previous();
+    const real* from = f.sums + o.sums + entry;
+    real total = 0;
+    if (i < o.n_cells) {
+#pragma unroll 8
+        for (u32 r = begin + way; r < end; r += ways) total += from[r * o.local];
+    }
+    if (o.wide) {  // uniform
+        parts[threadIdx.x] = total;
+        __syncthreads();
+        for (u32 w = 1; w < 8 && way == 0; w++) total += parts[w * 32 + threadIdx.x];
+    }
+    if (i < o.n_cells && way == 0) {
+        p.arena[cell] = total;
+        top = word_of(total);
+    }
+    if (i == 0 && way == 0) {
+        int exponent = 0;
+        for (u32 k = 0; k < o.n_leaves; k++) {
+            const Slot slot = p.slots[f.lists[o.leaves + k]];
+            exponent += slot.exponent + slab_shift(slot);
+        }
+        p.slots[o.table].exponent = exponent;
+    }
+    top = warp_max(top);
+    if ((threadIdx.x & 31) == 0 && top > 0) atomicMax(&p.slots[o.table].top, top);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd(f.counter, 1u) == gridDim.x - 1;
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    if (threadIdx.x == 0) *f.counter = 0;  // as the next run wants to find it
+    for (u32 k = threadIdx.x; k < f.n_outputs; k += 256)
+        if (*(volatile int*)&p.slots[f.outputs[k].table].top < LEAST_TOP) *f.doubt = 1;
+}
