@@ -35,7 +35,7 @@ from jtgpu.backends import gpu as resident
 from jtgpu.backends.base import Evidence
 
 SM_COUNT = 132
-ENDS = ("enter", "finish")  # kernels that are no level
+ENDS = ("enter", "slab", "finish")  # kernels that are no level
 RUNS = 25
 STALLS = (
     *("long_scoreboard", "short_scoreboard", "barrier", "membar", "wait", "branch_resolve", "lg_throttle"),

@@ -3,9 +3,9 @@
 // parts of the tables that come in, goes through all contractions, and adds what goes out to its own sums; `slab_sum`
 // adds the blocks' sums up, in order. jtgpu/backends/gpu/slab_code.py writes the kernel `slab` behind this header.
 //
-// Entries are not scaled within a slab: what comes in is divided by the power of two of its largest entry, so nothing
-// overflows, and where the largest entry of what goes out is so small that digits may be lost, the host is told, which
-// asks another engine.
+// Entries are not scaled within a slab: what comes in has its largest entry within 2^+-24, so nothing overflows, and
+// where the largest entry of what goes out is so small that digits may be lost, the host is told, which asks another
+// engine.
 //
 // Where it wins: tables of many megabytes that several contractions share; they never reach device memory.
 // Where it loses: small tables, and those with too little in common.
@@ -25,24 +25,43 @@ struct Slab {
     real* sums;          // of all blocks
 };
 
-// The power of two that a table is multiplied by on its way in.
+#define SLAB_SAFE 24  // times the 32 tables that a number may be a product of: far below 1024
+
+// The power of two that is taken out of a table on its way in: most often none.
 __device__ __forceinline__ int slab_shift(const Slot& slot) {
     const int e = exponent_of(slot.top), most = Range<real>::MOST_SHIFT;
-    return e > most ? most : e < -most ? -most : e;
+    return e <= SLAB_SAFE && e >= -SLAB_SAFE ? 0 : e > most ? most : e < -most ? -most : e;
 }
 
-// One part of a table: its axes as Axis<extent, stride in shared memory, stride in the arena, 0>.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+// On its way while the thread goes on, until `slab_loaded`.
+__device__ __forceinline__ void slab_fetch(real* to, const real* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from)
+                 : "memory");
+}
+__device__ __forceinline__ void slab_loaded() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#else
+__device__ __forceinline__ void slab_fetch(real* to, const real* from) { *to = *from; }
+__device__ __forceinline__ void slab_loaded() {}
+#endif
+
+// One part of a table: its axes as Axis<extent, stride in shared memory, stride in the arena, 0>. `scale`: what its
+// entries are multiplied by.
 template <class Axes, u32 THREADS>
-__device__ __forceinline__ void slab_load(real* to, const real* from, const Slot* slot, u32 thread) {
-    const real scale = power_of_two(-slab_shift(*slot));
+__device__ __forceinline__ void slab_load(real* to, const real* from, real scale, u32 thread) {
+#pragma unroll 2
     for (u32 i = thread; i < Axes::SIZE; i += THREADS) {
         const Offsets at = Axes::at(i);
-        to[at.out] = from[at.a] * scale;
+        if (scale == real(1))
+            slab_fetch(to + at.out, from + at.a);
+        else
+            to[at.out] = from[at.a] * scale;
     }
 }
 
 template <u32 CELLS, u32 THREADS>
 __device__ __forceinline__ void slab_store(real* to, const real* from, u32 thread) {
+#pragma unroll 2
     for (u32 i = thread; i < CELLS; i += THREADS) to[i] = from[i];
 }
 
@@ -88,6 +107,7 @@ struct SlabOutput {        // a table that goes out
     u32 first_block;
     u32 wide, pad;         // whether a block's warps share its sums
 };
+static_assert(sizeof(SlabOutput) == 48, "as SLAB_OUTPUT in jtgpu/backends/gpu/records.py");
 
 struct SlabSum {
     const SlabOutput* outputs;

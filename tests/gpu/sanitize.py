@@ -33,7 +33,7 @@ from jtgpu.backends import gpu as resident
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.device import Device, open_device
 from jtgpu.backends.gpu import batch as batches
-from jtgpu.backends.gpu import shape_plan
+from jtgpu.backends.gpu import shape_plan, slab_code, slabs
 from jtgpu.backends.gpu.driver import most_shared
 from jtgpu.backends.gpu.engine import CaseEngine, Engine
 from jtgpu.backends.gpu.flow import FlowWay
@@ -157,6 +157,21 @@ def shaped() -> float:
     return worst
 
 
+def slab() -> float:
+    """Largest error where contractions run slice by slice, which only those of many megabytes do else."""
+    small = Small()
+    few = {"HEAVY_BYTES": 0, "LEAST_BYTES": 0, "FEWEST": 2}
+    with changed(slabs, **few), changed(slab_code, SMS=1, MANY_RUNS=2):
+        schedule = make_schedule(small.plan, codes=True, slabs=True)
+    assert schedule.slab is not None
+    engine = Engine(small.plan, small.factors, schedule, open_device(), _none_needed)
+    worst = 0.0
+    for case, answer in [*zip(small.cases, small.answers, strict=True)] * 2:
+        worst = max(worst, float(np.abs(engine.run(case).posterior - answer).max()))
+    engine.close()
+    return worst
+
+
 def tensor() -> float:
     """Largest error of the flow engine's blocks for the tensor cores."""
     rng = np.random.default_rng(5)
@@ -258,6 +273,7 @@ PARTS: dict[str, Callable[[], float]] = {
     "levels": lambda: single(engine="levels"),
     "levels-float32": lambda: single(engine="levels", dtype="float32"),
     "shaped": shaped,
+    "slab": slab,
     "pattern": pattern,
     "batch-written": lambda: batch(True),
     "batch-tables": lambda: batch(False),

@@ -170,7 +170,7 @@ class Tile:
         return m, n, v
 
 
-def tiles_of(loops: Sequence[Loop], two: bool, cell_bytes: int) -> list[tuple[Tile, int]]:
+def tiles_of(loops: Sequence[Loop], two: bool, cell_bytes: int, tried: int = TRIED) -> list[tuple[Tile, int]]:
     """The tiles worth a look, and how many there are of each: those that load and store least."""
     kinds: dict[tuple[bool, bool], list[int]] = {}
     for i, (_, s) in enumerate(loops):
@@ -195,7 +195,7 @@ def tiles_of(loops: Sequence[Loop], two: bool, cell_bytes: int) -> list[tuple[Ti
     picked: dict[Tile, int] = {}
     for room in REGISTERS.values():
         fits = [(tile, tiles) for _, tile, tiles, needs in found if needs * 2 * cell_bytes <= 8 * room]
-        picked.update(fits[:TRIED])
+        picked.update(fits[:tried])
     return list(picked.items())
 
 

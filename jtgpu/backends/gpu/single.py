@@ -21,6 +21,7 @@ from .lists import CLUSTERS, Lists, make_lists
 from .places import LEAST, smallest_entries
 from .products import Listed, needed_products
 from .schedule import Schedule, make_schedule
+from .slab_code import MOST_BYTES as SLAB_BYTES
 from .ways import Tried, Way, best_way, keep_way, kept_way
 
 if TYPE_CHECKING:
@@ -163,11 +164,10 @@ class Maker:
 
     def _schedule(self, real: str, codes: bool, shallow: float, slabs: bool = False) -> Schedule:
         own = codes and find_nvcc() is not None  # code of their own, for heavy contractions
-        make = partial(
-            make_schedule, self._lowered(shallow), listed=self._listed(shallow), real=real, codes=own,
-            slabs=own and slabs,
-        )  # fmt: skip
-        return self._once(("schedule", real, own, shallow, own and slabs), make)
+        slabs = slabs and own and most_shared(self.device) >= SLAB_BYTES
+        plan, listed = self._lowered(shallow), self._listed(shallow)
+        make = partial(make_schedule, plan, listed=listed, real=real, codes=own, slabs=slabs)
+        return self._once(("schedule", real, own, shallow, slabs), make)
 
     def _lists(self, shallow: float) -> Lists | None:
         listed = self._listed(shallow)

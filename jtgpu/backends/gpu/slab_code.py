@@ -5,12 +5,13 @@ The templates are in cuda/resident/slab.cuh; which contractions, says `jtgpu.bac
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,19 +25,27 @@ from .slabs import Region, regions
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["THREADS", "Slab", "best_region", "make_slab"]
+__all__ = ["MOST_BYTES", "THREADS", "Slab", "best_region", "make_slab"]
 
-THREADS = 128  # of a block
+THREADS = 256  # of a block
 RESIDENT = 2  # blocks of an SM
 SMS = 132
 MOST_CELLS = 14_200  # doubles that a block may have where two share an SM
+MOST_BYTES = 8 * MOST_CELLS + 1024  # of shared memory, what a block has besides counted
 SUM_THREADS, SUM_WAYS, MANY_RUNS = 256, 8, 24  # sums of a slice from which on a block's warps share them
 WARPS = THREADS // 32
 BANKS = 16  # of doubles
-# The time model, clocks of an SM: of a warp's pass over a contraction, and of a block's wait between two of them.
-PASS, STORE, EXCHANGE, SYNC, TRIP = 40.0, 4.0, 12.0, 120.0, 30.0
+# The time model, clocks of an SM: a block's way through a contraction, and the instructions of all its warps, which
+# hold up the SM's other block.
+FIXED, AXIS, LOOP, LOAD, UNEVEN, STORE, EXCHANGE = 50, 8, 6, 1.5, 4, 2, 5  # instructions
+PASS, TRIP, TURN, SYNC = 150.0, 35.0, 60.0, 40.0  # clocks of the way: a pass, a batch of loads, an exchange, a barrier
+CROWD = 1.5  # clocks of the way that an instruction is worth
+COLD = 1.0  # clocks that an instruction is worth which an SM has to fetch: its cache holds 8,000
+ISSUED = 2.0  # instructions that an SM issues in a clock
+SLICE = 3000.0  # clocks of a slice beside its contractions
 CLOCK = 1.75  # in a nanosecond
 SUMS_NS = 8_000.0  # that `slab_sum` takes
+TRIED = 100  # tiles that are looked at
 MOST_CODE = 40  # outputs of a thread times steps that are written out
 
 
@@ -86,19 +95,20 @@ def _local(program: Binary, region: Region, table: int) -> tuple[int, ...]:
 
 def _areas(plan: Plan, program: Binary, region: Region) -> tuple[dict[int, int], int]:
     """Where each table of a slice begins, in cells, and the cells of all. What comes in and what goes out stays from
-    slice to slice; the others have what is free, the first place that is large enough."""
+    slice to slice; the others have what is free since the level before, the first place that is large enough."""
     size = {t: plan.size(_local(program, region, t)) for t in _tables(program, region)}
     at: dict[int, int] = {}
     end = 0
     for t in (*region.inputs, *region.outputs):
         at[t] = end
         end += size[t]
-    last = {t: k for k, i in enumerate(region.steps) for t in program.steps[i].ins}
+    last = {t: k for k, level in enumerate(region.levels) for i in level for t in program.steps[i].ins}
     taken: list[tuple[int, int, int]] = []  # begin, end, table
     top = end
-    for k, i in enumerate(region.steps):
-        out = program.steps[i].out
-        if out not in at:
+    for k, level in enumerate(region.levels):
+        for out in (program.steps[i].out for i in level):
+            if out in at:
+                continue
             place = end
             for begin, behind, _ in sorted(taken):
                 if begin - place >= size[out]:
@@ -107,7 +117,7 @@ def _areas(plan: Plan, program: Binary, region: Region) -> tuple[dict[int, int],
             at[out] = place
             taken.append((place, place + size[out], out))
             top = max(top, place + size[out])
-        taken = [x for x in taken if last.get(x[2], -1) > k]
+        taken = [x for x in taken if last.get(x[2], -1) > k]  # nobody writes what others still read
     return at, top
 
 
@@ -149,13 +159,27 @@ def _first(axes: Sequence[tuple[int, int]], count: int) -> list[int]:
     return made
 
 
+class _Passes(NamedTuple):
+    """What warps do with a contraction."""
+
+    n: int
+    way: float  # clocks of each, by itself
+    issued: float  # instructions of each
+    code: float  # instructions that are written down
+
+    @property
+    def cost(self) -> float:
+        """What the choice minimises."""
+        return -(-self.n // WARPS) * self.way + CROWD * self.n * self.issued + COLD * self.code
+
+
 @lru_cache(maxsize=4096)
-def _best(loops: tuple[Loop, ...], two: bool, adds: bool) -> tuple[Code, float]:
-    """The quickest code for a contraction of a slice, and its clocks."""
+def _best(loops: tuple[Loop, ...], two: bool, adds: bool) -> tuple[Code, _Passes]:
+    """The quickest code for a contraction of a slice."""
     n_sum = math.prod(n for n, s in loops if not s[OUT])
     summed = [(n, s) for n, s in loops if not s[OUT]]
-    best: tuple[float, Code] | None = None
-    for tile, n_tiles in tiles_of(loops, two, 8):
+    best: tuple[_Passes, Code] | None = None
+    for tile, n_tiles in tiles_of(loops, two, 8, TRIED):
         sides = (tile.m, tile.n, tile.v)
         if adds and any(loops[i][0] % t for side in sides for i, t in side):
             continue  # an output would be added twice
@@ -176,37 +200,48 @@ def _best(loops: tuple[Loop, ...], two: bool, adds: bool) -> tuple[Code, float]:
                 lanes.append(_wavefronts([x + y for y in ways for x in mine]))
             steps = -(-n_sum >> log)
             passes = -(-n_tiles // per_warp)
-            held = max(1, cells >> log)
-            unroll = max(1, min(steps, MOST_CODE // max(cells, loads)))
-            issued = steps * (m * v * lanes[A] + (n * v * lanes[B] if two else 0) + 0.5 * cells)
-            issued += PASS / 4 + held * (lanes[OUT] + STORE * (1 + adds)) + EXCHANGE * (cells if log else 0)
-            way = PASS + -(-steps // unroll) * (TRIP + unroll * (loads + cells)) + TRIP * 2 * log
-            cost = passes * issued + -(-passes // WARPS) * way / RESIDENT
-            if best is None or cost < best[0]:
-                best = cost, code_of(loops, two, tile, log, 1, 1, unroll)
+            most = max(1, min(steps, MOST_CODE // max(cells, loads)))
+            unroll = next((u for u in range(most, 0, -1) if steps % u == 0 and u > most // 2), most)
+            batches = -(-steps // unroll)
+            even = n_sum == (unroll << log) * batches
+            exchanges = cells + log if log else 0
+            served = m * v * lanes[A] + (n * v * lanes[B] if two else 0)
+            body = LOOP + unroll * ((LOAD if even else UNEVEN) * loads + cells)
+            issued = FIXED + AXIS * len(kept) + batches * body
+            issued += STORE * max(1, cells >> log) * (1 + adds) + EXCHANGE * exchanges
+            code = issued - (batches - 1) * body
+            way = PASS + batches * (TRIP + unroll * (served + 2 * cells)) + TURN * log
+            made = _Passes(passes, way, issued, code)
+            if best is None or made.cost < best[0].cost:
+                best = made, code_of(loops, two, tile, log, 1, 1, unroll)
     assert best is not None  # a tile of one output always fits
     return best[1], best[0]
 
 
 def _contractions(
     plan: Plan, program: Binary, region: Region
-) -> tuple[list[tuple[Code, tuple[int, ...]]], float]:
-    """Every contraction's code and its tables A, B (or A again) and output; clocks of a slice."""
+) -> tuple[list[list[tuple[Code, tuple[int, ...]]]], float]:
+    """By level, every contraction's code and its tables A, B (or A again) and output; clocks of a slice."""
     scopes: list[tuple[int, ...]] = [()] * len(program.scopes)
     for t in _tables(program, region):
         scopes[t] = _local(program, region, t)
-    made: list[tuple[Code, tuple[int, ...]]] = []
-    clocks = 0.0
-    for i in region.steps:
-        step = program.steps[i]
-        tries = []
-        for ins in {step.ins, step.ins[::-1]}:
-            loops = loops_of(plan, scopes, Step(step.out, ins, False))
-            tries.append((*_best(loops, len(ins) == 2, step.out in region.outputs), ins))
-        code, cost, ins = min(tries, key=lambda x: (x[1], x[2]))
-        clocks += cost + SYNC
-        made.append((code, ((*ins, ins[0])[0], (*ins, ins[0])[1], step.out)))
-    return made, clocks
+    made = []
+    clocks = issued = 0.0
+    for level in region.levels:
+        codes: list[tuple[Code, tuple[int, ...]]] = []
+        ways = []
+        for step in (program.steps[i] for i in level):
+            tries = []
+            for ins in {step.ins, step.ins[::-1]}:
+                loops = loops_of(plan, scopes, Step(step.out, ins, False))
+                tries.append((*_best(loops, len(ins) == 2, step.out in region.outputs), ins))
+            code, passes, ins = min(tries, key=lambda x: (x[1].cost, x[2]))
+            codes.append((code, (ins[0], ins[-1], step.out)))
+            ways.append(passes)
+        made.append(codes)
+        clocks += max(math.fsum(w.way * w.n for w in ways) / WARPS, max(w.way for w in ways)) + SYNC
+        issued += math.fsum(w.issued * w.n for w in ways)
+    return made, SLICE + max(clocks, RESIDENT * issued / ISSUED)
 
 
 def _strides(plan: Plan, scope: Sequence[int]) -> dict[int, int]:
@@ -242,7 +277,7 @@ def make_slab(plan: Plan, program: Binary, region: Region, table_cell: Sequence[
     first = np.array([n_slices * b // n_blocks for b in range(n_blocks + 1)], np.uint32)
     sums = _Sums(plan, program, region, table_cell, first)
     text = _text(plan, program, region, table_cell, areas, codes, sums)
-    rounds = int(np.diff(first).max()) * RESIDENT
+    rounds = int(np.diff(first).max())
     return Slab(
         source=text,
         shared_bytes=8 * cells,
@@ -344,11 +379,11 @@ def _leaves(program: Binary, region: Region) -> dict[int, list[int]]:
 
 def _text(
     plan: Plan, program: Binary, region: Region, table_cell: Sequence[int], areas: dict[int, int],
-    codes: Sequence[tuple[Code, tuple[int, ...]]], sums: _Sums,
+    codes: Sequence[Sequence[tuple[Code, tuple[int, ...]]]], sums: _Sums,
 ) -> str:  # fmt: skip
     size = {t: plan.size(_local(program, region, t)) for t in _tables(program, region)}
     kinds: dict[str, int] = {}
-    for code, _ in codes:
+    for code, _ in itertools.chain(*codes):
         kinds.setdefault(code.text, len(kinds))
     types = [f"using Shape{i} = {text};" for text, i in kinds.items()]
     loads, flushes = [], []
@@ -362,7 +397,7 @@ def _text(
         loads.append(
             f"        if (flags.x >> {k} & 1)\n"
             f"            slab_load<Nest<{axes}>, {THREADS}>(memory + {areas[t]}, p.arena + ({' + '.join(base)}), "
-            f"p.slots + {t}, thread);"
+            f"scales[{k}], thread);"
         )
     for k, t in enumerate(region.outputs):
         flushes.append(
@@ -371,23 +406,18 @@ def _text(
             f"memory + {areas[t]}, thread);"
         )
     number = {t: k for k, t in enumerate(region.outputs)}
-    body, warp = [], 0
-    read: list[tuple[int, int]] = []
-    written: list[tuple[int, int]] = []
-    for code, (a, b, out) in codes:
-        ins = [(areas[t], areas[t] + size[t]) for t in {a, b}]
-        target = (areas[out], areas[out] + size[out])
-        if _meet([target], [*read, *written]) or _meet(ins, written):
+    body: list[str] = []
+    warp = 0
+    for level in codes:
+        if body:
             body.append("        __syncthreads();")
-            read, written = [], []
-        read += ins
-        written.append(target)
-        adds, more = ("true", f"flags.y >> {number[out]} & 1") if out in number else ("false", "false")
-        body.append(
-            f"        slab_contract<Shape{kinds[code.text]}, {WARPS}, {warp}, {adds}>"
-            f"(memory + {areas[out]}, memory + {areas[a]}, memory + {areas[b]}, warp, lane, {more});"
-        )
-        warp = (warp + -(-code.n_tiles // (32 >> code.log))) % WARPS
+        for code, (a, b, out) in level:
+            adds, more = ("true", f"flags.y >> {number[out]} & 1") if out in number else ("false", "false")
+            body.append(
+                f"        slab_contract<Shape{kinds[code.text]}, {WARPS}, {warp}, {adds}>"
+                f"(memory + {areas[out]}, memory + {areas[a]}, memory + {areas[b]}, warp, lane, {more});"
+            )
+            warp = (warp + -(-code.n_tiles // (32 >> code.log))) % WARPS
     digits, behind = [], 1
     for v in reversed(region.variables):
         n = int(plan.cardinality[v])
@@ -397,13 +427,9 @@ def _text(
         _SOURCE.format(
             types="\n".join(types), threads=THREADS, resident=RESIDENT, digits="\n".join(digits),
             loads="\n".join(loads), body="\n".join(body), flushes="\n".join(flushes), n_outputs=len(number),
+            n_inputs=len(region.inputs), inputs=", ".join(map(str, region.inputs)),
         )
     )  # fmt: skip
-
-
-def _meet(some: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]) -> bool:
-    """Whether any two of these ranges have a cell in common."""
-    return any(a < d and c < b for a, b in some for c, d in others)
 
 
 _SOURCE = """#define JT_REAL double
@@ -413,15 +439,20 @@ _SOURCE = """#define JT_REAL double
 
 extern "C" __global__ void __launch_bounds__({threads}, {resident}) slab(Program p, Slab f) {{
     SLAB_MEMORY
+    __shared__ real scales[{n_inputs}];
+    const u32 inputs[{n_inputs}] = {{{inputs}}};
     const u32 thread = threadIdx.x, warp = thread >> 5, lane = thread & 31;
     const u32 first = f.first[blockIdx.x], behind = f.first[blockIdx.x + 1];
     let_next_start();
     wait_for_previous();
+    for (u32 k = thread; k < {n_inputs}; k += {threads}) scales[k] = power_of_two(-slab_shift(p.slots[inputs[k]]));
+    __syncthreads();
     for (u32 slice = first; slice < behind; slice++) {{
         const uint4 flags = f.flags[slice];
         const u32* runs = f.runs + slice * {n_outputs}u;
 {digits}
 {loads}
+        slab_loaded();
         __syncthreads();
 {body}
         __syncthreads();

@@ -34,16 +34,21 @@ class Region:
     ----------
     variables : tuple of int
         Fixed in a slice, the one that changes fastest last.
-    steps : tuple of int
-        Of the program, in an order in which a slice is done.
+    levels : tuple of tuples of int
+        Contractions of the program; those of one level need nothing of each other.
     inputs, outputs : tuple of int
         Tables that come in, and that are wanted outside.
     """
 
     variables: tuple[int, ...]
-    steps: tuple[int, ...]
+    levels: tuple[tuple[int, ...], ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """All contractions, in an order in which they can run."""
+        return tuple(i for level in self.levels for i in level)
 
 
 def _scope(program: Binary, step: Step) -> frozenset[int]:
@@ -100,7 +105,7 @@ def _region(
     if behind.intersection(inputs):
         return None
     digits = _ordered(plan, program, common, (*inputs, *outputs))
-    return Region(digits, _order(plan, program, inside, common, outputs), inputs, tuple(outputs))
+    return Region(digits, _levels(program, inside), inputs, tuple(outputs))
 
 
 def _ordered(plan: Plan, program: Binary, common: frozenset[int], tables: Sequence[int]) -> tuple[int, ...]:
@@ -116,34 +121,15 @@ def _ordered(plan: Plan, program: Binary, common: frozenset[int], tables: Sequen
     return tuple(reversed(fastest))
 
 
-def _order(
-    plan: Plan, program: Binary, inside: set[int], common: frozenset[int], outputs: Sequence[int]
-) -> tuple[int, ...]:
-    """An order of the contractions in which few tables are alive at once: greedily, what frees most first."""
-    steps = program.steps
-    left = set(inside)
-    uses: dict[int, int] = {}
-    for i in inside:
-        for t in steps[i].ins:
-            uses[t] = uses.get(t, 0) + 1
-    made = {steps[i].out for i in inside}
-    size = {t: plan.size(tuple(set(program.scopes[t]) - common)) for t in made}
-    done: set[int] = set()
-    order = []
-    while left:
-        ready = [i for i in left if all(t in done or t not in made for t in steps[i].ins)]
-
-        def growth(i: int) -> tuple[int, int, int]:
-            freed = sum(size[t] for t in steps[i].ins if t in made and uses[t] == 1 and t not in outputs)
-            return (0 if steps[i].out in outputs else size[steps[i].out]) - freed, program.level[i], i
-
-        i = min(ready, key=growth)
-        order.append(i)
-        left.remove(i)
-        done.add(steps[i].out)
-        for t in steps[i].ins:
-            uses[t] -= 1
-    return tuple(order)
+def _levels(program: Binary, inside: set[int]) -> tuple[tuple[int, ...], ...]:
+    """The contractions by how many of them must be done one after the other before."""
+    level: dict[int, int] = {}
+    made: dict[int, list[int]] = {}
+    for i in sorted(inside):  # of a program, whose order is one in which it can run
+        step = program.steps[i]
+        level[step.out] = 1 + max(level.get(t, 0) for t in step.ins)
+        made.setdefault(level[step.out], []).append(i)
+    return tuple(tuple(made[n]) for n in sorted(made))
 
 
 def without(plan: Plan, program: Binary, region: Region) -> tuple[Binary, int]:
