@@ -342,14 +342,14 @@ def main() -> None:
     for name in arguments.networks or ["alarm", "hailfinder"]:
         with tempfile.TemporaryDirectory(prefix="jtgpu-cases-") as folder:
             these = ["--one", name, "--folder", folder, *words]
-            rows = child(__file__, *these, "--questions", *arguments.questions)
+            asked = [["--questions", *arguments.questions]]
             if "memory" in arguments.questions:
-                for which in ("csv,holes,3", "parquet,holes,3", "parquet,holes,all"):
-                    rows += child(__file__, *these, "--memory", which)
-        for r in rows:
-            print(told(r), flush=True)
-        if not arguments.smoke:
-            append(arguments.out, rows)
+                asked += [["--memory", f"{s},holes,{t}"] for s, t in (("csv", 3), ("parquet", 3), ("parquet", "all"))]
+            for more in asked:
+                for r in child(__file__, *these, *more):
+                    print(told(r), flush=True)
+                    if not arguments.smoke:
+                        append(arguments.out, [r])
 
 
 if __name__ == "__main__":

@@ -336,13 +336,13 @@ def main() -> None:
     evidence = ["--evidence", *map(str, arguments.evidence)]
     words = ["--questions", *arguments.questions, "--budget", str(arguments.budget), "--seed", str(arguments.seed)]
     words += ["--smoke"] * arguments.smoke
-    rows = child(__file__, "--one", "machine")
+    rows = list(child(__file__, "--one", "machine"))
     print(f"{rows[0]['multiply_adds']:.3g} multiply-adds and {rows[0]['bandwidth']:.3g} bytes a second, one core")
     print(f"{'microseconds a case:':<31}{'1 thread':>13}{'2 threads':>13}{'pyagrum, best':>15}{'ratio':>9}")
     if not arguments.smoke:
         append(arguments.out, rows)
     for name in arguments.networks or everything:
-        rows = child(__file__, "--one", name, *evidence, *words)
+        rows = list(child(__file__, "--one", name, *evidence, *words))
         if "memory" in arguments.questions and not arguments.smoke:
             for engine in ("jtgpu cpu", "pyagrum"):
                 rows += child(__file__, "--one", name, "--evidence", str(arguments.evidence[0]), "--memory", engine)

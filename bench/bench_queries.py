@@ -327,7 +327,7 @@ def main() -> None:
     print(f"{'network':<12}{'evidence':>9}  {'question':<12}{'engine':<11}{'median, ms':>12}{'quartiles':>24}")
     for name in names:
         for percent in given.evidence:
-            rows = child(__file__, "--one", name, "--evidence", str(percent), *more)
+            rows = list(child(__file__, "--one", name, "--evidence", str(percent), *more))
             for r in rows:
                 spread = f"({1e3 * r['low']:.3f} - {1e3 * r['high']:.3f})"
                 print(f"{r['network']:<12}{percent:>7.0f} %  {r['question']:<12}{r['engine']:<11}"

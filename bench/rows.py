@@ -7,8 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,16 +76,25 @@ def compare(ours: Answer, theirs: Answer, name: str) -> float:
     return gap
 
 
-def child(script: str, *words: str) -> list[dict[str, Any]]:
-    """The rows that a script prints in a process of its own, so that no network pays for another one's memory."""
+def child(script: str, *words: str) -> Iterator[dict[str, Any]]:
+    """The rows that a script prints in a process of its own, as they come, so that no network pays for another one's
+    memory; the process ends with whoever asks for them."""
     one_core = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # threads are given by hand
-    done = subprocess.run(
-        [sys.executable, script, *words], capture_output=True, text=True, check=False, env={**os.environ, **one_core}
-    )
-    if done.returncode:
-        print(f"{' '.join(words)}: {done.stderr.strip()}", file=sys.stderr)
-        raise SystemExit(1)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+        process = subprocess.Popen(
+            [sys.executable, script, *words], stdout=subprocess.PIPE, stderr=said, text=True,
+            env={**os.environ, **one_core},
+        )  # fmt: skip
+        try:
+            assert process.stdout is not None
+            yield from map(json.loads, process.stdout)
+            if process.wait():
+                said.seek(0)
+                print(f"{' '.join(words)}: {said.read().strip()}", file=sys.stderr)
+                raise SystemExit(1)
+        finally:
+            process.kill()
+            process.wait()
 
 
 def append(path: Path, rows: Sequence[dict[str, Any]]) -> None:
