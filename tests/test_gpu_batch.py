@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -21,10 +22,11 @@ import jtgpu
 from jtgpu import compiler
 from jtgpu.backends import kernels, reference
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.gpu import batch_cases, batch_code, batch_sums, batch_tables, batch_tiles, shapes
+from jtgpu.backends.gpu import batch_cases, batch_kept, batch_parts, batch_sums, batch_tables, batch_tiles, shapes
 from jtgpu.backends.gpu.batch import BatchEngine
-from jtgpu.backends.gpu.batch_code import LANE_THREADS, Part, lane_parts, lines_of
+from jtgpu.backends.gpu.batch_code import LANE_THREADS, Part
 from jtgpu.backends.gpu.batch_live import live_program
+from jtgpu.backends.gpu.batch_parts import lane_parts, lines_of
 from jtgpu.backends.gpu.batch_rows import NO_WEIGHTS, checked_states, read_rows
 from jtgpu.backends.gpu.shapes import binary_program
 from jtgpu.errors import EvidenceError, ImpossibleEvidence, TableTooLarge
@@ -300,11 +302,12 @@ def built(part: Part, folder: str, number: int) -> ctypes.CDLL:
 
 
 def run_lanes(
-    model: DiscreteModel, plan: Plan, states: np.ndarray, soft: dict[int, np.ndarray], targets: list[int] | None = None
+    model: DiscreteModel, plan: Plan, states: np.ndarray, soft: dict[int, np.ndarray], targets: list[int] | None = None,
+    slots: int = 8,
 ) -> tuple[np.ndarray, np.ndarray]:
     """What `jtgpu.backends.gpu.batch_lane.LaneProgram` does with one chunk."""
     live = live_program(plan, tables(model))
-    parts, cells = lane_parts(plan, live, weights=bool(soft), blocks=3)
+    parts, cells = lane_parts(plan, live, weights=bool(soft), blocks=3, slots=slots)
     n = len(states)
     rows = read_rows(states, soft, plan.cardinality, merge=False)
     weights = rows.weights if rows.place is None else rows.weights[rows.place]
@@ -330,7 +333,7 @@ def run_lanes(
 
 
 @needs_compiler
-@settings(max_examples=12)
+@settings(max_examples=24)
 @given(data=st.data())
 def test_written_kernels_agree_with_the_definition(data: st.DataObject) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
@@ -338,15 +341,22 @@ def test_written_kernels_agree_with_the_definition(data: st.DataObject) -> None:
     states, soft = cases(model, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), 9)
     if data.draw(st.booleans()):
         soft = {}
-    hold_rows(model, plan, states, soft, *run_lanes(model, plan, states, soft))
+    with pytest.MonkeyPatch.context() as patch:
+        if data.draw(st.booleans()):  # several kernels, and hardly a number has room in registers
+            patch.setattr(batch_parts, "MOST_ALONE", 0)
+            patch.setattr(batch_parts, "MOST_LINES", data.draw(st.sampled_from([5, 40, 1000])))
+            for name, most in {"REGISTERS": 4, "AHEAD": 8, "DELAY": 3}.items():
+                patch.setattr(batch_kept, name, data.draw(st.integers(1, most)))
+        slots = data.draw(st.integers(0, 6))
+        hold_rows(model, plan, states, soft, *run_lanes(model, plan, states, soft, slots=slots))
 
 
 @needs_compiler
 @pytest.mark.parametrize(("name", "lines"), [("alarm", 6000), ("alarm", 1500), ("asia", 60)])
 def test_written_kernels_of_networks(name: str, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one kernel, as several, and as so many that contractions are cut too."""
-    monkeypatch.setattr(batch_code, "MOST_LINES", lines)
-    monkeypatch.setattr(batch_code, "MOST_ALONE", 8000 if lines == 6000 else 0)
+    monkeypatch.setattr(batch_parts, "MOST_LINES", lines)
+    monkeypatch.setattr(batch_parts, "MOST_ALONE", 8000 if lines == 6000 else 0)
     model = jtgpu.read(ROOT / "nets" / f"{name}.net")
     plan = model.plan(order=ROOT / "nets" / f"{name}.num").plan
     rng = np.random.default_rng(2)
@@ -448,11 +458,14 @@ def test_parts_are_small_enough_to_compile() -> None:
     model = jtgpu.read(ROOT / "nets" / "hailfinder.net")
     plan = model.plan(order=ROOT / "nets" / "hailfinder.num").plan
     live = live_program(plan, tables(model))
-    parts, cells = lane_parts(plan, live, weights=False, blocks=3)
+    parts, cells = lane_parts(plan, live, weights=False, blocks=2, slots=110)
     assert len(parts) > 1
     assert [p.answers for p in parts] == sorted(p.answers for p in parts)
     assert max(p.source.count("\n") for p in parts) < 3 * sum(lines_of(live)) / len(parts)
     assert max(len(p.factors) for p in parts) <= 8192  # constant memory
-    assert 0 < cells < sum(int(live.live(t).sum()) for t in range(len(live.support)))
-    again, _ = lane_parts(plan, live, weights=False, blocks=3)
+    assert 0 < cells < sum(int(live.live(t).sum()) for t in range(len(live.support))) / 4
+    moved = sum(len(re.findall(r"= L\(|^M\(", p.source, re.MULTILINE)) for p in parts)
+    assert moved < 5500  # of 14,000 that are made and read
+    assert len({p.shared for p in parts} | {8 * 110 * LANE_THREADS}) == 1
+    again, _ = lane_parts(plan, live, weights=False, blocks=2, slots=110)
     assert [p.source for p in again] == [p.source for p in parts]

@@ -1,14 +1,14 @@
 // What a generated batch kernel stands on: one thread answers one case, from its evidence to its posteriors.
 //
 // jtgpu/backends/gpu/batch_code.py writes the rest for one network: every contraction as straight-line code over the
-// cells that can be other than zero, tables in registers (and where those run out, in the thread's local memory),
-// factors in constant memory. No thread waits for another, and nothing of a case but evidence and answers ever
-// crosses device memory. Wins for networks of up to some ten thousand multiply-adds; above that the code no longer
-// fits the instruction caches and compiling takes too long.
+// cells that can be other than zero, tables in registers, factors in constant memory. No thread waits for another.
+// Where registers run out, jtgpu/backends/gpu/batch_kept.py says what waits in shared memory and what in the thread's
+// scratch memory on the card, whose bandwidth is then the limit. Wins for networks of up to some ten thousand
+// multiply-adds; above that compiling takes too long.
 #include "resident/types.cuh"
 
 struct Lane {
-    double* arena;            // what waits from part to part: [block][cell][thread]
+    double* arena;            // scratch memory: [block][cell][thread]
     const double* factors;    // as the constant memory of the kernel holds them; the host's compiler has none
     const int* state;         // (V, n_cases), -1: not known
     const double* weight;     // (rows, n_cases)
@@ -39,3 +39,31 @@ __device__ __forceinline__ double fetch(const double* from) {
     return *from;
 #endif
 }
+
+// Numbers of the thread in shared memory, and now: not such as the compiler has kept since they were stored, for that
+// takes registers, of which there are too few.
+#if defined(KEPT) && KEPT > 0
+#ifdef __CUDACC__
+extern __shared__ double memory[];
+#else
+static double memory[KEPT];  // blocks run one after the other
+#endif
+
+__device__ __forceinline__ double kept(const double* from) {
+#ifdef __CUDACC__
+    double x;
+    asm volatile("ld.shared.f64 %0, [%1];" : "=d"(x) : "r"((u32)__cvta_generic_to_shared(from)));
+    return x;
+#else
+    return *from;
+#endif
+}
+
+__device__ __forceinline__ void keep(double* to, double x) {
+#ifdef __CUDACC__
+    asm volatile("st.shared.f64 [%0], %1;" ::"r"((u32)__cvta_generic_to_shared(to)), "d"(x));
+#else
+    *to = x;
+#endif
+}
+#endif

@@ -1,4 +1,4 @@
-"""Many cases at once by kernels written for the network, a thread a case: see `jtgpu.backends.gpu.batch_code`."""
+"""Many cases at once by kernels written for the network, a thread a case: see `jtgpu.backends.gpu.batch_parts`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ import numpy as np
 from ...plan import Plan
 from .. import kernels
 from ..device import Device
-from .batch_code import LANE_THREADS, Part, lane_parts, lines_of
+from .batch_code import LANE_THREADS, Part
 from .batch_live import Live
+from .batch_parts import lane_parts, lines_of
 from .batch_tables import THREADS, Bound, Chunk, Turn, rows_of, turn_of
-from .driver import Arguments, Kernels
+from .driver import Arguments, Kernels, most_shared
 from .engine import Memory
 from .records import NONE
 
 __all__ = ["LaneProgram", "lane_candidate"]
 
 BLOCKS = 2  # of LANE_THREADS that an SM holds: all registers that a thread can have
+RESERVED = 1024  # bytes of a block's shared memory
 MOST_CASES = 1 << 18  # of a chunk
 RANGE = 960.0  # powers of two that numbers may span: tables are not scaled
 MOST_LINES = 5_500  # lines a processor: nvcc compiles them in less than 20 seconds
@@ -58,13 +60,16 @@ class LaneProgram:
     def __init__(self, plan: Plan, live: Live, device: Device, memory: Memory, stream: Any, *, weights: bool):
         self.plan, self._memory = plan, memory
         self._lower, self._multiprocessors = live.lower, device.multiprocessors
-        self.parts, self.cells = lane_parts(plan, live, weights=weights, blocks=BLOCKS)
+        slots = (most_shared(device) // BLOCKS - RESERVED) // (8 * LANE_THREADS)
+        self.parts, self.cells = lane_parts(plan, live, weights=weights, blocks=BLOCKS, slots=slots)
         self._turn = Kernels(device, "resident/batch", ("batch_turn", "batch_spread", "batch_rows"))
         self._kernels: list[Kernels] = []
         try:
             for part, image in zip(self.parts, _compiled(self.parts, device.arch), strict=True):
                 made = Kernels(device, "", ("batch_lane",), image)
                 self._kernels.append(made)
+                if part.shared:
+                    made.allow_shared("batch_lane", part.shared)
                 device.upload(made.symbol("constants"), part.factors, stream)
                 stream.synchronize()
         except BaseException:
@@ -116,7 +121,7 @@ class LaneProgram:
         blocks, struct = -(-bound.size // LANE_THREADS), Arguments(bound.struct)
         for part, made in zip(self.parts, self._kernels, strict=True):
             if bound.n_answers or not part.answers:
-                made.launch("batch_lane", blocks, LANE_THREADS, stream, struct)
+                made.launch("batch_lane", blocks, LANE_THREADS, stream, struct, shared=part.shared)
         self._queue_turn(bound.rows, stream)
 
     def _queue_turn(self, turn: Turn | None, stream: Any) -> None:
