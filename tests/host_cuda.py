@@ -148,9 +148,8 @@ class HostEngine:
         sizes = np.array(counts, np.uint32)
         self.doubt = np.zeros(1, np.int32)
         written = (self.posterior, self.root, self.exponent)
-        self.finish = np.concatenate(
-            [_pointers(s.answers, s.roots, *written, chunks, s.checks, self.doubt), sizes.view(np.uint64)]
-        )
+        given = _pointers(s.answers, s.roots, *written, chunks, s.checks, self.doubt)
+        self.finish = np.concatenate([given, np.zeros(1, np.uint64), sizes.view(np.uint64)])  # no slab: null
 
     def run(self, evidence: Evidence) -> Result:
         more = answers.write_evidence(self.plan, evidence, self.state, self.weights)

@@ -8,6 +8,7 @@
 //
 // Of floats, what is 2^-150 or so of its table's largest entry is lost, and may be what later evidence asks for. Then
 // P(e) by way of one posterior is no longer P(e) by way of another: `finish` compares them, and says where to doubt.
+// Where contractions ran slice by slice (slab.cuh), it says so too where their outputs are too small to be believed.
 //
 // States are read from page-locked host memory, and answers are written straight to it: copies as nodes of the graph
 // take 2 us each.
@@ -107,7 +108,8 @@ struct Finish {
     int* exponent;           // host
     const Chunk* chunks;
     const uint2* checks;     // float: table of each posterior, and which of the roots it belongs to
-    int* doubt;              // float, host: whether a posterior's sum is not P(e)
+    int* doubt;              // host: whether a posterior's sum is not P(e) (float), or a table is below its least
+    const int* least;        // (n_tables,) word_of the least largest entry that a table is believed with; null: any
     u32 n_answers, n_roots, n_factors, n_tables, n_chunks, pad;  // n_tables: whose slots are readied, the first
 };
 
@@ -134,6 +136,9 @@ extern "C" __global__ void __launch_bounds__(256) finish(Program p, Finish f) {
         f.root[i] = p.arena[f.roots[2 * i]];
         f.exponent[i] = p.slots[f.roots[2 * i + 1]].exponent;
     }
-    for (u32 t = f.n_factors + thread; t < f.n_tables; t += all) p.slots[t].top = 0;
+    for (u32 t = f.n_factors + thread; t < f.n_tables; t += all) {
+        if (f.least && p.slots[t].top < f.least[t]) *f.doubt = 1;
+        p.slots[t].top = 0;
+    }
     for (u32 c = thread; c < f.n_chunks; c += all) p.slots[f.chunks[c].table].top = 0;  // `enter` writes it anew
 }

@@ -3,9 +3,12 @@
 // parts of the tables that come in, goes through all contractions, and adds what goes out to its own sums; `slab_sum`
 // adds the blocks' sums up, in order. jtgpu/backends/gpu/slab_code.py writes the kernel `slab` behind this header.
 //
-// Entries are not scaled within a slab: what comes in has its largest entry within 2^+-24, so nothing overflows, and
-// where the largest entry of what goes out is so small that digits may be lost, the host is told, which asks another
-// engine.
+// Entries are not scaled within a slab. What comes in is at most 1: a table whose largest entry is above 1, or below
+// 2^-25, is brought to [1/2, 1) on its way. So a product is never larger than one of its factors, and what fell below
+// 2^-1022 and lost digits there is not raised again, but by being added up over states: by 2^128 at most, as slab_code.py
+// sees to. That keeps what is lost below 2^-1074 times 2^128 and the number of additions, and everything else below 2^128.
+// Where the largest entry of a table that goes out is at least 2^-766 (LEAST_TOP in slab_code.py), what was lost is less
+// than 2^-150 of it; where it is smaller, `finish` in single.cu tells the host, which asks another engine.
 //
 // Where it wins: tables of many megabytes that several contractions share; they never reach device memory.
 // Where it loses: small tables, and those with too little in common.
@@ -16,7 +19,6 @@
 #else
 #define SLAB_MEMORY static real memory[1 << 15];  // blocks run one after the other
 #endif
-#define LEAST_TOP 0x10000000  // word_of about 2^-766
 
 struct Slab {
     const u32* first;    // (blocks + 1,) each block's first slice
@@ -25,12 +27,14 @@ struct Slab {
     real* sums;          // of all blocks
 };
 
-#define SLAB_SAFE 24  // times the 32 tables that a number may be a product of: far below 1024
+#define SLAB_ONE 0x3ff00000  // word_of 1; its low word is not known, but 2^-20 more does not matter
+#define SLAB_SAFE 24  // down to 2^-25 a table comes in as it is: copied, through no register
 
-// The power of two that is taken out of a table on its way in: most often none.
+// The power of two that is taken out of a table on its way in: most often none. A table of zeros stays one. Beyond
+// MOST_SHIFT there are only small ones: a contraction reads what is within 2^+-128 and writes 2^256 times its states.
 __device__ __forceinline__ int slab_shift(const Slot& slot) {
     const int e = exponent_of(slot.top), most = Range<real>::MOST_SHIFT;
-    return e <= SLAB_SAFE && e >= -SLAB_SAFE ? 0 : e > most ? most : e < -most ? -most : e;
+    return slot.top <= SLAB_ONE && e >= -SLAB_SAFE ? 0 : e > most ? most : e < -most ? -most : e;
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -114,13 +118,9 @@ struct SlabSum {
     const u32* of_block;   // (blocks,)
     const u32 *places, *lists;
     const real* sums;
-    u32* counter;
-    int* doubt;            // host
-    u32 n_outputs, pad;
 };
 
 extern "C" __global__ void __launch_bounds__(256) slab_sum(Program p, SlabSum f) {
-    __shared__ u32 last;
     __shared__ real parts[256];
     const u32 which = f.of_block[blockIdx.x];
     const SlabOutput o = f.outputs[which];
@@ -158,13 +158,4 @@ extern "C" __global__ void __launch_bounds__(256) slab_sum(Program p, SlabSum f)
     }
     top = warp_max(top);
     if ((threadIdx.x & 31) == 0 && top > 0) atomicMax(&p.slots[o.table].top, top);
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) last = atomicAdd(f.counter, 1u) == gridDim.x - 1;
-    __syncthreads();
-    if (!last) return;
-    __threadfence();
-    if (threadIdx.x == 0) *f.counter = 0;  // as the next run wants to find it
-    for (u32 k = threadIdx.x; k < f.n_outputs; k += 256)
-        if (*(volatile int*)&p.slots[f.outputs[k].table].top < LEAST_TOP) *f.doubt = 1;
 }

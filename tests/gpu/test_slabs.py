@@ -109,6 +109,30 @@ def test_what_is_too_small_is_asked_again(gpu: Device) -> None:
     engine.close()
 
 
+@pytest.mark.usefixtures("everywhere")
+def test_what_is_lost_and_raised_again_is_noticed(gpu: Device) -> None:
+    """Pairs of tables that leave 2^-210 of each other, 2^-1050 in all, then tables of up to 2^24: 2^-570 in the end."""
+    n_small, n_large = 5, 20
+    rare, most = 2.0**-210, 2.0**24
+    names = [f"v{i}" for i in range(n_small + n_large)]
+    states = {"c": list("abcd"), **{v: ["0", "1"] for v in names}}
+    rng = np.random.default_rng(3)
+    factors: list[tuple[tuple[str, ...], np.ndarray]] = []
+    for i, v in enumerate(names):
+        scope = ("c", names[i - 1], v) if i else ("c", v)
+        table = rng.random((4, 2, 2) if i else (4, 2)) / 2 + 0.5
+        if i < n_small:
+            factors += [(scope, table * [1, rare]), (("c", v), np.array([rare, 1]) * (rng.random((4, 1)) / 2 + 0.5))]
+        else:
+            factors.append((scope, table * most))
+    net = jtgpu.MarkovNetwork(states, factors)
+    plan = net.plan(order="min-fill", max_table=None).plan
+    engine, asked = made(plan, tables(net), gpu)
+    hold_to_definition(plan, tables(net), engine, 1)
+    assert len(asked) == 1
+    engine.close()
+
+
 def test_the_network_of_the_largest_tables(gpu: Device) -> None:
     folder = nets_folder()
     if folder is None:

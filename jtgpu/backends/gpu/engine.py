@@ -327,6 +327,7 @@ class Engine(CaseEngine):
                     chunks,
                     memory.put(s.checks, stream),
                     at(self._doubt),
+                    memory.put(s.slab.least(s.n_tables), stream) if s.slab is not None else 0,
                 ),
                 np.array(counts, np.uint32).view(np.uint64),
             ]
@@ -367,21 +368,18 @@ class Engine(CaseEngine):
         slab, memory = self.schedule.slab, self._memory
         if slab is None:
             return []
-        assert self._kernels is not None
         first, flags, runs, outputs, of_block, places, lists = (memory.put(x, self.stream) for x in slab.arrays)
-        sums, counter = memory.empty(8 * slab.n_sums), memory.put(np.zeros(1, np.uint32), self.stream)
+        sums = memory.empty(8 * slab.n_sums)
         image = built_slab(slab.source, self.device.arch)
         made = Kernels(self.device, "", ("slab", "slab_sum"), image)
         self._shaped.append(made)
         made.allow_shared("slab", slab.shared_bytes)
-        doubt = self._kernels.device_address(self._doubt)
-        given = _words(outputs, of_block, places, lists, sums, counter, doubt)
-        counts = np.array([len(slab.outputs), 0], np.uint32).view(np.uint64)
+        slices = Arguments(program, _words(first, flags, runs, sums))
+        added = Arguments(program, _words(outputs, of_block, places, lists, sums))
         return [
-            Call("slab", slab.n_blocks, made, Arguments(program, _words(first, flags, runs, sums)), SLAB_THREADS,
-                 slab.shared_bytes),
-            Call("slab_sum", slab.n_sum_blocks, made, Arguments(program, np.concatenate([given, counts]))),
-        ]  # fmt: skip
+            Call("slab", slab.n_blocks, made, slices, SLAB_THREADS, slab.shared_bytes),
+            Call("slab_sum", slab.n_sum_blocks, made, added),
+        ]
 
     def _entry(self, program: NDArray[np.uint64], entry: NDArray[np.uint64], slots: NDArray[Any]) -> Arguments:
         """Parameters of the kernel that brings the evidence in; `slots`: of the tables as they were loaded."""

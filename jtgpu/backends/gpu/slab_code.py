@@ -47,6 +47,8 @@ CLOCK = 1.75  # in a nanosecond
 SUMS_NS = 8_000.0  # that `slab_sum` takes
 TRIED = 100  # tiles that are looked at
 MOST_CODE = 40  # outputs of a thread times steps that are written out
+LEAST_TOP = 0x10000000  # word_of about 2^-766: a smaller largest entry of what goes out may have lost digits
+MOST_RISE = 128.0  # log2 of the products that an entry of what goes out is a sum of: slab.cuh says why
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,12 @@ class Slab:
     def arrays(self) -> list[NDArray[Any]]:
         """What is put on the card."""
         return [self.first, self.flags, self.runs, self.outputs, self.of_block, self.places, self.lists]
+
+    def least(self, n_tables: int) -> NDArray[np.int32]:
+        """(n_tables,) int32, `Finish.least` of single.cu."""
+        made = np.zeros(n_tables, np.int32)
+        made[self.outputs["table"]] = LEAST_TOP
+        return made
 
 
 def _local(program: Binary, region: Region, table: int) -> tuple[int, ...]:
@@ -130,10 +138,24 @@ def cells_of(plan: Plan, program: Binary, region: Region) -> int:
     return _areas(plan, program, region)[1]
 
 
+def _rise(plan: Plan, program: Binary, region: Region) -> float:
+    """log2 of the products that the largest sum of what goes out has, slices and all: what comes in is at most 1, so
+    nothing within the slab is larger."""
+    made = dict.fromkeys(region.inputs, 0.0)
+    for step in (program.steps[i] for i in region.steps):
+        summed = set().union(*(program.scopes[t] for t in step.ins)) - set(program.scopes[step.out])
+        made[step.out] = sum(made[t] for t in step.ins) + math.log2(plan.size(tuple(summed - set(region.variables))))
+    return max(made[t] for t in region.outputs) + math.log2(plan.size(region.variables))
+
+
 def best_region(plan: Plan, program: Binary) -> Region | None:
-    """The region that takes least time, of those with the fewest slices that leave room for two blocks on an SM; None
-    where there is none."""
-    sizes = [(plan.size(r.variables), r) for r in regions(plan, program) if cells_of(plan, program, r) <= MOST_CELLS]
+    """The region that takes least time, of those with the fewest slices that leave room for two blocks on an SM and
+    whose numbers cannot rise far; None where there is none."""
+    sizes = [
+        (plan.size(r.variables), r)
+        for r in regions(plan, program)
+        if cells_of(plan, program, r) <= MOST_CELLS and _rise(plan, program, r) <= MOST_RISE
+    ]
     fewest = min((n for n, _ in sizes), default=0)
     found = [(_contractions(plan, program, r)[1], r.variables, r) for n, r in sizes if n == fewest]
     return min(found, key=lambda f: f[:2])[2] if found else None
