@@ -23,7 +23,7 @@ CHOSEN = {
     "flow": "(small_networks and (asia or alarm)) or refused or scaled or kept",
     "batch": "(made_networks and (1 or 2 or 3)) or (networks and alarm) or chunks or no_table or users_call",
     "devices": "(bits and asia) or ctrl_c or single_cases or not_there or (slices and [0])",
-    "slabs": "(networks and (alarm or insurance)) or made_networks or small",
+    "slabs": "(networks and (alarm or insurance)) or made_networks or small or raised or pays",
     "patterns": "gives_all_back or patterns_and_threads or streams_of_others",
     "precision": "(small_networks and alarm) or far_below or loses or impossible",
     "sharing": "full_at_any_step or says_so",

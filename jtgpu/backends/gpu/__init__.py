@@ -1,11 +1,12 @@
 """The resident GPU engine: plan and CPTs stay on the card, a case is one graph launch, a table of cases is chunks.
 
 `shapes` chooses how threads lie over a contraction, `places` where tables lie, `schedule` turns a plan into records,
-`engine` runs one case as a kernel a level; `products` finds what is never zero, `lists` deals it out where little is
-left and `list_engine` runs it as one kernel; `flow` deals work out to warps that wait for single entries, and
-`flow_engine` runs that; `single` chooses among them, `ways` keeps what was measured; `cut_engine` and `cut_flow` run
-what evidence patterns leave of a network, `cut_ways` chooses; `batch` runs many cases. The kernels are in
-cuda/resident/.
+`engine` runs one case as a kernel a level; `slabs` finds contractions of many megabytes that can run state by state of
+what they have in common, `slab_code` writes the kernel that does; `products` finds what is never zero, `lists` deals it
+out where little is left and `list_engine` runs it as one kernel; `flow` deals work out to warps that wait for single
+entries, and `flow_engine` runs that; `single` chooses among them, `ways` keeps what was measured; `cut_engine` and
+`cut_flow` run what evidence patterns leave of a network, `cut_ways` chooses; `batch` runs many cases. The kernels are
+in cuda/resident/.
 """
 
 from __future__ import annotations

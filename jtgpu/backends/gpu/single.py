@@ -14,7 +14,7 @@ from ...plan import Plan
 from ..crew import Once
 from ..kernels import find_nvcc, tell
 from .driver import most_shared
-from .engine import CaseEngine, Engine
+from .engine import CaseEngine, Engine, level_nanoseconds
 from .flow_engine import flow_engine, levels_microseconds
 from .list_engine import ListEngine
 from .lists import CLUSTERS, Lists, make_lists
@@ -140,9 +140,16 @@ class Maker:
 
     def _in_float64(self, codes: bool = True, shallow: float = 0.0, slabs: bool = True) -> CaseEngine:
         schedule = self._schedule("float64", codes, shallow, slabs)
-        # what is so small that digits may be lost in a slab is asked again without
-        second = partial(self._in_float64, codes, shallow, False) if schedule.slab is not None else None
-        return Engine(self._lowered(shallow), self.factors, schedule, self.device, second, _told)
+        make = partial(Engine, self._lowered(shallow), self.factors, device=self.device, progress=_told)
+        if schedule.slab is None:
+            return make(schedule)
+        usual = self._schedule("float64", codes, shallow)
+        if level_nanoseconds(schedule) < level_nanoseconds(usual):
+            # what is so small that digits may be lost in a slab is asked again without
+            second = partial(self._in_float64, codes, shallow, False)
+            with contextlib.suppress(TableTooLarge):  # blocks' sums take memory
+                return make(schedule, second=second)
+        return make(usual)
 
     def _lowered(self, shallow: float) -> Plan:
         """The plan, or the one of fewer levels that a price gives."""
