@@ -33,7 +33,7 @@ from jtgpu.backends import gpu as resident
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.device import Device, open_device
 from jtgpu.backends.gpu import batch as batches
-from jtgpu.backends.gpu import shape_plan, slab_code, slabs
+from jtgpu.backends.gpu import shape_plan, slab_code, slab_layout, slabs
 from jtgpu.backends.gpu.driver import most_shared
 from jtgpu.backends.gpu.engine import CaseEngine, Engine
 from jtgpu.backends.gpu.flow import FlowWay
@@ -161,7 +161,7 @@ def slab() -> float:
     """Largest error where contractions run slice by slice, which only those of many megabytes do else."""
     small = Small()
     few = {"HEAVY_BYTES": 0, "LEAST_BYTES": 0, "FEWEST": 2}
-    with changed(slabs, **few), changed(slab_code, SMS=1, MANY_RUNS=2):
+    with changed(slabs, **few), changed(slab_code, SMS=1), changed(slab_layout, MANY_RUNS=2):
         schedule = make_schedule(small.plan, codes=True, slabs=True)
     assert schedule.slab is not None
     engine = Engine(small.plan, small.factors, schedule, open_device(), _none_needed)

@@ -10,7 +10,7 @@ from jtgpu.backends import gpu as resident
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.device import Device
-from jtgpu.backends.gpu import slab_code, slabs
+from jtgpu.backends.gpu import slab_code, slab_layout, slabs
 from jtgpu.backends.gpu.engine import CaseEngine, Engine, Memory
 from jtgpu.backends.gpu.schedule import make_schedule
 from jtgpu.backends.gpu.single import Maker
@@ -28,7 +28,7 @@ def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(slabs, name, 0)
     monkeypatch.setattr(slabs, "FEWEST", 4)
     monkeypatch.setattr(slab_code, "SMS", 1)
-    monkeypatch.setattr(slab_code, "MANY_RUNS", 2)
+    monkeypatch.setattr(slab_layout, "MANY_RUNS", 2)
 
 
 def made(plan: Plan, factors: list[np.ndarray], gpu: Device) -> tuple[Engine, list[CaseEngine]]:
@@ -49,7 +49,7 @@ def made(plan: Plan, factors: list[np.ndarray], gpu: Device) -> tuple[Engine, li
 @pytest.mark.parametrize("most", [0, 1])
 def test_networks(gpu: Device, name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums that a block's warps share, and sums that a thread makes."""
-    monkeypatch.setattr(slab_code, "MANY_RUNS", (2, 1000)[most])
+    monkeypatch.setattr(slab_layout, "MANY_RUNS", (2, 1000)[most])
     model = jtgpu.read(ROOT / "nets" / f"{name}.net")
     plan = model.plan(order="min-fill", max_table=None).plan
     engine, _ = made(plan, tables(model), gpu)

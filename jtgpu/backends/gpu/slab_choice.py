@@ -1,0 +1,140 @@
+"""How the warps of a block do the contractions of a slab's slice: a time model, and the quickest code by it.
+
+Knows no device. `jtgpu.backends.gpu.slab_code` writes the kernel of the codes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from ...plan import Plan
+from .shape_code import Code, code_of, tiles_of
+from .shapes import OUT, A, B, Binary, Loop, Step, loops_of
+from .slab_layout import local_scope, tables_of
+from .slabs import Region
+
+__all__ = ["RESIDENT", "THREADS", "WARPS", "chosen_codes"]
+
+THREADS = 256  # of a block
+RESIDENT = 2  # blocks of an SM
+WARPS = THREADS // 32
+BANKS = 16  # of doubles
+# The time model, clocks of an SM: a block's way through a contraction, and the instructions of all its warps, which
+# hold up the SM's other block.
+FIXED, AXIS, LOOP, LOAD, UNEVEN, STORE, EXCHANGE = 50, 8, 6, 1.5, 4, 2, 5  # instructions
+PASS, TRIP, TURN, SYNC = 150.0, 35.0, 60.0, 40.0  # clocks of the way: a pass, a batch of loads, an exchange, a barrier
+CROWD = 1.5  # clocks of the way that an instruction is worth
+COLD = 1.0  # clocks that an instruction is worth which an SM has to fetch: its cache holds 8,000
+ISSUED = 2.0  # instructions that an SM issues in a clock
+SLICE = 3000.0  # clocks of a slice beside its contractions
+TRIED = 100  # tiles that are looked at
+MOST_CODE = 40  # outputs of a thread times steps that are written out
+
+
+def _wavefronts(lanes: Sequence[int]) -> int:
+    """Clocks that shared memory takes for a warp's load of doubles: half a warp at a time, a cell of each bank."""
+    made = 0
+    for half in (lanes[:16], lanes[16:]):
+        made += max(Counter(x % BANKS for x in set(half)).values(), default=0)
+    return made
+
+
+def _first(axes: Sequence[tuple[int, int]], count: int) -> list[int]:
+    """Offsets of the first so many configurations, the last axis fastest; those behind the last are the last."""
+    made: list[int] = []
+    for i in range(count):
+        rest, at = i, 0
+        for n, s in reversed(axes):
+            at += rest % n * s
+            rest //= n
+        made.append(at if not rest else made[-1])
+    return made
+
+
+class _Passes(NamedTuple):
+    """What warps do with a contraction."""
+
+    n: int
+    way: float  # clocks of each, by itself
+    issued: float  # instructions of each
+    code: float  # instructions that are written down
+
+    @property
+    def cost(self) -> float:
+        """What the choice minimises."""
+        return -(-self.n // WARPS) * self.way + CROWD * self.n * self.issued + COLD * self.code
+
+
+@lru_cache(maxsize=4096)
+def _best(loops: tuple[Loop, ...], two: bool, adds: bool) -> tuple[Code, _Passes]:
+    """The quickest code for a contraction of a slice."""
+    n_sum = math.prod(n for n, s in loops if not s[OUT])
+    summed = [(n, s) for n, s in loops if not s[OUT]]
+    best: tuple[_Passes, Code] | None = None
+    for tile, n_tiles in tiles_of(loops, two, 8, TRIED):
+        sides = (tile.m, tile.n, tile.v)
+        if adds and any(loops[i][0] % t for side in sides for i, t in side):
+            continue  # an output would be added twice
+        m, n, v = tile.sizes
+        cells, loads = m * n * v, (m + (n if two else 0)) * v
+        steps_of = {i: -(-loops[i][0] // t) for side in sides for i, t in side}
+        kept = [(steps_of.get(i, x), s) for i, (x, s) in enumerate(loops) if s[OUT]]
+        for log in range(6):
+            if n_sum < 1 << log:
+                break
+            if adds and cells % (1 << log):
+                continue  # lanes would hold the same output
+            per_warp = 32 >> log
+            lanes = []
+            for table in (OUT, A, B):
+                mine = _first([(x, s[table]) for x, s in kept], per_warp)
+                ways = _first([(x, s[table]) for x, s in summed], 1 << log)
+                lanes.append(_wavefronts([x + y for y in ways for x in mine]))
+            steps = -(-n_sum >> log)
+            passes = -(-n_tiles // per_warp)
+            most = max(1, min(steps, MOST_CODE // max(cells, loads)))
+            unroll = next((u for u in range(most, 0, -1) if steps % u == 0 and u > most // 2), most)
+            batches = -(-steps // unroll)
+            even = n_sum == (unroll << log) * batches
+            exchanges = cells + log if log else 0
+            served = m * v * lanes[A] + (n * v * lanes[B] if two else 0)
+            body = LOOP + unroll * ((LOAD if even else UNEVEN) * loads + cells)
+            issued = FIXED + AXIS * len(kept) + batches * body
+            issued += STORE * max(1, cells >> log) * (1 + adds) + EXCHANGE * exchanges
+            code = issued - (batches - 1) * body
+            way = PASS + batches * (TRIP + unroll * (served + 2 * cells)) + TURN * log
+            made = _Passes(passes, way, issued, code)
+            if best is None or made.cost < best[0].cost:
+                best = made, code_of(loops, two, tile, log, 1, 1, unroll)
+    assert best is not None  # a tile of one output always fits
+    return best[1], best[0]
+
+
+def chosen_codes(
+    plan: Plan, program: Binary, region: Region
+) -> tuple[list[list[tuple[Code, tuple[int, ...]]]], float]:
+    """By level, every contraction's code and its tables A, B (or A again) and output; clocks of a slice."""
+    scopes: list[tuple[int, ...]] = [()] * len(program.scopes)
+    for t in tables_of(program, region):
+        scopes[t] = local_scope(program, region, t)
+    made = []
+    clocks = issued = 0.0
+    for level in region.levels:
+        codes: list[tuple[Code, tuple[int, ...]]] = []
+        ways = []
+        for step in (program.steps[i] for i in level):
+            tries = []
+            for ins in {step.ins, step.ins[::-1]}:
+                loops = loops_of(plan, scopes, Step(step.out, ins, False))
+                tries.append((*_best(loops, len(ins) == 2, step.out in region.outputs), ins))
+            code, passes, ins = min(tries, key=lambda x: (x[1].cost, x[2]))
+            codes.append((code, (ins[0], ins[-1], step.out)))
+            ways.append(passes)
+        made.append(codes)
+        clocks += max(math.fsum(w.way * w.n for w in ways) / WARPS, max(w.way for w in ways)) + SYNC
+        issued += math.fsum(w.issued * w.n for w in ways)
+    return made, SLICE + max(clocks, RESIDENT * issued / ISSUED)
