@@ -111,7 +111,7 @@ def test_the_published_network_of_the_largest_tables(shared_nets: Path, tmp_path
     assert made.slab is not None
     assert usual.slab is None
     assert level_nanoseconds(made) < level_nanoseconds(usual)
-    assert 150e3 < made.slab.nanoseconds < 190e3  # an H100 took 172 us
+    assert 90e3 < made.slab.nanoseconds < 172e3  # an H100 took 172 us before there were blocks for the tensor cores
     assert len(made.levels) + 2 < len(usual.levels)
     assert 0 < made.before_slab < len(made.levels)
     again = make_schedule(plan, codes=True, slabs=True)

@@ -10,8 +10,12 @@
 // Where the largest entry of a table that goes out is at least 2^-766 (LEAST_TOP in slab_code.py), what was lost is less
 // than 2^-150 of it; where it is smaller, `finish` in single.cu tells the host, which asks another engine.
 //
+// A contraction whose sides are short is done as in shape.cuh, a thread a tile of outputs; one whose sides are long in
+// blocks for the tensor cores, with a quarter of the instructions.
+//
 // Where it wins: tables of many megabytes that several contractions share; they never reach device memory.
 // Where it loses: small tables, and those with too little in common.
+#include "resident/blocks.cuh"
 #include "resident/shape.cuh"
 
 #ifdef __CUDACC__
@@ -97,6 +101,106 @@ __device__ __forceinline__ void slab_contract(real* out, const real* a, const re
                 real* mine = out + (at.out + C::Cells::at(first + e).out);
                 *mine = ADD && more ? *mine + sum[e] : sum[e];
             }
+        }
+    }
+}
+
+// A contraction in blocks of 8 x 8 outputs, for the tensor cores. Rows_: the axes that A and the output have, Columns_: B
+// and the output, Same_: all three. A warp's unit is BM x BN blocks of one configuration of Same_. The product of the
+// extents of all axes but the first divides 8, of a sum's 4: so the next block is always as far.
+template <class Rows_, class Columns_, class Same_, class Sum_, u32 BM_, u32 BN_, u32 UNROLL_>
+struct Blocks {
+    using Rows = Rows_;
+    using Columns = Columns_;
+    using Same = Same_;
+    using Sum = Sum_;
+    static constexpr u32 BM = BM_, BN = BN_, UNROLL = UNROLL_;
+};
+
+// Line `line` of block `block`, the last line there is where there are not so many.
+template <class X>
+__device__ __forceinline__ Offsets line_of(u32 block, u32 line) {
+    if constexpr (X::SIZE % 8 == 0) {
+        const Offsets next = X::at(8), at = X::at(line);
+        return {block * next.out + at.out, block * next.a + at.a, block * next.b + at.b};
+    } else {
+        const u32 i = block * 8 + line;
+        return X::at(i < X::SIZE ? i : X::SIZE - 1);
+    }
+}
+
+// As `slab_contract`, by `multiply_blocks`: a lane loads an entry of A and one of B for eight products.
+template <class C, u32 WARPS_, u32 FIRST, bool ADD>
+__device__ __forceinline__ void slab_blocks(real* out, const real* a, const real* b, u32 warp, u32 lane, bool more) {
+    using Rows = typename C::Rows;
+    using Columns = typename C::Columns;
+    using Sum = typename C::Sum;
+    constexpr u32 BM = C::BM, BN = C::BN, ROWS = (Rows::SIZE + 7) / 8 / BM, COLUMNS = (Columns::SIZE + 7) / 8 / BN;
+    constexpr u32 UNITS = ROWS * COLUMNS * C::Same::SIZE, STEPS = Sum::SIZE / 4;  // whole ones
+    static_assert(ROWS * BM == (Rows::SIZE + 7) / 8 && COLUMNS * BN == (Columns::SIZE + 7) / 8, "units of whole blocks");
+    const u32 line = lane >> 2, mine = lane & 3;
+#pragma unroll 1
+    for (u32 unit = (warp + WARPS_ - FIRST) % WARPS_; unit < UNITS; unit += WARPS_) {
+        const u32 same = unit / (ROWS * COLUMNS), rest = unit % (ROWS * COLUMNS);
+        const u32 row = rest / COLUMNS * BM, column = rest % COLUMNS * BN;  // blocks
+        const Offsets base = C::Same::at(same), step = Sum::at(mine);
+        const real *at_a[BM], *at_b[BN];
+        at_a[0] = a + (base.a + step.a + line_of<Rows>(row, line).a);
+        at_b[0] = b + (base.b + step.b + line_of<Columns>(column, line).b);
+#pragma unroll
+        for (u32 i = 1; i < BM; i++)  // where it can be, as an immediate
+            at_a[i] = Rows::SIZE % 8 == 0 ? at_a[0] + i * Rows::at(8).a
+                                          : a + (base.a + step.a + line_of<Rows>(row + i, line).a);
+#pragma unroll
+        for (u32 j = 1; j < BN; j++)
+            at_b[j] = Columns::SIZE % 8 == 0 ? at_b[0] + j * Columns::at(8).b
+                                             : b + (base.b + step.b + line_of<Columns>(column + j, line).b);
+        real sum[BM][BN][2];
+#pragma unroll
+        for (u32 i = 0; i < BM; i++)
+#pragma unroll
+            for (u32 j = 0; j < BN; j++) sum[i][j][0] = sum[i][j][1] = 0;
+#pragma unroll(C::UNROLL)
+        for (u32 k = 0; k < STEPS; k++) {
+            const u32 next_a = k * Sum::at(4).a, next_b = k * Sum::at(4).b;
+            real x[BM], y[BN];
+#pragma unroll
+            for (u32 i = 0; i < BM; i++) x[i] = at_a[i][next_a];
+#pragma unroll
+            for (u32 j = 0; j < BN; j++) y[j] = at_b[j][next_b];
+#pragma unroll
+            for (u32 i = 0; i < BM; i++)
+#pragma unroll
+                for (u32 j = 0; j < BN; j++) multiply_blocks(sum[i][j], x[i], y[j]);
+        }
+        if constexpr (Sum::SIZE % 4 != 0) {
+            const bool there = mine < Sum::SIZE % 4;
+            const Offsets last = Sum::at(there ? STEPS * 4 + mine : 0);
+            const int back_a = (int)last.a - (int)step.a, back_b = (int)last.b - (int)step.b;
+            real x[BM];
+#pragma unroll
+            for (u32 i = 0; i < BM; i++) x[i] = there ? at_a[i][back_a] : real(0);
+#pragma unroll
+            for (u32 j = 0; j < BN; j++) {
+                const real y = at_b[j][back_b];
+#pragma unroll
+                for (u32 i = 0; i < BM; i++) multiply_blocks(sum[i][j], x[i], y);
+            }
+        }
+#pragma unroll
+        for (u32 e = 0; e < 2; e++) {
+            const u32 place = 2 * mine + e;
+            real* to = out + (base.out + line_of<Rows>(row, line).out + line_of<Columns>(column, place).out);
+#pragma unroll
+            for (u32 i = 0; i < BM; i++)
+#pragma unroll
+                for (u32 j = 0; j < BN; j++) {
+                    if ((Rows::SIZE % 8 != 0 && (row + i) * 8 + line >= Rows::SIZE) ||
+                        (Columns::SIZE % 8 != 0 && (column + j) * 8 + place >= Columns::SIZE))
+                        continue;
+                    real* at = to + (i * Rows::at(8).out + j * Columns::at(8).out);
+                    *at = ADD && more ? *at + sum[i][j][e] : sum[i][j][e];
+                }
         }
     }
 }

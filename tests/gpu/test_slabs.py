@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from jtgpu.backends import gpu as resident
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.device import Device
-from jtgpu.backends.gpu import slab_code, slab_layout, slabs
+from jtgpu.backends.gpu import slab_choice, slab_code, slab_layout, slabs
 from jtgpu.backends.gpu.engine import CaseEngine, Engine, Memory
 from jtgpu.backends.gpu.schedule import make_schedule
 from jtgpu.backends.gpu.single import Maker
@@ -29,6 +31,17 @@ def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slabs, "FEWEST", 4)
     monkeypatch.setattr(slab_code, "SMS", 1)
     monkeypatch.setattr(slab_layout, "MANY_RUNS", 2)
+
+
+@pytest.fixture(params=[False, True])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+    """Whether all contractions of two tables that can be are done in blocks for the tensor cores."""
+    if request.param:
+        for name, value in (("LEAST_SIDE", 1), ("LEAST_SUM", 1), ("BLOCK_FIXED", -(10**9))):
+            monkeypatch.setattr(slab_choice, name, value)
+    slab_choice.quickest.cache_clear()
+    yield request.param
+    slab_choice.quickest.cache_clear()
 
 
 def made(plan: Plan, factors: list[np.ndarray], gpu: Device) -> tuple[Engine, list[CaseEngine]]:
@@ -61,11 +74,11 @@ def test_networks(gpu: Device, name: str, most: int, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("everywhere")
 @pytest.mark.parametrize("seed", range(6))
-def test_made_networks(gpu: Device, seed: int) -> None:
+def test_made_networks(gpu: Device, seed: int, blocks: bool) -> None:
     """Many parents, zeros, variables of one state."""
     rng = np.random.default_rng(seed)
     n = 14
-    cards = rng.integers(1, 5, n).tolist()
+    cards = rng.integers(1, 6 if blocks else 5, n).tolist()
     cards[0] = 4
     states = {f"v{i}": [str(k) for k in range(cards[i])] for i in range(n)}
     parents, cpts = {}, {}
@@ -80,6 +93,8 @@ def test_made_networks(gpu: Device, seed: int) -> None:
     net = jtgpu.BayesianNetwork(states, parents, cpts)
     plan = net.plan(order="min-fill", max_table=None).plan
     engine, _ = made(plan, tables(net), gpu)
+    assert engine.schedule.slab is not None
+    assert "slab_blocks<Shape" in engine.schedule.slab.source or not blocks
     hold_to_definition(plan, tables(net), engine, 6)
     engine.close()
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from .records import WARPS
 from .shapes import OUT, SECTOR, A, B, Loop
 
-__all__ = ["Chosen", "Code", "Tile", "Variant", "best_codes", "code_of", "longest", "tiles_of"]
+__all__ = ["Axis", "Chosen", "Code", "Tile", "Variant", "best_codes", "code_of", "longest", "nest", "tiles_of"]
 
 Axis = tuple[int, int, int, int]  # extent; strides in the output, A and B
 Places = tuple[int, int, int, int, int, int]  # how many, steps between them, the last one; strides
@@ -103,13 +103,14 @@ class Code:
     @property
     def text(self) -> str:
         """The type that stands for it."""
-        places = (_nest(f"Places<{', '.join(map(str, p))}>" for p in side) for side in (self.m, self.n, self.v))
-        tiles, summed = (_nest(f"Axis<{', '.join(map(str, x))}>" for x in axes) for axes in (self.tiles, self.summed))
+        places = (nest(f"Places<{', '.join(map(str, p))}>" for p in side) for side in (self.m, self.n, self.v))
+        tiles, summed = (nest(f"Axis<{', '.join(map(str, x))}>" for x in axes) for axes in (self.tiles, self.summed))
         how = f"{str(self.two).lower()}, {self.log}, {self.share}, {self.splits}, {self.unroll}"
         return f"Contraction<{tiles}, {', '.join(places)}, {summed}, {how}>"
 
 
-def _nest(parts: Iterator[str]) -> str:
+def nest(parts: Iterator[str]) -> str:
+    """The type of axes one inside the other."""
     return f"Nest<{', '.join(parts)}>"
 
 

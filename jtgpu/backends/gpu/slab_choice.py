@@ -1,5 +1,7 @@
 """How the warps of a block do the contractions of a slab's slice: a time model, and the quickest code by it.
 
+Small ones as `shape_code` has it, a thread a tile of outputs; where both sides are long, blocks for the tensor cores.
+
 Knows no device. `jtgpu.backends.gpu.slab_code` writes the kernel of the codes.
 """
 
@@ -7,17 +9,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import permutations, product
 from typing import NamedTuple
 
 from ...plan import Plan
-from .shape_code import Code, code_of, tiles_of
+from .shape_code import Axis, Code, code_of, nest, tiles_of
 from .shapes import OUT, A, B, Binary, Loop, Step, loops_of
 from .slab_layout import local_scope, tables_of
 from .slabs import Region
 
-__all__ = ["RESIDENT", "THREADS", "WARPS", "chosen_codes"]
+__all__ = ["RESIDENT", "THREADS", "WARPS", "Blocks", "Work", "chosen_codes", "quickest"]
 
 THREADS = 256  # of a block
 RESIDENT = 2  # blocks of an SM
@@ -31,6 +35,9 @@ CROWD = 1.5  # clocks of the way that an instruction is worth
 COLD = 1.0  # clocks that an instruction is worth which an SM has to fetch: its cache holds 8,000
 ISSUED = 2.0  # instructions that an SM issues in a clock
 SLICE = 3000.0  # clocks of a slice beside its contractions
+BLOCK_FIXED, MULTIPLY, MULTIPLY_WAIT = 60, 2, 35.0  # instructions of a unit of blocks; of a product; clocks of its way
+LEAST_SIDE, LEAST_SUM = 5, 3  # of contractions of which blocks are looked at
+MOST_BLOCKS, MOST_HELD = 8, 20  # of a unit; entries that fly together
 TRIED = 100  # tiles that are looked at
 MOST_CODE = 40  # outputs of a thread times steps that are written out
 
@@ -55,6 +62,47 @@ def _first(axes: Sequence[tuple[int, int]], count: int) -> list[int]:
     return made
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """A contraction's code in blocks of 8 x 8 outputs; equal ones are one function.
+
+    Attributes
+    ----------
+    rows, columns, same, summed : axes
+        Of A and the output; of B and the output; of all three; summed over.
+    bm, bn : int
+        Blocks of a warp's unit.
+    unroll : int
+        Steps of four whose loads may fly together.
+    """
+
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    same: tuple[Axis, ...]
+    summed: tuple[Axis, ...]
+    bm: int
+    bn: int
+    unroll: int
+
+    @property
+    def text(self) -> str:
+        """The type that stands for it."""
+        sides = (nest(f"Axis<{', '.join(map(str, x))}>" for x in s) for s in self._sides)
+        return f"Blocks<{', '.join(sides)}, {self.bm}, {self.bn}, {self.unroll}>"
+
+    @property
+    def _sides(self) -> tuple[tuple[Axis, ...], ...]:
+        return self.rows, self.columns, self.same, self.summed
+
+
+class Work(NamedTuple):
+    """A contraction of a slice."""
+
+    code: Code | Blocks
+    passes: int  # of a warp
+    tables: tuple[int, int, int]  # A, B (or A again), output
+
+
 class _Passes(NamedTuple):
     """What warps do with a contraction."""
 
@@ -70,7 +118,7 @@ class _Passes(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _best(loops: tuple[Loop, ...], two: bool, adds: bool) -> tuple[Code, _Passes]:
+def quickest(loops: tuple[Loop, ...], two: bool, adds: bool) -> tuple[Code | Blocks, _Passes]:
     """The quickest code for a contraction of a slice."""
     n_sum = math.prod(n for n, s in loops if not s[OUT])
     summed = [(n, s) for n, s in loops if not s[OUT]]
@@ -111,30 +159,65 @@ def _best(loops: tuple[Loop, ...], two: bool, adds: bool) -> tuple[Code, _Passes
             if best is None or made.cost < best[0].cost:
                 best = made, code_of(loops, two, tile, log, 1, 1, unroll)
     assert best is not None  # a tile of one output always fits
-    return best[1], best[0]
+    blocks = min(_blocks(loops, adds), key=lambda x: x[1].cost, default=None) if two else None
+    return blocks if blocks is not None and blocks[1].cost < best[0].cost else (best[1], best[0])
 
 
-def chosen_codes(
-    plan: Plan, program: Binary, region: Region
-) -> tuple[list[list[tuple[Code, tuple[int, ...]]]], float]:
-    """By level, every contraction's code and its tables A, B (or A again) and output; clocks of a slice."""
+def _orders(axes: Sequence[Axis], divide: int) -> list[tuple[Axis, ...]]:
+    """Orders of axes in which `divide` configurations further is always as far."""
+    return [x for x in permutations(axes) if divide % math.prod(n for n, *_ in x[1:]) == 0]
+
+
+def _blocks(loops: tuple[Loop, ...], adds: bool) -> Iterator[tuple[Blocks, _Passes]]:
+    """Every code in blocks that a contraction of two tables could have."""
+    sides: dict[tuple[bool, bool, bool], list[Axis]] = {}
+    for n, s in loops:
+        sides.setdefault((bool(s[OUT]), bool(s[A]) or not s[OUT], bool(s[B]) or not s[OUT]), []).append((n, *s))
+    rows, columns, same, summed = (
+        tuple(sides.get(x, ())) for x in ((True, True, False), (True, False, True), (True,) * 3, (False, True, True))
+    )
+    m, n, v, k = (math.prod(x[0] for x in side) for side in (rows, columns, same, summed))
+    if min(m, n) < LEAST_SIDE or k < LEAST_SUM:
+        return
+    m, n, steps = -(-m // 8), -(-n // 8), -(-k // 4)
+    for r, c, t in product(_orders(rows, 8), _orders(columns, 8), _orders(summed, 4)):
+        along, across, down = (tuple((x[0], x[1:]) for x in side) for side in (r, c, t))
+        of = [(_first([(x, s[table]) for x, s in side], 8), _first([(x, s[table]) for x, s in down], 4))
+              for side, table in ((along, A), (across, B))]  # fmt: skip
+        lanes_a, lanes_b = (_wavefronts([line + step for line in lines for step in first]) for lines, first in of)
+        for bm, bn in product(range(1, m + 1), range(1, n + 1)):
+            if m % bm or n % bn or bm * bn > MOST_BLOCKS:
+                continue
+            whole = k // 4
+            unroll = next((u for u in range(whole, 0, -1) if whole % u == 0 and u * (bm + bn) <= MOST_HELD), 1)
+            batches = -(-steps // unroll)
+            body = (bm + bn) * LOAD + bm * bn * MULTIPLY
+            issued = BLOCK_FIXED + AXIS * len(same) + steps * body + batches * LOOP + STORE * 2 * bm * bn * (1 + adds)
+            code = issued - (batches - 1) * (unroll * body + LOOP)
+            served = bm * lanes_a + bn * lanes_b
+            way = PASS + batches * TRIP + steps * max(served, MULTIPLY_WAIT, 4 * MULTIPLY * bm * bn) + 4 * bm * bn
+            yield Blocks(r, c, same, t, bm, bn, unroll), _Passes(m // bm * (n // bn) * v, way, issued, code)
+
+
+def chosen_codes(plan: Plan, program: Binary, region: Region) -> tuple[list[list[Work]], float]:
+    """The contractions by level; clocks of a slice."""
     scopes: list[tuple[int, ...]] = [()] * len(program.scopes)
     for t in tables_of(program, region):
         scopes[t] = local_scope(program, region, t)
     made = []
     clocks = issued = 0.0
     for level in region.levels:
-        codes: list[tuple[Code, tuple[int, ...]]] = []
+        works: list[Work] = []
         ways = []
         for step in (program.steps[i] for i in level):
             tries = []
             for ins in {step.ins, step.ins[::-1]}:
                 loops = loops_of(plan, scopes, Step(step.out, ins, False))
-                tries.append((*_best(loops, len(ins) == 2, step.out in region.outputs), ins))
+                tries.append((*quickest(loops, len(ins) == 2, step.out in region.outputs), ins))
             code, passes, ins = min(tries, key=lambda x: (x[1].cost, x[2]))
-            codes.append((code, (ins[0], ins[-1], step.out)))
+            works.append(Work(code, passes.n, (ins[0], ins[-1], step.out)))
             ways.append(passes)
-        made.append(codes)
+        made.append(works)
         clocks += max(math.fsum(w.way * w.n for w in ways) / WARPS, max(w.way for w in ways)) + SYNC
         issued += math.fsum(w.issued * w.n for w in ways)
     return made, SLICE + max(clocks, RESIDENT * issued / ISSUED)

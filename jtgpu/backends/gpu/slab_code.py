@@ -16,9 +16,8 @@ import numpy as np
 from ...plan import Plan
 from .. import kernels
 from .records import SLAB_OUTPUT
-from .shape_code import Code
 from .shapes import Binary
-from .slab_choice import RESIDENT, THREADS, WARPS, chosen_codes
+from .slab_choice import RESIDENT, THREADS, WARPS, Blocks, Work, chosen_codes
 from .slab_layout import Sums, areas_of, cells_of, local_scope, rise_of, strides_of, tables_of
 from .slabs import Region, regions
 
@@ -134,12 +133,12 @@ def make_slab(plan: Plan, program: Binary, region: Region, table_cell: Sequence[
 
 def _text(
     plan: Plan, program: Binary, region: Region, table_cell: Sequence[int], areas: dict[int, int],
-    codes: Sequence[Sequence[tuple[Code, tuple[int, ...]]]], sums: Sums,
+    codes: Sequence[Sequence[Work]], sums: Sums,
 ) -> str:  # fmt: skip
     size = {t: plan.size(local_scope(program, region, t)) for t in tables_of(program, region)}
     kinds: dict[str, int] = {}
-    for code, _ in itertools.chain(*codes):
-        kinds.setdefault(code.text, len(kinds))
+    for work in itertools.chain(*codes):
+        kinds.setdefault(work.code.text, len(kinds))
     types = [f"using Shape{i} = {text};" for text, i in kinds.items()]
     loads, flushes = [], []
     for k, t in enumerate(region.inputs):
@@ -166,13 +165,14 @@ def _text(
     for level in codes:
         if body:
             body.append("        __syncthreads();")
-        for code, (a, b, out) in level:
+        for code, passes, (a, b, out) in level:
+            how = "blocks" if isinstance(code, Blocks) else "contract"
             adds, more = ("true", f"flags.y >> {number[out]} & 1") if out in number else ("false", "false")
             body.append(
-                f"        slab_contract<Shape{kinds[code.text]}, {WARPS}, {warp}, {adds}>"
+                f"        slab_{how}<Shape{kinds[code.text]}, {WARPS}, {warp}, {adds}>"
                 f"(memory + {areas[out]}, memory + {areas[a]}, memory + {areas[b]}, warp, lane, {more});"
             )
-            warp = (warp + -(-code.n_tiles // (32 >> code.log))) % WARPS
+            warp = (warp + passes) % WARPS
     digits, behind = [], 1
     for v in reversed(region.variables):
         n = int(plan.cardinality[v])
