@@ -47,35 +47,59 @@ __device__ __forceinline__ void slab_fetch(real* to, const real* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from)
                  : "memory");
 }
+__device__ __forceinline__ void slab_fetch(u32* to, const u32* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from)
+                 : "memory");
+}
 __device__ __forceinline__ void slab_loaded() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+// Where a thread's numbers lie must be known before it waits for them: the compiler would find out afterwards.
+__device__ __forceinline__ void slab_known(const real* at) {
+    asm volatile("" ::"r"((u32)__cvta_generic_to_shared(at)));
+}
 #else
-__device__ __forceinline__ void slab_fetch(real* to, const real* from) { *to = *from; }
+template <class T>
+__device__ __forceinline__ void slab_fetch(T* to, const T* from) { *to = *from; }
 __device__ __forceinline__ void slab_loaded() {}
+__device__ __forceinline__ void slab_known(const real*) {}
 #endif
 
-// One part of a table: its axes as Axis<extent, stride in shared memory, stride in the arena, 0>. `scale`: what its
-// entries are multiplied by.
-template <class Axes, u32 THREADS>
-__device__ __forceinline__ void slab_load(real* to, const real* from, real scale, u32 thread) {
-#pragma unroll 2
-    for (u32 i = thread; i < Axes::SIZE; i += THREADS) {
+// What a warp does before its first contraction of a level: the barrier, once it knows where its numbers lie. Each comes
+// to one barrier a level, but not all at the same place of the code: PTX's barriers count warps and do not mind, which
+// __syncthreads() does not promise.
+__device__ __forceinline__ void slab_enter(bool& waiting) {
+#ifdef __CUDA_ARCH__
+    if (waiting) asm volatile("bar.sync 0;" ::: "memory");
+#else
+    if (waiting) __syncthreads();
+#endif
+    waiting = false;
+}
+
+// One part of a table: its axes as Axis<extent, stride in shared memory, stride in the arena, 0>. `scaled`: whether its
+// entries are multiplied by `scale`. The thread that begins is FIRST: small tables are loaded side by side.
+template <class Axes, u32 THREADS, u32 FIRST>
+__device__ __forceinline__ void slab_load(real* to, const real* from, bool scaled, const real& scale, u32 thread) {
+#pragma unroll 1
+    for (u32 i = (thread + THREADS - FIRST) % THREADS; i < Axes::SIZE; i += THREADS) {
         const Offsets at = Axes::at(i);
-        if (scale == real(1))
-            slab_fetch(to + at.out, from + at.a);
-        else
+        if (scaled)
             to[at.out] = from[at.a] * scale;
+        else
+            slab_fetch(to + at.out, from + at.a);
     }
 }
 
-template <u32 CELLS, u32 THREADS>
+template <u32 CELLS, u32 THREADS, u32 FIRST>
 __device__ __forceinline__ void slab_store(real* to, const real* from, u32 thread) {
 #pragma unroll 2
-    for (u32 i = thread; i < CELLS; i += THREADS) to[i] = from[i];
+    for (u32 i = (thread + THREADS - FIRST) % THREADS; i < CELLS; i += THREADS) to[i] = from[i];
 }
 
 // A contraction by all warps of the block, beginning with warp FIRST. ADD: where `more`, outputs are added to.
+// `waiting`: whether the warp has not come to the level's barrier yet.
 template <class C, u32 WARPS_, u32 FIRST, bool ADD>
-__device__ __forceinline__ void slab_contract(real* out, const real* a, const real* b, u32 warp, u32 lane, bool more) {
+__device__ __forceinline__ void slab_contract(real* out, const real* a, const real* b, u32 warp, u32 lane, bool more,
+                                              bool& waiting) {
     constexpr u32 PER_WARP = 32 >> C::LOG, TILES = C::Tiles::SIZE, CELLS = C::Cells::SIZE, HELD = held(CELLS, C::LOG);
     using Loads = Steady<C, 1u << C::LOG>;
     const u32 my_way = lane / PER_WARP, my_tile = lane % PER_WARP;
@@ -84,13 +108,19 @@ __device__ __forceinline__ void slab_contract(real* out, const real* a, const re
         const u32 tile = base + my_tile;
         const bool there = TILES % PER_WARP == 0 || tile < TILES;
         const Offsets at = C::Tiles::at(there ? tile : TILES - 1);
+        const real *from_a = a + at.a, *from_b = b + at.b;
+        real* to = out + at.out;
+        slab_known(from_a);
+        if (C::TWO) slab_known(from_b);
+        slab_known(to);
+        slab_enter(waiting);
         real sum[CELLS];
 #pragma unroll
         for (u32 e = 0; e < CELLS; e++) sum[e] = 0;
         Loads steps;
 #pragma unroll 1
         for (u32 batch = 0; batch < Loads::BATCHES; batch++) {
-            steps.load(a + at.a, b + at.b, my_way, batch);
+            steps.load(from_a, from_b, my_way, batch);
             steps.add_to(sum, {real(1), real(1), 0});
         }
         u32 first = 0;
@@ -98,7 +128,7 @@ __device__ __forceinline__ void slab_contract(real* out, const real* a, const re
         if (there) {
 #pragma unroll
             for (u32 e = 0; e < HELD; e++) {
-                real* mine = out + (at.out + C::Cells::at(first + e).out);
+                real* mine = to + C::Cells::at(first + e).out;
                 *mine = ADD && more ? *mine + sum[e] : sum[e];
             }
         }
@@ -131,7 +161,8 @@ __device__ __forceinline__ Offsets line_of(u32 block, u32 line) {
 
 // As `slab_contract`, by `multiply_blocks`: a lane loads an entry of A and one of B for eight products.
 template <class C, u32 WARPS_, u32 FIRST, bool ADD>
-__device__ __forceinline__ void slab_blocks(real* out, const real* a, const real* b, u32 warp, u32 lane, bool more) {
+__device__ __forceinline__ void slab_blocks(real* out, const real* a, const real* b, u32 warp, u32 lane, bool more,
+                                            bool& waiting) {
     using Rows = typename C::Rows;
     using Columns = typename C::Columns;
     using Sum = typename C::Sum;
@@ -155,6 +186,13 @@ __device__ __forceinline__ void slab_blocks(real* out, const real* a, const real
         for (u32 j = 1; j < BN; j++)
             at_b[j] = Columns::SIZE % 8 == 0 ? at_b[0] + j * Columns::at(8).b
                                              : b + (base.b + step.b + line_of<Columns>(column + j, line).b);
+        real* const to = out + (base.out + line_of<Rows>(row, line).out);
+#pragma unroll
+        for (u32 i = 0; i < BM; i++) slab_known(at_a[i]);
+#pragma unroll
+        for (u32 j = 0; j < BN; j++) slab_known(at_b[j]);
+        slab_known(to);
+        slab_enter(waiting);
         real sum[BM][BN][2];
 #pragma unroll
         for (u32 i = 0; i < BM; i++)
@@ -190,7 +228,7 @@ __device__ __forceinline__ void slab_blocks(real* out, const real* a, const real
 #pragma unroll
         for (u32 e = 0; e < 2; e++) {
             const u32 place = 2 * mine + e;
-            real* to = out + (base.out + line_of<Rows>(row, line).out + line_of<Columns>(column, place).out);
+            real* mine_of = to + line_of<Columns>(column, place).out;
 #pragma unroll
             for (u32 i = 0; i < BM; i++)
 #pragma unroll
@@ -198,7 +236,7 @@ __device__ __forceinline__ void slab_blocks(real* out, const real* a, const real
                     if ((Rows::SIZE % 8 != 0 && (row + i) * 8 + line >= Rows::SIZE) ||
                         (Columns::SIZE % 8 != 0 && (column + j) * 8 + place >= Columns::SIZE))
                         continue;
-                    real* at = to + (i * Rows::at(8).out + j * Columns::at(8).out);
+                    real* at = mine_of + (i * Rows::at(8).out + j * Columns::at(8).out);
                     *at = ADD && more ? *at + sum[i][j][e] : sum[i][j][e];
                 }
         }

@@ -112,7 +112,8 @@ def make_slab(plan: Plan, program: Binary, region: Region, table_cell: Sequence[
     n_blocks = min(n_slices, SMS * RESIDENT)
     first = np.array([n_slices * b // n_blocks for b in range(n_blocks + 1)], np.uint32)
     sums = Sums(plan, program, region, table_cell, first)
-    text = _text(plan, program, region, table_cell, areas, codes, sums)
+    flags = sums.flags()
+    text = _text(plan, program, region, table_cell, areas, codes, sums, flags)
     rounds = int(np.diff(first).max())
     return Slab(
         source=text,
@@ -120,7 +121,7 @@ def make_slab(plan: Plan, program: Binary, region: Region, table_cell: Sequence[
         n_blocks=n_blocks,
         n_sum_blocks=len(sums.of_block),
         first=first,
-        flags=sums.flags(),
+        flags=flags,
         runs=np.stack(sums.runs, axis=1).astype(np.uint32),
         outputs=np.array(sums.records, SLAB_OUTPUT),
         of_block=np.array(sums.of_block, np.uint32),
@@ -131,9 +132,30 @@ def make_slab(plan: Plan, program: Binary, region: Region, table_cell: Sequence[
     )
 
 
+def _together(flags: NDArray[np.uint32], n: int) -> list[list[int]]:
+    """The bits that are always the same."""
+    made: dict[bytes, list[int]] = {}
+    for k in range(n):
+        made.setdefault((flags >> np.uint32(k) & np.uint32(1)).tobytes(), []).append(k)
+    return list(made.values())
+
+
+def _axes(plan: Plan, program: Binary, region: Region, table: int) -> list[tuple[int, int, int]]:
+    """A part of a table: extents, strides in shared memory and in the arena; neighbours that are one are joined."""
+    strides, local = strides_of(plan, program.scopes[table]), local_scope(program, region, table)
+    inner = strides_of(plan, local)
+    made: list[tuple[int, int, int]] = []
+    for v in local:
+        n, i, s = int(plan.cardinality[v]), inner[v], strides[v]
+        if made and made[-1][2] == n * s:
+            n *= made.pop()[0]
+        made.append((n, i, s))
+    return made
+
+
 def _text(
     plan: Plan, program: Binary, region: Region, table_cell: Sequence[int], areas: dict[int, int],
-    codes: Sequence[Sequence[Work]], sums: Sums,
+    codes: Sequence[Sequence[Work]], sums: Sums, flags: NDArray[np.uint32],
 ) -> str:  # fmt: skip
     size = {t: plan.size(local_scope(program, region, t)) for t in tables_of(program, region)}
     kinds: dict[str, int] = {}
@@ -141,42 +163,49 @@ def _text(
         kinds.setdefault(work.code.text, len(kinds))
     types = [f"using Shape{i} = {text};" for text, i in kinds.items()]
     loads, flushes = [], []
-    for k, t in enumerate(region.inputs):
-        scope = program.scopes[t]
-        strides = strides_of(plan, scope)
-        kept, local = [v for v in scope if v in region.variables], local_scope(program, region, t)
-        inner = strides_of(plan, local)
-        axes = ", ".join(f"Axis<{plan.cardinality[v]}, {inner[v]}, {strides[v]}, 0>" for v in local)
-        base = [f"{table_cell[t]}u", *(f"d{v} * {strides[v]}u" for v in kept)]
-        loads.append(
-            f"        if (flags.x >> {k} & 1)\n"
-            f"            slab_load<Nest<{axes}>, {THREADS}>(memory + {areas[t]}, p.arena + ({' + '.join(base)}), "
-            f"scales[{k}], thread);"
-        )
-    for k, t in enumerate(region.outputs):
-        flushes.append(
-            f"        if (flags.z >> {k} & 1)\n"
-            f"            slab_store<{size[t]}, {THREADS}>(f.sums + ({sums.begin[k]}u + {size[t]}u * runs[{k}]), "
-            f"memory + {areas[t]}, thread);"
-        )
+    first = 0  # thread that begins
+    for group in _together(flags[:, 0], len(region.inputs)):
+        loads.append(f"            if (flags.x >> {group[0]} & 1) {{")
+        for k in group:
+            t = region.inputs[k]
+            strides, kept = strides_of(plan, program.scopes[t]), [v for v in program.scopes[t] if v in region.variables]
+            base = [f"{table_cell[t]}u", *(f"d{v} * {strides[v]}u" for v in kept)]
+            axes = ", ".join(f"Axis<{n}, {i}, {s}, 0>" for n, i, s in _axes(plan, program, region, t))
+            loads.append(
+                f"                slab_load<Nest<{axes}>, {THREADS}, {first}>"
+                f"(memory + {areas[t]}, p.arena + ({' + '.join(base)}), scaled >> {k} & 1, scales[{k}], thread);"
+            )
+            first = (first + 32 * -(-size[t] // 32)) % THREADS
+        loads.append("            }")
+    for group in _together(flags[:, 2], len(region.outputs)):
+        flushes.append(f"            if (last.z >> {group[0]} & 1) {{")
+        for k in group:
+            t = region.outputs[k]
+            flushes.append(
+                f"                slab_store<{size[t]}, {THREADS}, {first}>"
+                f"(f.sums + ({sums.begin[k]}u + {size[t]}u * runs[slice & 1 ^ 1][{k}]), memory + {areas[t]}, thread);"
+            )
+            first = (first + 32 * -(-size[t] // 32)) % THREADS
+        flushes.append("            }")
     number = {t: k for k, t in enumerate(region.outputs)}
     body: list[str] = []
     warp = 0
-    for level in codes:
-        if body:
-            body.append("        __syncthreads();")
+    for k, level in enumerate(codes):
+        body.append(f"        {'bool ' if k == 0 else ''}waiting = true;")
         for code, passes, (a, b, out) in level:
             how = "blocks" if isinstance(code, Blocks) else "contract"
-            adds, more = ("true", f"flags.y >> {number[out]} & 1") if out in number else ("false", "false")
+            adds, more = ("true", f"last.y >> {number[out]} & 1") if out in number else ("false", "false")
             body.append(
                 f"        slab_{how}<Shape{kinds[code.text]}, {WARPS}, {warp}, {adds}>"
-                f"(memory + {areas[out]}, memory + {areas[a]}, memory + {areas[b]}, warp, lane, {more});"
+                f"(memory + {areas[out]}, memory + {areas[a]}, memory + {areas[b]}, warp, lane, {more}, "
+                "waiting);"
             )
             warp = (warp + passes) % WARPS
+        body.append("        slab_enter(waiting);")
     digits, behind = [], 1
     for v in reversed(region.variables):
         n = int(plan.cardinality[v])
-        digits.append(f"        const u32 d{v} = slice / {behind}u % {n}u;")
+        digits.append(f"            const u32 d{v} = slice / {behind}u % {n}u;")
         behind *= n
     return kernels.with_headers(
         _SOURCE.format(
@@ -194,24 +223,37 @@ _SOURCE = """#define JT_REAL double
 
 extern "C" __global__ void __launch_bounds__({threads}, {resident}) slab(Program p, Slab f) {{
     SLAB_MEMORY
-    __shared__ real scales[{n_inputs}];
+    __shared__ real scales[32];
+    __shared__ u32 scaled_tables, runs[2][{n_outputs}];
     const u32 inputs[{n_inputs}] = {{{inputs}}};
     const u32 thread = threadIdx.x, warp = thread >> 5, lane = thread & 31;
     const u32 first = f.first[blockIdx.x], behind = f.first[blockIdx.x + 1];
+    uint4 flags = f.flags[first], last = flags;
     let_next_start();
     wait_for_previous();
-    for (u32 k = thread; k < {n_inputs}; k += {threads}) scales[k] = power_of_two(-slab_shift(p.slots[inputs[k]]));
+    if (warp == 0) {{
+        const int shift = lane < {n_inputs} ? slab_shift(p.slots[inputs[lane < {n_inputs} ? lane : 0]]) : 0;
+        const u32 which = __ballot_sync(0xffffffffu, shift != 0);
+        scales[lane] = power_of_two(-shift);
+        if (lane == 0) scaled_tables = which;
+    }}
     __syncthreads();
-    for (u32 slice = first; slice < behind; slice++) {{
-        const uint4 flags = f.flags[slice];
-        const u32* runs = f.runs + slice * {n_outputs}u;
+    const u32 scaled = scaled_tables;
+    for (u32 slice = first;; slice++) {{  // what comes in is on its way while what the slice before made goes out
+        if (slice < behind) {{
 {digits}
+            if (thread < {n_outputs}) slab_fetch(runs[slice & 1] + thread, f.runs + (slice * {n_outputs}u + thread));
 {loads}
+        }}
+        if (slice > first) {{
+{flushes}
+        }}
+        if (slice == behind) break;
+        last = flags;
+        flags = f.flags[slice + 1 < behind ? slice + 1 : slice];
         slab_loaded();
-        __syncthreads();
 {body}
         __syncthreads();
-{flushes}
     }}
 }}
 """
