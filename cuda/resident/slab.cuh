@@ -95,13 +95,46 @@ __device__ __forceinline__ void slab_store(real* to, const real* from, u32 threa
     for (u32 i = (thread + THREADS - FIRST) % THREADS; i < CELLS; i += THREADS) to[i] = from[i];
 }
 
+template <class X>
+struct Inner;
+template <class X, class... Rest>
+struct Inner<Nest<X, Rest...>> { static constexpr u32 SIZE = Nest<Rest...>::SIZE; };  // of all axes but the first
+template <>
+struct Inner<Nest<>> { static constexpr u32 SIZE = 1; };
+
+// Entries of UNROLL steps of a sum over several axes. Lanes that share it take turns by batches, and a batch goes through
+// all axes but the first as often as it does: then the next one is always as far, and no step has to be divided.
+template <class C, u32 WAYS,
+          bool = (Inner<typename C::Sum>::SIZE > 1 && C::UNROLL % Inner<typename C::Sum>::SIZE == 0 && Steady<C, WAYS>::EVEN)>
+struct Batches : Steady<C, WAYS> {};
+template <class C, u32 WAYS>
+struct Batches<C, WAYS, true> : Steady<C, WAYS> {
+    __device__ __forceinline__ void load(const real* a, const real* b, u32 way, u32 batch) {
+        const u32 turn = batch * WAYS + way;
+        const real *at_a = a + turn * C::Sum::at(C::UNROLL).a, *at_b = b + turn * C::Sum::at(C::UNROLL).b;
+#pragma unroll
+        for (u32 u = 0; u < C::UNROLL; u++) {
+            const Offsets step = C::Sum::at(u);  // immediates, as all that follows
+#pragma unroll
+            for (u32 v = 0; v < C::V::SIZE; v++) {
+#pragma unroll
+                for (u32 m = 0; m < C::M::SIZE; m++)
+                    this->x[u][m * C::V::SIZE + v] = at_a[step.a + C::M::at(m).a + C::V::at(v).a];
+#pragma unroll
+                for (u32 n = 0; n < C::N::SIZE; n++)
+                    this->y[u][n * C::V::SIZE + v] = C::TWO ? at_b[step.b + C::N::at(n).b + C::V::at(v).b] : real(1);
+            }
+        }
+    }
+};
+
 // A contraction by all warps of the block, beginning with warp FIRST. ADD: where `more`, outputs are added to.
 // `waiting`: whether the warp has not come to the level's barrier yet.
 template <class C, u32 WARPS_, u32 FIRST, bool ADD>
 __device__ __forceinline__ void slab_contract(real* out, const real* a, const real* b, u32 warp, u32 lane, bool more,
                                               bool& waiting) {
     constexpr u32 PER_WARP = 32 >> C::LOG, TILES = C::Tiles::SIZE, CELLS = C::Cells::SIZE, HELD = held(CELLS, C::LOG);
-    using Loads = Steady<C, 1u << C::LOG>;
+    using Loads = Batches<C, 1u << C::LOG>;
     const u32 my_way = lane / PER_WARP, my_tile = lane % PER_WARP;
 #pragma unroll 1
     for (u32 base = (warp + WARPS_ - FIRST) % WARPS_ * PER_WARP; base < TILES; base += WARPS_ * PER_WARP) {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import permutations, product
 from typing import NamedTuple
@@ -30,6 +30,7 @@ BANKS = 16  # of doubles
 # The time model, clocks of an SM: a block's way through a contraction, and the instructions of all its warps, which
 # hold up the SM's other block.
 FIXED, AXIS, LOOP, LOAD, UNEVEN, STORE, EXCHANGE = 50, 8, 6, 1.5, 4, 2, 5  # instructions
+DIVIDE = 6  # instructions of a step of a sum over several axes whose places are not always as far
 PASS, TRIP, TURN, SYNC = 150.0, 35.0, 60.0, 40.0  # clocks of the way: a pass, a batch of loads, an exchange, a barrier
 CROWD = 1.5  # clocks of the way that an instruction is worth
 COLD = 1.0  # clocks that an instruction is worth which an SM has to fetch: its cache holds 8,000
@@ -137,30 +138,52 @@ def quickest(loops: tuple[Loop, ...], two: bool, adds: bool) -> tuple[Code | Blo
             if adds and cells % (1 << log):
                 continue  # lanes would hold the same output
             per_warp = 32 >> log
-            lanes = []
-            for table in (OUT, A, B):
-                mine = _first([(x, s[table]) for x, s in kept], per_warp)
-                ways = _first([(x, s[table]) for x, s in summed], 1 << log)
-                lanes.append(_wavefronts([x + y for y in ways for x in mine]))
             steps = -(-n_sum >> log)
             passes = -(-n_tiles // per_warp)
             most = max(1, min(steps, MOST_CODE // max(cells, loads)))
-            unroll = next((u for u in range(most, 0, -1) if steps % u == 0 and u > most // 2), most)
+            order, unroll = _batches(summed, log, most)
+            if not unroll:
+                unroll = next((u for u in range(most, 0, -1) if steps % u == 0 and u > most // 2), most)
             batches = -(-steps // unroll)
+            turn = unroll if order is not summed else 1  # steps from a lane that shares a sum to the next
+            lanes = []
+            for table in (OUT, A, B):
+                mine = _first([(x, s[table]) for x, s in kept], per_warp)
+                ways = _first([(x, s[table]) for x, s in order], turn << log)[::turn]
+                lanes.append(_wavefronts([x + y for y in ways for x in mine]))
             even = n_sum == (unroll << log) * batches
             exchanges = cells + log if log else 0
             served = m * v * lanes[A] + (n * v * lanes[B] if two else 0)
-            body = LOOP + unroll * ((LOAD if even else UNEVEN) * loads + cells)
+            divided = DIVIDE if len(summed) > 1 and order is summed else 0
+            body = LOOP + unroll * ((LOAD if even else UNEVEN) * loads + cells + divided)
             issued = FIXED + AXIS * len(kept) + batches * body
             issued += STORE * max(1, cells >> log) * (1 + adds) + EXCHANGE * exchanges
             code = issued - (batches - 1) * body
             way = PASS + batches * (TRIP + unroll * (served + 2 * cells)) + TURN * log
             made = _Passes(passes, way, issued, code)
             if best is None or made.cost < best[0].cost:
-                best = made, code_of(loops, two, tile, log, 1, 1, unroll)
+                best = made, replace(code_of(loops, two, tile, log, 1, 1, unroll), summed=_as_axes(order))
     assert best is not None  # a tile of one output always fits
     blocks = min(_blocks(loops, adds), key=lambda x: x[1].cost, default=None) if two else None
     return blocks if blocks is not None and blocks[1].cost < best[0].cost else (best[1], best[0])
+
+
+def _batches(summed: list[Loop], log: int, most: int) -> tuple[list[Loop], int]:
+    """An order of several summed axes, and the steps of a batch, of at most so many, that goes through all axes but the
+    first; the axes as they are, and 0, where there is none: see `Batches` in slab.cuh."""
+    n_sum = math.prod(n for n, _ in summed)
+    found = [
+        (unroll, list(order))
+        for order in (permutations(summed) if len(summed) > 1 else ())
+        for unroll in range(1, most + 1)
+        if unroll % math.prod(n for n, _ in order[1:]) == 0 and n_sum % (unroll << log) == 0
+    ]
+    unroll, order = max(found, key=lambda x: x[0], default=(0, summed))
+    return order, unroll
+
+
+def _as_axes(loops: Sequence[Loop]) -> tuple[Axis, ...]:
+    return tuple((n, *s) for n, s in loops)
 
 
 def _orders(axes: Sequence[Axis], divide: int) -> list[tuple[Axis, ...]]:
