@@ -16,7 +16,7 @@
 // tile shares them.
 #include "resident/types.cuh"
 
-#define LIST_THREADS 512
+#define LIST_THREADS 256
 #define LIST_WARPS (LIST_THREADS / 32)
 #define MOST_GIVEN 1024
 #define AHEAD 8

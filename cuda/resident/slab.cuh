@@ -52,28 +52,11 @@ __device__ __forceinline__ void slab_fetch(u32* to, const u32* from) {
                  : "memory");
 }
 __device__ __forceinline__ void slab_loaded() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-// Where a thread's numbers lie must be known before it waits for them: the compiler would find out afterwards.
-__device__ __forceinline__ void slab_known(const real* at) {
-    asm volatile("" ::"r"((u32)__cvta_generic_to_shared(at)));
-}
 #else
 template <class T>
 __device__ __forceinline__ void slab_fetch(T* to, const T* from) { *to = *from; }
 __device__ __forceinline__ void slab_loaded() {}
-__device__ __forceinline__ void slab_known(const real*) {}
 #endif
-
-// What a warp does before its first contraction of a level: the barrier, once it knows where its numbers lie. Each comes
-// to one barrier a level, but not all at the same place of the code: PTX's barriers count warps and do not mind, which
-// __syncthreads() does not promise.
-__device__ __forceinline__ void slab_enter(bool& waiting) {
-#ifdef __CUDA_ARCH__
-    if (waiting) asm volatile("bar.sync 0;" ::: "memory");
-#else
-    if (waiting) __syncthreads();
-#endif
-    waiting = false;
-}
 
 // One part of a table: its axes as Axis<extent, stride in shared memory, stride in the arena, 0>. `scaled`: whether its
 // entries are multiplied by `scale`. The thread that begins is FIRST: small tables are loaded side by side.
@@ -129,10 +112,8 @@ struct Batches<C, WAYS, true> : Steady<C, WAYS> {
 };
 
 // A contraction by all warps of the block, beginning with warp FIRST. ADD: where `more`, outputs are added to.
-// `waiting`: whether the warp has not come to the level's barrier yet.
 template <class C, u32 WARPS_, u32 FIRST, bool ADD>
-__device__ __forceinline__ void slab_contract(real* out, const real* a, const real* b, u32 warp, u32 lane, bool more,
-                                              bool& waiting) {
+__device__ __forceinline__ void slab_contract(real* out, const real* a, const real* b, u32 warp, u32 lane, bool more) {
     constexpr u32 PER_WARP = 32 >> C::LOG, TILES = C::Tiles::SIZE, CELLS = C::Cells::SIZE, HELD = held(CELLS, C::LOG);
     using Loads = Batches<C, 1u << C::LOG>;
     const u32 my_way = lane / PER_WARP, my_tile = lane % PER_WARP;
@@ -143,10 +124,6 @@ __device__ __forceinline__ void slab_contract(real* out, const real* a, const re
         const Offsets at = C::Tiles::at(there ? tile : TILES - 1);
         const real *from_a = a + at.a, *from_b = b + at.b;
         real* to = out + at.out;
-        slab_known(from_a);
-        if (C::TWO) slab_known(from_b);
-        slab_known(to);
-        slab_enter(waiting);
         real sum[CELLS];
 #pragma unroll
         for (u32 e = 0; e < CELLS; e++) sum[e] = 0;
@@ -194,8 +171,7 @@ __device__ __forceinline__ Offsets line_of(u32 block, u32 line) {
 
 // As `slab_contract`, by `multiply_blocks`: a lane loads an entry of A and one of B for eight products.
 template <class C, u32 WARPS_, u32 FIRST, bool ADD>
-__device__ __forceinline__ void slab_blocks(real* out, const real* a, const real* b, u32 warp, u32 lane, bool more,
-                                            bool& waiting) {
+__device__ __forceinline__ void slab_blocks(real* out, const real* a, const real* b, u32 warp, u32 lane, bool more) {
     using Rows = typename C::Rows;
     using Columns = typename C::Columns;
     using Sum = typename C::Sum;
@@ -220,12 +196,6 @@ __device__ __forceinline__ void slab_blocks(real* out, const real* a, const real
             at_b[j] = Columns::SIZE % 8 == 0 ? at_b[0] + j * Columns::at(8).b
                                              : b + (base.b + step.b + line_of<Columns>(column + j, line).b);
         real* const to = out + (base.out + line_of<Rows>(row, line).out);
-#pragma unroll
-        for (u32 i = 0; i < BM; i++) slab_known(at_a[i]);
-#pragma unroll
-        for (u32 j = 0; j < BN; j++) slab_known(at_b[j]);
-        slab_known(to);
-        slab_enter(waiting);
         real sum[BM][BN][2];
 #pragma unroll
         for (u32 i = 0; i < BM; i++)

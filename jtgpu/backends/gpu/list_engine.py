@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ListEngine"]
 
-THREADS = 512
+THREADS = 256
 
 
 class ListEngine(CaseEngine):

@@ -30,7 +30,7 @@ SMS = 132
 MOST_CELLS = 14_200  # doubles that a block may have where two share an SM
 CLOCK = 1.75  # in a nanosecond
 MOST_BYTES = 8 * MOST_CELLS + 1024  # of shared memory, what a block has besides counted
-TOO_LITTLE = 1.34  # times what the time model of a slice says an H100 took: Munin1, 151 us with the sums' writing
+TOO_LITTLE = 1.1  # times what the time model of a slice says an H100 took: Munin1, 188 us in all
 SUMS_NS, SUM_BYTES = 7_000.0, 1500.0  # that `slab_sum` takes beside reading; bytes of sums in a nanosecond, either way
 LEAST_TOP = 0x10000000  # word_of about 2^-766: a smaller largest entry of what goes out may have lost digits
 MOST_RISE = 128.0  # log2 of the products that an entry of what goes out is a sum of: slab.cuh says why
@@ -190,18 +190,16 @@ def _text(
     number = {t: k for k, t in enumerate(region.outputs)}
     body: list[str] = []
     warp = 0
-    for k, level in enumerate(codes):
-        body.append(f"        {'bool ' if k == 0 else ''}waiting = true;")
+    for level in codes:
+        body.append("        __syncthreads();")
         for code, passes, (a, b, out) in level:
             how = "blocks" if isinstance(code, Blocks) else "contract"
             adds, more = ("true", f"last.y >> {number[out]} & 1") if out in number else ("false", "false")
             body.append(
                 f"        slab_{how}<Shape{kinds[code.text]}, {WARPS}, {warp}, {adds}>"
-                f"(memory + {areas[out]}, memory + {areas[a]}, memory + {areas[b]}, warp, lane, {more}, "
-                "waiting);"
+                f"(memory + {areas[out]}, memory + {areas[a]}, memory + {areas[b]}, warp, lane, {more});"
             )
             warp = (warp + passes) % WARPS
-        body.append("        slab_enter(waiting);")
     digits, behind = [], 1
     for v in reversed(region.variables):
         n = int(plan.cardinality[v])
