@@ -147,8 +147,8 @@ __device__ __forceinline__ void begin_loading(const Lists& f, const uint4* image
 // A barrier a level, before anything is copied.
 __device__ __forceinline__ void begin_counting(double* barriers, u32 n, u32 thread) {
 #ifdef HAS_CLUSTERS
-    if (thread >= n) return;
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(barriers + thread)) : "memory");
+    for (u32 i = thread; i < n; i += LIST_THREADS)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(barriers + i)) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
 }
@@ -156,7 +156,7 @@ __device__ __forceinline__ void begin_counting(double* barriers, u32 n, u32 thre
 // Each is done when so many bytes have arrived.
 __device__ __forceinline__ void expect(double* barriers, const double* arrivals, u32 n, u32 thread) {
 #ifdef HAS_CLUSTERS
-    if (thread < n) arrive(shared_at(barriers + thread), *(const u32*)(arrivals + thread));
+    for (u32 i = thread; i < n; i += LIST_THREADS) arrive(shared_at(barriers + i), *(const u32*)(arrivals + i));
 #endif
 }
 
@@ -257,7 +257,7 @@ __device__ __forceinline__ void run_lists(const Lists& f, double* memory) {
     u32 axis = thread < f.n_lambda ? f.axes[thread] : 0;
     __shared__ u64 loads[2];
     double* const barriers = memory + f.barriers;
-    if (CLUSTER) begin_counting(barriers, f.n_levels, thread);  // the host sees to it that there are threads enough
+    if (CLUSTER) begin_counting(barriers, f.n_levels, thread);
     begin_loading(f, f.image + (u64)blockIdx.x * f.n_image, memory, loads);
     for (u32 i = thread; i < f.n_lambda; i += LIST_THREADS) {
         if (i != thread) axis = f.axes[i];
