@@ -37,7 +37,7 @@ __device__ __forceinline__ void begin_counting(double* barriers, u32 n, u32 thre
 }
 
 __device__ __forceinline__ void expect(double* barriers, const double* arrivals, u32 n, u32 thread) {
-    if (thread < n) played::missing[blockIdx.x][thread] = *(const u32*)(arrivals + thread);
+    for (u32 i = thread; i < n; i += LIST_THREADS) played::missing[blockIdx.x][i] = *(const u32*)(arrivals + i);
 }
 
 __device__ __forceinline__ void wait_for_arrivals(void* barrier) {
