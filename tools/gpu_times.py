@@ -139,7 +139,8 @@ def single(rows: GpuRows) -> str:
         f"One case: {_said(rows.single.values())}, float64. Microseconds on the device, all posteriors, evidence "
         "changed between runs, median (10th to 90th percentile); *call*: the same from Python; *over limit*: device "
         "time over the larger of bytes over bandwidth and multiply-adds over the card's rate, and 0.9 us a level of "
-        "the plan (an engine that has fewer levels may fall below 1); *2014*: the published system on its GTX 680."
+        "the plan (an engine that has fewer levels, or tables that never reach memory, may fall below 1); *2014*: the "
+        "published system on its GTX 680."
         f"{TUNED if tuned else ''}\n\n{list_table(head, lines)}"
     )
 
