@@ -1,10 +1,10 @@
 // What a generated batch kernel stands on: one thread answers one case, from its evidence to its posteriors.
 //
-// jtgpu/backends/gpu/batch_code.py writes the rest for one network: every contraction as straight-line code over the
-// cells that can be other than zero, tables in registers, factors in constant memory. No thread waits for another.
-// Where registers run out, jtgpu/backends/gpu/batch_kept.py says what waits in shared memory and what in the thread's
-// scratch memory on the card, whose bandwidth is then the limit. Wins for networks of up to some ten thousand
-// multiply-adds; above that compiling takes too long.
+// jtgpu/backends/gpu/batch_parts.py has the rest written for one network: every contraction as straight-line code over
+// the cells that can be other than zero, tables in registers, factors in constant memory. No thread waits for another.
+// Where one kernel is not enough, batch_kept.py says what waits in registers, in shared memory, and in the thread's
+// scratch memory on the card, whose bandwidth is then the limit. Wins wherever it can be compiled soon enough, which is
+// up to 5,500 lines a processor of the host.
 #include "resident/types.cuh"
 
 struct Lane {

@@ -57,6 +57,7 @@ class Writer:
         self.plan, self.live, self.weights = plan, live, weights
         self.constants: dict[tuple[int, int], int] = {}
         self.lines: list[str] = []
+        self._placed: dict[int, dict[int, list[int]]] = {}
         self.evidence: dict[int, list[int]] = {}
         for v, f in enumerate(plan.evidence_factor.tolist()):
             self.evidence.setdefault(f, []).append(v)
@@ -97,12 +98,15 @@ class Writer:
 
     def placed(self, step: int) -> dict[int, list[int]]:
         """For each table of a contraction the variables whose evidence goes onto it: the smallest that has them."""
+        if step in self._placed:
+            return self._placed[step]
         s, scopes = self.live.program.steps[step], self.live.program.scopes
         known: dict[int, list[int]] = {t: [] for t in (s.out, *s.ins)}
         for t in s.ins:
             for v in self.evidence.get(t, ()):
                 holders = [x for x in known if v in scopes[x]]
                 known[min(holders, key=lambda x: (int(self.live.live(x).sum()), x))].append(v)
+        self._placed[step] = known
         return known
 
     def total(self, roots: Sequence[int]) -> None:
@@ -152,7 +156,7 @@ double* const row = b.posterior + at;
 
 
 class PlainWriter(Writer):
-    """Writes a network whose numbers all have room in registers."""
+    """Writes a network small enough for one kernel; the compiler says what waits where."""
 
     def step(self, piece: Piece) -> None:
         """One contraction."""

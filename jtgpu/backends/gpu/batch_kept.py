@@ -4,7 +4,7 @@ A thread has registers, some hundred numbers in shared memory, and scratch memor
 kernels: a number that goes there and comes back is 16 bytes a case. Left to itself the compiler keeps what was made
 last. Here it is known when each number is read next, so what goes to scratch memory is what is read latest, the best
 that can be done (Belady 1966, "A study of replacement algorithms for a virtual-storage computer"). Products in which
-nothing is summed are made anew wherever they are read: a multiplication costs nothing here.
+nothing is summed, and short sums, are made anew wherever they are read: a multiplication costs nothing here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ __all__ = ["kept_parts"]
 
 REGISTERS = 40  # numbers that wait in registers; a tile needs some thirty more, and a thread can have 126
 AHEAD = 24  # numbers that are asked for from scratch memory at once
+MOST_TERMS, FEWER = 4, 3  # of short sums that are made anew: terms of a number; times as many as are read for them
 DELAY = 64  # numbers that are freed before the place of one is taken anew
+MOST_CONSTANTS = 8192  # doubles of constant memory that a kernel has
+MOST_GROWTH = 3  # times the lines of a kernel without products, from which on they are stored after all
 FAR = 1 << 60  # read by a later part, or by none
 
 Key = tuple[int, int]  # table and cell; below zero: what posteriors of a component are multiplied by
@@ -107,22 +110,27 @@ class _Store:
             heapq.heappop(self.order)
 
 
-Products = dict[int, tuple[int, dict[int, tuple[int, int]]]]
+Products = dict[int, tuple[int, dict[int, list[tuple[int, int]]]]]
 
 
 def _products(plan: Plan, live: Live) -> Products:
-    """Tables that are never stored, as what they are made of takes no more room: products in which nothing is summed.
-    Of each the step, and for each cell those of A and B (-1: there is none)."""
+    """Tables that are never stored, but made anew wherever they are read: products in which nothing is summed, and that
+    take no less room than what they are made of, and short sums over numbers that are few. Of each the step, and for
+    each cell its terms, cells of A and B (-1: there is none)."""
     asked = {*plan.posterior_table.tolist(), *plan.root_table.tolist()}
     found: Products = {}
     for i, s in enumerate(live.program.steps):
-        cells = int(live.live(s.out).sum())
+        cells, terms = int(live.live(s.out).sum()), int(live.count[i])
         stored = sum(int(live.live(t).sum()) for t in s.ins if t >= plan.n_factors)
-        if int(live.count[i]) == cells and stored <= cells and s.out not in asked:
+        if s.out in asked or not terms:
+            continue
+        if (terms == cells and stored <= cells) or (terms <= MOST_TERMS * cells and stored * FEWER <= cells):
             t = live.terms(i)
             b = t.b.tolist() if len(t.b) else [-1] * len(t.out)
-            pairs = zip(t.a.tolist(), b, strict=True)
-            found[s.out] = i, dict(zip(t.out.tolist(), pairs, strict=True))
+            of_cell: dict[int, list[tuple[int, int]]] = {}
+            for out, pair in zip(t.out.tolist(), zip(t.a.tolist(), b, strict=True), strict=True):
+                of_cell.setdefault(out, []).append(pair)
+            found[s.out] = i, of_cell
     return found
 
 
@@ -174,11 +182,17 @@ class _Keeper(Writer):
         if (table, cell) not in self.values:
             step, cells = self.products[table]
             s, scopes, known = self.live.program.steps[step], self.live.program.scopes, self.placed(step)
-            parts = [
-                self.given(self.number(t, c), self.digits(scopes[t], c, known[t]))
-                for t, c in zip(s.ins, cells[cell], strict=False)
-            ]
-            value = self.given(" * ".join(parts), self.digits(scopes[table], cell, known[table]))
+            value = ""
+            for term in cells[cell]:
+                parts = [
+                    self.given(self.number(t, c), self.digits(scopes[t], c, known[t]))
+                    for t, c in zip(s.ins, term, strict=False)
+                ]
+                product = " * ".join(parts)
+                value = f"fma({', '.join(parts)}, {value})" if value and len(parts) == 2 else (
+                    f"({value} + {product})" if value else product
+                )
+            value = self.given(value, self.digits(scopes[table], cell, known[table]))
             self.values[table, cell] = name = f"v{len(self.values)}"
             self.lines.append(f"const double {name} = {value};")
         return self.values[table, cell]
@@ -300,8 +314,8 @@ class _Keeper(Writer):
 
 
 def kept_parts(
-    plan: Plan, live: Live, parts: Sequence[tuple[Sequence[Piece], Sequence[Piece]]], roots: Sequence[int],
-    home: Sequence[int], *, weights: bool, blocks: int, slots: int,
+    plan: Plan, live: Live, parts: Sequence[tuple[Sequence[Piece], Sequence[Piece]]], home: Sequence[int], *,
+    weights: bool, blocks: int, slots: int, most_lines: int,
 ) -> tuple[list[Part], int]:  # fmt: skip
     """The kernels that answer a case, and the numbers of a thread's scratch memory.
 
@@ -310,21 +324,38 @@ def kept_parts(
     plan : Plan
     live : Live
     parts : pieces of each part, those up to the roots and those away from them
-    roots : sequence of int
-        The tables that are P(e) of each component.
     home : (V,) ints
         The component of each variable.
     weights, blocks
         See `jtgpu.backends.gpu.batch_parts.lane_parts`.
     slots : int
         Numbers of a thread in shared memory.
+    most_lines : int
+        Of a part, as they were counted: products made anew take their readers some times as many, or nothing is.
     """
-    with_total = max((p for p, (up, _) in enumerate(parts) if up), default=0)  # the part that knows P(e)
-    products = _products(plan, live)
-    ops = _operations(plan, live, products, parts, with_total, home)
+    numbers, writers, cells = _written(plan, live, _products(plan, live), parts, home, weights=weights, slots=slots)
+    constants, lines = max(len(w.constants) for w in writers), max(len(w.lines) for w in writers)
+    if constants > MOST_CONSTANTS or lines > MOST_GROWTH * most_lines:
+        numbers, writers, cells = _written(plan, live, {}, parts, home, weights=weights, slots=slots)
+    with_total = _with_total(parts)
+    made = zip(numbers, writers, strict=True)
+    return [w.kernel(blocks, cells, slots, answers=p > with_total) for p, w in made], cells
+
+
+def _with_total(parts: Sequence[tuple[Sequence[Piece], Sequence[Piece]]]) -> int:
+    """The part that knows P(e)."""
+    return max((p for p, (up, _) in enumerate(parts) if up), default=0)
+
+
+def _written(
+    plan: Plan, live: Live, products: Products, parts: Sequence[tuple[Sequence[Piece], Sequence[Piece]]],
+    home: Sequence[int], *, weights: bool, slots: int,
+) -> tuple[list[int], list[_Keeper], int]:  # fmt: skip
+    """The parts that do anything, who wrote each, and the numbers of scratch memory."""
+    ops = _operations(plan, live, products, parts, _with_total(parts), home)
     store = _Store(ops, slots)
     writers: list[_Keeper] = []
-    numbers: list[int] = []  # of the parts that do anything
+    numbers: list[int] = []
     for i, op in enumerate(ops):
         if not numbers or numbers[-1] != op.part:
             numbers.append(op.part)
@@ -336,9 +367,7 @@ def kept_parts(
             writers[-1].lines.append("if (b.n_out == 0) return;")
         if store.end[i] == i + 1:
             writers[-1].flush()
-    cells = store.scratch.size
-    made = zip(numbers, writers, strict=True)
-    return [w.kernel(blocks, cells, slots, answers=p > with_total) for p, w in made], cells
+    return numbers, writers, store.scratch.size
 
 
 def _operations(
@@ -355,7 +384,7 @@ def _operations(
         if table not in products:
             return [(table, c) for c in cells] if table >= plan.n_factors else []
         step, made_of = products[table]
-        pairs = [made_of[c] for c in cells]
+        pairs = [pair for c in cells for pair in made_of[c]]
         return [k for side, t in enumerate(steps[step].ins) for k in numbers(t, [x[side] for x in pairs])]
 
     def add(part: int, piece: Piece) -> None:

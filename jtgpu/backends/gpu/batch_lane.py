@@ -60,7 +60,7 @@ class LaneProgram:
     def __init__(self, plan: Plan, live: Live, device: Device, memory: Memory, stream: Any, *, weights: bool):
         self.plan, self._memory = plan, memory
         self._lower, self._multiprocessors = live.lower, device.multiprocessors
-        slots = (most_shared(device) // BLOCKS - RESERVED) // (8 * LANE_THREADS)
+        slots = max(0, (most_shared(device) // BLOCKS - RESERVED) // (8 * LANE_THREADS))
         self.parts, self.cells = lane_parts(plan, live, weights=weights, blocks=BLOCKS, slots=slots)
         self._turn = Kernels(device, "resident/batch", ("batch_turn", "batch_spread", "batch_rows"))
         self._kernels: list[Kernels] = []

@@ -70,7 +70,7 @@ def step_order(live: Live, roots: Sequence[int]) -> tuple[list[int], int]:
 def _pieces(live: Live, order: Sequence[int], lines: Sequence[int]) -> list[list[Piece]]:
     """The contractions in their order, large ones in pieces that a kernel has room for."""
     maker, found = TileMaker(), []
-    alone = sum(lines) <= MOST_ALONE  # then all is in registers, and the plain order spills less
+    alone = sum(lines) <= MOST_ALONE  # then the compiler says what waits where, and spills less in the plain order
     for step in order:
         tiles = _plain(live, step) if alone else _tiled(live, maker, step)
         ways = min(max(-(-lines[step] // MOST_LINES), 1), max(len(tiles), 1))
@@ -192,7 +192,9 @@ def lane_parts(plan: Plan, live: Live, *, weights: bool, blocks: int, slots: int
     halves = [([x for x in members if x.step in up], [x for x in members if x.step not in up]) for members in parts]
     home = _components(live, roots, plan.posterior_table.tolist())
     if len(parts) > 1:
-        return kept_parts(plan, live, halves, roots, home, weights=weights, blocks=blocks, slots=slots)
+        return kept_parts(
+            plan, live, halves, home, weights=weights, blocks=blocks, slots=slots, most_lines=MOST_LINES
+        )
     answered = {int(t): v for v, t in enumerate(plan.posterior_table.tolist())}
     writer = PlainWriter(plan, live, weights=weights)
     for members, rest in halves:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +30,7 @@ __all__ = ["CaseEngine", "Engine", "Memory", "level_nanoseconds"]
 THREADS = 256
 MOST_FINISH_BLOCKS = 64
 HOLD_NS = 40_000  # that a stream is kept busy while a measured propagation is queued
+FAINT = -700  # log2 of P(e) over all factors' largest entries: below, a slab may have lost what it is made of
 LEVEL_NS, START_NS = 1200.0, 6000.0  # what the schedule's time model leaves out: of a level, and of all
 
 
@@ -278,6 +280,7 @@ class Engine(CaseEngine):
         self._shaped: list[Kernels] = []
         self._smallest = smallest_entries(self._whole_factors(factors)) if self.real == "float32" else None
         self._tiny = False  # whether the last case had numbers that float32 does not hold
+        self._largest = sum(math.log2(top) for f in factors if (top := float(np.max(f, initial=0.0))) > 0)
         super().__init__(plan, device, lambda: self._load(factors), second)
 
     def _load(self, factors: Sequence[NDArray[np.float64]]) -> None:
@@ -413,8 +416,13 @@ class Engine(CaseEngine):
         super().launch(evidence)
 
     def trusted(self) -> bool:
-        """See `CaseEngine.trusted`: not where float32 lost what P(e) is made of, nor where P(e) is zero."""
-        return not self._tiny and not self._doubt[0] and self._least_root() > 0
+        """See `CaseEngine.trusted`: not where float32 or a slab lost what P(e) is made of, nor where P(e) is zero."""
+        if self._tiny or self._doubt[0] or not self._least_root() > 0:
+            return False
+        if self.schedule.slab is None:
+            return True
+        roots = zip(self._root.tolist(), self._exponent.tolist(), strict=True)
+        return bool(sum(math.frexp(root)[1] + e for root, e in roots) - self._largest > FAINT)
 
     def queue(self) -> None:
         """See `CaseEngine.queue`."""

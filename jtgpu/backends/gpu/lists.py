@@ -47,7 +47,7 @@ WASTE = 1.8  # rows that rounds of unlike lengths take more, and heads
 CLOCKS = 1700.0  # a microsecond
 START = {1: 5.5, 8: 6.5, 16: 7.0}  # microseconds before the first level and after the last
 BARRIERS = 16  # bytes of shared memory beside the image
-MOST_LEVELS = 512  # barriers of a cluster
+MOST_LEVELS = 512  # barriers of a cluster; tests/played/cluster.hpp has as many
 
 
 @dataclass(frozen=True)
