@@ -20,7 +20,7 @@ run: $(VENV)/.stamp-run ## install into .venv, then time the seven benchmark net
 	$(BIN)/jtgpu time $(ARGS)
 
 test: $(VENV)/.stamp-test ## all tests that need no GPU (ARGS: more for pytest)
-	$(BIN)/python -m pytest --ignore=tests/gpu $(HANGS) $(ARGS)
+	$(BIN)/python -m pytest --ignore=tests/on_gpu $(HANGS) $(ARGS)
 
 # A test that hangs says where, and ends the run: a limit on the whole of it would tell nothing.
 HANGS = -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
@@ -54,14 +54,14 @@ bench-smoke: $(VENV)/.stamp-test ## every benchmark, shortest form, nothing kept
 	$(BIN)/python bench/bench_ordering.py nets/alarm.net nets/asia.net --time 1 --runs 1 --out /dev/null
 
 gpu-test: ## tests on an NVIDIA GPU, and the receipt of what passed
-	@$(call with-cuda,tests/gpu/receipt.py --write $(ARGS))
+	@$(call with-cuda,tests/on_gpu/receipt.py --write $(ARGS))
 
 gpu-bench: ## benchmarks on an NVIDIA GPU
 	@$(call with-cuda,bench/bench_indexed.py $(ARGS))
 	@$(call with-cuda,bench/bench_gpu.py)
 
 gpu-sanitize: ## compute-sanitizer (memcheck, racecheck, synccheck, initcheck) over every kernel and engine
-	@$(call with-cuda,tests/gpu/sanitize.py --tools)
+	@$(call with-cuda,tests/on_gpu/sanitize.py --tools)
 
 # A GPU machine may have no network, and PyCUDA may take nvcc and minutes to install: where $(PYTHON) has all that is
 # needed, it is used as it is.

@@ -40,7 +40,7 @@ from rows import ROOT, append, child, compare, network, row, timed
 import jtgpu
 from jtgpu import timing
 from jtgpu.cases import answer_file
-from jtgpu.network import BayesianNetwork
+from jtgpu.model.network import BayesianNetwork
 
 RESULTS = ROOT / "bench" / "results" / "cases.jsonl"
 QUESTIONS = ("file", "frame", "peers", "memory")

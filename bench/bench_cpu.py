@@ -30,8 +30,8 @@ from rows import ROOT, append, child, compare, network, row, timed
 import jtgpu
 from jtgpu import timing
 from jtgpu.backends.cpu.engine import Cpu
-from jtgpu.network import BayesianNetwork
-from jtgpu.replanned import Replanning
+from jtgpu.backends.wrappers.pattern_cache import Replanning
+from jtgpu.model.network import BayesianNetwork
 
 RESULTS = ROOT / "bench" / "results" / "cpu.jsonl"
 QUESTIONS = ("posteriors", "patterns", "target", "session", "batch", "memory")

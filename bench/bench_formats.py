@@ -32,7 +32,7 @@ from rows import ROOT, append, network, row, timed
 import jtgpu
 from jtgpu import timing
 from jtgpu.formats import FORMATS
-from jtgpu.network import BayesianNetwork
+from jtgpu.model.network import BayesianNetwork
 
 RESULTS = ROOT / "bench" / "results" / "formats.jsonl"
 NETWORKS = ("diabetes", "mildew", "barley", "munin4", "link", "pathfinder")

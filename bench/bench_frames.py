@@ -36,7 +36,7 @@ from jtgpu import timing
 from jtgpu.cases.encode import Encoder
 from jtgpu.cases.frames import MOST_THREADS, _Frame
 from jtgpu.cases.solve import Solver, ask
-from jtgpu.network import BayesianNetwork
+from jtgpu.model.network import BayesianNetwork
 
 RESULTS = ROOT / "bench" / "results" / "frames.jsonl"
 NETWORKS = ("alarm", "hailfinder", "andes", "pigs", "munin2")

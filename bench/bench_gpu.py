@@ -38,16 +38,17 @@ from peers.together import Job, together
 from rows import append, commit
 
 import jtgpu
-from jtgpu import backends, compiler
+from jtgpu import backends
 from jtgpu.backends import cpu
-from jtgpu.backends import gpu as resident
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.device import open_device
-from jtgpu.backends.gpu.batch_live import live_program
-from jtgpu.backends.gpu.batch_tables import LOOK
-from jtgpu.backends.gpu.single import Maker
+from jtgpu.backends.gpu import backend as resident
+from jtgpu.backends.gpu.batch.live import live_program
+from jtgpu.backends.gpu.batch.records import LOOK
+from jtgpu.backends.gpu.single.select import Maker
+from jtgpu.device.context import open_device
 from jtgpu.errors import ImpossibleEvidence, JtgpuError
-from jtgpu.plan import Plan
+from jtgpu.plans import compiler
+from jtgpu.plans.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = (

@@ -26,16 +26,19 @@ import numpy as np  # noqa: E402
 from rows import commit  # noqa: E402
 
 import jtgpu  # noqa: E402
-from jtgpu.backends import timetable, tuning  # noqa: E402
-from jtgpu.backends.device import Device, open_device  # noqa: E402
-from jtgpu.backends.indexed_launch import Rules  # noqa: E402
-from jtgpu.compiler import model_factors  # noqa: E402
-from jtgpu.indextables import Shape  # noqa: E402
+from jtgpu.backends.published import (
+    timetable,
+    tuning,
+)
+from jtgpu.backends.published.indextables import Shape  # noqa: E402
+from jtgpu.backends.published.launches import Rules  # noqa: E402
+from jtgpu.device.context import Device, open_device  # noqa: E402
+from jtgpu.plans.compiler import model_factors  # noqa: E402
 from jtgpu.timing import cpu_name  # noqa: E402
-from tests.gpu.receipt import digest, digests  # noqa: E402
+from tests.on_gpu.receipt import digest, digests  # noqa: E402
 
 if TYPE_CHECKING:
-    from jtgpu.plan import Plan
+    from jtgpu.plans.plan import Plan
 
 NETWORKS = ("Mildew", "Diabetes", "Barley", "Munin4", "Water", "Munin1", "Link")
 FALLBACK = {"ways": 8, "scatter_ways": 2, "scatter": "fused"}  # rows "tuned" where --tune is not asked for
@@ -98,7 +101,7 @@ def variants(device: Device) -> Iterator[dict[str, Any]]:
 
 
 def _constant(device: Device, bench: tuning.Workbench, ones: np.ndarray) -> Iterator[dict[str, Any]]:
-    file = "trials/constant_index"
+    file = "published/trials/constant_index"
     address, _ = device.symbol(file, "constant_index")
     device.upload(address, bench.table.index, bench.stream)
     bench.stream.synchronize()
@@ -140,7 +143,7 @@ def copy_rate(device: Device) -> dict[str, float]:
 
 def bounds(plan: Plan, rates: dict[str, float]) -> dict[str, float]:
     """Least milliseconds that one propagation's traffic takes: over the bus in mode "each", through memory resident."""
-    from jtgpu.backends.indexed_host import Schedule
+    from jtgpu.backends.published.host import Schedule
 
     schedule = Schedule(plan)
     bus = memory = 0

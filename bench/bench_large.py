@@ -30,7 +30,7 @@ import numpy as np
 from rows import ROOT, append, network, row
 
 import jtgpu
-from jtgpu.network import BayesianNetwork
+from jtgpu.model.network import BayesianNetwork
 
 RESULTS = ROOT / "bench" / "results" / "cases.jsonl"
 COLUMNS, TARGETS, EMPTY = 10, 3, 0.1

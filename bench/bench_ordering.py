@@ -29,9 +29,9 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np  # noqa: E402
 
-from jtgpu import ordering  # noqa: E402
 from jtgpu.formats import read  # noqa: E402
-from jtgpu.network import BayesianNetwork, DiscreteModel  # noqa: E402
+from jtgpu.model.network import BayesianNetwork, DiscreteModel  # noqa: E402
+from jtgpu.plans import ordering  # noqa: E402
 
 SHARED = ROOT.parent / "shared" / "nets" / "RetiEsempio"
 

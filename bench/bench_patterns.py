@@ -3,7 +3,7 @@
 A tenth or a fifth of the variables are observed, the same ones in every case, in the states of forward samples.
 ``work_us`` is what the time model predicts; ``plan_s`` and ``engine_s`` what it takes to plan anew and make the most
 promising engine, whose times these are; ``pays_after`` the cases after which that time has come back. ``ways``: every
-engine that there could be. ``kept`` is the one that `jtgpu.remainder` keeps after measuring, null where the usual one
+engine that there could be. ``kept`` is the one that `jtgpu.plans.conditioning.restriction` keeps after measuring, null where the usual one
 stays, and ``told`` why.
 
     python bench/bench_patterns.py [--only NAME ...] [--share S ...] [--runs N] [--within SECONDS] [--out FILE]
@@ -23,11 +23,11 @@ import numpy as np
 from bench_precision import observed, published, spread
 from rows import append, row
 
-from jtgpu import compiler
-from jtgpu.backends import gpu as resident
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.device import open_device
-from jtgpu.remainder import GpuReplanning, OnGpu
+from jtgpu.backends.gpu import backend as resident
+from jtgpu.device.context import open_device
+from jtgpu.plans import compiler
+from jtgpu.plans.conditioning.restriction import GpuReplanning, OnGpu
 
 NAMES = ("diabetes", "munin4", "link", "barley", "mildew", "water", "munin1", "munin2")
 SHARES = (0.1, 0.2)

@@ -22,10 +22,11 @@ import numpy as np
 from rows import append, row
 
 import jtgpu
-from jtgpu import compiler, timing
-from jtgpu.backends import gpu as resident
+from jtgpu import timing
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.device import open_device
+from jtgpu.backends.gpu import backend as resident
+from jtgpu.device.context import open_device
+from jtgpu.plans import compiler
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = ("water", "mildew", "barley", "diabetes", "munin4", "link", "munin1", "munin2", "munin3", "powerplant")

@@ -29,7 +29,7 @@ from rows import ROOT, append, child, network, row, timed
 
 import jtgpu
 from jtgpu import timing
-from jtgpu.network import BayesianNetwork
+from jtgpu.model.network import BayesianNetwork
 
 RESULTS = ROOT / "bench" / "results" / "queries.jsonl"
 NETWORKS = ("asia", "alarm", "hailfinder", "water", "diabetes")

@@ -36,8 +36,8 @@ from rows import ROOT, append, network, row
 import jtgpu
 from jtgpu import backends, timing
 from jtgpu.backends import cpu
-from jtgpu.backends.several import OnDevices
-from jtgpu.network import BayesianNetwork, MarkovNetwork
+from jtgpu.backends.wrappers.devices import OnDevices
+from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 
 RESULTS = ROOT / "bench" / "results" / "scaling.jsonl"
 COUNTS = (1, 2, 4, 8)
@@ -64,7 +64,7 @@ class Machine:
         if smoke:
             self.n, self.name = 2, timing.cpu_name()
             return
-        device = importlib.import_module("jtgpu.backends.device")
+        device = importlib.import_module("jtgpu.device.context")
         self.n, self.name = len(device.device_numbers("all")), device.open_device(0).name
 
     def compile(self, plan: Any, count: int) -> Any:

@@ -30,9 +30,9 @@ import numpy as np
 from bench_gpu import networks
 
 import jtgpu
-from jtgpu import compiler
-from jtgpu.backends import gpu as resident
 from jtgpu.backends.base import Evidence
+from jtgpu.backends.gpu import backend as resident
+from jtgpu.plans import compiler
 
 SM_COUNT = 132
 ENDS = ("enter", "slab", "finish")  # kernels that are no level

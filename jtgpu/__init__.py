@@ -15,7 +15,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .cpts import RowReport, normalize_rows
 from .errors import (
     BackendUnavailable,
     EvidenceError,
@@ -30,17 +29,18 @@ from .errors import (
     UnknownState,
     UnknownVariable,
 )
-from .network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
+from .model.cpts import RowReport, normalize_rows
+from .model.network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
 
 if TYPE_CHECKING:
-    from .answers import CasePosteriors, Conditional, Joint, Posterior, Posteriors
-    from .classifier import JunctionTreeClassifier
-    from .compiler import NetworkPlan
     from .formats import read, read_evidence, write
+    from .inference.answers import CasePosteriors, Conditional, Joint, Posterior, Posteriors
+    from .inference.session import Session
+    from .inference.tree import JunctionTree
     from .interop import from_networkx, from_pgmpy, from_pyagrum, to_pgmpy, to_pyagrum
-    from .plan import Cost, Plan
-    from .session import Session
-    from .tree import JunctionTree
+    from .learn.classifier import JunctionTreeClassifier
+    from .plans.compiler import NetworkPlan
+    from .plans.plan import Cost, Plan
 
 __version__ = "0.1.0"
 
@@ -87,17 +87,17 @@ __all__ = [
 
 # imported on first use: a program that only builds a network pays for nothing else
 _LAZY = {
-    "Cost": "plan",
-    "JunctionTree": "tree",
-    "NetworkPlan": "compiler",
-    "Plan": "plan",
-    "CasePosteriors": "answers",
-    "Conditional": "answers",
-    "Joint": "answers",
-    "JunctionTreeClassifier": "classifier",
-    "Posterior": "answers",
-    "Posteriors": "answers",
-    "Session": "session",
+    "Cost": "plans.plan",
+    "JunctionTree": "inference.tree",
+    "NetworkPlan": "plans.compiler",
+    "Plan": "plans.plan",
+    "CasePosteriors": "inference.answers",
+    "Conditional": "inference.answers",
+    "Joint": "inference.answers",
+    "JunctionTreeClassifier": "learn.classifier",
+    "Posterior": "inference.answers",
+    "Posteriors": "inference.answers",
+    "Session": "inference.session",
     "from_networkx": "interop",
     "from_pgmpy": "interop",
     "from_pyagrum": "interop",

@@ -66,7 +66,7 @@ class OrderError(JtgpuError):
 
 
 class PlanError(JtgpuError):
-    """A plan that breaks one of its own rules (see `jtgpu.plan.Plan.check`), or a saved one that cannot be read."""
+    """A plan that breaks one of its own rules (see `jtgpu.plans.plan.Plan.check`), or a saved one that cannot be read."""
 
 
 class TableTooLarge(JtgpuError):

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._system import cores
 from .errors import JtgpuError
-from .network import BayesianNetwork, DiscreteModel
+from .model.network import BayesianNetwork, DiscreteModel
+from .util.system import cores
 
 if TYPE_CHECKING:
-    from .answers import Posteriors
-    from .compiler import NetworkPlan
-    from .tree import JunctionTree
+    from .inference.answers import Posteriors
+    from .inference.tree import JunctionTree
+    from .plans.compiler import NetworkPlan
 
 __all__ = [
     "BENCHMARK",
@@ -273,7 +273,7 @@ def warm_up(backend: str = "auto") -> None:
     BackendUnavailable
         When the backend cannot run here.
     """
-    from .ordering import warm_up as warm_up_search
+    from .plans.ordering import warm_up as warm_up_search
 
     warm_up_search()
     net = BayesianNetwork(
@@ -304,7 +304,7 @@ def time_network(
     ----------
     path : path-like
     order, **options
-        See `jtgpu.compiler.make_plan`; ``order="num"`` takes the ``.num`` file beside the network.
+        See `jtgpu.plans.compiler.make_plan`; ``order="num"`` takes the ``.num`` file beside the network.
     backend : str
     runs : int
         Propagations that are timed, after a first one.

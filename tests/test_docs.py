@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 
 import jtgpu
 from jtgpu.cli import app
-
-from .conftest import ROOT
+from tests.conftest import ROOT
 
 README = (ROOT / "README.rst").read_text(encoding="utf-8")
 MODULES = sorted(
@@ -122,7 +121,7 @@ def test_the_docstrings_do_hold_examples() -> None:
     """The test above would pass on docstrings without any."""
     n = sum(
         len(t.examples)
-        for m in ("jtgpu", "jtgpu.network", "jtgpu.tree")
+        for m in ("jtgpu", "jtgpu.model.network", "jtgpu.inference.tree")
         for t in doctest.DocTestFinder().find(importlib.import_module(m))
     )
     assert n >= 9

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from .conftest import ROOT
+from tests.conftest import ROOT
 
 PACKAGE = ROOT / "jtgpu"
 
@@ -254,7 +254,7 @@ def test_modules_of_one_group_are_imported_only_where_they_are_needed() -> None:
 def test_the_command_line_knows_no_field_of_a_plan() -> None:
     import dataclasses
 
-    from jtgpu.plan import Plan
+    from jtgpu.plans.plan import Plan
 
     fields = {f.name for f in dataclasses.fields(Plan)} - {"elimination_order", "cardinality"}  # names of models too
     for path in sorted((PACKAGE / "cli").glob("*.py")):
@@ -267,7 +267,7 @@ def test_the_oracle_imports_the_network_and_nothing_else() -> None:
     tree = ast.parse((ROOT / "tests" / "oracle.py").read_text(encoding="utf-8"))
     found = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
     found |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
-    assert {m for m in found if m and m.startswith("jtgpu")} == {"jtgpu.network"}
+    assert {m for m in found if m and m.startswith("jtgpu")} == {"jtgpu.model.network"}
 
 
 def test_cuda_folder_holds_no_python() -> None:

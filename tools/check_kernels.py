@@ -13,12 +13,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from jtgpu.backends.kernels import cubin, find_nvcc, sources
+from jtgpu.device.nvcc import cubin, find_nvcc, sources
 from jtgpu.errors import BackendUnavailable
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90")
 TYPES = (("float64", "uint32"), ("float32", "uint32"), ("float64", "uint64"))
-DOUBLES = ("resident/flow",)  # what scales nothing, and so is for doubles only
+DOUBLES = ("single/dataflow",)  # what scales nothing, and so is for doubles only
 
 
 def main() -> int:

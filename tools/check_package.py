@@ -51,7 +51,7 @@ def main() -> int:
         subprocess.run([*pip, "install", "--no-deps", "--target", str(apart), str(wheel)], check=True)
         # -P and PYTHONPATH: the installed package, and not the checkout that the environment points to
         environment = os.environ | {"PYTHONPATH": str(apart)}
-        where = "import jtgpu, jtgpu.timing as t, jtgpu.backends.kernels as k; print(jtgpu.__file__); k.sources()"
+        where = "import jtgpu, jtgpu.timing as t, jtgpu.device.nvcc as k; print(jtgpu.__file__); k.sources()"
         for command in (
             ["-P", "-c", where],
             ["-P", "-m", "jtgpu", "query", str(apart / "jtgpu/nets/asia.net"), "-t", "lung"],

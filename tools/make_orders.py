@@ -16,10 +16,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from jtgpu import ordering  # noqa: E402
 from jtgpu.errors import JtgpuError  # noqa: E402
 from jtgpu.formats import read  # noqa: E402
-from jtgpu.network import DiscreteModel  # noqa: E402
+from jtgpu.model.network import DiscreteModel  # noqa: E402
+from jtgpu.plans import ordering  # noqa: E402
 
 
 def order_graph(model: DiscreteModel) -> list[list[int]]:

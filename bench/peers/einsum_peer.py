@@ -40,10 +40,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 
 import jtgpu
-from jtgpu import compiler
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
-from jtgpu.plan import Plan
+from jtgpu.plans import compiler
+from jtgpu.plans.plan import Plan
 
 ENGINES = ("jax", "jax-sum", "torch", "torch-compile", "torch-sum")
 RANDOM_SECONDS = 3.0  # that the random greedy search may take

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jtgpu.network import BayesianNetwork
+from jtgpu.model.network import BayesianNetwork
 
 __all__ = ["Peer", "available", "version"]
 

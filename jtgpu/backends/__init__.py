@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..plan import Plan
-    from .several import OnDevices
+    from ..plans.plan import Plan
+    from .wrappers.devices import OnDevices
 
 __all__ = [
     "BACKENDS", "Backend", "Evidence", "Prepare", "Result", "free_on_devices", "get", "on_devices", "resolve",
@@ -23,11 +23,12 @@ __all__ = [
 ]  # fmt: skip
 
 BACKENDS = ("reference", "cpu", "indexed", "gpu")
+_MODULE = {"reference": ".reference", "cpu": ".cpu", "indexed": ".published.backend", "gpu": ".gpu.backend"}
 ON_GPUS = ("indexed", "gpu")
 
 
 def resolve(name: str) -> str:
-    """A backend's name as it is; `jtgpu.choice` knows what "auto" stands for.
+    """A backend's name as it is; `jtgpu.backends.auto` knows what "auto" stands for.
 
     Raises
     ------
@@ -51,7 +52,7 @@ def get(name: str) -> Prepare:
     """
     name = resolve(name)
     try:
-        module = importlib.import_module(f".{name}", __package__)
+        module = importlib.import_module(_MODULE[name], __package__)
     except ImportError as error:
         raise BackendUnavailable(f"the backend {name!r} cannot be loaded here: {error}") from error
     return cast(Prepare, module.prepare)
@@ -72,12 +73,12 @@ def on_devices(name: str, devices: Any) -> OnDevices:
         For a backend that runs on no GPU, and a device that is not there.
     """
     _check_on_gpus(name)
-    device: Any = importlib.import_module(".device", __package__)
-    several: Any = importlib.import_module(".several", __package__)
+    device: Any = importlib.import_module("..device.context", __package__)
+    several: Any = importlib.import_module(".wrappers.devices", __package__)
     numbers = device.device_numbers(devices)
     each: list[tuple[str, dict[str, Any]]] = [(f"GPU {n}", {"device": n}) for n in numbers]
     if name == "gpu":
-        once = importlib.import_module(".crew", __package__).Once()
+        once = importlib.import_module(".wrappers.workers", __package__).Once()
         for i, (_, options) in enumerate(each):  # tables need nothing of what single cases do
             options |= {"once": once, "single": i == 0}
     made: OnDevices = several.OnDevices(get(name), each)
@@ -95,7 +96,7 @@ def free_on_devices(name: str, devices: Any = None) -> int | None:
     if devices is None and resolve(name) not in ON_GPUS:
         return None
     _check_on_gpus("gpu" if name == "auto" else name)
-    device: Any = importlib.import_module(".device", __package__)
+    device: Any = importlib.import_module("..device.context", __package__)
     free: list[int] = []
     for number in [None] if devices is None else device.device_numbers(devices):
         card = device.open_device(number)
@@ -107,8 +108,8 @@ def free_on_devices(name: str, devices: Any = None) -> int | None:
 def tune_gpu(
     plan: Plan, factors: Sequence[NDArray[np.float64]], device: int | None = None
 ) -> tuple[str, list[Any]]:
-    """See ``jtgpu.backends.gpu.single.tune``."""
-    single: Any = importlib.import_module(".gpu.single", __package__)
+    """See ``jtgpu.backends.gpu.single.select.tune``."""
+    single: Any = importlib.import_module(".gpu.single.select", __package__)
     name, tried = single.tune(plan, factors, device)
     return str(name), list(tried)
 

@@ -13,7 +13,7 @@ from ..errors import ImpossibleEvidence
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..plan import Plan
+    from ..plans.plan import Plan
 
 __all__ = [
     "Backend", "BatchResult", "CaseByCase", "ColumnBackend", "ColumnResult", "Evidence", "PlainSession", "Prepare",

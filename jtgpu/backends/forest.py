@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from ..plan import COLLECT, Plan
+from ..plans.plan import COLLECT, Plan
 from .base import Evidence
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ImpossibleEvidence
-from ..plan import POSTERIOR, Plan
+from ..plans.plan import POSTERIOR, Plan
 from .base import CaseByCase, Evidence, Result
 from .forest import UNIT, Best, Derivatives, Forest, Uniforms
 

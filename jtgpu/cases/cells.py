@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._compiled import compiled
+from ..util.numba_cache import compiled
 from .arrow import arrow
 from .encode import Categories
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ParseError
-from ..network import DiscreteModel
+from ..model.network import DiscreteModel
 from .arrow import arrow, arrow_csv, compute
 from .chunk import Chunk, Place
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import EvidenceError, closest
-from ..network import DiscreteModel
+from ..model.network import DiscreteModel
 from .arrow import arrow, compute
 
 if TYPE_CHECKING:

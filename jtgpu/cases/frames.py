@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypedDict, Unpack
 import numpy as np
 
 from ..errors import EvidenceError, ImpossibleEvidence, UnknownState
-from ..network import DiscreteModel
-from ..tree import JunctionTree
+from ..inference.tree import JunctionTree
+from ..model.network import DiscreteModel
 from .arrow import arrow, narwhals
 from .encode import MISSING, Categories, Encoder
 from .solve import Question, Solver, Wanted, ask

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack, runtime_checkable
 
 import numpy as np
 
-from .._system import cores
 from ..errors import ImpossibleEvidence, JtgpuError, ParseError, UnknownState
-from ..network import DiscreteModel
-from ..tree import JunctionTree
+from ..inference.tree import JunctionTree
+from ..model.network import DiscreteModel
+from ..util.system import cores
 from .arrow import arrow
 from .encode import MISSING, Encoder
 from .inorder import in_order
@@ -25,7 +25,7 @@ from .stream import Chunk, open_cases
 
 if TYPE_CHECKING:
     from ..cluster import Cluster
-    from ..compiler import NetworkPlan
+    from ..plans.compiler import NetworkPlan
 
 __all__ = [
     "PackingSink", "Report", "Sink", "answer_file", "model_identity", "plain_do", "run_chunks", "side_by_side",

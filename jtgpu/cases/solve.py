@@ -13,8 +13,8 @@ import numpy as np
 
 from ..backends.base import ColumnBackend
 from ..errors import EvidenceError, UnknownVariable, closest
-from ..network import DiscreteModel
-from ..tree import JunctionTree
+from ..inference.tree import JunctionTree
+from ..model.network import DiscreteModel
 from .arrow import arrow
 from .encode import NOTHING, Each, Encoded
 

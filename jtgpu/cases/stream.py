@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FormatError, JtgpuError, ParseError
-from ..network import DiscreteModel
+from ..model.network import DiscreteModel
 from .arrow import arrow, arrow_parquet
 from .chunk import Chunk, Place, Source
 from .csvfile import CsvFile

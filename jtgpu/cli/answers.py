@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.table import Table
 
-from ..answers import Conditional, Joint, Posterior
-from ..queries.text import Question
+from ..inference.answers import Conditional, Joint, Posterior
+from ..inference.queries.text import Question
 from .console import cell, shown, stdout
 
 __all__ = ["BAR", "Answer", "answer_table", "as_json", "bar", "print_answer", "print_rows", "said"]
@@ -36,7 +36,7 @@ _UNITS = {
 
 
 def answer_table(q: Question, answer: Any) -> Answer:
-    """An answer of `jtgpu.queries.text.ask` as rows."""
+    """An answer of `jtgpu.inference.queries.text.ask` as rows."""
     if isinstance(answer, Posterior):
         return Answer((answer.variable, "P"), [*zip(answer.states, answer, strict=True)])
     if isinstance(answer, Joint):

@@ -38,7 +38,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..cases import Report
-    from ..network import DiscreteModel
+    from ..model.network import DiscreteModel
 
 __all__ = ["batch"]
 

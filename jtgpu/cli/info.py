@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.table import Table
 
-from ..cpts import RowReport
 from ..errors import format_bytes
-from ..network import BayesianNetwork, DiscreteModel
+from ..model.cpts import RowReport
+from ..model.network import BayesianNetwork, DiscreteModel
 from .console import cell, guarded, print_json, print_table, warn
 from .options import File, Json
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from .._system import parse_bytes
 from ..backends import BACKENDS
 from ..errors import closest
-from ..network import DiscreteModel
+from ..model.network import DiscreteModel
+from ..util.system import parse_bytes
 from .console import shown, warn
 
 __all__ = [
@@ -141,7 +141,7 @@ def plan_options(
     backend: str = "auto",
     devices: str | None = None,
 ) -> dict[str, Any]:
-    """Options as `jtgpu.compiler.make_plan` takes them; what was not given is left to it."""
+    """Options as `jtgpu.plans.compiler.make_plan` takes them; what was not given is left to it."""
     options: dict[str, Any] = {"seed": seed, "cache": not no_cache}
     if time_limit is not None:
         options["time_limit"] = time_limit

@@ -29,7 +29,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..ordering import OrderResult
+    from ..plans.ordering import OrderResult
 
 __all__ = ["plan"]
 

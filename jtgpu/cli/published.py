@@ -36,9 +36,9 @@ def published_table(
     BackendUnavailable
         Without a GPU, and for figures without matplotlib.
     """
-    from ..backends import timetable
-    from ..backends.device import open_device
-    from ..compiler import model_factors
+    from ..backends.published import timetable
+    from ..device.context import open_device
+    from ..plans.compiler import model_factors
 
     device = open_device()
     columns = []

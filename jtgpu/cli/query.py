@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from ..answers import Posteriors
 from ..errors import JtgpuError
-from ..findings import parse_findings
-from ..queries import text
-from ..tree import JunctionTree
+from ..inference.answers import Posteriors
+from ..inference.queries import text
+from ..inference.tree import JunctionTree
+from ..model.findings import parse_findings
 from .answers import BAR, answer_table, as_json, bar, print_answer
 from .console import cell, guarded, print_json, shown, status, stdout
 from .options import (

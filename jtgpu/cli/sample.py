@@ -16,7 +16,7 @@ from typing import Annotated, Any, TextIO
 import numpy as np
 import typer
 
-from ..findings import parse_findings
+from ..model.findings import parse_findings
 from .console import guarded, print_json, shown, status
 from .options import (
     Backend,

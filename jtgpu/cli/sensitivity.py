@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..errors import EvidenceError
-from ..findings import parse_finding, parse_findings
+from ..model.findings import parse_finding, parse_findings
 from .answers import print_rows, said
 from .console import guarded, print_json, shown, status, stdout
 from .options import (

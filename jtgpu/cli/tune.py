@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from ..backends.kernels import telling
+from ..device.nvcc import telling
 from .console import cell, format_seconds, guarded, print_json, print_table, status
 from .options import Json, MaxTable, NoCache, Order, Seed, TimeLimit, chosen_order, plan_options, read_network
 
@@ -49,7 +49,7 @@ def tune(
         options = plan_options(time_limit, None, max_table, seed, no_cache, backend="gpu")
         _tune_network(file, order, options, device, json)
         return
-    from ..backends import tuning
+    from ..backends.published import tuning
 
     with status("measuring") as now:
         found = tuning.tune(device, launches=launches, progress=now)

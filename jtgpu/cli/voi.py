@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..findings import parse_findings
+from ..model.findings import parse_findings
 from .answers import print_rows
 from .console import guarded, print_json, shown, status
 from .options import (

@@ -14,13 +14,13 @@ from ..cases.arrow import arrow
 from ..cases.encode import MISSING, Encoder
 from ..cases.solve import Answers, Question, Solver, Wanted, ask
 from ..errors import ImpossibleEvidence, JtgpuError, UnknownState
-from ..tree import JunctionTree
+from ..inference.tree import JunctionTree
 from .connect import Cluster, Share, as_cluster, connect, connected, understood
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..compiler import NetworkPlan
+    from ..plans.compiler import NetworkPlan
 
 __all__ = ["answer_dataset", "solver_on"]
 
@@ -169,7 +169,7 @@ class Codes:
 
 @dataclass(frozen=True)
 class _Explanations:
-    """As much of `jtgpu.queries.mpe.CaseExplanations` as a table needs."""
+    """As much of `jtgpu.inference.queries.mpe.CaseExplanations` as a table needs."""
 
     states: NDArray[np.int32]
     log_joint: NDArray[np.float64]

@@ -21,8 +21,8 @@ from ..cases.output import NO_SPACE, writer_for
 from ..cases.pipeline import Report, model_identity, plain_do, run_chunks, side_by_side, usual_chunk
 from ..cases.solve import Question, Solver, Wanted, ask
 from ..errors import JtgpuError
-from ..network import DiscreteModel
-from ..tree import JunctionTree
+from ..inference.tree import JunctionTree
+from ..model.network import DiscreteModel
 from .afar import is_client, lead_from_afar
 from .connect import Cluster, Share, as_cluster, connected, quietly, understood
 from .folder import Folder, PartWriter
@@ -32,7 +32,7 @@ from .storage import find_cases
 if TYPE_CHECKING:
     import os
 
-    from ..compiler import NetworkPlan
+    from ..plans.compiler import NetworkPlan
 
 __all__ = ["ClusterReport", "Job", "Progress", "answer_files", "columns_of"]
 

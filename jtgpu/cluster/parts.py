@@ -22,7 +22,7 @@ from ..cases.arrow import arrow, arrow_parquet
 from ..cases.csvfile import PACKED
 from ..cases.stream import Chunk, Source, open_cases
 from ..errors import EvidenceError, JtgpuError, ParseError
-from ..network import DiscreteModel
+from ..model.network import DiscreteModel
 from .storage import Place, Stored, locate
 
 __all__ = ["Dialect", "Part", "Table", "divide", "look", "opened"]

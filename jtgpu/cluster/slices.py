@@ -14,7 +14,7 @@ from ..errors import BackendUnavailable
 from .connect import Cluster, Share, as_cluster, connect, understood
 
 if TYPE_CHECKING:
-    from ..sliced import Executor, Partial, SliceJob, SliceTask
+    from ..backends.wrappers.conditioned import Executor, Partial, SliceJob, SliceTask
 
 __all__ = ["RaySlices"]
 
@@ -56,7 +56,7 @@ class _Slicer:
 
 
 class _OnRay:
-    """`jtgpu.sliced.Executor`."""
+    """`jtgpu.backends.wrappers.conditioned.Executor`."""
 
     def __init__(self, ray: Any, job: SliceJob, share: Share):
         self._ray = ray
@@ -65,7 +65,7 @@ class _OnRay:
         self._actors = [kind.remote(self._job) for _ in range(share.workers)]
 
     def run(self, tasks: Iterable[SliceTask]) -> Iterator[tuple[int, Partial]]:
-        """See `jtgpu.sliced.Executor.run`."""
+        """See `jtgpu.backends.wrappers.conditioned.Executor.run`."""
         if not self._actors:
             raise BackendUnavailable("this executor is closed")
         ray, coming = self._ray, enumerate(tasks)
@@ -91,7 +91,7 @@ class _OnRay:
             out[actor.run.remote(found[1])] = found[0], actor
 
     def close(self) -> None:
-        """See `jtgpu.sliced.Executor.close`."""
+        """See `jtgpu.backends.wrappers.conditioned.Executor.close`."""
         for actor in self._actors:
             self._ray.kill(actor)
         self._actors.clear()

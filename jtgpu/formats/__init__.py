@@ -13,28 +13,24 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..errors import FormatError
-from ..network import DiscreteModel
-from . import (
-    bif,
-    bif_writer,
-    dsc,
-    dsc_writer,
-    dsl,
-    dsl_writer,
-    ergo,
-    fg,
-    hugin,
-    hugin_writer,
-    uai,
-    xdsl,
-    xdsl_writer,
-    xmlbif,
-    xmlbif_writer,
-)
+from ..model.network import DiscreteModel
+from . import ergo, fg, uai
+from .bif import reader as bif
+from .bif import writer as bif_writer
+from .dsc import reader as dsc
+from .dsc import writer as dsc_writer
+from .dsl import reader as dsl
+from .dsl import writer as dsl_writer
 from .evidence_files import Case, read_evidence, read_evidence_cases, read_query
 from .files import FileError, MissingFileError, read_bytes, write_bytes
+from .hugin import reader as hugin
+from .hugin import writer as hugin_writer
 from .text import decode
+from .xdsl import reader as xdsl
+from .xdsl import writer as xdsl_writer
 from .xml_text import declared_text
+from .xmlbif import reader as xmlbif
+from .xmlbif import writer as xmlbif_writer
 
 __all__ = [
     "FORMATS",

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..cpts import ROW_TOLERANCE
 from ..errors import FormatError, NetworkError
-from ..network import BayesianNetwork, DiscreteModel, MarkovNetwork
+from ..model.cpts import ROW_TOLERANCE
+from ..model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
 from .writing import identifiers, whole_numbers
 
 if TYPE_CHECKING:

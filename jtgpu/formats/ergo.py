@@ -15,7 +15,7 @@ import re
 import numpy as np
 
 from ..errors import FormatError
-from ..network import BayesianNetwork, DiscreteModel
+from ..model.network import BayesianNetwork, DiscreteModel
 from .draft import Draft, Family, parser_of
 from .numeric import Numbers, refuse_turned, state_names
 from .text import BLANKS, Source, shown

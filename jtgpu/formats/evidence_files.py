@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import EvidenceError, ParseError, UnknownState
-from ..network import DiscreteModel
+from ..model.network import DiscreteModel
 from .files import read_bytes
 from .numeric import Numbers
 from .text import BLANKS, Source, decode, shown
@@ -171,7 +171,7 @@ def read_query(path: str | os.PathLike[str], net: DiscreteModel) -> list[int]:
 
 def _lines(source: Source, net: DiscreteModel) -> Iterator[Case]:
     """Cases of ``name=state`` lines."""
-    from ..findings import parse_finding
+    from ..model.findings import parse_finding
 
     case = Case()
     for found in _LINE.finditer(source.text):

@@ -16,7 +16,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from ..network import DiscreteModel, Factor, MarkovNetwork
+from ..model.network import DiscreteModel, Factor, MarkovNetwork
 from .numeric import MAX_AXES, Numbers, state_names, without_comments
 from .text import Source, number
 

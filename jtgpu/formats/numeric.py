@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpts import ROW_TOLERANCE
 from ..errors import ParseError
+from ..model.cpts import ROW_TOLERANCE
 from .draft import MAX_AXES
 from .numbers import bulk, token_offsets
 from .text import BLANKS, Source, floats, shown

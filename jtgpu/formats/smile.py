@@ -1,4 +1,4 @@
-"""What GeNIe's two formats, `jtgpu.formats.xdsl` and `jtgpu.formats.dsl`, have in common: kinds of nodes, and tables
+"""What GeNIe's two formats, `jtgpu.formats.xdsl.reader` and `jtgpu.formats.dsl.reader`, have in common: kinds of nodes, and tables
 made from fewer numbers."""
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FormatError
-from ..network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
+from ..model.network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
 from .draft import Draft, Family
 from .numeric import MAX_AXES, Numbers, refuse_turned, state_names, without_comments
 from .text import BLANKS, Source, number, shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NetworkError
-from ..network import BayesianNetwork
+from ..model.network import BayesianNetwork
 
 if TYPE_CHECKING:
     import networkx

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpts import normalize_rows
 from ..errors import FormatError, NetworkError
-from ..network import BayesianNetwork, DiscreteModel, MarkovNetwork
+from ..model.cpts import normalize_rows
+from ..model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
 
 __all__ = ["PgmpyModel", "from_pgmpy", "read_pgmpy", "to_pgmpy"]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..cpts import normalize_rows
 from ..errors import FormatError, NetworkError
-from ..network import BayesianNetwork, DiscreteModel
+from ..model.cpts import normalize_rows
+from ..model.network import BayesianNetwork, DiscreteModel
 
 __all__ = ["from_pyagrum", "module", "to_pyagrum"]
 

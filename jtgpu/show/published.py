@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..backends.timetable import Column, TimeTable
+from ..backends.published.timetable import Column, TimeTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..ordering import Improvement
+    from ..plans.ordering import Improvement
 
 __all__ = ["draw_search"]
 

@@ -1,1 +1,1 @@
-"""A GPU played by the host; see `tests.host_device`."""
+"""A GPU played by the host; see `tests.support.emulated.plugin`."""

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..._compiled import is_compiled
-from ..._system import cores
 from ...errors import ImpossibleEvidence
-from ...specialise import FREE, HARD, SOFT, Skeleton, reduce
+from ...plans.specialise import FREE, HARD, SOFT, Skeleton, reduce
+from ...util.numba_cache import is_compiled
+from ...util.system import cores
 from ..base import Evidence
 from ..forest import UNIT, Best, Derivatives, Forest, Uniforms, collect_forest, derivative_forest
 from . import collect_loops as loops
@@ -33,7 +33,7 @@ from .workspace import ROOM, Scratch, aligned, scaled_weights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ...plan import Plan
+    from ...plans.plan import Plan
 
 __all__ = ["CpuSweep", "warm_up_sweeps"]
 
@@ -391,7 +391,7 @@ def _alike(states: NDArray[np.int32]) -> Iterator[NDArray[np.int64]]:
 
 
 def _skeleton(forest: Forest) -> Skeleton:
-    """A forest as `jtgpu.specialise.reduce` takes it; no factor counts as a density, so nothing is left out."""
+    """A forest as `jtgpu.plans.specialise.reduce` takes it; no factor counts as a density, so nothing is left out."""
     rank, by_rank = forest.axis_rank, forest.by_rank
     ptr, scope = _ragged(forest.scopes)
     in_ptr, ins = _ragged(forest.ins)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._compiled import is_compiled
-from ..._system import cores
 from ...errors import ImpossibleEvidence, JtgpuError
-from ...plan import Plan
-from ...specialise import FREE, HARD, SOFT, conditional_heads, skeleton
+from ...plans.plan import Plan
+from ...plans.specialise import FREE, HARD, SOFT, conditional_heads, skeleton
+from ...util.numba_cache import is_compiled
+from ...util.system import cores
 from ..base import BatchResult, Evidence, Result
 from .batch import answer_batch
 from .parallel import Tasks, make_tasks, run_tasks

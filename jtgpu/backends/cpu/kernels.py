@@ -10,7 +10,7 @@ adds to them is summed, so an output is written once and read never; nothing of 
 
 from __future__ import annotations
 
-from ..._compiled import compiled
+from ...util.numba_cache import compiled
 from .records import (
     INPUTS,
     KEPT,

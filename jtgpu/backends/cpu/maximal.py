@@ -6,7 +6,7 @@ product that a way back down finds again. Numbers are never negative: zero is le
 
 from __future__ import annotations
 
-from ..._compiled import compiled
+from ...util.numba_cache import compiled
 from .kernels import LIST, step_loops
 from .records import INPUTS, KEPT, LISTED, LOOPS, OUT, ROW, ROW_A, ROW_B, ROW_OUT, SIZE, SUMMED, A, B
 from .vector import LANES, fma, largest, load, maximum, note, number, peek, poke, splat, store, zero

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..._compiled import compiled
+from ...util.numba_cache import compiled
 from . import atomics
 from .kernels import contract
 from .records import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..._compiled import compiled
+from ...util.numba_cache import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..._compiled import compiled
-from ...specialise import Skeleton, reduce_flat
+from ...plans.specialise import Skeleton, reduce_flat
+from ...util.numba_cache import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -371,7 +371,7 @@ def specialise(
     sk : Skeleton
     layout : Layout
     seen : (V,) uint8
-        `jtgpu.specialise.FREE`, ``HARD`` or ``SOFT`` for each variable, by rank.
+        `jtgpu.plans.specialise.FREE`, ``HARD`` or ``SOFT`` for each variable, by rank.
     target : (V,) bool
         Variables whose posteriors are wanted, by rank; those of observed ones are never made.
     lanes : int

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..._compiled import compiled
+from ...util.numba_cache import compiled
 from .records import LOOPS, A, B
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def make_steps(sk, length, scope, use, made, maximal, records, record_ptr):  # t
     ----------
     sk : Skeleton
     length, scope, use
-        See `jtgpu.specialise.Remains`.
+        See `jtgpu.plans.specialise.Remains`.
     made : (T,) bool
         Tables that the program makes.
     maximal : (P,) bool

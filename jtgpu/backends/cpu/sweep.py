@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..._compiled import compiled
+from ...util.numba_cache import compiled
 from .kernels import contract
 from .records import (
     A_EXP,

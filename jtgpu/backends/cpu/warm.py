@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...plan import Plan
+from ...plans.plan import Plan
 from ..base import Evidence
 from .batch import ENOUGH
 from .engine import Cpu

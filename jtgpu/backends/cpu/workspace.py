@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...plan import Plan
+from ...plans.plan import Plan
 from .kernels import LIST
 from .records import ALIGNMENT, Layout, Program
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..._compiled import compiled
+from ...util.numba_cache import compiled
 from .kernels import LIST, contract
 from .records import (
     BY_CASE,

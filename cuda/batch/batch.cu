@@ -1,0 +1,281 @@
+// Many cases at once: a lane a case, 32 cases' tables together ([group of 32][cell][lane]), one kernel a level.
+//
+//   batch_turn    evidence that comes case after case, into case-minor order
+//   batch_spread  evidence that comes as columns of small numbers, to where the other kernels look for it
+//   batch_clear   zeros: once, since cells that are always zero are never written
+//   batch_enter   evidence factors of every case: observed states, and weights where the caller has some
+//   batch_level   a warp takes one tile of outputs for 32 cases: the record is the same for all lanes and cases, loads
+//                 are 256 contiguous bytes; factors without evidence are read from the one copy that all cases share;
+//                 what is summed is a list of the places where any product of the tile can be other than zero
+//                 (jtgpu/backends/gpu/batch/tiling.py)
+//   batch_finish  posteriors and ln P(e), column after column, and the slots readied for the next chunk
+//   batch_check   of float32: ln P(e) is no number where a posterior's sum is not P(e), and the case is done again
+//   batch_rows    posteriors case after case, where a caller wants rows
+//
+// Wins wherever there are at least some hundred cases. A block's warps take the same tile for neighbouring groups, so
+// that they share its record; neighbouring blocks take neighbouring tiles of the same groups, so that what tiles have
+// in common is still in L2. Loses to long sums, for a warp has nobody to share one with (batch_sums.py cuts them).
+#include "common/types.cuh"
+
+#define SINGLE (sizeof(real) == 4)
+#define DIFFERENCE (1.0 / 1024)  // float: between two ways to P(e), from which on neither is believed
+
+struct Known { u32 variable, inner, card, weight; };
+struct Factor { u32 cell, n, table, known, n_known, to; };   // `to`: its place in the cases' arena
+struct Answer { u32 cell, card, at; };
+
+#define A_SHARED 16u  // bits of a tile's kind, behind its shape: all cases share A, or B; the first of its contraction
+#define B_SHARED 32u
+#define FIRST 64u
+
+struct Tile {    // 112 bytes
+    u32 steps, n_steps;  // what is summed
+    u32 mask;            // outputs that are stored
+    u32 kind;
+    u32 slot_a, slot_b, slot_out;
+    u32 pad;
+    u32 at[20];          // places in A, in B; in the output by A's places, and what B's places add to them
+};
+
+// What a chunk brings along, of either kind of batch kernel (batch_code.py makes the other).
+struct Rows {
+    const int* states;        // (n_cases, V), -1: not known
+    const double* weights;    // (n_cases, n_weights)
+    int* state;               // (V, n_cases)
+    double* weight;           // (n_weights, n_cases)
+    u32 n_cases, n_variables, n_weights, pad;
+};
+
+// The same as columns, of the variables that have one; the others' cells of `state` say "not known" once and for all.
+struct Columns {
+    const void* codes;        // (n_given, n_cases), integers of `width` bytes
+    const u32* variables;     // (n_given,)
+    int* state;               // (V, n_cases)
+    u32 n_cases, n_given, width, pad;
+};
+
+struct Answers {
+    const double* columns;    // (n_out, n_cases)
+    double* rows;             // (n_cases, n_out)
+    u32 n_cases, n_out;
+};
+
+struct Batch {
+    real* arena;              // (groups, n_cells, 32)
+    const real* shared;       // the factors
+    Slot* slots;              // (groups, T, 32)
+    const Slot* shared_slots; // (T,) of the factors
+    const Tile* tiles;
+    const uint2* steps;       // what is added to a tile's places in A and B
+    const Factor* factors;
+    const Known* known;
+    const int* state;         // (V, n_cases), -1: not known
+    const double* weight;     // (rows, n_cases)
+    const u32* weight_row;    // (V,) the first row of a variable's weights; NONE: it has none
+    const Answer* answers;
+    const u32* roots;         // cell, table, whether shared
+    double* posterior;        // (n_out, n_cases)
+    double* log_evidence;     // (n_cases,), -inf: impossible
+    u32 n_cases, n_factors, n_answers, n_roots, n_cells, n_tables;
+};
+
+// One group's cells and slots, as its lane sees them: cell c is at c * 32.
+struct Group {
+    real* cells;
+    Slot* slots;
+};
+
+__device__ __forceinline__ Group group_of(const Batch& b, u32 group, u32 lane) {
+    Group g = {b.arena + (u64)group * b.n_cells * 32 + lane, b.slots + (u64)group * b.n_tables * 32 + lane};
+    return g;
+}
+
+// A tile of 32 x 32 of a matrix, turned round; the odd row length keeps its columns in different banks.
+template <class T>
+__device__ __forceinline__ void turn_tile(const T* from, T* to, u32 n_rows, u32 n_columns, u32 row, u32 column) {
+    __shared__ T tile[32][33];
+    const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    for (u32 i = warp; i < 32; i += 8)
+        if (row + i < n_rows && column + lane < n_columns) tile[i][lane] = from[(u64)(row + i) * n_columns + column + lane];
+    __syncthreads();
+    for (u32 i = warp; i < 32; i += 8)
+        if (column + i < n_columns && row + lane < n_rows) to[(u64)(column + i) * n_rows + row + lane] = tile[lane][i];
+}
+
+extern "C" __global__ void __launch_bounds__(256) batch_turn(Rows r) {
+    const u32 of_states = (r.n_variables + 31) / 32, wide = of_states + (r.n_weights + 31) / 32;
+    const u32 what = blockIdx.x % wide, row = blockIdx.x / wide * 32;
+    if (what < of_states) turn_tile(r.states, r.state, r.n_cases, r.n_variables, row, 32 * what);
+    else turn_tile(r.weights, r.weight, r.n_cases, r.n_weights, row, 32 * (what - of_states));
+}
+
+// Four cases a thread: n_cases is a multiple of 32.
+template <class Four>
+__device__ __forceinline__ int4 widened(const void* codes, u64 at) {
+    const Four c = ((const Four*)codes)[at];
+    return make_int4(c.x, c.y, c.z, c.w);
+}
+
+extern "C" __global__ void __launch_bounds__(256) batch_spread(Columns c) {
+    const u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    const u32 fours = c.n_cases / 4, what = (u32)(thread / fours), at = (u32)(thread % fours);
+    if (what >= c.n_given) return;
+    int4* const out = (int4*)c.state + (u64)c.variables[what] * fours + at;
+    if (c.width == 1) *out = widened<char4>(c.codes, thread);
+    else if (c.width == 2) *out = widened<short4>(c.codes, thread);
+    else *out = widened<int4>(c.codes, thread);
+}
+
+extern "C" __global__ void __launch_bounds__(256) batch_clear(u64* words, u32 n, u32 times) {
+    const u64 all = (u64)n * times;
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (u64)gridDim.x * blockDim.x) words[i] = 0;
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2) batch_enter(Batch b) {
+    const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31, groups = b.n_cases / 32;
+    if (warp >= b.n_factors * groups) return;
+    const Factor f = b.factors[warp / groups];
+    const Group g = group_of(b, warp % groups, lane);
+    const u32 at = warp % groups * 32 + lane;
+    real top = 0;
+    for (u32 e = 0; e < f.n; e++) {
+        double value = b.shared[f.cell + e];
+        for (u32 v = 0; v < f.n_known; v++) {
+            const Known axis = b.known[f.known + v];
+            const u32 row = b.weight_row[axis.variable], digit = e / axis.inner % axis.card;
+            const int state = b.state[(u64)axis.variable * b.n_cases + at];
+            if (state != -1 && state != (int)digit) value = 0.0;
+            if (row != NONE) value *= b.weight[(u64)(row + digit) * b.n_cases + at];
+        }
+        const real kept = (real)value;
+        g.cells[(u64)(f.to + e) * 32] = kept;
+        top = kept > top ? kept : top;
+    }
+    g.slots[f.table * 32].top = word_of(top);
+    g.slots[f.table * 32].exponent = b.shared_slots[f.table].exponent;
+}
+
+// Tell readers how large a case's table is. Of doubles to within 2^64: once the first tile has, the others need not.
+__device__ __forceinline__ void publish_case(Slot* slot, real top) {
+    const int word = word_of(top);
+    if (word <= 0) return;
+    const int coarse = SINGLE ? word : word | 0x03ffffff;
+    if (coarse > *(volatile int*)&slot->top) atomicMax(&slot->top, coarse);
+}
+
+// A double's inputs are scaled after the sum: a table's largest entry lies within 2^+-400 whatever was read to make it.
+// A float's are scaled before they are multiplied.
+template <int TM, int TN>
+__device__ __forceinline__ void run_tile(const Batch& b, const Tile& t, const Group& g) {
+    constexpr int WIDE = TN ? TN : 1;
+    constexpr bool BEFORE = SINGLE;
+    const bool shared_a = t.kind & A_SHARED, shared_b = t.kind & B_SHARED;
+    const Slot slot_a = shared_a ? b.shared_slots[t.slot_a] : g.slots[t.slot_a * 32];
+    const Slot slot_b = shared_b ? b.shared_slots[t.slot_b] : g.slots[t.slot_b * 32];
+    const int shift_a = shift_of(slot_a.top), shift_b = shift_of(slot_b.top);
+    const real scale_a = power_of_two(-shift_a), scale_b = power_of_two(-shift_b);
+    const real *from_a = shared_a ? b.shared : g.cells, *from_b = shared_b ? b.shared : g.cells;
+    const u32 log_a = shared_a ? 0 : 5, log_b = shared_b ? 0 : 5, n_steps = t.n_steps;
+    const real *a[TM], *c[WIDE];
+#pragma unroll
+    for (int i = 0; i < TM; i++) a[i] = from_a + ((u64)t.at[i] << log_a);
+#pragma unroll
+    for (int j = 0; j < TN; j++) c[j] = from_b + ((u64)t.at[TM + j] << log_b);
+    real sum[TM * WIDE];
+#pragma unroll
+    for (int e = 0; e < TM * WIDE; e++) sum[e] = 0;
+    const uint2* const steps = b.steps + t.steps;
+#pragma unroll 2
+    for (u32 k = 0; k < n_steps; k++) {
+        const uint2 step = steps[k];
+        const u32 in_a = step.x << log_a, in_b = step.y << log_b;
+        real x[TM], y[WIDE];
+#pragma unroll
+        for (int i = 0; i < TM; i++) x[i] = BEFORE ? a[i][in_a] * scale_a : a[i][in_a];
+        y[0] = BEFORE ? scale_b : real(1);
+#pragma unroll
+        for (int j = 0; j < TN; j++) y[j] = BEFORE ? c[j][in_b] * scale_b : c[j][in_b];
+#pragma unroll
+        for (int i = 0; i < TM; i++)
+#pragma unroll
+            for (int j = 0; j < WIDE; j++) sum[i * WIDE + j] += TN || BEFORE ? x[i] * y[j] : x[i];
+    }
+    real top = 0;
+#pragma unroll
+    for (int i = 0; i < TM; i++)
+#pragma unroll
+        for (int j = 0; j < WIDE; j++) {
+            if (!(t.mask >> (i * WIDE + j) & 1)) continue;
+            const real value = BEFORE ? sum[i * WIDE + j] : sum[i * WIDE + j] * scale_a * scale_b;
+            g.cells[(u64)(t.at[TM + TN + i] + t.at[TM + TN + TM + j]) * 32] = value;
+            top = value > top ? value : top;
+        }
+    Slot* const slot = g.slots + t.slot_out * 32;
+    publish_case(slot, top);
+    if (t.kind & FIRST) slot->exponent = slot_a.exponent + shift_a + slot_b.exponent + shift_b;
+}
+
+extern "C" __global__ void __launch_bounds__(128, 4) batch_level(Batch b, u32 first, u32 n_tiles) {
+    const u32 warps = blockDim.x >> 5, group = blockIdx.x / n_tiles * warps + (threadIdx.x >> 5);
+    if (group >= b.n_cases / 32) return;
+    const Tile& t = b.tiles[first + blockIdx.x % n_tiles];
+    const Group g = group_of(b, group, threadIdx.x & 31);
+    switch (t.kind & 15) {
+        case 0: run_tile<4, 4>(b, t, g); break;
+        case 1: run_tile<6, 3>(b, t, g); break;
+        case 2: run_tile<3, 3>(b, t, g); break;
+        case 3: run_tile<4, 2>(b, t, g); break;
+        case 4: run_tile<2, 2>(b, t, g); break;
+        case 5: run_tile<4, 1>(b, t, g); break;
+        case 6: run_tile<1, 1>(b, t, g); break;
+        case 7: run_tile<4, 0>(b, t, g); break;
+        case 8: run_tile<1, 0>(b, t, g); break;
+        default: __trap();
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) batch_finish(Batch b) {
+    const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31, groups = b.n_cases / 32;
+    const u32 at = warp % groups * 32 + lane, what = warp / groups;
+    const Group g = group_of(b, warp % groups, lane);
+    if (what < b.n_answers) {
+        const Answer a = b.answers[what];
+        double total = 0.0;
+        for (u32 i = 0; i < a.card; i++) total += g.cells[(u64)(a.cell + i) * 32];
+        for (u32 i = 0; i < a.card; i++)
+            b.posterior[(u64)(a.at + i) * b.n_cases + at] = total > 0.0 ? g.cells[(u64)(a.cell + i) * 32] / total : 0.0;
+    } else if (what == b.n_answers) {
+        double log_evidence = 0.0;
+        for (u32 i = 0; i < b.n_roots; i++) {
+            const u32 cell = b.roots[3 * i], table = b.roots[3 * i + 1];
+            const bool shared = b.roots[3 * i + 2] != 0;
+            const double value = shared ? b.shared[cell] : g.cells[(u64)cell * 32];
+            const int exponent = shared ? b.shared_slots[table].exponent : g.slots[(u64)table * 32].exponent;
+            log_evidence += value > 0.0 ? log(value) + exponent * 0.693147180559945309417 : -INFINITY;
+        }
+        b.log_evidence[at] = log_evidence;
+        for (u32 t = 0; t < b.n_tables; t++) g.slots[(u64)t * 32].top = 0;
+    }
+}
+
+struct Check { u32 cell, card, table, root; };   // a posterior, and which of the roots it belongs to
+
+extern "C" __global__ void __launch_bounds__(256) batch_check(Batch b, const Check* checks, u32 n_checks) {
+    const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31, groups = b.n_cases / 32;
+    if (!SINGLE || warp >= n_checks * groups) return;
+    const Check c = checks[warp / groups];
+    const Group g = group_of(b, warp % groups, lane);
+    const u32 cell = b.roots[3 * c.root], table = b.roots[3 * c.root + 1];
+    const bool shared = b.roots[3 * c.root + 2] != 0;
+    const double root = shared ? b.shared[cell] : g.cells[(u64)cell * 32];
+    const int exponent = shared ? b.shared_slots[table].exponent : g.slots[(u64)table * 32].exponent;
+    double total = 0.0;
+    for (u32 i = 0; i < c.card; i++) total += g.cells[(u64)(c.cell + i) * 32];
+    const double other = ldexp(total, g.slots[(u64)c.table * 32].exponent - exponent);
+    if (!(fabs(other - root) <= DIFFERENCE * root)) b.log_evidence[warp % groups * 32 + lane] = NAN;
+}
+
+extern "C" __global__ void __launch_bounds__(256) batch_rows(Answers a) {
+    const u32 high = (a.n_out + 31) / 32;
+    turn_tile(a.columns, a.rows, a.n_out, a.n_cases, blockIdx.x % high * 32, blockIdx.x / high * 32);
+}

@@ -1,0 +1,394 @@
+// A whole propagation of one case as one kernel without levels: every warp goes through a queue of its own, and an
+// entry tells by itself whether it is there.
+//
+// Every table's entry is written once a run, and none is ever negative: so its sign can say in which run it was
+// written. The host passes the sign of this run (it alternates from launch to launch), a writer stores with it, a
+// reader loads the entries that it needs anyway and loads again while any of them still has the other sign. So a
+// hand-over is one store and one load through L2: no barrier, no fence, no counter, nothing to reset, and nobody waits
+// for more than what it reads. A product of two entries has no sign left, a product with a factor that never changes
+// has the run's sign, like all others of its sum: only a finished sum has to be looked at.
+//
+// The host deals the work out (jtgpu/backends/gpu/single/dataflow/schedule.py): a unit is a warp's share of a factor that evidence is
+// multiplied into, of a contraction, or one posterior. Units are put into queues in an order in which they can run, so
+// with all blocks on the card at once (a cooperative launch) some warp can always go on. The record of the next unit
+// and the task after it are on their way while a warp works.
+//
+// Wins where many contractions wait for each other; loses to lists where few products are not zero. Nothing is scaled:
+// the host bounds the error from P(e) and asks an engine that scales if needed. What was tried: README.rst.
+#include "single/blocks.cuh"
+#include "single/tile.cuh"
+
+#define MOST_WARPS 16         // of a block
+#define MOST_GIVEN 1792       // variables: their states are a parameter of the kernel, of 4 KB in all
+#define SHARE 4               // entries of a factor that a lane takes
+#define NAP 300               // nanoseconds
+#define LONG 0x40             // a tile whose loads fly together for more steps
+#define TENSOR 0x100          // blocks of 8 x 8 outputs
+#define ENTER_UNIT 0x80u      // in place of a tile: evidence into a factor
+#define ANSWER_UNIT 0x81u     // a posterior
+#define ROOT_UNIT 0x82u       // P(e) of every component
+
+#ifdef __CUDACC__
+#define GRID_CONSTANT const __grid_constant__
+#define LET_OTHERS_RUN()
+#define REST() __nanosleep(NAP)
+#else
+#define GRID_CONSTANT const
+#define LET_OTHERS_RUN() host::pause()  // a fiber that waits for another
+#define REST() host::pause()
+#endif
+
+// An axis of a factor that evidence is multiplied into; of one that is cut, `inner` is a state's stride in `pristine`.
+struct Known { u32 variable, inner, card, weight; };
+
+struct Flow {
+    double* arena;
+    const double* pristine;   // factors with evidence as they are without it
+    const uint2* ops;         // 256 bytes each
+    const Digit* digits;
+    const uint2* steps;
+    const Task* tasks;        // of a warp after another
+    const u32* starts;        // (warps + 1,) first task of each warp
+    const Known* known;
+    const double* weights;    // one vector a variable
+    const uint2* roots;       // cell of P(e); all ones where it is written in every run
+    double* posterior;        // host
+    double* root;             // host
+    u32 sign;                 // of this run: 0 or 1 << 31
+    u32 n_roots;
+    short state[MOST_GIVEN];  // -1 not known, -2 weights, else the state
+};
+
+// Names of other records in the place of a contraction's. `shape` says what a record is.
+#define ENTER_FROM(op) (op).a     // in `pristine`
+#define ENTER_N(op) (op).n_tiles
+#define ENTER_KNOWN(op) (op).steps
+#define ENTER_N_KNOWN(op) (op).n_steps
+#define ENTER_N_CUT(op) (op).n_digits  // observed axes, which are none of the table's: after the others in `known`
+#define ANSWER_CARD(op) (op).n_tiles
+#define ANSWER_AT(op) (op).out
+#define HINT(op) (op).counter          // NONE, or the last cell of what its inputs are made of
+#define WAITS_FOR_A(op) ((op).slot_a)  // all ones, or 0: the input never changes
+#define WAITS_FOR_B(op) ((op).slot_b)
+
+template <bool AGAIN>
+__device__ __forceinline__ double load(const double* at) {
+#ifdef __CUDA_ARCH__
+    double x;
+    if (AGAIN)  // past the first-level cache, which may hold what the run before left
+        asm volatile("ld.relaxed.gpu.global.f64 %0, [%1];" : "=d"(x) : "l"(at));
+    else
+        asm volatile("ld.global.f64 %0, [%1];" : "=d"(x) : "l"(at));
+    return x;
+#else
+    return *(const volatile double*)at;
+#endif
+}
+
+__device__ __forceinline__ void store(double* at, double value, u32 sign, bool there) {
+    const u64 bits = (u64)__double_as_longlong(value) & 0x7fffffffffffffffull;
+    value = __longlong_as_double(bits | (u64)sign << 32);
+#ifdef __CUDA_ARCH__
+    asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p st.relaxed.gpu.global.f64 [%0], %1;\n}" ::"l"(at), "d"(value),
+                 "r"((u32)there));
+#else
+    if (there) *(volatile double*)at = value;
+#endif
+}
+
+__device__ __forceinline__ u32 high_word(double x) { return (u32)__double2hiint(x); }
+
+// An entry of this run, as it is meant.
+__device__ __forceinline__ double await(const double* at, u32 sign) {
+    double x = load<false>(at);
+    while ((int)(high_word(x) ^ sign) < 0) {
+        LET_OTHERS_RUN();
+        x = load<true>(at);
+    }
+    return fabs(x);
+}
+
+// The entries of a batch of steps; whether one of them is not there yet.
+template <bool AGAIN, int TM, int TN, int UNROLL>
+__device__ __forceinline__ bool load_batch(double (&x)[UNROLL][TM], double (&y)[UNROLL][TN], const double* a,
+                                           const double* b, const u32 (&at_a)[TM], const u32 (&at_b)[TN],
+                                           const Steps<UNROLL>& ready, u32 sign, u32 waits_a, u32 waits_b) {
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+#pragma unroll
+        for (int i = 0; i < TM; i++) x[u][i] = load<AGAIN>(a + (at_a[i] + ready.next[u].x));
+#pragma unroll
+        for (int j = 0; j < TN; j++) y[u][j] = load<AGAIN>(b + (at_b[j] + ready.next[u].y));
+    }
+    u32 late_a = 0, late_b = 0;
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+#pragma unroll
+        for (int i = 0; i < TM; i++) late_a |= high_word(x[u][i]) ^ sign;
+#pragma unroll
+        for (int j = 0; j < TN; j++) late_b |= high_word(y[u][j]) ^ sign;
+    }
+    return (int)((late_a & waits_a) | (late_b & waits_b)) < 0;
+}
+
+// Until one of a lane's entries that were not there is there. Were it to look at all of them, those who wait would keep
+// the second-level cache from those who work.
+template <int TM, int TN, int UNROLL>
+__device__ __forceinline__ void look(const double (&x)[UNROLL][TM], const double (&y)[UNROLL][TN], const double* a,
+                                     const double* b, const u32 (&at_a)[TM], const u32 (&at_b)[TN],
+                                     const Steps<UNROLL>& ready, u32 sign, u32 waits_a, u32 waits_b) {
+    const double* late = a;
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+#pragma unroll
+        for (int i = 0; i < TM; i++)
+            if ((int)((high_word(x[u][i]) ^ sign) & waits_a) < 0) late = a + (at_a[i] + ready.next[u].x);
+#pragma unroll
+        for (int j = 0; j < TN; j++)
+            if ((int)((high_word(y[u][j]) ^ sign) & waits_b) < 0) late = b + (at_b[j] + ready.next[u].y);
+    }
+    do LET_OTHERS_RUN();
+    while ((int)(high_word(load<true>(late)) ^ sign) < 0);
+}
+
+// Until what a unit's inputs are made of is there. Most of those who wait have some microseconds left: they look at one
+// cell, and seldom.
+__device__ __forceinline__ void rest_until(const double* hint, double seen, u32 sign) {
+    while ((int)(high_word(seen) ^ sign) < 0) {
+        REST();
+        seen = load<true>(hint);
+    }
+}
+
+// A lane's steps of a sum, from `first + mine` on, batch by batch, as soon as their entries are there. `add` gets the
+// entries and the first of the batch's steps; steps past the last are loaded as the last.
+template <int TM, int TN, int UNROLL, class Add>
+__device__ __forceinline__ void sum_steps(const Flow& f, const Op& op, const u32 (&at_a)[TM], const u32 (&at_b)[TN],
+                                          Steps<UNROLL>& ready, u32 first, u32 mine, u32 stride, Add add) {
+    const u32 n_steps = op.n_steps, sign = f.sign, waits_a = WAITS_FOR_A(op), waits_b = WAITS_FOR_B(op);
+    const uint2* steps = f.steps + op.steps;
+    const double *a = f.arena + op.a, *b = f.arena + op.b;
+    const double* hint = f.arena + HINT(op);
+    const double seen = load<false>(HINT(op) == NONE ? a : hint);  // on its way with the first entries
+    bool near = HINT(op) == NONE;
+    for (u32 from = first; from < n_steps;) {  // the same for all lanes
+        double x[UNROLL][TM], y[UNROLL][TN];
+        const u32 k = from + mine;
+        from += UNROLL * stride;
+        bool late = load_batch<false, TM, TN, UNROLL>(x, y, a, b, at_a, at_b, ready, sign, waits_a, waits_b);
+        while (__ballot_sync(0xffffffffu, late)) {
+            if (!near) rest_until(hint, seen, sign);
+            near = true;
+            if (late) look<TM, TN, UNROLL>(x, y, a, b, at_a, at_b, ready, sign, waits_a, waits_b);
+            __syncwarp();
+            late = load_batch<true, TM, TN, UNROLL>(x, y, a, b, at_a, at_b, ready, sign, waits_a, waits_b);
+        }
+        if (from < n_steps) ready.fetch(steps, from + mine, n_steps, stride);
+        add(x, y, k);
+    }
+}
+
+// A warp's unit of a contraction.
+template <int TM, int TN, int UNROLL>
+__device__ __forceinline__ void contract(const Flow& f, const Op& op, u32 unit, u32 lane) {
+    const u32 log = op.log_lanes, mine = lane & ((1u << log) - 1), sign = f.sign;
+    u32 group = unit, split = 0;
+    if (op.splits > 1) {
+        group = unit / op.splits;
+        split = unit - group * op.splits;
+    }
+    const u32 tile = (group << (5 - log)) + (lane >> log), n_steps = op.n_steps, stride = op.splits << log;
+    const bool there = tile < op.n_tiles;
+    Steps<UNROLL> ready;
+    ready.fetch(f.steps + op.steps, (split << log) + mine, n_steps, stride);
+    const Place at = place_of(op, f.digits, there ? tile : op.n_tiles - 1);
+    u32 at_a[TM], at_b[TN];
+    side_offsets<TM>(op.m, at.m_index, at.a, at_a);
+    side_offsets<TN>(op.n, at.n_index, at.b, at_b);
+    double sum[TM * TN];
+#pragma unroll
+    for (int e = 0; e < TM * TN; e++) sum[e] = 0.0;
+    sum_steps<TM, TN, UNROLL>(
+        f, op, at_a, at_b, ready, split << log, mine, stride,
+        [&](const double(&x)[UNROLL][TM], const double(&y)[UNROLL][TN], u32 k) {
+#pragma unroll
+            for (int u = 0; u < UNROLL; u++)
+                if (k + u * stride < n_steps) {
+#pragma unroll
+                    for (int i = 0; i < TM; i++)
+#pragma unroll
+                        for (int j = 0; j < TN; j++) sum[i * TN + j] += x[u][i] * y[u][j];
+                }
+        });
+    double* out = f.arena + op.out + split * op.scratch + at.out;
+    const u32 step_m = op.m.step, step_n = op.n.step, left_m = op.m.extent - at.m_index;
+    const u32 left_n = op.n.extent - at.n_index, out_m = op.out_m, out_n = op.out_n;
+    if (log == 0) {  // every index known when this is compiled
+#pragma unroll
+        for (int i = 0; i < TM; i++)
+#pragma unroll
+            for (int j = 0; j < TN; j++)
+                store(out + (i * out_m + j * out_n), sum[i * TN + j], sign,
+                      there && (i == 0 || i * step_m < left_m) && (j == 0 || j * step_n < left_n));
+        return;
+    }
+    u32 first = 0;
+    Fold<TM * TN>::run(sum, lane, log, first);
+    const u32 held = (u32)(TM * TN) >> log ? (u32)(TM * TN) >> log : 1;
+    const bool keeper = there && ((u32)(TM * TN) >> log || (mine & ((1u << log) / (TM * TN) - 1)) == 0);
+#pragma unroll
+    for (int e = 0; e < TM * TN / 2 + (TM * TN == 1); e++) {
+        if ((u32)e >= held) break;
+        const u32 i = (first + e) / TN, j = (first + e) % TN;
+        store(out + (i * out_m + j * out_n), sum[e], sign,
+              keeper && (i == 0 || i * step_m < left_m) && (j == 0 || j * step_n < left_n));
+    }
+}
+
+// A warp's unit of a contraction whose sides are long enough for blocks of 8 x 8 outputs, on the tensor cores: a load
+// serves eight products of a lane and not one or two. Four lanes share a sum's steps.
+template <int BM, int BN, int UNROLL>
+__device__ __forceinline__ void contract_blocks(const Flow& f, const Op& op, u32 unit, u32 lane) {
+    const u32 mine = lane & 3, line = lane >> 2, sign = f.sign;
+    u32 tile = unit, split = 0;
+    if (op.splits > 1) {
+        tile = unit / op.splits;
+        split = unit - tile * op.splits;
+    }
+    const u32 n_steps = op.n_steps, stride = op.splits << 2;
+    Steps<UNROLL> ready;
+    ready.fetch(f.steps + op.steps, (split << 2) + mine, n_steps, stride);
+    const Place at = place_of(op, f.digits, tile);
+    const u32 left_m = op.m.extent - at.m_index * (8 * BM), left_n = op.n.extent - at.n_index * (8 * BN);
+    u32 at_a[BM], at_b[BN];
+#pragma unroll
+    for (int i = 0; i < BM; i++) {
+        const u32 row = 8 * i + line;
+        at_a[i] = at.a + (row < left_m ? row : left_m - 1) * op.m.stride;
+    }
+#pragma unroll
+    for (int j = 0; j < BN; j++) {
+        const u32 column = 8 * j + line;
+        at_b[j] = at.b + (column < left_n ? column : left_n - 1) * op.n.stride;
+    }
+    double sum[BM][BN][2];
+#pragma unroll
+    for (int i = 0; i < BM; i++)
+#pragma unroll
+        for (int j = 0; j < BN; j++) sum[i][j][0] = sum[i][j][1] = 0.0;
+    sum_steps<BM, BN, UNROLL>(
+        f, op, at_a, at_b, ready, split << 2, mine, stride,
+        [&](const double(&x)[UNROLL][BM], const double(&y)[UNROLL][BN], u32 k) {
+#pragma unroll
+            for (int u = 0; u < UNROLL; u++) {
+                const bool there = k + u * stride < n_steps;
+#pragma unroll
+                for (int i = 0; i < BM; i++)
+#pragma unroll
+                    for (int j = 0; j < BN; j++) multiply_blocks(sum[i][j], there ? x[u][i] : 0.0, y[u][j]);
+            }
+        });
+    double* out = f.arena + op.out + split * op.scratch + at.out;
+#pragma unroll
+    for (int i = 0; i < BM; i++)
+#pragma unroll
+        for (int j = 0; j < BN; j++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                const u32 row = 8 * i + line, column = 8 * j + 2 * mine + e;
+                store(out + (row * op.out_m + column * op.out_n), sum[i][j][e], sign, row < left_m && column < left_n);
+            }
+}
+
+// Evidence into a warp's share of a factor. In an evidence pattern's own engine (jtgpu/backends/gpu/single/dataflow/pattern.py)
+// observed variables are no axes: what belongs to their states is a contiguous part of the factor in `pristine`.
+__device__ __forceinline__ void enter_unit(const Flow& f, const Op& op, u32 unit, u32 lane) {
+    const u32 from = unit * 32 * SHARE + lane, n = ENTER_N(op);
+    u32 first = ENTER_FROM(op);
+    for (u32 v = 0; v < ENTER_N_CUT(op); v++) {
+        const Known axis = f.known[ENTER_KNOWN(op) + ENTER_N_KNOWN(op) + v];
+        first += (u32)f.state[axis.variable] * axis.inner;
+    }
+    double value[SHARE];
+#pragma unroll
+    for (u32 k = 0; k < SHARE; k++) {
+        const u32 i = from + 32 * k;
+        value[k] = f.pristine[first + (i < n ? i : n - 1)];
+    }
+    for (u32 v = 0; v < ENTER_N_KNOWN(op); v++) {
+        const Known axis = f.known[ENTER_KNOWN(op) + v];
+        const int state = f.state[axis.variable];
+        if (state == -1) continue;
+#pragma unroll
+        for (u32 k = 0; k < SHARE; k++) {
+            const u32 at = (from + 32 * k) / axis.inner % axis.card;
+            if (state == -2)
+                value[k] *= f.weights[axis.weight + at];
+            else if (state != (int)at)
+                value[k] = 0.0;
+        }
+    }
+#pragma unroll
+    for (u32 k = 0; k < SHARE; k++)
+        store(f.arena + op.out + from + 32 * k, value[k], f.sign, from + 32 * k < n);
+}
+
+// A posterior, normalised, to the host.
+__device__ __forceinline__ void answer_unit(const Flow& f, const Op& op, u32 lane) {
+    const double* from = f.arena + op.a;
+    const u32 card = ANSWER_CARD(op), sign = f.sign & WAITS_FOR_A(op);
+    const double mine = lane < card ? await(from + lane, sign) : 0.0;
+    double total = mine;
+    for (u32 i = lane + 32; i < card; i += 32) total += await(from + i, sign);
+    for (u32 bit = 16; bit; bit >>= 1) total += __shfl_xor_sync(0xffffffffu, total, bit);
+    double* to = f.posterior + ANSWER_AT(op);
+    if (lane < card) to[lane] = total > 0.0 ? mine / total : 0.0;
+    for (u32 i = lane + 32; i < card; i += 32) to[i] = total > 0.0 ? await(from + i, sign) / total : 0.0;
+}
+
+template <bool BLOCKS>
+__device__ __forceinline__ void go(const Flow& f) {
+    __shared__ uint2 records[MOST_WARPS][32];
+    const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31, queue = blockIdx.x * (blockDim.x >> 5) + warp;
+    u32 at = f.starts[queue];
+    const u32 end = f.starts[queue + 1];
+    if (at == end) return;
+    Task next = f.tasks[at], after = next;
+    uint2 record = f.ops[(u64)next.op * 32 + lane];
+    if (at + 1 < end) after = f.tasks[at + 1];
+    for (; at < end; at++) {
+        records[warp][lane] = record;
+        const u32 unit = next.unit;
+        next = after;
+        record = f.ops[(u64)next.op * 32 + lane];
+        if (at + 2 < end) after = f.tasks[at + 2];
+        __syncwarp();
+        const Op& op = *(const Op*)records[warp];
+        switch (op.shape) {
+            case 1 * 8 + 1: contract<1, 1, 4>(f, op, unit, lane); break;
+            case 4 * 8 + 1: contract<4, 1, 2>(f, op, unit, lane); break;
+            case 2 * 8 + 2: contract<2, 2, 2>(f, op, unit, lane); break;
+            case LONG + 1 * 8 + 1: contract<1, 1, 8>(f, op, unit, lane); break;
+            case LONG + 2 * 8 + 2: contract<2, 2, 4>(f, op, unit, lane); break;
+            case 4 * 8 + 2: contract<4, 2, 2>(f, op, unit, lane); break;
+            case 4 * 8 + 4: contract<4, 4, 1>(f, op, unit, lane); break;
+            case ENTER_UNIT: enter_unit(f, op, unit, lane); break;
+            case ANSWER_UNIT: answer_unit(f, op, lane); break;
+            case ROOT_UNIT:
+                for (u32 i = lane; i < f.n_roots; i += 32)
+                    f.root[i] = await(f.arena + f.roots[i].x, f.sign & f.roots[i].y);
+                break;
+            case TENSOR + 1 * 8 + 1: if (BLOCKS) { contract_blocks<1, 1, 4>(f, op, unit, lane); break; }
+            case TENSOR + LONG + 1 * 8 + 1: if (BLOCKS) { contract_blocks<1, 1, 8>(f, op, unit, lane); break; }
+            case TENSOR + 2 * 8 + 1: if (BLOCKS) { contract_blocks<2, 1, 4>(f, op, unit, lane); break; }
+            case TENSOR + 2 * 8 + 2: if (BLOCKS) { contract_blocks<2, 2, 2>(f, op, unit, lane); break; }
+            default: __trap();
+        }
+        __syncwarp();
+    }
+}
+
+// As many warps as the host wants in a block, of which an SM holds one: fewer wait less for each other's loads. With
+// blocks for the tensor cores, and without: code that nobody needs is in the way of the code that is.
+extern "C" __global__ void __launch_bounds__(32 * MOST_WARPS, 1) flow_plain(GRID_CONSTANT Flow f) { go<false>(f); }
+extern "C" __global__ void __launch_bounds__(32 * MOST_WARPS, 1) flow_blocks(GRID_CONSTANT Flow f) { go<true>(f); }

@@ -1,0 +1,196 @@
+"""``backend="auto"``: which backend a plan should run on, and why.
+
+A propagation takes about ``call + steps * step + operations * operation`` seconds, where steps are contractions on the
+CPU and dependent levels on a GPU. The three rates of each are measured once a machine, on three networks made for it,
+and kept in the user's cache folder (or the one that JTGPU_CACHE_DIR names). Without a GPU nothing is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import logging
+import os
+import statistics
+import tempfile
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .. import backends
+from ..device.nvcc import tell
+from ..errors import BackendUnavailable, JtgpuError, format_bytes
+from ..util.system import cache_folder
+from .base import Evidence
+
+if TYPE_CHECKING:
+    from ..model.network import MarkovNetwork
+    from ..plans.plan import Cost, Plan
+
+__all__ = ["Choice", "Rates", "choose", "measure"]
+
+_VERSION = 1
+GPU_MEMORY = 1.3  # of what a plan promises that an engine takes: records, the factors twice
+RUNS = 15
+
+
+class Rates(NamedTuple):
+    """What a propagation takes on a backend, in seconds."""
+
+    call: float
+    step: float  # a contraction (cpu), a level of the program (gpu)
+    operation: float  # one multiplication or addition
+
+    def seconds(self, steps: int, operations: int) -> float:
+        """An estimate."""
+        return self.call + steps * self.step + operations * self.operation
+
+
+class Choice(NamedTuple):
+    """A backend, and why it was chosen."""
+
+    backend: str
+    reason: str
+
+
+def choose(plan: Plan) -> Choice:
+    """The backend for a plan: ``"gpu"`` where there is one and a propagation should take less time there."""
+    why_not = _no_gpu()
+    if why_not:
+        return Choice("cpu", f"no GPU to use: {why_not}")
+    try:
+        rates = _rates()
+    except (JtgpuError, MemoryError) as error:
+        return Choice("cpu", f"the GPU could not be measured: {error}")
+    cost = plan.cost()
+    cpu = rates["cpu"].seconds(cost.contractions, cost.flops)
+    gpu = rates["gpu"].seconds(cost.program_levels, cost.flops)
+    best, other = ("gpu", "cpu") if gpu < cpu else ("cpu", "gpu")
+    times = {"cpu": cpu, "gpu": gpu}
+    if best == "gpu":
+        free, needed = _free_memory(), round(GPU_MEMORY * cost.bytes)
+        if free is not None and needed > free:
+            return Choice("cpu", f"on the GPU it would take {format_bytes(needed)}, and {format_bytes(free)} are free")
+    return Choice(best, f"about {_told(times[best])} a case against {_told(times[other])} on the {other}")
+
+
+def measure(backend: str) -> Rates:
+    """Rates of a backend on this machine: a second or two, and what it takes to compile its kernels."""
+    tiny, chain, large = (_network(n, card, window) for n, card, window in ((2, 2, 2), (300, 2, 2), (13, 12, 6)))
+    call, _ = _time(tiny, backend)
+    t_chain, c = _time(chain, backend)
+    step = max(t_chain - call, 0.0) / _steps(backend, c)
+    t_large, c = _time(large, backend)
+    # what is left for arithmetic; on a fast machine the rest may seem to take all the time, which it cannot
+    left = max(t_large - call - step * _steps(backend, c), 0.1 * t_large)
+    return Rates(call, step, left / c.flops)
+
+
+def _steps(backend: str, cost: Cost) -> int:
+    return cost.contractions if backend == "cpu" else cost.program_levels
+
+
+def _network(n: int, card: int, window: int) -> MarkovNetwork:
+    """n variables, every two of which interact that are less than `window` apart: cliques of that many."""
+    from ..model.network import MarkovNetwork
+
+    random = np.random.default_rng(1)
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, min(i + window, n))]
+    return MarkovNetwork(
+        {str(i): [str(k) for k in range(card)] for i in range(n)},
+        [([str(i), str(j)], random.uniform(0.5, 1.5, (card, card))) for i, j in pairs],
+    )
+
+
+def _time(net: MarkovNetwork, backend: str) -> tuple[float, Cost]:
+    plan = net.plan("min-fill", cache=False).plan
+    engine = backends.get(backend)(plan, [f.table for f in net.factors])
+    try:
+        nothing = Evidence.none(len(net))
+        engine.run(nothing)
+        seconds = []
+        for _ in range(RUNS):
+            started = time.perf_counter()
+            engine.run(nothing)
+            seconds.append(time.perf_counter() - started)
+        return statistics.median(seconds), plan.cost()
+    finally:
+        engine.close()
+
+
+def _told(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds * 1e6:.2g} us"
+
+
+# The machine ----------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _no_gpu() -> str:
+    """Why the backend "gpu" cannot run here; empty where it can. Asked once a process."""
+    try:
+        importlib.import_module("jtgpu.device.context").open_device()
+        importlib.import_module("cuda.bindings.driver")
+    except (BackendUnavailable, ImportError) as error:
+        return str(error)
+    return ""
+
+
+def _free_memory() -> int | None:
+    """Bytes free on the card now; None where it cannot be asked."""
+    try:
+        device = importlib.import_module("jtgpu.device.context").open_device()
+        with device.active():
+            return int(device.free_memory())
+    except (BackendUnavailable, ImportError):
+        return None
+
+
+@lru_cache(maxsize=1)
+def _rates() -> dict[str, Rates]:
+    """Of both backends, measured or kept from an earlier time."""
+    device = importlib.import_module("jtgpu.device.context").open_device()
+    path = _file(str(device.name))
+    kept = _load(path)
+    if kept is None:
+        logging.getLogger("jtgpu").warning("the CPU and the GPU are measured for backend=\"auto\"; once a machine")
+        tell("measuring the CPU and the GPU for --backend auto (once a machine)")
+        kept = {name: measure(name) for name in ("cpu", "gpu")}
+        _save(path, kept)
+    return kept
+
+
+def _file(device: str) -> Path:
+    from .. import __version__
+    from ..timing import cpu_name
+
+    key = hashlib.sha256(repr((_VERSION, __version__, cpu_name(), device)).encode()).hexdigest()
+    return cache_folder() / f"rates-{key[:16]}.json"
+
+
+def _load(path: Path) -> dict[str, Rates] | None:
+    """What a file says; None where it is not there or says anything else."""
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+        rates = {name: Rates(*map(float, found[name])) for name in ("cpu", "gpu")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return rates if all(np.isfinite(r).all() and min(r) >= 0 and r.operation > 0 for r in rates.values()) else None
+
+
+def _save(path: Path, rates: dict[str, Rates]) -> None:
+    """Whole or not at all; that it cannot be kept costs the next process a second, no more."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(rates, file)
+        os.replace(part, path)

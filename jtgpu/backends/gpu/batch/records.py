@@ -1,0 +1,319 @@
+"""Many cases at once by records: one copy of every table a case, a kernel a level (cuda/batch/batch.cu)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....device.context import Device
+from ....device.driver import Arguments, Kernels
+from ....plans.plan import Plan
+from ..program.layout import Places, load_factors, make_places
+from ..program.structs import ANSWER, CASE_FACTOR, SLOT
+from ..program.tiling import Binary, binary_program, loops_of
+from ..single.levels.engine import Memory
+from .live import Live, live_program
+from .sums import split_sums
+from .tiling import A_SHARED, B_SHARED, FIRST, SHAPES, WORDS, TileMaker, Tiles
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "GROUP", "THREADS", "BatchLayout", "Bound", "Chunk", "TableProgram", "Turn", "answers_of", "batch_layout",
+    "rows_of", "turn_of",
+]  # fmt: skip
+
+THREADS = 256
+GROUP = 32  # cases of a warp
+TILE = 32  # cells a side of what a block turns round
+LEVEL_WARPS = 4  # of a block of the levels' kernel
+CLEAR_BLOCKS = 1024
+MOST_CASES = 1 << 14  # of a chunk
+MOST_BLOCKS = 2**31 - 1
+CASE_CHECK = np.dtype([(n, np.uint32) for n in ("cell", "card", "table", "root")])
+LOOK = 40_000_000  # multiply-adds of a propagation up to which anybody looks for what is never zero
+
+
+@dataclass(frozen=True)
+class BatchLayout:
+    """The records of a batch: only what differs between cases has cells for every case."""
+
+    places: Places
+    n_cells: int  # of one case
+    factors: NDArray[Any]  # evidence factors
+    table_cell: NDArray[np.int64]  # (T,) in a case's arena; -1: shared by all cases
+    roots: NDArray[np.uint32]  # (components, 3) cell, table, whether shared
+    tiles: NDArray[np.uint32]  # (n, WORDS) struct Tile
+    steps: NDArray[np.uint32]  # (K, 2)
+    levels: tuple[tuple[int, int], ...]  # first tile, tiles
+    checks: NDArray[Any]  # (V,) CASE_CHECK
+
+
+def batch_layout(
+    plan: Plan, factors: Sequence[NDArray[np.float64]] | None = None, real: str = "float64"
+) -> BatchLayout:
+    """What the batch kernels read, but for the answers that are wanted; with `factors`, what is never zero."""
+    program = split_sums(plan, binary_program(plan))
+    live = live_program(plan, factors, program) if factors is not None else None
+    s = make_places(plan, program, real)
+    where = np.full(s.n_tables, -1, np.int64)
+    at = 0
+    own = sorted({int(t) for t in plan.evidence_factor} | set(range(s.n_factors, s.n_tables - 1)))
+    for t in own:
+        where[t] = at
+        at += int(s.table_size[t])
+    first = s.chunks[s.chunks["from"] == 0]
+    holders = np.zeros(len(first), CASE_FACTOR)
+    for name in ("cell", "table", "known", "n_known"):
+        holders[name] = first[name]
+    holders["n"], holders["to"] = s.table_size[first["table"]], where[first["table"]]
+    roots = [(int(s.table_cell[t]) if where[t] < 0 else where[t], t, where[t] < 0) for t in plan.root_table.tolist()]
+    tiles, steps, levels = _all_tiles(plan, program, live, s, where)
+    checks = np.zeros(plan.n_variables, CASE_CHECK)
+    checks["table"], checks["root"] = s.checks["table"], s.checks["root"]
+    checks["cell"], checks["card"] = where[plan.posterior_table], plan.cardinality
+    rooted = np.array(roots, np.uint32).reshape(-1, 3)
+    return BatchLayout(s, at, holders, where, rooted, tiles, steps, levels, checks)
+
+
+def _all_tiles(
+    plan: Plan, program: Binary, live: Live | None, s: Places, where: NDArray[np.int64]
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], tuple[tuple[int, int], ...]]:
+    """Records, steps and levels; in a level the contractions of long sums first."""
+    maker, kept = TileMaker(), dict[int, int]()
+    made: dict[int, list[tuple[float, NDArray[np.uint32]]]] = {}
+    steps: list[NDArray[np.uint32]] = [np.zeros((1, 2), np.uint32)]
+    n_steps = 1
+    for i, x in enumerate(program.steps):
+        alone = len(x.ins) == 1
+        loops = live.loops[i] if live is not None else loops_of(plan, program.scopes, x)
+        tiles = maker.tiles(loops, alone, _cells_that_matter(live, i))
+        if id(tiles) not in kept:
+            kept[id(tiles)] = n_steps
+            steps.append(tiles.steps)
+            n_steps += len(tiles.steps)
+        ins = (x.ins[0], s.n_tables - 1 if alone else x.ins[1])
+        records = _records(tiles, ins, x.out, s, where)
+        records[:, 0] += kept[id(tiles)]
+        made.setdefault(program.level[i], []).append((-float(tiles.count.max(initial=0)), records))
+    levels, parts, at = [], [np.zeros((0, WORDS), np.uint32)], 0
+    for level in sorted(made):
+        here = [records for _, records in sorted(made[level], key=lambda m: m[0])]
+        parts += here
+        n = sum(map(len, here))
+        levels.append((at, n))
+        at += n
+    return np.concatenate(parts), np.concatenate(steps), tuple(x for x in levels if x[1])
+
+
+def _cells_that_matter(live: Live | None, step: int) -> list[NDArray[np.bool_]] | None:
+    """Of the output and both inputs, as `TileMaker.tiles` takes them."""
+    if live is None:
+        return None
+    s = live.program.steps[step]
+    second = live.support[s.ins[1]] if len(s.ins) == 2 else np.zeros(0, np.bool_)
+    found = [live.live(s.out), live.support[s.ins[0]], second]
+    return None if all(x.all() for x in found) else found
+
+
+def _records(
+    tiles: Tiles, ins: tuple[int, int], out: int, s: Places, where: NDArray[np.int64]
+) -> NDArray[np.uint32]:
+    """struct Tile, of one contraction; its steps counted from 0."""
+    a, b = ins[::-1] if tiles.swapped else ins
+    tm, tn = SHAPES[tiles.shape]
+    wide = max(tn, 1)
+    made = np.zeros((len(tiles.a), WORDS), np.uint32)
+    made[:, 0], made[:, 1], made[:, 2] = tiles.first, tiles.count, tiles.mask
+    made[:, 3] = tiles.shape | (A_SHARED if where[a] < 0 else 0) | (B_SHARED if where[b] < 0 else 0)
+    made[:1, 3] |= FIRST
+    made[:, 4:7] = a, b, out
+
+    def first(t: int) -> int:
+        return int(s.table_cell[t]) if where[t] < 0 else int(where[t])
+
+    at = 8
+    for base, cells, n in (
+        (first(a), tiles.a, tm), (first(b), tiles.b, tn), (first(out), tiles.out_m, tm), (0, tiles.out_n, wide)
+    ):  # fmt: skip
+        made[:, at : at + n] = cells + np.uint32(base)
+        at += n
+    return made
+
+
+def answers_of(plan: Plan, layout: BatchLayout, targets: Sequence[int]) -> tuple[NDArray[Any], int]:
+    """The posteriors that are wanted, one variable after another, and their cells in all."""
+    made, at = [], 0
+    for v in targets:
+        card = int(plan.cardinality[v])
+        made.append((int(layout.table_cell[plan.posterior_table[v]]), card, at))
+        at += card
+    return np.array(made, ANSWER), at
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Where a chunk's evidence and answers lie on the card."""
+
+    size: int  # cases, a multiple of GROUP
+    n_weights: int
+    states: int  # address of (size, V) int32; by columns (E, size) integers of `width` bytes
+    weights: int  # address of (size, n_weights) float64
+    state: int  # the same, (V, size)
+    weight: int  # the same, (n_weights, size)
+    posterior: int  # address of (n_out, size) float64
+    rows: int  # address of (size, n_out) float64, the same turned round; 0: not wanted
+    log_evidence: int  # address of (size,) float64
+    columns: int = 0  # by columns: address of the E variables, uint32
+    n_columns: int = 0
+    width: int = 0  # 0: by rows
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The kernel that brings a chunk's evidence into case-minor order, and its parameters."""
+
+    name: str
+    struct: NDArray[np.uint64]
+    n_blocks: int
+
+
+def turn_of(chunk: Chunk, n_variables: int) -> Turn:
+    """See `Turn`."""
+    if chunk.width:
+        counts = np.array([chunk.size, chunk.n_columns, chunk.width, 0], np.uint32)
+        words = np.array([chunk.states, chunk.columns, chunk.state], np.uint64)
+        struct = np.concatenate([words, counts.view(np.uint64)])
+        return Turn("batch_spread", struct, -(-chunk.n_columns * chunk.size // (4 * THREADS)))
+    counts = np.array([chunk.size, n_variables, chunk.n_weights, 0], np.uint32)
+    words = np.array([chunk.states, chunk.weights, chunk.state, chunk.weight], np.uint64)
+    struct = np.concatenate([words, counts.view(np.uint64)])
+    tiles = -(-n_variables // TILE) + -(-chunk.n_weights // TILE)
+    return Turn("batch_turn", struct, chunk.size // GROUP * tiles)
+
+
+def rows_of(chunk: Chunk, n_out: int) -> Turn | None:
+    """The kernel that turns a chunk's answers into rows, where they are wanted."""
+    if not chunk.rows or not n_out:
+        return None
+    counts = np.array([chunk.size, n_out], np.uint32)
+    struct = np.concatenate([np.array([chunk.posterior, chunk.rows], np.uint64), counts.view(np.uint64)])
+    return Turn("batch_rows", struct, chunk.size // GROUP * -(-n_out // TILE))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The parameters of a chunk's kernels."""
+
+    turn: Turn
+    struct: NDArray[np.uint64]
+    size: int
+    n_answers: int
+    rows: Turn | None
+
+
+class TableProgram:
+    """A plan and a model's numbers on one card, by records. Used inside ``device.active()``."""
+
+    kind = "tables"
+
+    def __init__(
+        self,
+        plan: Plan,
+        factors: Sequence[NDArray[np.float64]],
+        device: Device,
+        memory: Memory,
+        stream: Any,
+        real: str = "float64",
+    ):
+        self.plan = plan
+        self.layout = layout = batch_layout(plan, factors if plan.cost().flops <= 2 * LOOK else None, real)
+        s = self.layout.places
+        pristine, slots = load_factors(plan, s, factors)
+        kept = (np.append(pristine, pristine.dtype.type(1.0)), slots.astype(SLOT), layout.tiles, layout.steps)
+        more = (layout.factors, s.known, layout.roots, layout.checks)
+        self._records = [memory.put(x, stream) for x in (*kept, *more)]
+        self._cell_bytes, self._checked = pristine.dtype.itemsize, real == "float32"
+        names = ("batch_turn", "batch_spread", "batch_clear", "batch_enter", "batch_level", "batch_finish")
+        self._kernels = Kernels(device, "batch/batch", (*names, "batch_check", "batch_rows"), real=real)
+
+    @property
+    def case_bytes(self) -> int:
+        """Scratch memory of a case."""
+        return self._cell_bytes * self.layout.n_cells + 8 * self.layout.places.n_tables
+
+    @property
+    def most_cases(self) -> int:
+        """Of a chunk."""
+        most_tiles = max((n for _, n in self.layout.levels), default=1)
+        return min(MOST_CASES, MOST_BLOCKS // most_tiles // GROUP * GROUP)
+
+    @property
+    def wave(self) -> int:
+        """See `LaneProgram`; here warps come and go by themselves."""
+        return GROUP
+
+    def takes(self, smallest: float) -> bool:
+        """Whether weights so small (log2) leave every number in range: always, for tables are scaled."""
+        return True
+
+    def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
+        """Memory that all chunks of a size use one after another: zeros, since what is always zero stays so."""
+        cells = memory.empty(self._cell_bytes * self.layout.n_cells * size)
+        slots = memory.empty(8 * self.layout.places.n_tables * size)
+        for address, n in ((cells, self._cell_bytes * self.layout.n_cells), (slots, 8 * self.layout.places.n_tables)):
+            arguments = Arguments(np.array([address], np.uint64), n * GROUP // 8, size // GROUP)
+            self._kernels.launch("batch_clear", CLEAR_BLOCKS, THREADS, stream, arguments)
+        stream.synchronize()
+        return cells, slots
+
+    def bind(
+        self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], weight_row: int, memory: Memory,
+        stream: Any,
+    ) -> Bound:  # fmt: skip
+        """The kernels' parameters for a chunk."""
+        layout = self.layout
+        answers, n_out = answers_of(self.plan, layout, targets)
+        pristine, shared, tiles, steps, factors, known, roots, _ = self._records
+        words = [scratch[0], pristine, scratch[1], shared, tiles, steps, factors, known]
+        words += [chunk.state, chunk.weight, weight_row, memory.put(answers, stream), roots]
+        words += [chunk.posterior, chunk.log_evidence]
+        counts = [chunk.size, len(layout.factors), len(answers), len(layout.roots), layout.n_cells]
+        numbers = np.array([*counts, layout.places.n_tables], np.uint32).view(np.uint64)
+        struct = np.concatenate([np.array(words, np.uint64), numbers])
+        turn = turn_of(chunk, self.plan.n_variables)
+        return Bound(turn, struct, chunk.size, len(answers), rows_of(chunk, n_out))
+
+    def queue(self, bound: Bound, stream: Any) -> None:
+        """Queue one chunk's kernels."""
+        groups, whole = bound.size // GROUP, Arguments(bound.struct)
+
+        def turned(turn: Turn | None) -> None:
+            if turn is not None and turn.n_blocks:
+                self._kernels.launch(turn.name, turn.n_blocks, THREADS, stream, Arguments(turn.struct))
+
+        def call(name: str, warps: int) -> None:
+            self._kernels.launch(name, -(-warps * groups * GROUP // THREADS), THREADS, stream, whole)
+
+        turned(bound.turn)
+        if len(self.layout.factors):
+            call("batch_enter", len(self.layout.factors))
+        warps = min(LEVEL_WARPS, groups)
+        for first, n_tiles in self.layout.levels:
+            arguments = Arguments(bound.struct, first, n_tiles)
+            blocks = n_tiles * -(-groups // warps)
+            self._kernels.launch("batch_level", blocks, warps * GROUP, stream, arguments)
+        call("batch_finish", bound.n_answers + 1)
+        if self._checked:
+            n = len(self.layout.checks)
+            arguments = Arguments(bound.struct, np.array([self._records[-1]], np.uint64), n)
+            self._kernels.launch("batch_check", -(-n * groups * GROUP // THREADS), THREADS, stream, arguments)
+        turned(bound.rows)
+
+    def close(self) -> None:
+        """Unload the kernels."""
+        self._kernels.close()

@@ -1,0 +1,185 @@
+"""Contractions of a table of cases as tiles: outputs that share what they read, and only the products that matter.
+
+A tile is TM x TN outputs of one case: TM places on axes that only A and the output have, TN on axes that only B and
+the output have. For each configuration k of the summed axes it reads TM + TN numbers and adds TM * TN products. Its k
+are those in which any of its products is not zero (see `jtgpu.backends.gpu.batch.live`), so places whose zeros lie
+alike are put together. Places need not be neighbours: every cell of 32 cases is 32 numbers in a row whatever stands
+beside it (cuda/batch/batch.cu).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..program.tiling import OUT, A, B, Loop, offsets
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["SHAPES", "WORDS", "TileMaker", "Tiles"]
+
+# as the kernel numbers them; 0: there is no B
+SHAPES = ((4, 4), (6, 3), (3, 3), (4, 2), (2, 2), (4, 1), (1, 1), (4, 0), (1, 0))
+WORDS = 28  # of a record: 8, then the tile's places in A, in B, and in the output twice
+A_SHARED, B_SHARED, FIRST = 16, 32, 64  # bits of a record's `kind`, behind the shape
+TILE_WORK, OUT_WORK = 10.0, 0.5  # what a tile and an output cost by themselves, in numbers read
+ADD_WORK = 0.12  # what a product costs
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles of one contraction, cells counted from the beginning of each table."""
+
+    shape: int  # number in `SHAPES`
+    swapped: bool  # whether the tile's A is the contraction's B
+    a: NDArray[np.uint32]  # (n, TM)
+    b: NDArray[np.uint32]  # (n, TN)
+    out_m: NDArray[np.uint32]  # (n, TM)
+    out_n: NDArray[np.uint32]  # (n, max(TN, 1))
+    mask: NDArray[np.uint32]  # (n,) bit i * max(TN, 1) + j: this output is stored
+    first: NDArray[np.int64]  # (n,) where its steps begin
+    count: NDArray[np.int64]  # (n,)
+    steps: NDArray[np.uint32]  # (K, 2) what is added to the places in A and B
+
+    @property
+    def work(self) -> float:
+        """About what a case costs, in numbers read."""
+        tm, tn = SHAPES[self.shape]
+        each = self.count * (tm + tn + ADD_WORK * tm * max(tn, 1))
+        return float(each.sum() + TILE_WORK * len(each) + OUT_WORK * tm * max(tn, 1) * len(each))
+
+
+class TileMaker:
+    """Makes the tiles of contractions; those of equal axes and zeros once."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[object, ...], Tiles] = {}
+
+    def tiles(
+        self, loops: tuple[Loop, ...], alone: bool, live: Sequence[NDArray[np.bool_]] | None
+    ) -> Tiles:
+        """The cheapest tiles of a contraction.
+
+        Parameters
+        ----------
+        loops : tuple of (extent, strides)
+            Its joint axes.
+        alone : bool
+            Whether there is no B.
+        live : three arrays of bool, optional
+            Cells of the output that are needed and may be other than zero, and those of A and B that may be; None: all.
+        """
+        key = (loops, alone, None if live is None else tuple(np.packbits(x).tobytes() for x in live))
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = _cheapest(loops, alone, live)
+        return found
+
+
+def _cheapest(loops: tuple[Loop, ...], alone: bool, live: Sequence[NDArray[np.bool_]] | None) -> Tiles:
+    only_a = int(np.prod([n for n, s in loops if s[OUT] and s[A] and not s[B]], initial=1))
+    only_b = int(np.prod([n for n, s in loops if s[OUT] and s[B] and not s[A]], initial=1))
+    swapped = not alone and only_b > only_a
+    if swapped:
+        loops = tuple((n, (s[OUT], s[B], s[A])) for n, s in loops)
+        live = None if live is None else (live[OUT], live[B], live[A])
+    m, n = max(only_a, only_b), min(only_a, only_b)
+    if alone:
+        fits = [7, 8] if m > 1 else [8]
+    else:
+        fits = [i for i, (tm, tn) in enumerate(SHAPES[:7]) if tm <= m + (m > 1) and tn <= n + (n > 1)]
+    axes = _Axes(loops, live)
+    return min((axes.tiles(i, swapped) for i in fits), key=lambda t: t.work)
+
+
+class _Axes:
+    """The axes of one contraction, sorted by the tables that have them."""
+
+    def __init__(self, loops: tuple[Loop, ...], live: Sequence[NDArray[np.bool_]] | None):
+        def kind(strides: tuple[int, int, int]) -> str:
+            if not strides[OUT]:
+                return "k"
+            return "s" if strides[A] and strides[B] else "m" if strides[A] else "n"
+
+        def walk(which: str, table: int) -> NDArray[np.int64]:
+            return np.array(offsets([x for x in loops if kind(x[1]) == which], table), np.int64)
+
+        self.at = {(w, t): walk(w, t) for w, t in product("smnk", (OUT, A, B))}
+        s, m, n, k = (len(self.at[w, OUT]) for w in "smnk")
+        self.a, self.b, self.out = np.ones((s, m, k), bool), np.ones((s, n, k), bool), np.ones((s, m, n), bool)
+        self.dense = live is None
+        if live is not None:
+            self.a = live[A][self._cells("smk", A)]
+            self.b = live[B][self._cells("snk", B)] if len(live[B]) else self.b
+            self.out = live[OUT][self._cells("smn", OUT)]
+        self.steps = np.stack([self.at["k", A], self.at["k", B]], axis=1).astype(np.uint32)
+
+    def _cells(self, which: str, table: int) -> NDArray[np.int64]:
+        found = np.zeros(1, np.int64)
+        for w in which:
+            found = found[..., None] + self.at[w, table]
+        cells: NDArray[np.int64] = found[0]
+        return cells
+
+    def tiles(self, shape: int, swapped: bool) -> Tiles:
+        """The tiles of one shape: places whose zeros lie alike side by side."""
+        tm, tn = SHAPES[shape]
+        wide = max(tn, 1)
+        order_m, there_m = _grouped(self.a, tm)  # (S, MT, TM)
+        order_n, there_n = _grouped(self.b, wide)
+        s = np.arange(len(self.out))[:, None, None]
+        any_a = np.asarray(self.a[s, order_m].any(axis=2))  # (S, MT, K)
+        any_b = np.asarray(self.b[s, order_n].any(axis=2))
+        places = (s[..., None, None], order_m[:, :, None, :, None], order_n[:, None, :, None, :])
+        there = there_m[:, :, None, :, None] & there_n[:, None, :, None, :]
+        wanted = np.logical_and(self.out[places], there)  # (S, MT, NT, TM, TN)
+        at_s, at_m, at_n = np.nonzero(wanted.any(axis=(3, 4)))
+        needed = any_a[at_s, at_m] & any_b[at_s, at_n]  # (n, K)
+        first, count, which = _shared_lists(needed, self.dense)
+        bits = np.uint32(1) << np.arange(tm * wide, dtype=np.uint32)
+        mask = (wanted[at_s, at_m, at_n].reshape(-1, tm * wide) * bits).sum(axis=1, dtype=np.uint32)
+        m, n = order_m[at_s, at_m], order_n[at_s, at_n]
+
+        def cells(table: int, what: str, places: NDArray[np.int64], base: bool) -> NDArray[np.uint32]:
+            found = self.at[what, table][places]
+            return (found + self.at["s", table][at_s][:, None] if base else found).astype(np.uint32)
+
+        return Tiles(
+            shape, swapped, cells(A, "m", m, True), cells(B, "n", n, True)[:, :tn], cells(OUT, "m", m, True),
+            cells(OUT, "n", n, False), mask, first, count, self.steps[which],
+        )  # fmt: skip
+
+
+def _grouped(live: NDArray[np.bool_], size: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Places of axis 1 in groups of a size, those of like zeros together; the last group filled up, which is told."""
+    s, n, _ = live.shape
+    if live.all():
+        order = np.broadcast_to(np.arange(n), (s, n))
+    else:
+        keys = np.random.default_rng(7).integers(1, 2**40, live.shape[2])
+        order = np.argsort(np.where(live, keys, 0).sum(axis=2), axis=1, kind="stable")
+    groups = -(-n // size)
+    slots = np.minimum(np.arange(groups * size), n - 1)
+    there = np.broadcast_to((np.arange(groups * size) < n).reshape(groups, size), (s, groups, size))
+    return order[:, slots].reshape(s, groups, size), there
+
+
+def _shared_lists(
+    needed: NDArray[np.bool_], dense: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """For each row where its list begins and how long it is, and the lists, equal ones once, one after another."""
+    n, k = needed.shape
+    if dense:
+        return np.zeros(n, np.int64), np.full(n, k), np.arange(k)
+    packed = np.ascontiguousarray(np.packbits(needed, axis=1))
+    _, kept, row = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    lists = needed[kept]
+    ends = np.cumsum(lists.sum(axis=1))
+    row = row.reshape(-1)
+    count = lists.sum(axis=1)
+    return (ends - count)[row], count[row].astype(np.int64), np.nonzero(lists)[1]

@@ -1,0 +1,205 @@
+"""Where everything lies on the card: tables, the factors' numbers and powers of two, evidence, answers.
+
+Arrays only; knows no device. Of single cases and of tables of cases.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....errors import TableTooLarge
+from ....plans.plan import Plan
+from .structs import ANSWER, CHECK, CHUNK, KNOWN, MOST_AXES, REALS, SLOT
+from .tiling import SECTOR, Binary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "CHUNK_ENTRIES", "LEAST", "Places", "chunks_with_tops", "load_factors", "make_places", "scaled_factors",
+    "smallest_entries", "word_of",
+]  # fmt: skip
+
+CHUNK_ENTRIES = 2048  # eight a thread; blocks that read the same state across the bus wait for each other
+PLACE = 40  # of float32: a factor's largest entry is brought to 2^39 to 2^40, as types.cuh's Range has it
+MOST_CELLS = 2**32 - 2**20  # cells are numbered in 32 bits
+MOST_TILES = 2**31 - 1
+LEAST = -126.0  # log2 of the smallest number that float32 holds with all its digits
+
+
+@dataclass(frozen=True)
+class Places:
+    """T tables: the plan's, those made by splitting, and last a single 1."""
+
+    n_cells: int  # of the arena
+    n_tables: int
+    n_factors: int
+    factor_cells: int  # the factors are the arena's first cells
+    table_cell: NDArray[np.uint32]  # (T,)
+    table_size: NDArray[np.int64]  # (T,)
+    known: NDArray[Any]
+    chunks: NDArray[Any]
+    answers: NDArray[Any]
+    roots: NDArray[np.uint32]  # (2 * components,)
+    checks: NDArray[Any]  # (V,) where each posterior's sum lies, and the root that it should be equal to
+    real: str  # what the arena is made of
+
+
+def make_places(plan: Plan, program: Binary, real: str = "float64") -> Places:
+    """Places for the tables of a plan's contractions of two.
+
+    Raises
+    ------
+    TableTooLarge
+        When cells could not be numbered in 32 bits.
+    """
+    if real not in REALS:
+        raise ValueError(f"tables of {real!r}; there are {' and '.join(REALS)}")
+    sizes = [plan.size(s) for s in program.scopes] + [1]
+    cells, at = _cells(plan, sizes, np.dtype(real).itemsize)
+    _check_cells(at, sizes)
+    known, chunks = _evidence(plan, cells, sizes)
+    answers = [
+        (cells[t], int(plan.cardinality[v]), int(plan.posterior_ptr[v]))
+        for v, t in enumerate(plan.posterior_table.tolist())
+    ]
+    return Places(
+        n_cells=at,
+        n_tables=len(sizes),
+        n_factors=plan.n_factors,
+        factor_cells=max((cells[f] + sizes[f] for f in range(plan.n_factors)), default=0),
+        table_cell=np.array(cells, np.uint32),
+        table_size=np.array(sizes, np.int64),
+        known=known,
+        chunks=chunks,
+        answers=np.array(answers, ANSWER),
+        roots=np.array([x for t in plan.root_table.tolist() for x in (cells[t], t)], np.uint32),
+        checks=_checks(plan),
+        real=real,
+    )
+
+
+def _cells(plan: Plan, sizes: Sequence[int], cell_bytes: int) -> tuple[list[int], int]:
+    """First cells of all tables, each at a memory sector's beginning, and the cells of all: the plan's own tables lie
+    as it says, which is right for float64."""
+    alignment = SECTOR // cell_bytes
+    cells = [int(x) for x in plan.table_off] if cell_bytes == 8 else []
+    at = int(plan.arena_cells[0]) if cell_bytes == 8 else 0
+    for n in sizes[len(cells) :]:
+        cells.append(at)
+        at += -(-n // alignment) * alignment
+    return cells, at
+
+
+def _checks(plan: Plan) -> NDArray[Any]:
+    """Which of the roots a posterior sums to: that of its component."""
+    leader = list(range(len(plan.table_scopes)))
+
+    def find(t: int) -> int:
+        while leader[t] != t:
+            leader[t] = leader[leader[t]]
+            t = leader[t]
+        return t
+
+    for out, ins in zip(plan.op_out.tolist(), plan.op_inputs, strict=True):
+        for t in ins:
+            leader[find(t)] = find(out)
+    root = {find(t): i for i, t in enumerate(plan.root_table.tolist())}
+    return np.array([(t, root[find(t)]) for t in plan.posterior_table.tolist()], CHECK)
+
+
+def _check_cells(n_cells: int, sizes: Sequence[int]) -> None:
+    if n_cells > MOST_CELLS or max(sizes) > MOST_TILES:
+        raise TableTooLarge(
+            f"the GPU engine numbers cells in 32 bits; this plan has {n_cells:,} in all, {max(sizes):,} in one table",
+            max(sizes),
+            8 * n_cells,
+            8 * MOST_CELLS,
+        )
+
+
+def _evidence(plan: Plan, cells: Sequence[int], sizes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The factors that evidence is multiplied into, cut into chunks."""
+    variables: dict[int, list[int]] = {}
+    for v, f in enumerate(plan.evidence_factor.tolist()):
+        variables.setdefault(f, []).append(v)
+    known: list[tuple[int, ...]] = []
+    chunks: list[tuple[int, ...]] = []
+    for f, members in sorted(variables.items()):
+        if len(members) > MOST_AXES:  # 2^64 entries at least, or variables of one state
+            members = [v for v in members if plan.cardinality[v] > 1]
+        scope = plan.table_scopes[f]
+        first_known = len(known)
+        for v in members:
+            inner = plan.size(scope[scope.index(v) + 1 :])
+            known.append((v, inner, int(plan.cardinality[v]), int(plan.posterior_ptr[v])))
+        for start in range(0, sizes[f], CHUNK_ENTRIES):
+            n = min(CHUNK_ENTRIES, sizes[f] - start)
+            chunks.append((cells[f], start, n, f, first_known, len(members), 0, 0))
+    return np.array(known, KNOWN), np.array(chunks, CHUNK)
+
+
+def load_factors(
+    plan: Plan, places: Places, factors: Sequence[NDArray[np.float64]]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The factors as the arena holds them, and every table's slot before a run.
+
+    A factor whose largest entry lies far from 1 is divided by a power of two, which the slot remembers; one of
+    float32 always is, so that as much as can be of what is small is kept.
+
+    Returns
+    -------
+    pristine : (factor_cells,) float64 or float32
+    slots : (T,) SLOT
+    """
+    pristine = np.zeros(places.factor_cells, places.real)
+    slots = np.zeros(places.n_tables, SLOT)
+    for f, (table, shift) in enumerate(scaled_factors(plan, factors)):
+        cell = int(places.table_cell[f])
+        if places.real == "float32":
+            more = math.frexp(float(table.max(initial=0.0)))[1] - PLACE
+            table, shift = np.ldexp(table, -more).astype(np.float32), shift + more
+        pristine[cell : cell + len(table)] = table
+        slots[f] = (word_of(table.max(initial=0.0)), shift)
+    slots[-1] = (word_of(pristine.dtype.type(1.0)), 0)
+    return pristine, slots
+
+
+def scaled_factors(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Iterator[tuple[NDArray[np.float64], int]]:
+    """Every factor in the plan's axis order, flat, and the power of two that was taken out of it: 0 unless its
+    largest entry lies far from 1."""
+    for f, (table, scope) in enumerate(zip(factors, plan.factor_scopes, strict=True)):
+        turned = np.transpose(table, [scope.index(v) for v in plan.table_scopes[f]]).ravel()
+        top = float(turned.max(initial=0.0))
+        shift = math.frexp(top)[1] if top > 0 and not 1e-30 < top < 1e30 else 0
+        yield np.ldexp(turned, -shift), shift
+
+
+def smallest_entries(factors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """log2 of every factor's smallest positive entry as float32 would hold it; inf where there is none. Below `LEAST`
+    it has lost digits, and nobody could tell from the answers: P(e) lacks the same everywhere."""
+    found = np.full(len(factors), math.inf)
+    for f, table in enumerate(factors):
+        positive = table[table > 0]
+        if len(positive):
+            found[f] = math.log2(float(positive.min())) - math.frexp(float(positive.max()))[1] + PLACE
+    return found
+
+
+def chunks_with_tops(places: Places, pristine: NDArray[Any]) -> NDArray[Any]:
+    """The chunks with the largest entry of each."""
+    made = places.chunks.copy()
+    for chunk in made:
+        first = int(chunk["cell"]) + int(chunk["from"])
+        chunk["top"] = word_of(pristine[first : first + int(chunk["n"])].max(initial=0.0))
+    return made
+
+
+def word_of(x: Any) -> int:
+    """The high word of a float64, all of a float32: word_of in types.cuh."""
+    return int(x.view(np.int32)) if x.dtype == np.float32 else int(np.float64(x).view(np.int64) >> 32)

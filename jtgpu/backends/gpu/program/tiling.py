@@ -1,0 +1,277 @@
+"""What the GPU makes of a plan's contractions: two tables each, axes merged, a tile and a share of lanes chosen.
+
+The choice follows a time model (`Tiling.cost`), in nanoseconds on an H100: how long the slowest thread of a
+contraction needs by itself, and how much of the whole machine the contraction takes. Balancing by entries instead
+is wrong by factors of six (a level's blocks then run between 10,000 and 400,000 cycles).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....plans.plan import POSTERIOR, Plan
+from ..single.sparse.rounds import lanes_of
+from .structs import WARPS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Binary",
+    "Loop",
+    "Step",
+    "Tiling",
+    "best_tiling",
+    "binary_program",
+    "list_tiling",
+    "loops_of",
+    "offsets",
+]
+
+OUT, A, B = 0, 1, 2
+
+# The time model, nanoseconds. Latency: one trip to L2 and back for each batch of unrolled steps, a shuffle for each
+# exchange of `fold`. Share: loads, and threads' fixed work, over what the whole machine does in a nanosecond. A block
+# takes 3 us from its first instruction to its last however little it does, and an SM holds 2 or 3: so a thread is dear.
+L2_TRIP = 330.0
+INSTRUCTION = 1.5  # of a warp that has its scheduler nearly for itself
+LOAD_CODE, ADD_CODE, STORE_CODE, KEEP_CODE, FOLD_CODE = 6, 2, 10, 25, 12  # instructions for one of each
+WIDE_STEP = 250.0
+SPLIT_STEP = 1300.0
+LOAD_SHARE = 1 / 800  # a double loaded by a lane
+THREAD_SHARE = {False: 1 / 34, True: 1 / 22}  # a thread's fixed work; of a tile of many registers
+SHAPES = {(1, 1): 4, (4, 1): 2, (2, 2): 2, (4, 2): 2, (4, 4): 1}  # tile -> steps whose loads fly together
+HEAVY = frozenset([(4, 2), (4, 4)])  # tiles that take many registers
+LIST_MOST = 8  # products of an output, from which on lanes share it
+LIST_WASTE = 1.15  # rows that rounds of unlike lengths take more
+LIST_CODE, LIST_PRODUCT_CODE = 60, 16  # instructions
+LIST_LOADS = 3.0  # a product's places and its two entries, as they lie, in loads of a lane
+SECTOR = 32  # bytes
+MIN_WIDE_LOG = 3
+MOST_SPLITS = 64
+
+
+@dataclass(frozen=True)
+class Step:
+    """One contraction of at most two tables; tables from T on are made here, beside the plan's."""
+
+    out: int
+    ins: tuple[int, ...]
+    posterior: bool
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A plan's program as contractions of at most two tables."""
+
+    steps: tuple[Step, ...]  # in an order in which they can run
+    scopes: tuple[tuple[int, ...], ...]  # of every table: the plan's, then those made here
+    level: tuple[int, ...]  # of every step, from 1 on
+
+
+def binary_program(plan: Plan) -> Binary:
+    """Split contractions of more than two tables: multiply the two that leave the smallest table first."""
+    scopes = list(plan.table_scopes)
+    steps: list[Step] = []
+    for kind, out, ins in zip(plan.op_kind.tolist(), plan.op_out.tolist(), plan.op_inputs, strict=True):
+        left = list(ins)
+        while len(left) > 2:
+            pairs = [(i, j) for i in range(len(left)) for j in range(i)]
+            options = []
+            for i, j in pairs:
+                others = set(scopes[out]).union(*(scopes[t] for k, t in enumerate(left) if k not in (i, j)))
+                joint = set(scopes[left[i]]) | set(scopes[left[j]])
+                options.append((plan.size(tuple(joint)), i, j, joint & others))
+            _, i, j, kept = min(options, key=lambda o: o[:3])
+            scopes.append(tuple(sorted(kept, key=lambda v: int(plan.axis_rank[v]))))
+            made = len(scopes) - 1
+            steps.append(Step(made, (left[j], left[i]), False))
+            left = [t for k, t in enumerate(left) if k not in (i, j)] + [made]
+        steps.append(Step(out, tuple(left), kind == POSTERIOR))
+    level_of = dict.fromkeys(range(plan.n_factors), 0)
+    level = []
+    for s in steps:
+        level_of[s.out] = 1 + max(level_of[t] for t in s.ins)
+        level.append(level_of[s.out])
+    return Binary(tuple(steps), tuple(scopes), tuple(level))
+
+
+Loop = tuple[int, tuple[int, int, int]]  # extent; strides in the output, A and B
+
+
+def loops_of(plan: Plan, scopes: Sequence[tuple[int, ...]], step: Step) -> tuple[Loop, ...]:
+    """The joint axes of a contraction, slowest first; neighbours that every table walks alike are one axis."""
+    cards = plan.cardinality
+    ins = step.ins if len(step.ins) == 2 else (step.ins[0], None)
+    strides: list[dict[int, int]] = []
+    for t in (step.out, *ins):
+        at, of = 1, {}
+        for v in reversed(scopes[t] if t is not None else ()):
+            of[v] = at
+            at *= int(cards[v])
+        strides.append(of)
+    joint = sorted({v for of in strides for v in of if cards[v] > 1}, key=lambda v: int(plan.axis_rank[v]))
+    loops: list[Loop] = []
+    for v in joint:
+        n, walk = int(cards[v]), (strides[OUT].get(v, 0), strides[A].get(v, 0), strides[B].get(v, 0))
+        if loops and all(before == here * n for before, here in zip(loops[-1][1], walk, strict=True)):
+            loops[-1] = (loops[-1][0] * n, walk)
+        else:
+            loops.append((n, walk))
+    return tuple(loops)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How threads are laid over a contraction.
+
+    Attributes
+    ----------
+    shape : (int, int)
+        Outputs of a thread along sides M (axes of A and the output) and N (of B and the output).
+    m_axis, n_axis : int
+        The loops that the sides lie on; -1: none.
+    log_lanes : int
+        log2 of the lanes that share a sum.
+    wide : bool
+        Whether the warps of a block share sums too.
+    splits : int
+        Blocks that share a sum.
+    n_tiles : int
+    latency, share : float
+        Nanoseconds: of the slowest thread, and of the whole machine's time.
+    """
+
+    shape: tuple[int, int]
+    m_axis: int
+    n_axis: int
+    log_lanes: int
+    wide: bool
+    splits: int
+    n_tiles: int
+    latency: float
+    share: float
+
+    @property
+    def n_units(self) -> int:
+        """Warps' tasks, or blocks' where `wide`."""
+        groups = -(-self.n_tiles // (32 >> self.log_lanes))
+        return groups * self.splits if self.wide else groups
+
+    def cost(self, weight: float = 1.0) -> float:
+        """What the choice minimises."""
+        return self.latency + weight * self.share
+
+
+def list_tiling(count: NDArray[np.int64], two: bool) -> Tiling:
+    """A contraction as a list: `count` products of each output that is not left out. Units are rounds."""
+    log, per_lane = lanes_of(count, LIST_MOST)
+    rounds = sum(-(-int(n) // (32 >> size)) for size, n in enumerate(np.bincount(log, minlength=6)))
+    rows = math.fsum((per_lane << log) / 32) * LIST_WASTE
+    longest = int(per_lane.max(initial=0))
+    code = LIST_CODE + longest * LIST_PRODUCT_CODE + FOLD_CODE * int(log.max(initial=0))
+    latency = L2_TRIP * (2 + -(-longest // 4)) + INSTRUCTION * code
+    share = 32 * rows * LIST_LOADS * LOAD_SHARE + 32 * rounds * THREAD_SHARE[False]
+    return Tiling((0, 0), -1, -1, 5, False, 1, rounds, latency, share)
+
+
+def _best_axis(loops: Sequence[Loop], inside: int, outside: int, elements: int) -> int:
+    """The axis to lay a side's elements on: the one that wastes least, then the slowest."""
+    if elements == 1:
+        return -1
+    fits = [i for i, (_, s) in enumerate(loops) if s[OUT] and s[inside] and not s[outside]]
+    return min(fits, key=lambda i: (-(-loops[i][0] // elements) * elements / loops[i][0], i), default=-1)
+
+
+@lru_cache(maxsize=4096)
+def best_tiling(
+    loops: tuple[Loop, ...], two: bool, weight: float = 1.0, cell_bytes: int = 8, heavy: bool = True
+) -> Tiling:
+    """The cheapest tiling of a contraction by the time model; `weight` of the machine's time against the thread's.
+    `heavy`: tiles of many registers may be taken."""
+    n_out = math.prod(n for n, s in loops if s[OUT])
+    n_steps = math.prod(n for n, s in loops if not s[OUT])
+    best: Tiling | None = None
+    for (tm, tn), unroll in SHAPES.items():
+        if not heavy and (tm, tn) in HEAVY:
+            continue
+        m, n = _best_axis(loops, A, B, tm), _best_axis(loops, B, A, tn)
+        if (tm > 1 and (m < 0 or loops[m][0] < tm)) or (tn > 1 and (n < 0 or loops[n][0] < tn)):
+            continue
+        tiles = n_out
+        for axis, t in ((m, tm), (n, tn)):
+            if axis >= 0:
+                tiles = tiles // loops[axis][0] * -(-loops[axis][0] // t)
+        sharings = _sharings(n_steps)
+        spread = _sectors(loops, {m: tm, n: tn}, cell_bytes, 1 + max(x[0] for x in sharings))
+        for log, wide, splits in sharings:
+            ways = (1 << log) * (WARPS if wide else 1) * splits
+            steps = -(-n_steps // ways)
+            if ways > 1 and n_steps * 2 <= ways:
+                continue
+            loads = tm * spread[log][0] + (tn * spread[log][1] if two else 0.0)
+            code = steps * ((tm + tn) * LOAD_CODE + tm * tn * ADD_CODE)
+            code += tm * tn * KEEP_CODE + (tm * tn + log) * FOLD_CODE if log else tm * tn * STORE_CODE
+            latency = L2_TRIP * (1 + -(-steps // unroll)) + INSTRUCTION * code
+            latency += WIDE_STEP * wide + SPLIT_STEP * (splits > 1)
+            threads = -(-tiles // (32 >> log)) * 32 * (WARPS if wide else 1) * splits
+            share = threads * (steps * loads * LOAD_SHARE + THREAD_SHARE[(tm, tn) in HEAVY]) + n_out * LOAD_SHARE
+            made = Tiling((tm, tn), m, n, log, wide, splits, tiles, latency, share)
+            if best is None or made.latency + weight * made.share < best.latency + weight * best.share:
+                best = made
+    assert best is not None  # (1, 1) always fits
+    return best
+
+
+def _sectors(
+    loops: tuple[Loop, ...], sides: dict[int, int], cell_bytes: int, logs: int = 6
+) -> list[tuple[float, float]]:
+    """What a warp's load of A and of B costs, 1 for 32 neighbouring doubles: for 2^log lanes a sum, `logs` of them."""
+    kept = [(-(-n // sides.get(i, 1)), s) for i, (n, s) in enumerate(loops) if s[OUT]]
+    summed = [x for x in loops if not x[1][OUT]]
+    made = []
+    place = [(_first_offsets(kept, t), _first_offsets(summed, t)) for t in (A, B)]
+    for log in range(logs):
+        cost = []
+        for tiles, steps in place:
+            own, shared = tiles[: 32 >> log], steps[: 1 << log]
+            touched = {(x + y) * cell_bytes // SECTOR for x in own for y in shared}
+            cost.append(max(len(touched) / 8, 0.25))
+        made.append((cost[0], cost[1]))
+    return made
+
+
+def _first_offsets(loops: Sequence[Loop], table: int) -> list[int]:
+    """Offsets of the first 32 configurations, the last axis fastest."""
+    at = [0]
+    for n, s in reversed(loops):
+        at = [x + i * s[table] for i in range(min(n, -(-32 // len(at)))) for x in at]
+        if len(at) >= 32:
+            break
+    return at[:32]
+
+
+@lru_cache(maxsize=1024)
+def _sharings(n_steps: int) -> tuple[tuple[int, bool, int], ...]:
+    """(log2 of lanes, wide, splits) worth a look for a sum of so many steps."""
+    made = [(log, False, 1) for log in range(6) if log == 0 or n_steps > 1 << (log - 1)]
+    for log in range(MIN_WIDE_LOG, 6):
+        splits = 1
+        while splits <= MOST_SPLITS and n_steps >= (WARPS * splits) << log:
+            made.append((log, True, splits))
+            splits *= 2
+    return tuple(made)
+
+
+def offsets(loops: Iterable[Loop], table: int) -> list[int]:
+    """Offsets in one table of every configuration of some axes, the last axis fastest."""
+    at = [0]
+    for n, s in loops:
+        at = [x + i * s[table] for x in at for i in range(n)]
+    return at

@@ -1,0 +1,258 @@
+"""The published GPU engine (A. Gottoli, F. Pettenuzzo, 2014) on today's devices: ``backend="indexed"``.
+
+Index tables written out, marginalisation in parallel over m or over n, scattering, normalisation, and small tables on
+the CPU. The rules are `jtgpu.backends.published.launches.Rules`; every one is an option of `prepare`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge, format_bytes
+from ...util.system import free_memory
+from ..base import CaseByCase, Evidence, Result
+from .host import Clock, HostEngine, Schedule, check_entries
+from .indextables import IndexTable, build_all, layout
+from .launches import Rules
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...device.context import Device
+    from ...plans.plan import Plan
+    from .resident import ResidentEngine
+    from .streamed import EachEngine
+
+__all__ = ["Indexed", "Rules", "prepare"]
+
+
+def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Indexed:
+    """A plan and a model's numbers on the published engine.
+
+    Parameters
+    ----------
+    plan : Plan
+    factors : sequence of float64 arrays
+        As in `jtgpu.backends.base.Prepare`.
+    **options
+        The fields of `Rules`; ``thresholds="tuned"`` starts from what ``jtgpu tune`` saved for this device, and
+        ``engine="host"`` runs the same algorithm on the CPU alone, message after message (no device is needed).
+
+    Raises
+    ------
+    BackendUnavailable
+        Without PyCUDA, a driver and a device.
+    TableTooLarge
+        Before memory is taken: a clique of more than `max_entries` entries, or more than host or device has free.
+    """
+    return Indexed(plan, factors, **options)
+
+
+class Indexed(CaseByCase):
+    """`jtgpu.backends.base.Backend`; made by `prepare`.
+
+    Attributes
+    ----------
+    rules : Rules
+    schedule : Schedule
+    device : Device or None
+        None with ``engine="host"``.
+    uses_blas : bool
+        Whether cuBLAS normalises.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        factors: Sequence[NDArray[np.float64]],
+        *,
+        engine: str = "device",
+        thresholds: str = "published",
+        **options: Any,
+    ):
+        if engine not in ("device", "host"):
+            raise ValueError(f'engine must be "device" or "host", not {engine!r}')
+        if thresholds not in ("published", "tuned"):
+            raise ValueError(f'thresholds must be "published" or "tuned", not {thresholds!r}')
+        given_device = options.pop("_device", None)  # tests hand in a device that NumPy plays
+        self._lock = threading.Lock()
+        self._engine: HostEngine | EachEngine | ResidentEngine | None = None
+        self._pinned: list[NDArray[Any]] = []
+        self.device: Device | None = None
+        self.uses_blas = False
+        self._plan = plan
+        self.schedule = Schedule(plan)
+        rules = Rules(**options)
+        check_entries(self.schedule, rules.max_entries)
+        if engine == "device":
+            from ...device.context import open_device
+
+            self.device = given_device if given_device is not None else open_device(rules.device)
+            if thresholds == "tuned":
+                from .tuning import saved_rules
+
+                rules = Rules(**{**saved_rules(self.device, rules.transfers), **options})
+        self.rules = rules
+        if self.device is None:
+            self._check_memory(in_work=True)
+            tables = build_all(self.schedule.shapes, max_entries=None)
+            initial, work = (self._array(int(self.schedule.clique_off[-1])) for _ in range(2))
+            self.schedule.initial_tables(factors, initial)
+            self._engine = HostEngine(self.schedule, tables, initial, work)
+        else:
+            with self.device.active():
+                try:
+                    self._start_device(factors)
+                except BaseException:
+                    self._release()
+                    raise
+
+    def _array(self, cells: int, *, pin: bool = False) -> NDArray[Any]:
+        if pin and self.device is not None:
+            self._pinned.append(self.device.pinned(cells, self.rules.dtype))
+            return self._pinned[-1][:cells]
+        return np.empty(cells, self.rules.dtype)
+
+    def _check_memory(self, *, in_work: bool) -> None:
+        """State what the host has to hold before any of it is taken."""
+        real = np.dtype(self.rules.dtype).itemsize
+        cells = int(self.schedule.clique_off[-1]) * (2 if in_work else 1) + 2 * int(self.schedule.separator_off[-1])
+        index = layout(self.schedule.shapes)[1]
+        needed, free = cells * real + index, free_memory()
+        if needed > free:
+            raise TableTooLarge(
+                f"the tables need {format_bytes(cells * real)} and their index tables {format_bytes(index)} of memory; "
+                f"{format_bytes(free)} are free",
+                entries=max(self.schedule.clique_entries, default=0),
+                needed=needed,
+                limit=free,
+            )
+
+    def _start_device(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        from .resident import ResidentEngine
+        from .streamed import EachEngine
+
+        assert self.device is not None
+        each = self.rules.transfers == "each"
+        self._check_memory(in_work=each)
+        tables = self._index_tables(pin=each and self.rules.index_transfers == "each")
+        cells, separators = int(self.schedule.clique_off[-1]), int(self.schedule.separator_off[-1])
+        initial = self._array(cells, pin=each)
+        self.schedule.initial_tables(factors, initial)
+        self.uses_blas = self._choose_blas()
+        if each:
+            pair = self._array(separators, pin=True), self._array(separators, pin=True)
+            work = self._array(cells, pin=True)
+            self._engine = EachEngine(
+                self.schedule, tables, initial, work, pair, self.device, self.rules, self.uses_blas
+            )
+        else:
+            self._engine = ResidentEngine(self.schedule, tables, initial, self.device, self.rules)
+
+    def _index_tables(self, *, pin: bool) -> list[IndexTable]:
+        buffer = None
+        if pin and self.device is not None:
+            self._pinned.append(self.device.pinned(layout(self.schedule.shapes)[1], np.uint8))
+            buffer = self._pinned[-1]
+        return build_all(self.schedule.shapes, max_entries=None, buffer=buffer)
+
+    def _choose_blas(self) -> bool:
+        """Whether cuBLAS normalises. ``"cublas"`` insists on it, ``"auto"`` takes it where it is."""
+        if self.rules.transfers == "resident" and self.rules.normalise == "cublas":
+            raise ValueError(
+                "normalise='cublas' goes with transfers='each': its sum comes to the host, and resident tables do not"
+            )
+        if self.rules.transfers == "resident" or self.rules.normalise == "kernel":
+            return False
+        assert self.device is not None
+        try:
+            self.device.blas(self.device.stream(), self.rules.dtype).close()
+        except BackendUnavailable:
+            if self.rules.normalise == "cublas":
+                raise
+            return False
+        return True
+
+    # Queries ---------------------------------------------------------------------------------------------------
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        """See `jtgpu.backends.base.Backend.run`."""
+        plan = self._plan
+        wanted = range(plan.n_variables) if targets is None else [int(v) for v in targets]
+        out = np.zeros(int(plan.posterior_ptr[-1]))
+        with self._lock, self._active() as engine:
+            taken = engine.load(evidence.vectors(plan.cardinality))
+            engine.propagate()
+            log_evidence = engine.log_evidence() + taken
+            engine.posteriors(wanted, out)
+        for v in wanted:
+            cells = out[plan.posterior_ptr[v] : plan.posterior_ptr[v + 1]]
+            total = cells.sum()
+            if not total > 0.0:
+                raise ImpossibleEvidence("the evidence has probability 0")
+            cells /= total
+        return Result(out, log_evidence)
+
+    def propagate(self, evidence: Evidence, clock: Clock | None = None) -> None:
+        """Collect and distribute only, for measurements: what the published times are of."""
+        with self._lock, self._active() as engine:
+            engine.load(evidence.vectors(self._plan.cardinality))
+            engine.propagate(clock)
+
+    def timed_propagation(self, evidence: Evidence) -> float:
+        """Seconds of one propagation by the host's clock, from tables that are ready to tables that are calibrated."""
+        from time import perf_counter
+
+        with self._lock, self._active() as engine:
+            engine.load(evidence.vectors(self._plan.cardinality))
+            if self.device is not None:
+                self.device.synchronize()
+            start = perf_counter()
+            engine.propagate()
+            return perf_counter() - start
+
+    def _active(self) -> _Active:
+        if self._engine is None:
+            raise JtgpuError("this backend is closed")
+        return _Active(self._engine, self.device)
+
+    def close(self) -> None:
+        """See `jtgpu.backends.base.Backend.close`."""
+        with self._lock:
+            if self._engine is None:
+                return
+            if self.device is None:
+                self._engine = None
+                return
+            with self.device.active():
+                self._release()
+
+    def _release(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+        del engine  # it holds views of the pinned arrays
+        while self._pinned:
+            assert self.device is not None
+            self.device.unpin(self._pinned.pop())
+
+
+class _Active:
+    """An engine with its device's context current, for a ``with`` statement."""
+
+    def __init__(self, engine: Any, device: Device | None):
+        self._engine = engine
+        self._context = None if device is None else device.active()
+
+    def __enter__(self) -> Any:
+        if self._context is not None:
+            self._context.__enter__()
+        return self._engine
+
+    def __exit__(self, *error: Any) -> None:
+        if self._context is not None:
+            self._context.__exit__(*error)

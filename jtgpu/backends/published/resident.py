@@ -1,0 +1,408 @@
+"""The published kernels with tables that stay on the device: evidence goes up, posteriors come down.
+
+All messages of a level share their launches, since they are independent (scatterings into one clique take turns, a
+round each). The launches are the same for every case, so they are recorded once as a CUDA graph.
+
+Memory on the device, in cells of the tables' type:
+    initial | clique tables before evidence, separators of ones
+    work    | the same, during a run; copied from `initial` when a run starts
+    other   | the second table of every separator: new and old swap at each sweep
+    scratch | partial sums of one level's marginalisations
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...device.context import Device, Graph, Launch
+from ...device.nvcc import JOB, MAP
+from ...errors import BackendUnavailable, TableTooLarge, format_bytes
+from . import host
+from .host import Clock, Message, Schedule
+from .indextables import IndexTable
+from .launches import LaunchBook, Rules, Step, Task, partial_sums, scratch_cells
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ResidentEngine"]
+
+_HOLD_NS = 3_000_000  # while this runs, the host queues a chunk of stages
+_CHUNK = 24  # stages; with their events well below the launches that a stream takes before the host has to wait
+
+
+class _Stage(NamedTuple):
+    """Work of one phase on one level: launches, then messages that the CPU does."""
+
+    phase: str
+    steps: list[Step]
+    on_host: list[Message]
+
+
+class ResidentEngine:
+    """See the module; the interface is `HostEngine`'s.
+
+    Raises
+    ------
+    TableTooLarge
+        When the device has not the memory; nothing is left behind.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        tables: Sequence[IndexTable],
+        initial: NDArray[np.floating],
+        device: Device,
+        rules: Rules,
+    ):
+        self.schedule, self.tables, self.device, self.rules = schedule, tables, device, rules
+        self._real = np.dtype(rules.dtype)
+        self._index_type = tables[0].index.dtype.name if tables else "uint32"
+        self._n_slots = schedule.n_messages + len(schedule.lone_roots)
+        self._owned: list[Any] = []
+        self._pinned: list[NDArray[Any]] = []
+        self._graph: Graph | None = None
+        self._evidence_memory: Any = None
+        self._evidence_room = 0
+        self._book = LaunchBook(device, rules, self._index_type)
+        try:
+            self._prepare(initial)
+        except BaseException:
+            self.close()
+            raise
+
+    # Preparation -----------------------------------------------------------------------------------------------
+
+    def _prepare(self, initial: NDArray[np.floating]) -> None:
+        schedule = self.schedule
+        self._clique_cells, self._separator_cells = int(schedule.clique_off[-1]), int(schedule.separator_off[-1])
+        state = self._clique_cells + self._separator_cells
+        n_post = int(schedule.plan.posterior_ptr[-1])
+        levels = [[m for r in level for m in r] for sweep in (schedule.collect, schedule.distribute) for level in sweep]
+        scratch = max((self._scratch_of([m.source_shape for m in lv])[-1] for lv in levels), default=0)
+        asked = [s.shape for s in schedule.posterior_source]
+        scratch = max(scratch, self._scratch_of(asked)[-1])
+        starts, index_bytes = self._index_layout()
+        widest = max([*(len(lv) for lv in levels), len(schedule.lone_roots), 1])
+        partials = max(
+            [sum(partial_sums(schedule.clique_entries[m.target]) for m in lv) for lv in levels]
+            + [sum(partial_sums(schedule.clique_entries[c]) for c in schedule.lone_roots), widest]
+        )
+        sizes = {
+            "initial": state * self._real.itemsize,
+            "work": state * self._real.itemsize,
+            "other": self._separator_cells * self._real.itemsize,
+            "scratch": scratch * self._real.itemsize,
+            "posterior": n_post * self._real.itemsize,
+            "sums": 8 * (self._n_slots + partials),
+            "index": index_bytes,
+        }
+        self.n_bytes = sum(sizes.values())
+        free = self.device.free_memory()
+        if self.n_bytes > free:
+            raise TableTooLarge(
+                f"the tables need {format_bytes(self.n_bytes)} on {self.device.name} (index tables "
+                f"{format_bytes(index_bytes)}), where {format_bytes(free)} are free; transfers='each' needs the index "
+                "tables and one clique at a time",
+                entries=max(schedule.clique_entries, default=0),
+                needed=self.n_bytes,
+                limit=free,
+            )
+        at = {}
+        for name, size in sizes.items():
+            self._owned.append(self.device.alloc(size))
+            at[name] = int(self._owned[-1])
+        self._at = at
+        self._index_at = [at["index"] + starts[s] for s in range(len(schedule.shapes))]
+        self.stream = self.device.stream()
+        self._send(initial)
+        self._stages = self._plan_sweeps()
+        self._posterior_steps = self._plan_posteriors(asked)
+        hold = self._book.hold(_HOLD_NS)
+        self._book.send(self.stream)
+        self._launches = [self._book.ready(s.steps) for s in self._stages]
+        self._posterior_launches = self._book.ready(self._posterior_steps)
+        self._hold = self._book.ready(hold)
+        self._sums = self._pin(self._n_slots, np.float64)
+        self._posteriors = self._pin(n_post, self._real)
+
+    def _pin(self, cells: int, dtype: Any) -> NDArray[Any]:
+        self._pinned.append(self.device.pinned(cells, dtype))
+        return self._pinned[-1]
+
+    def _index_layout(self) -> tuple[list[int], int]:
+        starts, end = [], 0
+        for table in self.tables:
+            starts.append(end)
+            end += -(-table.index.nbytes // 256) * 256
+        return starts, end
+
+    def _send(self, initial: NDArray[np.floating]) -> None:
+        self.device.upload(self._at["initial"], initial, self.stream)
+        ones = np.ones(self._separator_cells, self._real)
+        if ones.size:
+            self.device.upload(self._at["initial"] + self._clique_cells * self._real.itemsize, ones, self.stream)
+        for table, start in zip(self.tables, self._index_at, strict=True):
+            self.device.upload(start, table.index, self.stream)
+        self.stream.synchronize()
+
+    def _scratch_of(self, shapes: Sequence[int]) -> list[int]:
+        """First scratch cell of each of several marginalisations at once, and the cells of all."""
+        starts = [0]
+        for s in shapes:
+            shape = self.schedule.shapes[s]
+            starts.append(starts[-1] + -(-scratch_cells(shape.n, shape.m, self.rules) // 32) * 32)
+        return starts
+
+    def _clique_at(self, c: int) -> int:
+        return self._at["work"] + int(self.schedule.clique_off[c]) * self._real.itemsize
+
+    def _separator_at(self, which: int, edge: int) -> int:
+        base = self._at["other"] if which else self._at["work"] + self._clique_cells * self._real.itemsize
+        return base + int(self.schedule.separator_off[edge]) * self._real.itemsize
+
+    def _task(self, message: Message, clique: int, shape_number: int, scratch: int) -> Task:
+        shape = self.schedule.shapes[shape_number]
+        new, old = (1, 0) if message.collect else (0, 1)
+        return Task(
+            self._clique_at(clique), self._index_at[shape_number], self._separator_at(new, message.edge),
+            self._separator_at(old, message.edge), shape.n, shape.m, scratch,
+        )  # fmt: skip
+
+    def _plan_sweeps(self) -> list[_Stage]:
+        stages: list[_Stage] = []
+        for sweep in (self.schedule.collect, self.schedule.distribute):
+            for rounds in sweep:
+                self._plan_level(rounds, stages)
+        if self.schedule.lone_roots:
+            slots = enumerate(self.schedule.lone_roots, self.schedule.n_messages)
+            stages.append(_Stage("normalise", self._normalise([(c, slot) for slot, c in slots]), []))
+        return stages
+
+    def _plan_level(self, rounds: list[list[Message]], stages: list[_Stage]) -> None:
+        entries, threshold = self.schedule.clique_entries, self.rules.threshold
+        level = [m for r in rounds for m in r]
+        large = [m for m in level if entries[m.source] >= threshold]
+        starts = self._scratch_of([m.source_shape for m in large])
+        tasks = [
+            self._task(m, m.source, m.source_shape, self._at["scratch"] + start * self._real.itemsize)
+            for m, start in zip(large, starts, strict=False)
+        ]
+        small = [m for m in level if entries[m.source] < threshold]
+        stages.append(_Stage("marginalise", self._book.marginalise(tasks), small))
+        for round_ in rounds:
+            large = [m for m in round_ if entries[m.target] >= threshold]
+            tasks = [self._task(m, m.target, m.target_shape, 0) for m in large]
+            small = [m for m in round_ if entries[m.target] < threshold]
+            steps = [*self._book.divide(tasks), *self._book.multiply(tasks)]
+            stages.append(_Stage("scatter", steps, small))
+            stages.append(_Stage("normalise", self._normalise([(m.target, m.number) for m in large]), []))
+
+    def _normalise(self, tables: list[tuple[int, int]]) -> list[Step]:
+        """Steps that normalise cliques' tables, each with the slot of its sum; partial sums lie behind the slots."""
+        jobs, partial = [], self._n_slots
+        for c, slot in tables:
+            entries = self.schedule.clique_entries[c]
+            jobs.append((self._clique_at(c), entries, self._at["sums"] + 8 * slot, partial - slot))
+            partial += partial_sums(entries)
+        return self._book.normalise(jobs)
+
+    def _plan_posteriors(self, asked: list[int]) -> list[Step]:
+        starts = self._scratch_of(asked)
+        tasks = []
+        for v, source in enumerate(self.schedule.posterior_source):
+            shape = self.schedule.shapes[source.shape]
+            table = self._clique_at(source.clique) if source.clique >= 0 else self._separator_at(0, source.edge)
+            out = self._at["posterior"] + int(self.schedule.plan.posterior_ptr[v]) * self._real.itemsize
+            scratch = self._at["scratch"] + starts[v] * self._real.itemsize
+            tasks.append(Task(table, self._index_at[source.shape], out, 0, shape.n, shape.m, scratch))
+        return self._book.marginalise(tasks)
+
+    # One run ---------------------------------------------------------------------------------------------------
+
+    def load(self, vectors: Mapping[int, NDArray[np.float64]]) -> float:
+        """See `HostEngine.load`."""
+        n_bytes = (self._clique_cells + self._separator_cells) * self._real.itemsize
+        self.device.copy(self._at["work"], self._at["initial"], n_bytes, self.stream)
+        taken = 0.0
+        turns: list[list[tuple[int, int, NDArray[np.floating]]]] = []  # one finding a clique in each
+        seen: dict[int, int] = {}
+        for v, weights in vectors.items():
+            scaled, log_factor = host.scaled_weights(weights)
+            taken += log_factor
+            c = self.schedule.evidence_clique[v]
+            turn = seen[c] = seen.get(c, -1) + 1
+            if turn == len(turns):
+                turns.append([])
+            turns[turn].append((v, c, scaled.astype(self._real)))
+        if turns:
+            self._weigh(turns)
+        return taken
+
+    def _weigh(self, turns: list[list[tuple[int, int, NDArray[np.floating]]]]) -> None:
+        """Send evidence and multiply it in, a launch a turn: job lists, maps and weights go up in one copy."""
+        threads, plan = 256, self.schedule.plan
+        jobs, maps, weights, ends = [], [], [], []
+        weight_cells = 0
+        for turn in turns:
+            block = 0
+            for i, (v, c, scaled) in enumerate(turn):
+                cells, clique = self.schedule.clique_entries[c], plan.cliques[c]
+                stride = plan.size(clique[clique.index(v) + 1 :])
+                blocks = -(-cells // threads)
+                jobs.append((0, 0, weight_cells, self._clique_at(c), cells, len(scaled), 0, block, stride, 0))
+                maps.append(np.full(blocks, i, MAP))
+                weights.append(scaled)
+                weight_cells += len(scaled)
+                block += blocks
+            ends.append(block)
+        packed_jobs = np.array(jobs, JOB)
+        map_ = np.concatenate(maps)
+        numbers = np.concatenate(weights)
+        map_at = packed_jobs.nbytes
+        weights_at = map_at + -(-map_.nbytes // 8) * 8
+        base = self._evidence_buffer(weights_at + numbers.nbytes)
+        packed_jobs["other"] = base + weights_at + packed_jobs["other"] * np.uint64(self._real.itemsize)
+        packed = np.zeros(weights_at + numbers.nbytes, np.uint8)
+        packed[:map_at] = packed_jobs.view(np.uint8)
+        packed[map_at : map_at + map_.nbytes] = map_.view(np.uint8)
+        packed[weights_at:] = numbers.view(np.uint8)
+        self.device.upload(base, packed, self.stream)
+        function = self.device.function("evidence", "evidence", real=self._real.name, index=self._index_type)
+        job, block = base, base + map_at
+        for turn, blocks in zip(turns, ends, strict=True):
+            self.device.launch(Launch(function, (blocks, 1, 1), (threads, 1, 1), job, block), self.stream)
+            job += len(turn) * JOB.itemsize
+            block += blocks * MAP.itemsize
+
+    def _evidence_buffer(self, n_bytes: int) -> int:
+        if n_bytes > self._evidence_room:
+            if self._evidence_memory is not None:
+                self.stream.synchronize()
+                self._evidence_memory.free()
+                self._evidence_memory, self._evidence_room = None, 0
+            self._evidence_memory = self.device.alloc(2 * n_bytes)
+            self._evidence_room = 2 * n_bytes
+        return int(self._evidence_memory)
+
+    def propagate(self, clock: Clock | None = None) -> None:
+        """See `HostEngine.propagate`; returns when the device has finished."""
+        if clock is not None:
+            self._timed(clock)
+        elif self._graphed():
+            assert self._graph is not None
+            self._graph.launch(self.stream)
+        else:
+            for stage, launches in zip(self._stages, self._launches, strict=True):
+                self._run_stage(stage, launches)
+        self.device.download(self._sums, self._at["sums"], self.stream)
+        self.stream.synchronize()
+
+    def _run_stage(self, stage: _Stage, launches: list[Launch]) -> None:
+        for launch in launches:
+            self.device.launch(launch, self.stream)
+        for message in stage.on_host:
+            (self._host_marginalise if stage.phase == "marginalise" else self._host_scatter)(message)
+
+    def _graphed(self) -> bool:
+        """Whether the sweeps run as a graph; records it when asked first."""
+        if not self.rules.graph or any(s.on_host for s in self._stages):
+            return False
+        if self._graph is None:
+            try:
+                self._graph = self.device.capture(self.stream, self._queue_all)
+            except BackendUnavailable:
+                self.rules = self.rules.with_(graph=False)  # no cuda-bindings: plain launches do the same
+                return False
+        return True
+
+    def _queue_all(self) -> None:
+        for launches in self._launches:
+            for launch in launches:
+                self.device.launch(launch, self.stream)
+
+    def _timed(self, clock: Clock) -> None:
+        """Stage by stage between device events, the host a chunk ahead so that no gap of its making is counted."""
+        for first in range(0, len(self._stages), _CHUNK):
+            marks: list[Any] = []
+            self.stream.synchronize()
+            on_host = any(s.on_host for s in self._stages[first : first + _CHUNK])
+            if not on_host:
+                self.device.launch(self._hold[0], self.stream)
+            stages = self._stages[first : first + _CHUNK]
+            marks.append(self._event())
+            for stage, launches in zip(stages, self._launches[first : first + _CHUNK], strict=True):
+                self._run_stage(stage, launches)
+                marks.append(self._event())
+            marks[-1].synchronize()
+            for stage, start, end in zip(stages, marks, marks[1:], strict=False):
+                clock.add(stage.phase, end.time_since(start) * 1e-3)
+
+    def _event(self) -> Any:
+        event = self.device.event(timing=True)
+        event.record(self.stream)
+        return event
+
+    def log_evidence(self) -> float:
+        """See `HostEngine.log_evidence`."""
+        half = self.schedule.n_messages // 2
+        return host.log_of_sums(np.concatenate([self._sums[:half], self._sums[2 * half : self._n_slots]]))
+
+    def posteriors(self, targets: Sequence[int], out: NDArray[np.float64]) -> None:
+        """See `HostEngine.posteriors`; all variables are summed in the same few launches."""
+        for launch in self._posterior_launches:
+            self.device.launch(launch, self.stream)
+        self.device.download(self._posteriors, self._at["posterior"], self.stream)
+        self.stream.synchronize()
+        out[:] = self._posteriors[: len(out)]
+
+    # Messages below the threshold ------------------------------------------------------------------------------
+
+    def _fetch(self, address: int, cells: int) -> NDArray[np.floating]:
+        array = np.empty(cells, self._real)
+        self.device.download(array, address, self.stream)
+        self.stream.synchronize()
+        return array
+
+    def _put(self, address: int, array: NDArray[Any]) -> None:
+        self.device.upload(address, array, self.stream)
+        self.stream.synchronize()
+
+    def _host_marginalise(self, m: Message) -> None:
+        psi = self._fetch(self._clique_at(m.source), self.schedule.clique_entries[m.source])
+        new = np.empty(self.schedule.separator_entries[m.edge], self._real)
+        host.marginalise(psi, self.tables[m.source_shape].inner, new)
+        self._put(self._separator_at(1 if m.collect else 0, m.edge), new)
+
+    def _host_scatter(self, m: Message) -> None:
+        cells = self.schedule.separator_entries[m.edge]
+        new_at, old_at = (self._separator_at(w, m.edge) for w in ((1, 0) if m.collect else (0, 1)))
+        psi = self._fetch(self._clique_at(m.target), self.schedule.clique_entries[m.target])
+        new, old = self._fetch(new_at, cells), self._fetch(old_at, cells)
+        host.divide(new, old)
+        host.multiply(psi, self.tables[m.target_shape].inner, old)
+        total = float(np.add.reduce(psi, dtype=np.float64))
+        if total > 0.0 and total != 1.0:
+            psi /= self._real.type(total)
+        self._put(self._at["sums"] + 8 * m.number, np.array([total]))
+        self._put(self._clique_at(m.target), psi)
+
+    def close(self) -> None:
+        """Free everything; inside ``device.active()``."""
+        if hasattr(self, "stream"):
+            self.stream.synchronize()
+        if self._graph is not None:
+            self._graph.close()
+        self._graph = None
+        self._book.close()
+        if self._evidence_memory is not None:
+            self._evidence_memory.free()
+        self._evidence_memory, self._evidence_room = None, 0
+        while self._owned:
+            self._owned.pop().free()
+        while self._pinned:
+            self.device.unpin(self._pinned.pop())

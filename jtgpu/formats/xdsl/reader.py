@@ -1,0 +1,230 @@
+"""XDSL, the XML format of GeNIe and SMILE: reader; `jtgpu.formats.xdsl.writer` is the other half.
+
+* ``probabilities`` list the first parent slowest and the child fastest.
+* ``deterministic`` and ``noisymax`` nodes become plain tables, which `jtgpu.formats.noisy` makes.
+* Kept of each node: ``label``, ``position`` (its centre) and ``size`` in the diagram, its colours and font as
+  ``genie_...``, ``comment``, and user properties as ``property``, a tuple of ``"id = value"``.
+* pyAgrum writes the parents of its tables the other way round (the first one fastest) and says so by nothing but its
+  own name in the file: where that stands, parents are taken from the last to the first.
+
+Refused by name: decision, utility, equation and other nodes that are no discrete chance nodes, dynamic networks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..draft import Draft, Family, parser_of
+from ..smile import REFUSED, Expander
+from ..text import shown
+from ..xml_text import Element, Locator, XmlSource, root_name, scan
+
+__all__ = ["LOOKS", "MINE", "SIZE", "UNNAMED", "parse", "parse_draft", "rename", "reorder", "sniff"]
+
+MINE = "jtgpu"  # our own element among the extensions: what the format itself has no place for
+
+UNNAMED = "jtgpu_property_"  # and a number: the id of a property that has none of its own
+_CHANCE = ("cpt", "deterministic", "noisymax")
+_RECORDS = (*_CHANCE, *REFUSED, "node", "dynamic")
+_NUMERIC = ("probabilities", "parameters", "strengths")
+# How a node looks and how large it is where nobody has said so: what the writer writes then, and nobody needs kept.
+LOOKS = {
+    "interior": ("color=e5f6f7",),
+    "outline": ("color=000080",),
+    "font": ("color=000000", "name=Arial", "size=8"),
+}
+SIZE = 76, 36
+
+
+def sniff(text: str) -> bool:
+    """Does the text begin as an XDSL file does?"""
+    return root_name(text) == "smile"
+
+
+def parse_draft(text: str, source: str = "<text>") -> Draft:
+    """Read the text of an XDSL file, numbers left as they are written."""
+    draft = _Reader(XmlSource(text, source)).file()
+    draft.shape()
+    return draft
+
+
+parse = parser_of(parse_draft)
+
+
+class _Reader:
+    def __init__(self, source: XmlSource):
+        self.source = source
+        self.draft = Draft(source, "XDSL")
+        self.expander = Expander(self.draft)
+        self.mine: list[Element] = []
+
+    def file(self) -> Draft:
+        draft = self.draft
+        root = scan(self.source, root="smile", records=_RECORDS, numeric=_NUMERIC, on_record=self.record)
+        nodes = root.one("nodes")
+        if nodes is None:
+            raise self.source.error(root.at, "found no <nodes> in <smile>, expected one")
+        if nodes.children:
+            odd = nodes.children[0]
+            raise self.source.error(odd.at, f"found <{shown(odd.name)[1:-1]}> in <nodes>, expected a chance node")
+        draft.name = root.attributes.get("id", "")
+        self.extensions(root)
+        self.expander.run()
+        self.names()
+        return draft
+
+    def record(self, element: Element, locator: Locator, path: tuple[str, ...]) -> None:
+        if element.name == "node":
+            if MINE in path:
+                self.mine.append(element)
+            elif "extensions" in path:
+                self.looks(element)
+            return
+        if element.name == "dynamic":
+            if element.children or element.attributes:
+                raise self.source.error(element.at, "found a dynamic network, expected a static one; it is refused")
+            return
+        if path != ("smile", "nodes"):
+            return  # the parts of another node, or of an extension
+        child = element.attributes.get("id")
+        if child is None:
+            raise self.source.error(element.at, f"the <{element.name}> has no id")
+        if element.name in REFUSED:
+            raise self.source.error(
+                element.at, f"found the {REFUSED[element.name]} {child!r}, expected discrete chance nodes only; it is "
+                "refused"
+            )  # fmt: skip
+        self.node(element, child, locator)
+
+    def node(self, element: Element, child: str, locator: Locator) -> None:
+        draft = self.draft
+        if child in draft.states:
+            raise self.source.error(element.at, f"the node {child!r} is declared a second time")
+        if element.attributes.get("dynamic") not in (None, "none"):
+            raise self.source.error(element.at, f"{child!r} is a node of a dynamic network, which is refused")
+        states = tuple(s.attributes.get("id", "") for s in element.all("state"))
+        if not states:
+            raise self.source.error(element.at, f"the node {child!r} has no <state>")
+        draft.states[child], draft.declared[child] = states, element.at
+        before = element.one("parents")
+        names = before.text.split() if before else []
+        family = Family(child, [(p, before.at if before else element.at) for p in names], element.at)
+        draft.families[child] = family
+        kept = tuple(_property(p.attributes.get("id", ""), p.text) for p in element.all("property"))
+        if kept:
+            draft.attributes["node"][child] = {"property": kept}
+        if element.name == "cpt":
+            table = element.one("probabilities")
+            if table is None or table.numbers is None:
+                raise self.source.error(element.at, f"found no <probabilities> of {child!r}, expected them")
+            family.numbers, family.data_at = table.numbers, table.begin
+            family.locate = lambda position: locator.number(table, position)
+        elif element.name == "noisymax":
+            strengths, parameters = element.one("strengths"), element.one("parameters")
+            self.expander.noisy(
+                family,
+                strengths.numbers if strengths else None, strengths.at if strengths else element.at,
+                parameters.numbers if parameters else None, parameters.at if parameters else element.at,
+            )  # fmt: skip
+        else:
+            results = element.one("resultingstates")
+            at = results.at if results else element.at
+            self.expander.function(family, results.text.split() if results else [], lambda _: at, at)
+
+    # What the extensions hold -----------------------------------------------------------------------------------
+
+    def looks(self, element: Element) -> None:
+        """A node in the diagram; it may stand for a node that is not there, as what remains of one does."""
+        child = element.attributes.get("id", "")
+        if child not in self.draft.states:
+            return
+        kept: dict[str, Any] = {}
+        if (name := element.one("name")) and name.text != child:
+            kept["label"] = name.text
+        corners = element.one("position")
+        numbers = corners.text.split() if corners else []
+        if len(numbers) == 4 and all(n.lstrip("-").isdecimal() and n.isascii() and len(n) < 10 for n in numbers):
+            left, top, right, bottom = map(int, numbers)
+            kept["position"] = (left + (right - left) // 2, top + (bottom - top) // 2)
+            if (right - left, bottom - top) != SIZE:
+                kept["size"] = (right - left, bottom - top)
+        for part, usual in LOOKS.items():
+            found = element.one(part)
+            look = tuple(f"{k}={v}" for k, v in found.attributes.items()) if found else ()
+            if look not in ((), usual):
+                kept[f"genie_{part}"] = look
+        if comment := element.one("comment"):
+            kept["comment"] = comment.text
+        if kept:
+            self.draft.attributes["node"].setdefault(child, {}).update(kept)
+
+    def extensions(self, root: Element) -> None:
+        extensions = root.one("extensions")
+        if extensions is None:
+            return
+        genie, mine = extensions.one("genie"), extensions.one(MINE)
+        about = self.draft.attributes["net"]
+        if genie and (label := genie.attributes.get("name")) and label != self.draft.name:
+            about["label"] = label
+        if genie and "agrum" in genie.attributes.get("app", "").lower():
+            for family in self.draft.families.values():
+                family.parents.reverse()
+        if mine:
+            if "name" in mine.attributes:
+                self.draft.name = mine.attributes["name"]
+                if about.get("label") == self.draft.name:
+                    del about["label"]
+            kept = tuple(p.text for p in mine.all("property"))
+            if kept:
+                about["property"] = kept
+            reorder(self.draft, mine.attributes.get("order", "").split())
+
+    def names(self) -> None:
+        """Put back the names that the format could not hold, wherever their identifiers are still the same."""
+        draft = self.draft
+        new: dict[str, str] = {}
+        for element in self.mine:
+            child = element.attributes.get("id", "")
+            if child not in draft.states:
+                continue
+            draft.families[child].exact = element.attributes.get("rows") == "exact"
+            new[child] = element.attributes.get("name", child)
+            labels = {s.attributes.get("id", ""): s.text for s in element.all("state")}
+            draft.states[child] = tuple(labels.get(s, s) for s in draft.states[child])
+            kept = tuple(p.text for p in element.all("property"))
+            if kept:
+                draft.attributes["potential"][child] = {"property": kept}
+        final = [new.get(v, v) for v in draft.states]
+        if len(set(final)) == len(final) and any(new[v] != v for v in new):
+            rename(draft, new)
+
+
+def _property(key: str, value: str) -> str:
+    return value if key.startswith(UNNAMED) else f"{key} = {value}"
+
+
+def reorder(draft: Draft, order: list[str]) -> None:
+    """Put a draft's variables in another order, if it is one of them."""
+    if len(order) == len(draft.states) and set(order) == set(draft.states):
+        draft.states = {v: draft.states[v] for v in order}
+
+
+def rename(draft: Draft, new: dict[str, str]) -> None:
+    """Give the variables of a draft other names; those that are not in `new` keep theirs."""
+
+    def name(v: str) -> str:
+        return new.get(v, v)
+
+    draft.states = {name(v): s for v, s in draft.states.items()}
+    draft.declared = {name(v): at for v, at in draft.declared.items()}
+    for family in draft.families.values():
+        family.child = name(family.child)
+        family.parents = [(name(p), at) for p, at in family.parents]
+    draft.families = {name(v): f for v, f in draft.families.items()}
+    for kind in ("node", "potential"):
+        kept = draft.attributes[kind]
+        draft.attributes[kind] = {name(v): x for v, x in kept.items()}
+    for v, x in draft.attributes["node"].items():
+        if x.get("label") == v:
+            del x["label"]
+    draft.attributes["node"] = {v: x for v, x in draft.attributes["node"].items() if x}

@@ -1,0 +1,255 @@
+"""`CompiledTree`: a plan, a model's numbers and a backend, and what every question stands on."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import backends
+from ..backends.base import Evidence
+from ..backends.wrappers.pattern_cache import WORTH, Replanning
+from ..errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, PlanError, TableTooLarge
+from ..model.network import DiscreteModel
+from .evidence import Findings, Known, read_known
+
+if TYPE_CHECKING:
+    from typing import Self, Unpack
+
+    from numpy.typing import NDArray
+
+    from ..backends.forest import Forest
+    from ..plans.compiler import NetworkPlan
+    from .evidence import More
+    from .queries.interventions import Cut, Cuts, Settled
+    from .queries.map import MapCost
+    from .queries.messages import Messages
+
+__all__ = ["CompiledTree"]
+
+
+class CompiledTree:
+    """What `jtgpu.JunctionTree` is, without its questions."""
+
+    def __init__(
+        self,
+        plan: NetworkPlan,
+        backend: str = "auto",
+        *,
+        replan: bool = True,
+        devices: Any = None,
+        progress: Callable[[str], None] | None = None,
+        **options: Any,
+    ):
+        from ..device.nvcc import telling
+        from ..plans.compiler import model_factors
+
+        self._plan = plan
+        self._model = plan.model
+        self._devices = devices
+        asked = backend
+        if backend == "auto" and devices is not None:
+            backend = "gpu"
+        if backend == "auto":
+            from ..backends.auto import choose
+
+            with telling(progress):
+                backend = choose(plan.plan).backend
+        self._name = backends.resolve(backend)
+        self._options, self._replan = _with_dtype(self._name, asked, options), replan
+        self._factors = [f.table for f in model_factors(plan.model)]
+        with telling(progress):
+            self._backend: backends.Backend | None = self._prepared(asked == "auto" and devices is None)
+        self._cuts: Cuts | None = None
+        self.together: dict[tuple[int, ...], NetworkPlan] = {}  # plans of queries.joint, by set
+        self.messages: OrderedDict[int, Messages] = OrderedDict()  # sweeps of queries.messages
+        self.map_forests: dict[Hashable, tuple[Forest, MapCost]] = {}  # of queries.map
+
+    def _prepared(self, may_change: bool) -> backends.Backend:
+        """The backend; the CPU's where nobody named one and the GPU cannot after all."""
+        try:
+            return self._prepare(self._factors)
+        except (TableTooLarge, BackendUnavailable) as error:
+            if not may_change or self._name != "gpu":
+                raise
+            logging.getLogger("jtgpu").warning("the CPU is taken, for the GPU cannot: %s", error)
+            self._name = "cpu"
+            self._options = _with_dtype(self._name, "auto", self._options)
+            return self._prepare(self._factors)
+
+    def _prepare(self, factors: Sequence[NDArray[np.float64]]) -> backends.Backend:
+        plan = self._plan.plan
+        on = self._devices
+        prepare = backends.get(self._name) if on is None else backends.on_devices(self._name, on)
+        if "executor" in self._options and not hasattr(self._plan, "slices"):
+            raise PlanError("executor= runs the slices of a plan, and this one has none: plan(slices=...) cuts it")
+        backend = self._plan.prepare(prepare, factors, **self._options)
+        if not self._replan or plan.cost().flops < WORTH:
+            return backend
+        if self._name == "cpu":
+            from ..backends.cpu import Cpu
+
+            if isinstance(backend, Cpu):  # and not a sum over slices
+                return Replanning(plan, factors, backend, lambda p, f: Cpu(p, f, **self._options))
+        if self._name == "gpu":
+            from ..backends.gpu.backend import Gpu
+            from ..plans.conditioning.restriction import GpuReplanning
+
+            if isinstance(backend, Gpu):  # and not several
+                return GpuReplanning(plan, factors, backend)
+        return backend
+
+    # What it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> DiscreteModel:
+        """The model that was compiled; never changed by queries."""
+        return self._model
+
+    @property
+    def plan(self) -> NetworkPlan:
+        """The plan that runs."""
+        return self._plan
+
+    @property
+    def backend(self) -> str:
+        """Name of the backend that runs."""
+        return self._name
+
+    @property
+    def threads(self) -> int | None:
+        """Cores that the CPU may use, as they were given; None: all that the process may use."""
+        return self._options.get("threads")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of the backend, as they were given."""
+        return dict(self._options)
+
+    @property
+    def learns(self) -> bool:
+        """May answers depend, in their last digits, on the queries before? See `jtgpu.backends.wrappers.pattern_cache`."""
+        return isinstance(self._backend, Replanning)
+
+    @property
+    def dtype(self) -> str:
+        """What the backend's tables are made of: ``"float64"``, or ``"float32"`` where that was asked for."""
+        return str(self._options.get("dtype", "float64"))
+
+    @property
+    def device(self) -> str:
+        """Name of the GPU that the backend runs on, of several the first; empty for the processor."""
+        return str(getattr(getattr(self._backend, "device", None), "name", ""))
+
+    @property
+    def at_once(self) -> int:
+        """Tables of cases that may usefully be asked at the same time, from as many threads."""
+        return int(getattr(self._backend, "at_once", 1))
+
+    def close(self) -> None:
+        """Give the backend's memory back. Queries raise `JtgpuError` from then on."""
+        if self._backend is not None:
+            self._backend.close()
+            self._backend = None
+        self.messages.clear()
+        self.map_forests.clear()
+        if self._cuts is not None:
+            self._cuts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        single = ", dtype='float32'" if self.dtype == "float32" else ""
+        return f"{type(self).__name__}({self._model.name!r}, backend={self._name!r}{single})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is sent to another process: a plan, numbers and options. The backend is made anew there."""
+        self._open()
+        kept = {"plan": self._plan, "backend": self._name, "replan": self._replan, **self._options}
+        return kept if self._devices is None else {**kept, "devices": self._devices}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        CompiledTree.__init__(self, **state)
+
+    # What questions stand on ----------------------------------------------------------------------------------
+
+    def settle(self, evidence: Findings | None = None, **more: Unpack[More]) -> Settled:
+        """Evidence of all kinds as one case that a backend answers; see `jtgpu.inference.queries.interventions.Settled`."""
+        return self.settled(read_known(self._model, evidence, **more))
+
+    def settled(self, known: Known) -> Settled:
+        """See `settle`."""
+        from .queries.interventions import Settled
+
+        cut = self.cut(known.cut)
+        case, shift = known.case, 0.0
+        if known.soft:
+            from .queries.soft import fit_case
+
+            run, ptr = cut.backend.run, self._plan.posterior_ptr
+            case, log_evidence = fit_case(
+                self._model, lambda e, targets: self.answer(run, e, targets), ptr, known.case, known.soft
+            )
+            shift = log_evidence - run(case, []).log_evidence
+        return Settled(cut, case, shift)
+
+    def cut(self, variables: tuple[int, ...] = ()) -> Cut:
+        """The backend, or another one of the same plan in which the arcs into some variables are cut."""
+        from .queries.interventions import Cut, Cuts
+
+        own = self._open()
+        if not variables:
+            return Cut(own, self._factors)
+        if self._cuts is None:
+            self._cuts = Cuts(self._prepare, self._factors)
+        return self._cuts.get(variables)
+
+    def _open(self) -> backends.Backend:
+        if self._backend is None:
+            raise JtgpuError("this tree is closed")
+        return self._backend
+
+    def _run(self, case: Evidence, targets: Sequence[int] | None) -> backends.Result:
+        return self.answer(self._open().run, case, targets)
+
+    def answer(
+        self, run: Callable[[Evidence, Sequence[int] | None], backends.Result], case: Evidence,
+        targets: Sequence[int] | None,
+    ) -> backends.Result:  # fmt: skip
+        """What a backend or a session of it answers; impossible evidence is named."""
+        try:
+            return run(case, targets)
+        except ImpossibleEvidence:
+            raise ImpossibleEvidence(self._impossible(case)) from None
+
+    def _impossible(self, case: Evidence) -> str:
+        found = []
+        for v, weights in case.vectors(self._model.cardinality).items():
+            allowed = [self._model.states(v)[i] for i in np.flatnonzero(weights).tolist()]
+            value = repr(allowed[0]) if len(allowed) == 1 else "one of " + ", ".join(map(repr, allowed))
+            found.append(f"{self._model.variables[v]} = {value}")
+        if not found:
+            return f"the model {self._model.name!r} gives every configuration probability 0"
+        more = f" and {len(found) - 20} more" if len(found) > 20 else ""
+        return f"this evidence has probability 0: {'; '.join(found[:20])}{more}"
+
+
+def _with_dtype(name: str, asked: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options as the backend takes them: those that compute in float64 alone know no ``dtype``."""
+    if name in ("indexed", "gpu") or "dtype" not in options:
+        return options
+    if options["dtype"] not in ("float64", "float32"):
+        raise ValueError(f"dtype is 'float64' or 'float32', not {options['dtype']!r}")
+    if asked != "auto" and options["dtype"] != "float64":
+        raise BackendUnavailable(f"the backend {name!r} computes in float64; float32 is an option of 'gpu', 'indexed'")
+    return {key: value for key, value in options.items() if key != "dtype"}

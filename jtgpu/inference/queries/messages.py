@@ -1,0 +1,140 @@
+"""Messages kept for the questions that go back down the tree: who sweeps a contraction forest for which backend.
+
+The backend "reference" has its own sweep in NumPy, the definition. All others use the CPU's compiled one: a way back
+down visits one small slice after the other, each of which depends on the one before, so there is nothing for a GPU to
+do side by side, and the sweep to the roots alone takes a fraction of a propagation.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+
+from ...backends.forest import Forest, Sweep, collect_forest, derivative_forest
+from ...model.network import DiscreteModel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...backends.base import Evidence
+    from ...plans.plan import Plan
+    from ..tree import JunctionTree
+
+__all__ = ["CaseStates", "Messages", "messages_of", "named"]
+
+T = TypeVar("T")
+
+MOST_MESSAGES = 4  # sets of numbers whose sweeps a tree keeps: its own, and those of the last interventions
+MOST_SWEEPS = 16  # forests besides those of the plan, kept for one set of numbers
+
+
+class Messages:
+    """The sweeps of one plan and one set of numbers, each made on first use.
+
+    Parameters
+    ----------
+    plan : Plan
+    factors : sequence of arrays
+        In the order of ``plan.factor_var``.
+    backend : str
+        Name of the tree's backend.
+    threads : int, optional
+        Cores that it may use.
+    """
+
+    def __init__(
+        self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: str, threads: int | None = None
+    ):
+        self._plan, self.factors, self._backend, self._threads = plan, factors, backend, threads
+        self.parameters: Any = None  # of queries.sensitivity
+        self._kept: OrderedDict[Hashable, Sweep] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, forest: Callable[[], Forest]) -> Sweep:
+        """The sweep of a forest that is known by `key`."""
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = self._prepare(forest())
+                while len(self._kept) > MOST_SWEEPS:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(key)
+            return self._kept[key]
+
+    def _prepare(self, forest: Forest) -> Sweep:
+        if self._backend == "reference":
+            from ...backends.reference import ReferenceSweep
+
+            return ReferenceSweep(forest, self.factors)
+        from ...backends.cpu.collect import CpuSweep
+
+        return CpuSweep(forest, self.factors, self._threads)
+
+    def maximal(self) -> Sweep:
+        """The plan's collecting half, by maximum."""
+        return self.get("maximal", lambda: collect_forest(self._plan, maximal=True))
+
+    def summing(self) -> Sweep:
+        """The plan's collecting half, by sum."""
+        return self.get("summing", lambda: collect_forest(self._plan, maximal=False))
+
+    def derivative(self) -> Sweep:
+        """The plan's collecting half, and the way down to every factor."""
+        return self.get("derivative", lambda: derivative_forest(self._plan))
+
+
+def messages_of(tree: JunctionTree, factors: Sequence[NDArray[np.float64]]) -> Messages:
+    """The sweeps for the numbers that questions are answered with: the tree's, or those of interventions."""
+    kept = tree.messages
+    key = id(factors)  # stays theirs, for what is kept holds them
+    if key not in kept:
+        kept[key] = Messages(tree.plan.whole, factors, tree.backend, tree.threads)
+        while len(kept) > MOST_MESSAGES:
+            kept.popitem(last=False)
+    kept.move_to_end(key)
+    return kept[key]
+
+
+def named(tree: JunctionTree, case: Evidence, run: Callable[[], T]) -> T:
+    """What `run` returns; where it finds the case impossible, the error names the evidence."""
+    return cast(T, tree.answer(cast(Any, lambda *_: run()), case, None))
+
+
+class CaseStates(Mapping[str, "NDArray[Any]"]):
+    """Whole configurations in rows: a mapping from a variable's name to the names of its states, (n,).
+
+    ``pandas.DataFrame(dict(rows))`` is a frame of labels; ``numpy.asarray(rows)`` the numbers.
+
+    Attributes
+    ----------
+    states : (n, V) int32
+        Numbers of the states, variables in the model's order; -1 in every cell of a case that is impossible.
+    """
+
+    def __init__(self, model: DiscreteModel, states: NDArray[np.int32]):
+        self._model = model
+        self.states = states
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if dtype is None or np.dtype(dtype) == self.states.dtype:
+            return self.states.copy() if copy else self.states
+        return self.states.astype(dtype)
+
+    def __getitem__(self, variable: str | int) -> NDArray[Any]:
+        """Names of the states of one variable, (n,) of object; None where there is none."""
+        v = self._model.index(variable)
+        labels = np.array([*self._model.states(v), None], object)  # -1 is the last one
+        found: NDArray[Any] = labels[self.states[:, v]]
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._model.variables)
+
+    def __len__(self) -> int:
+        return len(self._model)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} of {len(self)} variables in {len(self.states)} rows"

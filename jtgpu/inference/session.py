@@ -1,0 +1,202 @@
+"""`Session`: evidence that grows, changes and is taken back, with everything that stays the same computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ..backends.base import Result
+from ..errors import EvidenceError, JtgpuError
+from .answers import Posterior, Posteriors
+from .evidence import Findings, More, read_known
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ..backends.base import Session as BackendSession
+    from .answers import Joint
+    from .queries.interventions import Cut
+    from .tree import JunctionTree
+
+__all__ = ["Session"]
+
+
+class Session:
+    """Evidence that changes little by little; made by ``tree.session()``.
+
+    Neither the network nor the tree is changed. A session holds the tables of one propagation; several sessions of
+    one tree know nothing of each other.
+
+    Examples
+    --------
+    >>> from jtgpu import BayesianNetwork
+    >>> net = BayesianNetwork(
+    ...     {"rain": ["no", "yes"], "wet": ["no", "yes"]},
+    ...     {"wet": ["rain"]},
+    ...     {"rain": [0.8, 0.2], "wet": [[0.9, 0.1], [0.2, 0.8]]},
+    ... )
+    >>> session = net.compile(backend="cpu").session()
+    >>> session.observe("wet", "yes")
+    >>> round(session.posterior("rain")["yes"], 6)
+    0.666667
+    >>> session.retract("wet")
+    >>> round(session.posterior("rain")["yes"], 6)
+    0.2
+    >>> session.do("wet", "yes")  # wetted by hand: that says nothing of rain
+    >>> round(session.posterior("rain")["yes"], 6)
+    0.2
+    """
+
+    def __init__(self, tree: JunctionTree, evidence: Findings | None = None, **more: Unpack[More]):
+        self._tree = tree
+        self._known: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
+        # by the variables that are set from outside: those of none, and the last other ones; None: closed
+        self._sessions: dict[tuple[int, ...], tuple[BackendSession, Cut]] | None = {}
+        self.set(evidence, **more)
+
+    # Evidence ---------------------------------------------------------------------------------------------------
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """What is observed now, by name; a copy."""
+        return dict(self._known["evidence"])
+
+    @property
+    def likelihood(self) -> dict[str, Any]:
+        """Weights that are given now, by name; a copy."""
+        return dict(self._known["likelihood"])
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """All that is known now, as every question of a tree takes it: ``tree.mpe(**session.known)``; copies."""
+        return {kind: dict(given) for kind, given in self._known.items()}
+
+    def set(self, evidence: Findings | None = None, **more: Unpack[More]) -> None:
+        """Put this evidence in the place of all that was given before; see `jtgpu.JunctionTree.posteriors`.
+
+        Raises
+        ------
+        UnknownVariable, UnknownState, EvidenceError
+            And then nothing has changed.
+        """
+        model = self._tree.model
+        read = read_known(model, evidence, **more)
+        given: dict[str, Any] = {"evidence": evidence, **more}
+        self._known = {
+            kind: {model.variables[model.index(v)]: s for v, s in (given.get(kind) or {}).items()} for kind in _KINDS
+        }
+        self._read = read
+
+    def observe(self, variable: str | int, state: Any) -> None:
+        """Add a finding, or change it: a state, or a set of states of which one holds."""
+        self._change("evidence", variable, state)
+
+    def weigh(self, variable: str | int, weights: Any) -> None:
+        """Add virtual evidence, P(observation | state), or change it."""
+        self._change("likelihood", variable, weights)
+
+    def believe(self, variable: str | int, probabilities: Any) -> None:
+        """Add soft evidence by Jeffrey's rule, or change it: the probabilities that the variable shall have."""
+        self._change("soft", variable, probabilities)
+
+    def do(self, variable: str | int, state: Any) -> None:
+        """Set a variable from outside, to a state or with probabilities, or change what it is set to."""
+        self._change("do", variable, state)
+
+    def _change(self, kind: str, variable: str | int, value: Any) -> None:
+        changed = self.known
+        changed[kind][self._name(variable)] = value
+        self._read = read_known(self._tree.model, **changed)
+        self._known = changed
+
+    def retract(self, variable: str | int) -> None:
+        """Take back what is known of a variable, of whatever kind.
+
+        Raises
+        ------
+        EvidenceError
+            When nothing is.
+        """
+        name = self._name(variable)
+        if not any(name in given for given in self._known.values()):
+            raise EvidenceError(f"there is no evidence on {name!r} to take back")
+        for given in self._known.values():
+            given.pop(name, None)
+        self._read = read_known(self._tree.model, **self._known)
+
+    def clear(self) -> None:
+        """Take back everything."""
+        self.set()
+
+    def _name(self, variable: str | int) -> str:
+        model = self._tree.model
+        return model.variables[model.index(variable)]
+
+    # Queries ----------------------------------------------------------------------------------------------------
+
+    def posteriors(self, *, targets: Iterable[str | int] | None = None) -> Posteriors:
+        """Posterior of every variable, or of the targets; see `jtgpu.JunctionTree.posteriors`."""
+        model = self._tree.model
+        if isinstance(targets, str):
+            targets = [targets]
+        wanted = None if targets is None else [model.index(t) for t in targets]
+        result = self._run(wanted)
+        return Posteriors(model, result.posterior, self._tree.plan.posterior_ptr, result.log_evidence, wanted)
+
+    def posterior(self, variable: str | int) -> Posterior:
+        """Posterior of one variable."""
+        return self.posteriors(targets=[variable])[variable]
+
+    def log_evidence(self) -> float:
+        """ln P(evidence), natural logarithm. Impossible evidence is an error, never -inf."""
+        return self._run([]).log_evidence
+
+    def joint(self, variables: Iterable[str | int]) -> Joint:
+        """P(variables | evidence); see `jtgpu.JunctionTree.joint`. Nothing of it is kept for the next question."""
+        return self._tree.joint(variables, **self.known)
+
+    def _run(self, targets: list[int] | None) -> Result:
+        tree = self._tree
+        known = self._read
+        run = self._session(known.cut).run
+        if not known.soft:
+            return tree.answer(run, known.case, targets)
+        from .queries.soft import fit_case
+
+        ptr = tree.plan.posterior_ptr
+        case, log_evidence = fit_case(
+            tree.model, lambda e, wanted: tree.answer(run, e, wanted), ptr, known.case, known.soft
+        )
+        return Result(tree.answer(run, case, targets).posterior, log_evidence)
+
+    def _session(self, cut: tuple[int, ...]) -> BackendSession:
+        """The backend's session in which the arcs into some variables are cut."""
+        if self._sessions is None:
+            raise JtgpuError("this session is closed")
+        if cut not in self._sessions:
+            held = self._tree.cut(cut)
+            for other in [c for c in self._sessions if c and cut]:
+                self._sessions.pop(other)[0].close()
+            self._sessions[cut] = held.backend.session(), held
+        return self._sessions[cut][0]
+
+    def close(self) -> None:
+        """Give the session's memory back; the tree stays."""
+        for session, _ in (self._sessions or {}).values():
+            session.close()
+        self._sessions = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Session({self._tree.model.name!r}, {sum(len(given) for given in self._known.values())} findings)"
+
+
+_KINDS = ("evidence", "likelihood", "soft", "do")

@@ -1,0 +1,159 @@
+"""Rows of conditional probability tables: sums, checks, arrays that nobody writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import NetworkError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["ROW_TOLERANCE", "RowReport", "check_numbers", "freeze", "normalize_rows"]
+
+ROW_TOLERANCE = 1e-6  # how far the sum of a CPT's row may lie from 1 before the constructor refuses it
+
+
+@dataclass(frozen=True)
+class RowReport:
+    """What `normalize_rows` found: how many rows of how many CPTs did not sum to one, and the worst.
+
+    Attributes
+    ----------
+    n_rows, n_off : int
+        All rows, and those whose sum was further than `tolerance` from 1.
+    worst_variable : str or None
+        The variable with the row furthest from 1; None where every row summed to 1.
+    worst_sum : float
+        That row's sum as it stood.
+    variables : tuple of str
+        Every variable with such a row.
+    zero_rows : tuple of (str, int)
+        Variables with rows of nothing but zeros, and how many; they were made uniform on request.
+    """
+
+    n_rows: int = 0
+    n_off: int = 0
+    worst_variable: str | None = None
+    worst_sum: float = 1.0
+    variables: tuple[str, ...] = ()
+    zero_rows: tuple[tuple[str, int], ...] = ()
+    tolerance: float = ROW_TOLERANCE
+
+    def __str__(self) -> str:
+        if not self.n_off and not self.zero_rows:
+            return f"all {self.n_rows} CPT rows sum to 1"
+        text = (
+            f"{self.n_off} of {self.n_rows} CPT rows in {len(self.variables)} variables did not sum to 1 and were "
+            f"normalised; the worst summed to {self.worst_sum:.6g} ({self.worst_variable!r})"
+        )
+        if self.zero_rows:
+            n = sum(count for _, count in self.zero_rows)
+            text += f"; {n} rows were all zeros and were made uniform ({', '.join(v for v, _ in self.zero_rows)})"
+        return text
+
+
+def normalize_rows(
+    cpts: Mapping[str, NDArray[np.float64]],
+    *,
+    zero_rows: str = "error",
+    tolerance: float = ROW_TOLERANCE,
+    in_place: bool = False,
+) -> tuple[dict[str, NDArray[np.float64]], RowReport]:
+    """Divide every row of every CPT (its last axis) by the row's sum.
+
+    Rows that sum to 1 within 1e-15 a number stay as they are, bit for bit.
+
+    Parameters
+    ----------
+    cpts : mapping of str to float64 arrays
+        Axes: parents in order, child last.
+    zero_rows : {"error", "uniform"}
+        What to do with a row of nothing but zeros, which is no distribution.
+    tolerance : float
+        How far from 1 a row's sum may be before it is counted in the report.
+    in_place : bool
+        Write into the arrays given, where they are of float64 and writeable, instead of making new ones.
+
+    Returns
+    -------
+    dict of str to float64 arrays, RowReport
+
+    Raises
+    ------
+    NetworkError
+        For a negative or non-finite number, and for a zero row unless ``zero_rows="uniform"``.
+    """
+    if zero_rows not in ("error", "uniform"):
+        raise ValueError(f'zero_rows must be "error" or "uniform", not {zero_rows!r}')
+    out: dict[str, NDArray[np.float64]] = {}
+    n_rows = n_off = 0
+    worst, worst_sum, worst_variable = 0.0, 1.0, None
+    off_variables, zeroed = [], []
+    for name, cpt in cpts.items():
+        table = np.asarray(cpt, np.float64)
+        check_numbers(name, table)
+        with np.errstate(over="ignore"):
+            sums = table.sum(axis=-1, keepdims=True)
+        if not np.isfinite(sums).all():  # numbers near the largest double: scale before adding
+            table = table / table.max(axis=-1, keepdims=True, initial=1.0)
+            sums = table.sum(axis=-1, keepdims=True)
+        n_rows += sums.size
+        zero = sums == 0
+        if zero.any():
+            if zero_rows == "error":
+                row = np.argwhere(zero[..., 0])[0].tolist()
+                raise NetworkError(
+                    f"variable {name!r}: {int(zero.sum())} rows of its CPT are all zeros (first at parent "
+                    f'configuration {tuple(row)}); a distribution needs a positive number (zero_rows="uniform" '
+                    "makes them uniform)"
+                )
+            zeroed.append((name, int(zero.sum())))
+            table = np.where(zero, 1.0, table)
+            sums = table.sum(axis=-1, keepdims=True)
+        gap = np.where(zero, 0.0, np.abs(sums - 1.0))
+        off = int((gap > tolerance).sum())
+        if off:
+            n_off += off
+            off_variables.append(name)
+            # "worst" by ratio, so that a row of 0.01 is as bad as one of 100
+            with np.errstate(divide="ignore"):
+                ratio = np.where(zero, 0.0, np.abs(np.log(sums)))
+            at = int(ratio.argmax())
+            if ratio.flat[at] > worst:
+                worst, worst_sum, worst_variable = float(ratio.flat[at]), float(sums.flat[at]), name
+        exact = (gap <= 1e-15 * table.shape[-1]) & ~zero  # a zero row is all ones by now: to be divided
+        if not exact.all():
+            mine = in_place and table is cpt and table.flags.writeable
+            table = np.divide(table, np.where(exact, 1.0, sums), out=table if mine else None)
+        out[name] = table
+    report = RowReport(
+        n_rows, n_off, worst_variable, worst_sum, tuple(off_variables), tuple(zeroed), tolerance
+    )
+    return out, report
+
+
+def check_numbers(name: str, table: NDArray[np.float64]) -> None:
+    """Refuse tables with numbers that are no probabilities: not finite, or negative."""
+    if table.size and not np.isfinite(table).all():
+        bad = table.flat[int(np.argmax(~np.isfinite(table)))]
+        raise NetworkError(f"variable {name!r}: its table holds {bad}, which is no probability")
+    if table.size and table.min() < 0:
+        raise NetworkError(f"variable {name!r}: its table holds the negative number {table.min():g}")
+
+
+def freeze(table: ArrayLike) -> NDArray[np.float64]:
+    """`table` as an array that nobody writes to: the very array where it is one already, else a copy."""
+    if isinstance(table, np.ndarray) and table.dtype == np.float64 and table.flags.c_contiguous:
+        array: Any = table
+        while isinstance(array, np.ndarray) and not array.flags.writeable:
+            array = array.base
+        if array is None:
+            return table
+    frozen = np.array(table, dtype=np.float64, order="C", copy=True)
+    frozen.flags.writeable = False
+    return frozen

@@ -1,0 +1,195 @@
+"""Contraction trees with short ways: what a machine that works on many contractions at once waits for.
+
+Forward, a contraction waits for both of its children; backward, each child waits for its parent and its sibling. So a
+propagation is one message each way over every edge of an unrooted tree whose inner vertices join three edges, and it
+takes as long as the longest way from leaf to leaf. An edge's table has the variables that factors on both of its sides
+contain, whatever the tree: so two neighbouring vertices may hand over branches to each other (nearest-neighbour
+interchange, as phylogenetics calls it: Robinson, Comparison of labeled trees with valency three, J. Combin. Theory B
+11, 1971), and only the edge between them gets another table. A chain of small contractions becomes a balanced tree
+that way, for a few more products.
+
+Integers in, integers out; `jtgpu.plans.lowering` makes plans of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["shorten"]
+
+# Microseconds on an H100: a contraction from its inputs to its output; what a product and a stored entry take of the
+# whole card, at six times a product for the entry.
+LATENCY, LATENCY_DOUBLED, SMALL = 0.85, 0.35, 2000.0  # up to SMALL products, and more whenever they double
+PRODUCT, STORED = 0.5e-6, 3.0e-6
+NEAR = 0.25  # of the longest way: exchanges are worth less the shorter the way is that they shorten, here nothing
+MOST_SWEEPS = 64
+
+
+def shorten(
+    scopes: Sequence[frozenset[int]],
+    children: Mapping[int, tuple[int, int]],
+    top: int,
+    cardinality: Sequence[int],
+    price: float,
+) -> dict[int, tuple[int, int]] | None:
+    """Another tree over the same leaves, with a shorter longest way; None where nothing is to be gained.
+
+    Parameters
+    ----------
+    scopes : sequence of frozenset
+        Variables of each leaf; only the leaves of this tree are read.
+    children : mapping
+        Two branches of every inner node; what is no key is a leaf. No leaf of another tree shares variables.
+    top : int
+        The inner node that nothing is above; its children keep it.
+    cardinality : (V,)
+    price : float
+        Microseconds of a way that one microsecond of the whole card is worth.
+    """
+    tree = _Tree(scopes, children, top, cardinality)
+    moved = False
+    for _ in range(MOST_SWEEPS):
+        if not tree.sweep(price):
+            break
+        moved = True
+    return {n: (a, b) for n, (a, b) in tree.kids.items()} if moved else None
+
+
+class _Tree:
+    """The tree while branches are exchanged; the edge above a node has the node's number."""
+
+    def __init__(
+        self,
+        scopes: Sequence[frozenset[int]],
+        children: Mapping[int, tuple[int, int]],
+        top: int,
+        cardinality: Sequence[int],
+    ):
+        self.top, self.cardinality = top, cardinality
+        self.kids = {n: list(pair) for n, pair in children.items()}
+        self.parent = {c: n for n, pair in children.items() for c in pair}
+        leaves = [c for c in self.parent if c not in self.kids]
+        holders: dict[int, int] = {}
+        for f in leaves:
+            for v in scopes[f]:
+                holders[v] = holders.get(v, 0) + 1
+        self.leaves = leaves
+        self.scope = {f: frozenset(v for v in scopes[f] if holders[v] > 1) for f in leaves}  # of each edge
+        inside = {f: dict.fromkeys(self.scope[f], 1) for f in leaves}
+        for n in self._upwards():
+            a, b = self.kids[n]
+            count = inside.pop(a)
+            for v, k in inside.pop(b).items():
+                count[v] = count.get(v, 0) + k
+            inside[n] = {v: k for v, k in count.items() if k < holders[v]}
+            self.scope[n] = frozenset(inside[n])
+
+    def _upwards(self) -> Iterator[int]:
+        """Inner nodes, each after its children; the top last."""
+        order, stack = [], [self.top]
+        while stack:
+            n = stack.pop()
+            order.append(n)
+            stack += [c for c in self.kids[n] if c in self.kids]
+        return reversed(order)
+
+    def size(self, scope: frozenset[int]) -> int:
+        """Entries of a table."""
+        return math.prod(self.cardinality[v] for v in scope)
+
+    def _vertex(self, *scopes: frozenset[int]) -> tuple[float, int]:
+        """Microseconds from the inputs to the output of a contraction with these edges, and its products."""
+        products = self.size(scopes[0].union(*scopes[1:]))
+        return LATENCY + LATENCY_DOUBLED * max(0.0, math.log2(products / SMALL)), products
+
+    def _times(self) -> tuple[dict[int, float], dict[int, float]]:
+        """When the message up each edge is there, and the longest way from a leaf to the message down it."""
+        up, down, takes = dict.fromkeys(self.leaves, 0.0), dict[int, float](), dict[int, float]()
+        order = list(self._upwards())
+        for n in order[:-1]:
+            a, b = self.kids[n]
+            takes[n] = self._vertex(self.scope[a], self.scope[b], self.scope[n])[0]
+            up[n] = takes[n] + max(up[a], up[b])
+        a, b = self.kids[self.top]
+        down[a], down[b] = up[b], up[a]
+        for n in reversed(order[:-1]):
+            a, b = self.kids[n]
+            down[a] = takes[n] + max(down[n], up[b])
+            down[b] = takes[n] + max(down[n], up[a])
+        return up, down
+
+    def sweep(self, price: float) -> int:
+        """Exchange branches across every edge near the longest way where it pays; how many."""
+        up, down = self._times()
+        through = {n: up[n] + down[n] for n in down}
+        longest = max(through.values())
+        touched: set[int] = set()
+        n_moved = 0
+        for n in sorted((n for n in down if n in self.kids), key=lambda n: (-through[n], n)):
+            close = 1.0 - (longest - through[n]) / (NEAR * longest)
+            if close <= 0.0:
+                break
+            other = self.parent[n]
+            if other == self.top:
+                a, b = self.kids[self.top]
+                other = b if n == a else a
+                if other not in self.kids:
+                    continue
+            if n in touched or other in touched:
+                continue
+            touched |= self._exchange(n, other, up, down, close, price)
+            n_moved += n in touched
+        return n_moved
+
+    def _exchange(
+        self, n: int, other: int, up: Mapping[int, float], down: Mapping[int, float], close: float, price: float
+    ) -> set[int]:
+        """The best exchange across the edge between `n` and `other`, its parent or the top's other child, if one pays;
+        what it touched."""
+        mine = self.kids[n]
+        if self.parent[n] == other:
+            third = next(c for c in self.kids[other] if c != n)
+            last = other  # stands for all that is above
+            above = down[other]
+        else:
+            third, last = self.kids[other]
+            above = up[last]
+        when = {mine[0]: up[mine[0]], mine[1]: up[mine[1]], third: up[third], last: above}
+        now, before, _ = self._joined(mine[0], mine[1], third, last, when)
+        best: tuple[float, int, int, frozenset[int]] | None = None
+        for kept, given in (mine, mine[::-1]):  # n keeps one of its branches and gets the third
+            takes, cost, between = self._joined(kept, third, given, last, when)
+            value = (now - takes) * close - price * (cost - before)
+            if takes < now - 1e-9 and value > 1e-6 and (best is None or value > best[0]):
+                best = value, kept, given, between
+        if best is None:
+            return set()
+        _, kept, given, between = best
+        self.kids[n] = [kept, third]
+        self.parent[third] = n
+        self.scope[n] = between
+        if self.parent[n] == other:
+            self.kids[other] = [n, given]
+        else:
+            self.kids[other] = [given, last]
+            self.scope[other] = between
+        self.parent[given] = other
+        return {n, other, kept, third, given, last, self.parent[other]}
+
+    def _joined(
+        self, a: int, b: int, c: int, d: int, when: Mapping[int, float]
+    ) -> tuple[float, float, frozenset[int]]:
+        """Edges a and b at one vertex, c and d at its neighbour: the longest way through the two, what they take of
+        the card, both in microseconds, and the scope of the edge between them."""
+        here, there = self.scope[a] | self.scope[b], self.scope[c] | self.scope[d]
+        between = here & there
+        first, products = self._vertex(here, between)
+        second, more = self._vertex(there, between)
+        way = max(
+            when[a] + when[b] + first,
+            when[c] + when[d] + second,
+            max(when[a], when[b]) + max(when[c], when[d]) + first + second,
+        )
+        # three messages leave a vertex, two cross the edge
+        return way, 3 * PRODUCT * (products + more) + 2 * STORED * self.size(between), between

@@ -1,0 +1,85 @@
+"""Found orders on disk, so that a second search for the same graph is none.
+
+A file per graph, cardinalities and objective, named by their SHA-256; written whole or not at all; one that cannot be
+read, or whose order does not cost what it says, is as good as none. The folder is the user's cache folder, or what the
+environment variable JTGPU_CACHE_DIR names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ...errors import OrderError
+from ...util.system import cache_folder
+from .elimination import OrderCost, order_cost
+
+__all__ = ["Kept", "digest", "keep", "recall"]
+
+_VERSION = 1
+
+
+class Kept(NamedTuple):
+    """An order from the cache, what it costs, and how long and by how many steps it was searched for."""
+
+    order: list[int]
+    cost: OrderCost
+    seconds: float
+    n_steps: int
+
+
+def digest(cards: Sequence[int], neighbours: Sequence[Iterable[int]], objective: str) -> str:
+    """A name for the graph, its cardinalities and the objective, 64 hexadecimal digits."""
+    pairs = {(v, int(u)) if v < u else (int(u), v) for v, around in enumerate(neighbours) for u in around if u != v}
+    edges = np.array(sorted(pairs), "<i8")
+    hashed = hashlib.sha256(f"jtgpu order {_VERSION} {objective} {len(cards)} {len(pairs)} ".encode())
+    hashed.update(np.array(cards, "<i8").tobytes())
+    hashed.update(edges.tobytes())
+    return hashed.hexdigest()
+
+
+def recall(
+    key: str, cards: Sequence[int], neighbours: Sequence[Iterable[int]], objective: str
+) -> Kept | None:
+    """The order kept under `key`, checked against the graph; None if there is none that holds."""
+    try:
+        data = json.loads((cache_folder() / "orders" / f"{key}.json").read_text("utf-8"))
+        order = [int(v) for v in data["order"]]
+        cost = order_cost(cards, neighbours, order, objective)
+        seconds, n_steps = float(data["seconds"]), int(data["n_steps"])
+        if data["version"] != _VERSION or data["entries"] != cost.entries or not math.isfinite(seconds):
+            return None
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, OrderError):
+        return None
+    return Kept(order, cost, seconds, n_steps)
+
+
+def keep(key: str, order: Sequence[int], cost: OrderCost, seconds: float, n_steps: int) -> None:
+    """Keep an order; a folder that cannot be written to is no error."""
+    data = {
+        "version": _VERSION,
+        "entries": cost.entries,
+        "seconds": round(seconds, 3),
+        "n_steps": n_steps,
+        "order": [int(v) for v in order],
+    }
+    with contextlib.suppress(OSError):
+        folder = cache_folder() / "orders"
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(prefix=key[:16], suffix=".part", dir=folder)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(data, file)
+            os.replace(part, folder / f"{key}.json")
+        except BaseException:
+            Path(part).unlink(missing_ok=True)
+            raise

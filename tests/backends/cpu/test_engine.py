@@ -1,0 +1,398 @@
+"""The CPU backend beside the oracle and the definition: patterns, targets, sessions, tables of cases, threads."""
+
+from __future__ import annotations
+
+import math
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import jtgpu
+from jtgpu import errors, timing
+from jtgpu.backends.base import Evidence
+from jtgpu.backends.cpu import Cpu, engine, lanes, parallel, sweep, zeros
+from jtgpu.backends.cpu.warm import warm_up
+from jtgpu.backends.wrappers.pattern_cache import Replanning
+from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.util import numba_cache as _compiled
+from jtgpu.util.numba_cache import is_compiled
+from tests.plans.test_plan import chain
+from tests.support import oracle, random_nets
+
+
+def compiled(model: DiscreteModel, **options: Any) -> jtgpu.JunctionTree:
+    tree: jtgpu.JunctionTree = model.plan(order="min-fill", cache=False).compile("cpu", **options)
+    return tree
+
+
+def backend_of(tree: jtgpu.JunctionTree) -> Cpu:
+    backend = tree._backend
+    if isinstance(backend, Replanning):
+        backend = backend.backend
+    assert isinstance(backend, Cpu)
+    return backend
+
+
+@given(data=st.data())
+def test_targets_are_answered_whatever_else_falls_away(data: st.DataObject) -> None:
+    model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
+    tree = compiled(model)
+    for _ in range(3):
+        hard, soft = data.draw(random_nets.evidence_weights(model))
+        targets = data.draw(st.lists(st.integers(0, len(model) - 1), max_size=3)) if len(model) else []
+        weights = random_nets.all_weights(model, hard, soft)
+        expected = oracle.log_evidence(model, weights)
+        if expected == -math.inf:
+            with pytest.raises(errors.ImpossibleEvidence):
+                tree.posteriors(hard, likelihood=soft, targets=targets)
+            continue
+        found = tree.posteriors(hard, likelihood=soft, targets=targets)
+        assert found.log_evidence == pytest.approx(expected, abs=1e-11)
+        exact = oracle.posteriors(model, weights)
+        for v in targets:
+            np.testing.assert_allclose(found[v], exact[v], atol=1e-12)
+
+
+@pytest.fixture
+def sessions_of_small_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "SMALL", -1)
+    monkeypatch.setattr(engine, "FEW", 0)
+    monkeypatch.setattr(engine, "LOOK", 2)
+
+
+@pytest.mark.usefixtures("sessions_of_small_networks")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_session_answers_as_if_every_query_were_the_first(data: st.DataObject) -> None:
+    model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
+    session = compiled(model).session()
+    hard: dict[int, int] = {}
+    soft: dict[int, Any] = {}
+    for _ in range(6):
+        more_hard, more_soft = data.draw(random_nets.evidence_weights(model))
+        kept = data.draw(st.sets(st.integers(0, max(len(model) - 1, 0))))
+        hard = {v: s for v, s in hard.items() if v in kept} | more_hard
+        soft = {v: w for v, w in soft.items() if v in kept and v not in hard} | more_soft
+        soft = {v: w for v, w in soft.items() if v not in hard}
+        targets = data.draw(st.one_of(st.none(), st.lists(st.integers(0, len(model) - 1), max_size=2)))
+        targets = targets if len(model) else None
+        session.set(hard, likelihood=soft)
+        weights = random_nets.all_weights(model, hard, soft)
+        expected = oracle.log_evidence(model, weights)
+        if expected == -math.inf:
+            with pytest.raises(errors.ImpossibleEvidence):
+                session.posteriors(targets=targets)
+            continue
+        found = session.posteriors(targets=targets)
+        assert found.log_evidence == pytest.approx(expected, abs=1e-11)
+        exact = oracle.posteriors(model, weights)
+        for v in range(len(model)) if targets is None else targets:
+            np.testing.assert_allclose(found[v], exact[v], atol=1e-12)
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows are many: every way of answering a table comes into play."""
+    from jtgpu.backends.cpu import batch
+
+    monkeypatch.setattr(batch, "_enough", lambda *_: 3)
+    monkeypatch.setattr(batch, "FEW", 2)
+    monkeypatch.setattr(batch, "TASK", 0.0)  # a sweep each
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@given(data=st.data())
+def test_a_table_of_cases_is_answered_row_by_row(data: st.DataObject, backend: str) -> None:
+    model = data.draw(st.one_of(random_nets.bayesian_networks(most=6), random_nets.markov_networks(most=5)))
+    tree = model.plan(order="min-fill", cache=False).compile(backend)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    n, missing = data.draw(st.integers(0, 30)), data.draw(st.sampled_from([0.2, 0.6, 1.0]))
+    states = np.stack([rng.integers(0, c, n) for c in model.cardinality.tolist()], axis=1).astype(np.int32)
+    states[rng.random(states.shape) < missing] = -1
+    if data.draw(st.booleans()) and n:
+        states[:] = np.where(states[0] < 0, -1, states)  # at least the first row's gaps are everybody's
+    weighed = data.draw(st.sets(st.integers(0, len(model) - 1), max_size=2))
+    likelihood = {v: rng.random((n, int(model.cardinality[v]))) * 10.0 ** rng.integers(-9, 9, (n, 1)) for v in weighed}
+    targets = data.draw(st.one_of(st.none(), st.lists(st.integers(0, len(model) - 1), max_size=3)))
+    found = tree.posteriors_batch(states, likelihood=likelihood, targets=targets, on_impossible="flag")
+    assert len(found.flat) == n
+    for i in range(n):
+        case = {v: np.eye(int(model.cardinality[v]))[s] for v, s in enumerate(states[i].tolist()) if s >= 0}
+        for v, w in likelihood.items():
+            case[v] = case.get(v, 1.0) * w[i]
+        expected = oracle.log_evidence(model, case)
+        assert found.impossible[i] == (expected == -math.inf)
+        if expected == -math.inf:
+            assert found.log_evidence[i] == -math.inf
+            assert not found.flat[i].any()
+            continue
+        assert found.log_evidence[i] == pytest.approx(expected, abs=1e-10)
+        exact = oracle.posteriors(model, case)
+        for v in range(len(model)) if targets is None else targets:
+            np.testing.assert_allclose(found[v][i], exact[v], atol=1e-12)
+
+
+def test_rare_cases_beside_common_ones_lose_nothing() -> None:
+    """Evidence of probability 1e-400 and more, in one lane; its neighbours are likely or impossible."""
+    n = 700
+    net = chain(n, 3)
+    tree = net.plan(order=list(range(n)), cache=False).compile("cpu")
+    states = np.zeros((20, n), np.int32)
+    states[1::2] = np.arange(n) % 3  # every step changes the state
+    found = tree.posteriors_batch(states)
+    change = math.log(1 / 3) + (n - 1) * math.log(0.1)
+    np.testing.assert_allclose(found.log_evidence[1::2], change, rtol=1e-12)
+    stay = tree.log_evidence(dict.fromkeys(range(n), 0))
+    np.testing.assert_allclose(found.log_evidence[0::2], stay, rtol=1e-12)
+    states[:, 1::2] = -1
+    found = tree.posteriors_batch(states)
+    assert np.isfinite(found.flat).all()
+    for i in (0, 1):
+        one = tree.posteriors({v: int(s) for v, s in enumerate(states[i]) if s >= 0})
+        assert found.log_evidence[i] == pytest.approx(one.log_evidence, rel=1e-12)
+        np.testing.assert_allclose(found["x301"][i], one["x301"], atol=1e-12)
+
+
+def test_an_impossible_case_is_named_or_flagged() -> None:
+    net = BayesianNetwork(
+        {"a": ["no", "yes"], "b": ["no", "yes"]}, {"b": ["a"]}, {"a": [1.0, 0.0], "b": [[0.5, 0.5], [0.1, 0.9]]}
+    )
+    tree = compiled(net)
+    table: dict[str, list[Any]] = {"a": ["no", "yes", None], "b": [-1, "yes", "no"]}
+    with pytest.raises(errors.ImpossibleEvidence, match=r"case 1: .*a = 'yes'; b = 'yes'"):
+        tree.posteriors_batch(table)
+    found = tree.posteriors_batch(table, on_impossible="flag", targets="b")
+    assert found.impossible.tolist() == [False, True, False]
+    assert found["b"].tolist() == [[0.5, 0.5], [0, 0], [1, 0]]
+    assert list(found) == ["b"]
+    with pytest.raises(KeyError, match="not among the targets"):
+        found["a"]
+
+
+def test_bad_tables_of_cases_are_named_by_row_and_column() -> None:
+    net = chain(3, 2)
+    tree = compiled(net)
+    with pytest.raises(errors.EvidenceError, match=r"shape \(2, 2\)"):
+        tree.posteriors_batch(np.zeros((2, 2), int))
+    with pytest.raises(errors.EvidenceError, match="float64"):
+        tree.posteriors_batch(np.zeros((2, 3)))
+    with pytest.raises(errors.UnknownState, match="case 1: 'x2' has no state 5"):
+        tree.posteriors_batch(np.array([[0, 0, 0], [0, 0, 5]]))
+    with pytest.raises(errors.UnknownState, match=r"case 2: .*'perhaps'"):
+        tree.posteriors_batch({"x0": [None, -1, "perhaps"]})
+    with pytest.raises(errors.EvidenceError, match="others have 2 rows"):
+        tree.posteriors_batch({"x0": [0, 1], "x1": [0]})
+    with pytest.raises(errors.EvidenceError, match="twice"):
+        tree.posteriors_batch({"x0": [0], 0: [0]})
+    with pytest.raises(errors.EvidenceError, match=r"shape \(3, 2\)"):
+        tree.posteriors_batch({"x0": [0]}, likelihood={"x1": np.ones((3, 2))})
+    with pytest.raises(ValueError, match="on_impossible"):
+        tree.posteriors_batch({"x0": [0]}, on_impossible="ignore")
+
+
+def network(name: str) -> BayesianNetwork:
+    net = jtgpu.read(timing.benchmark_files([name])[0])
+    assert isinstance(net, BayesianNetwork)
+    return net
+
+
+def evidence_on(net: BayesianNetwork, share: float, seed: int) -> Evidence:
+    state = np.full(len(net), -1, np.int32)
+    for name, label in timing.sample_cases(net, 1, share, seed)[0].items():
+        state[net.index(name)] = net.state_index(name, label)
+    return Evidence(state)
+
+
+@pytest.mark.parametrize("name", ["water", "mildew", "hailfinder"])
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_threads_give_the_same_bits(name: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "PARALLEL", 0)
+    monkeypatch.setattr(parallel, "GRAIN", 300)  # everything is cut that can be
+    net = network(name)
+    plan = net.plan()
+    evidence = evidence_on(net, share, 3)
+    one = backend_of(plan.compile("cpu", threads=1)).run(evidence)
+    for threads in (2, 5):
+        backend = backend_of(plan.compile("cpu", threads=threads))
+        for _ in range(3):
+            result = backend.run(evidence)
+            assert result.log_evidence == one.log_evidence
+            assert np.array_equal(result.posterior, one.posterior)
+    definition = plan.compile("reference")._backend
+    assert definition is not None
+    np.testing.assert_allclose(one.posterior, definition.run(evidence).posterior, atol=1e-12)
+
+
+def test_impossible_evidence_ends_every_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "PARALLEL", 0)
+    net = chain(50, 2)
+    cpts = {v: net.cpt(v) for v in net.variables} | {"x30": np.array([[1.0, 0.0], [1.0, 0.0]])}
+    net = BayesianNetwork({v: net.states(v) for v in net.variables}, {v: net.parents(v) for v in net.variables}, cpts)
+    tree = compiled(net, threads=3)
+    for _ in range(20):
+        with pytest.raises(errors.ImpossibleEvidence):
+            tree.posteriors({"x30": 1, "x49": 0})
+        assert tree.posteriors({"x30": 0})["x0"][0] > 0
+
+
+def test_queries_from_several_threads_run_side_by_side() -> None:
+    net = network("alarm")
+    tree = net.plan().compile("cpu")
+    cases = timing.sample_cases(net, 8, 0.2, 5)
+    expected = [tree.posteriors(c) for c in cases]
+    wrong: list[str] = []
+
+    def ask(i: int) -> None:
+        for j in range(40):
+            case = (i + j) % len(cases)
+            found = tree.posteriors(cases[case])
+            wrong.extend(v for v in found if not np.array_equal(found[v], expected[case][v]))
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_a_session_makes_only_what_changed() -> None:
+    net = network("munin4")
+    session = backend_of(net.plan().compile("cpu")).session()
+    evidence = evidence_on(net, 0.1, 1)
+    first = session.run(evidence)
+    assert session.made[0] == session.made[1] > 1000
+    again = session.run(evidence)
+    assert session.made[0] == 0
+    assert np.array_equal(first.posterior, again.posterior)
+    observed = int(np.flatnonzero(evidence.state >= 0)[0])
+    session.run(evidence, [observed])
+    state = evidence.state.copy()
+    state[observed] = -1
+    session.run(Evidence(state))
+    assert session.made[0] < session.made[1]
+    session.run(evidence)
+    assert session.made[0] < session.made[1]
+
+
+@given(data=st.data())
+def test_zeros_that_are_left_out_change_nothing(data: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "FEW", 0)
+        patch.setattr(engine, "LOOK", 0)
+        for name, value in (("FEWEST_TERMS", 0), ("MOST_LEFT", 0.95), ("MOST_LEFT_OF_LANES", 0.95)):
+            patch.setattr(zeros, name, value)
+        model = data.draw(random_nets.bayesian_networks(most=6))
+        backend = backend_of(compiled(model))
+        hard, soft = data.draw(random_nets.evidence_weights(model))
+        for state in range(3):  # the same pattern, other states
+            states = {v: (s + state) % int(model.cardinality[v]) for v, s in hard.items()}
+            weights = random_nets.all_weights(model, states, soft)
+            expected = oracle.log_evidence(model, weights)
+            row = np.full(len(model), -1, np.int32)
+            row[list(states)] = list(states.values())
+            batch = backend.run_batch(np.tile(row, (20, 1)), {v: np.tile(w, (20, 1)) for v, w in soft.items()})
+            assert batch.impossible.all() == batch.impossible.any() == (expected == -math.inf)
+            if expected == -math.inf:
+                with pytest.raises(errors.ImpossibleEvidence):
+                    backend.run(Evidence(row, soft))
+                continue
+            exact = np.concatenate(oracle.posteriors(model, weights))
+            without = backend.run(Evidence(row, soft)).posterior
+            np.testing.assert_allclose(without, exact, atol=1e-12)
+            patch.setattr(engine, "FEW", 10**9)
+            assert np.array_equal(without, backend_of(compiled(model)).run(Evidence(row, soft)).posterior)
+            patch.setattr(engine, "FEW", 0)
+            np.testing.assert_allclose(batch.posterior[13], exact, atol=1e-12)
+            np.testing.assert_allclose(batch.log_evidence, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["water", "mildew"])
+def test_zeros_of_real_networks(name: str) -> None:
+    net = network(name)
+    backend = backend_of(net.plan().compile("cpu", threads=1))
+    evidence = evidence_on(net, 0.1, 3)
+    kept = backend.programs.get(evidence.state >= 0)
+    with_zeros = kept.program
+    before = backend.run(evidence)
+    for _ in range(engine.LOOK):
+        backend.run(evidence)
+    assert kept.program is not with_zeros
+    after = backend.run(evidence)
+    assert np.array_equal(after.posterior, before.posterior)
+    assert after.log_evidence == before.log_evidence
+
+
+def test_what_falls_away() -> None:
+    """A chain x0 -> ... -> x9: what is barren, and what evidence separates, is not computed."""
+    backend = backend_of(compiled(chain(10, 3)))
+
+    def contractions(observed: dict[int, int], targets: list[int] | None) -> int:
+        seen = np.zeros(10, np.bool_)
+        seen[list(observed)] = True
+        return len(backend.programs.get(seen, (), targets).program.record_ptr) - 1
+
+    whole = contractions({9: 0}, None)
+    assert contractions({}, [0]) < contractions({}, [5]) < contractions({}, [9]) < whole
+    assert contractions({5: 0}, [6]) < contractions({0: 0}, [6])
+    assert contractions({}, []) == 0  # P() = 1
+
+
+def test_a_closed_backend_says_so() -> None:
+    tree = compiled(chain(3, 2))
+    session = tree.session()
+    session.close()
+    with pytest.raises(errors.JtgpuError, match="closed"):
+        session.posteriors()
+    tree.close()
+    with pytest.raises(errors.JtgpuError, match="closed"):
+        tree.posteriors_batch(np.zeros((1, 3), int))
+
+
+def test_sessions_change_evidence_by_name() -> None:
+    net = chain(4, 2)
+    tree = compiled(net)
+    with tree.session({"x0": 1}) as session:
+        assert session.evidence == {"x0": 1}
+        session.observe(2, 0)
+        session.weigh("x3", [0.5, 0.1])
+        np.testing.assert_array_equal(
+            session.posterior("x1"), tree.posteriors({"x0": 1, "x2": 0}, likelihood={"x3": [0.5, 0.1]})["x1"]
+        )
+        session.retract("x3")
+        session.retract("x0")
+        np.testing.assert_allclose(session.posterior("x1"), tree.posterior("x1", {"x2": 0}), atol=1e-15)
+        with pytest.raises(errors.EvidenceError, match="x0"):
+            session.retract("x0")
+        with pytest.raises(errors.UnknownState):
+            session.observe("x0", 7)
+        assert session.evidence == {"x2": 0}
+        session.clear()
+        assert session.log_evidence() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_loops_can_be_compiled_before_they_are_needed() -> None:
+    warm_up(network("asia").plan().plan)
+    assert all(map(is_compiled, (sweep.run, sweep.run_changed, lanes.run_lanes)))
+
+
+def test_compiled_loops_are_made_again_when_any_source_of_theirs_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numba looks at one file alone; what was compiled into a function from another one has to count as well."""
+    for name in ("_compiled.py", "specialise.py", "other.py", "backends/cpu/sweep.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("one\n")
+    monkeypatch.setattr(_compiled, "__file__", str(tmp_path / "_compiled.py"))
+    first = _compiled._stamp()
+    (tmp_path / "other.py").write_text("two lines\nof it\n")
+    assert _compiled._stamp() == first
+    (tmp_path / "backends" / "cpu" / "sweep.py").write_text("two lines\nof it\n")
+    assert _compiled._stamp() != first

@@ -1,0 +1,491 @@
+"""Tables of cases for the GPU without a GPU: rows read and merged, and the kernels run on the host."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import re
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import jtgpu
+from jtgpu.backends import reference
+from jtgpu.backends.base import Evidence
+from jtgpu.backends.gpu.batch import cases as batch_cases
+from jtgpu.backends.gpu.batch import partition as batch_parts
+from jtgpu.backends.gpu.batch import records as batch_tables
+from jtgpu.backends.gpu.batch import register_plan as batch_kept
+from jtgpu.backends.gpu.batch import sums as batch_sums
+from jtgpu.backends.gpu.batch import tiling as batch_tiles
+from jtgpu.backends.gpu.batch.codegen import LANE_THREADS, Part
+from jtgpu.backends.gpu.batch.engine import BatchEngine
+from jtgpu.backends.gpu.batch.live import live_program
+from jtgpu.backends.gpu.batch.partition import lane_parts, lines_of
+from jtgpu.backends.gpu.batch.rows import NO_WEIGHTS, checked_states, read_rows
+from jtgpu.backends.gpu.program import tiling as shapes
+from jtgpu.backends.gpu.program.tiling import binary_program
+from jtgpu.device import nvcc as kernels
+from jtgpu.errors import EvidenceError, ImpossibleEvidence, TableTooLarge
+from jtgpu.model.network import DiscreteModel
+from jtgpu.plans import compiler
+from jtgpu.plans.plan import Plan
+from tests.conftest import ROOT
+from tests.plans.test_plan import chain
+from tests.plans.test_program import planned
+from tests.support import random_nets
+from tests.support.emulated import host_cuda
+
+needs_compiler = pytest.mark.skipif(host_cuda.compiler() is None, reason="there is no g++ to build the kernels with")
+
+
+def tables(model: DiscreteModel) -> list[np.ndarray]:
+    return [f.table for f in compiler.model_factors(model)]
+
+
+def cases(
+    model: DiscreteModel, rng: np.random.Generator, n: int
+) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+    """States, observed here and there, and weights of some variables: zeros, ones, very small and very large."""
+    card = model.cardinality
+    states = np.where(rng.random((n, len(model))) < 0.3, rng.integers(0, card, (n, len(model))), -1)
+    soft = {}
+    for v in range(len(model)):
+        if rng.random() < 0.4:
+            weights = rng.random((n, int(card[v]))) * 10.0 ** rng.integers(-200, 200, (n, 1))
+            weights[rng.random(n) < 0.3] = 1.0
+            soft[v] = np.where(rng.random(weights.shape) < 0.1, 0.0, weights)
+    return states.astype(np.int32), soft
+
+
+def hold_rows(
+    model: DiscreteModel, plan: Plan, states: np.ndarray, soft: dict[int, np.ndarray], posterior: np.ndarray,
+    log_evidence: np.ndarray,
+) -> None:  # fmt: skip
+    definition = reference.prepare(plan, tables(model))
+    for i, row in enumerate(states):
+        try:
+            expected = definition.run(Evidence(row, {v: w[i] for v, w in soft.items()}))
+        except ImpossibleEvidence:
+            assert log_evidence[i] == -math.inf
+            assert not posterior[i].any()
+            continue
+        np.testing.assert_allclose(posterior[i], expected.posterior, atol=1e-12)
+        assert log_evidence[i] == pytest.approx(expected.log_evidence, abs=1e-10)
+
+
+@needs_compiler
+@settings(max_examples=25)
+@given(data=st.data())
+def test_weights_agree_with_the_definition(data: st.DataObject) -> None:
+    model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
+    plan = planned(model, list(range(len(model))), "pairwise")
+    states, soft = cases(model, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), 35)
+    zeros, warps, by_row = data.draw(st.booleans()), data.draw(st.integers(1, 4)), data.draw(st.booleans())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_sums, "MOST_SUM", data.draw(st.sampled_from([1, 2, 64])))
+        posterior, log_evidence = host_cuda.run_batch(
+            plan, tables(model), states, soft, zeros=zeros, warps=warps, by_row=by_row
+        )
+    posterior = np.where(np.isneginf(log_evidence)[:, None], 0.0, posterior)
+    hold_rows(model, plan, states, soft, posterior, log_evidence)
+
+
+@needs_compiler
+@settings(max_examples=15)
+@given(data=st.data())
+def test_float32_says_so_where_it_does_not_know(data: st.DataObject) -> None:
+    """Near the definition, whatever the weights; else ln P(e) is no number or -inf, and such cases are done again."""
+    model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
+    plan = planned(model, list(range(len(model))), "pairwise")
+    states, soft = cases(model, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), 40)
+    if data.draw(st.booleans()):
+        soft = {}
+    posterior, log_evidence = host_cuda.run_batch(plan, tables(model), states, soft, real="float32")
+    definition = reference.prepare(plan, tables(model))
+    known = np.isfinite(log_evidence)
+    for i, row in enumerate(states):
+        try:
+            expected = definition.run(Evidence(row, {v: w[i] for v, w in soft.items()}))
+        except ImpossibleEvidence:
+            assert not known[i]
+            continue
+        if known[i]:
+            np.testing.assert_allclose(posterior[i], expected.posterior, atol=2e-3)
+            assert log_evidence[i] == pytest.approx(expected.log_evidence, abs=2e-3, rel=1e-6)
+        else:
+            assert soft  # without weights of 1e-200 nothing of these small networks is lost
+    assert known.any() or soft or np.isneginf(log_evidence).all()
+
+
+@needs_compiler
+def test_float32_of_networks() -> None:
+    """As near as float32 goes, and ln P(e) of 1e-300 and below as near."""
+    for name, order in (("alarm", "alarm.num"), ("win95pts", "win95pts.num")):
+        model = jtgpu.read(ROOT / "nets" / f"{name}.net")
+        plan = model.plan(order=ROOT / "nets" / order if (ROOT / "nets" / order).exists() else "min-fill").plan
+        rng = np.random.default_rng(5)
+        states = np.where(rng.random((64, len(model))) < 0.05, rng.integers(0, model.cardinality), -1).astype(np.int32)
+        posterior, log_evidence = host_cuda.run_batch(plan, tables(model), states, real="float32")
+        exact, log_exact = host_cuda.run_batch(plan, tables(model), states)
+        known = np.isfinite(log_evidence)
+        assert known.sum() >= np.isfinite(log_exact).sum() - 1
+        np.testing.assert_allclose(posterior[known], exact[known], atol=2e-5)
+        np.testing.assert_allclose(log_evidence[known], log_exact[known], atol=2e-4, rtol=1e-5)
+    n = 1500
+    net = chain(n, 3)
+    plan = net.plan(order=list(range(n))).plan
+    states = np.stack([np.arange(n) % 3, np.zeros(n, int), np.full(n, -1)]).astype(np.int32)
+    _, log_evidence = host_cuda.run_batch(plan, tables(net), states, real="float32")
+    assert log_evidence[0] == pytest.approx(math.log(1 / 3) + (n - 1) * math.log(0.1), rel=1e-5)
+    assert log_evidence[2] == pytest.approx(0.0, abs=1e-3)
+
+
+def test_rows_are_merged_where_many_are_equal() -> None:
+    rng = np.random.default_rng(1)
+    card = np.array([2, 3, 4])
+    few = rng.integers(-1, 2, (5, 3), np.int32)
+    pick = rng.integers(0, 5, 3000)
+    rows = read_rows(few[pick], None, card, merge=False)
+    assert rows.place is not None
+    assert len(rows.states) <= 5
+    np.testing.assert_array_equal(rows.states[rows.place], few[pick])
+    weights = rng.random((3000, 3))  # all different: nothing is equal any more
+    rows = read_rows(few[pick], {1: weights}, card, merge=True)
+    assert rows.place is None
+    assert len(rows.states) == 3000
+
+
+def test_different_rows_stay_as_they_are() -> None:
+    states = np.arange(64, dtype=np.int32).reshape(-1, 1)
+    rows = read_rows(states, None, np.array([64]), merge=True)
+    assert rows.place is None
+    np.testing.assert_array_equal(rows.states, states)
+    assert rows.weight_row.tolist() == [NO_WEIGHTS]
+    assert rows.smallest == 0.0
+
+
+def test_weights_are_scaled_by_powers_of_two() -> None:
+    weights = np.array([[3e250, 1e250], [0.0, 0.0], [1e-280, 4e-280]])
+    rows = read_rows(np.full((3, 2), -1, np.int32), {1: weights}, np.array([2, 2]), merge=False)
+    assert rows.weight_row.tolist() == [NO_WEIGHTS, 0]
+    assert (rows.weights[[0, 2]].max(axis=1) >= 0.5).all()
+    assert (rows.weights < 1).all()
+    back = rows.weights * np.exp(rows.log_scale)[:, None]
+    np.testing.assert_allclose(back, weights, rtol=1e-12)
+    assert -3 < rows.smallest <= -1
+
+
+@pytest.mark.parametrize(
+    ("states", "likelihood", "match"),
+    [
+        (np.zeros((2, 2), int), None, "shape"),
+        (np.zeros((2, 3)), None, "integers"),
+        (np.array([[0, 0, 0], [0, 3, 0]]), None, "case 1: variable 1"),
+        (np.array([[0, 0, -2]]), None, "case 0: variable 2"),
+        (np.zeros((2, 3), int), {1: np.ones((2, 2))}, "shape"),
+        (np.zeros((2, 3), int), {1: -np.ones((2, 3))}, ">= 0"),
+        (np.zeros((2, 3), int), {1: np.full((2, 3), np.nan)}, "finite"),
+    ],
+)
+def test_what_is_no_table_of_cases(states: np.ndarray, likelihood: dict[int, np.ndarray] | None, match: str) -> None:
+    card = np.array([2, 3, 4])
+    with pytest.raises(EvidenceError, match=match):
+        read_rows(checked_states(states, card), likelihood, card, merge=True)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32])
+def test_columns_are_spread(dtype: Any) -> None:
+    """Codes of any width, to the rows of their variables; the others stay as they are."""
+    rng = np.random.default_rng(3)
+    size, codes = 96, rng.integers(-1, 100, (5, 96)).astype(dtype)
+    state = np.full((9, size), -1, np.int32)
+    variables = np.array([7, 0, 3, 8, 4], np.uint32)
+    chunk = batch_tables.Chunk(
+        size, 0, codes.ctypes.data, 0, state.ctypes.data, 0, 0, 0, 0, variables.ctypes.data, 5, codes.dtype.itemsize
+    )
+    turn = batch_tables.turn_of(chunk, 9)
+    host_cuda.library("batch").run_batch_spread(turn.n_blocks, ctypes.c_void_p(turn.struct.ctypes.data))
+    np.testing.assert_array_equal(state[variables], codes)
+    assert (state[[1, 2, 5, 6]] == -1).all()
+    assert turn.name == "batch_spread"
+    assert batch_tables.rows_of(chunk, 12) is None
+    rows = batch_tables.rows_of(replace(chunk, rows=4096), 33)
+    assert rows is not None
+    assert (rows.name, rows.n_blocks) == ("batch_rows", 3 * 2)
+
+
+def test_columns_are_copied_in_and_out() -> None:
+    rng = np.random.default_rng(4)
+    codes = rng.integers(-1, 2, (3, 1000)).astype(np.int8)
+    cases = batch_cases.ColumnCases([2, 0, 1], codes, 4, 6)
+    host = cases.host(320, lambda cells, dtype: np.zeros(cells, dtype))
+    assert cases.state_bytes == 3
+    posterior, log_evidence = rng.random((6, 1000)), np.where(rng.random(1000) < 0.1, -np.inf, -1.0)
+    for first in range(0, 1000, 320):
+        last = min(first + 320, 1000)
+        cases.fill(host, first, last, 320)
+        np.testing.assert_array_equal(host.states[:, : last - first], codes[:, first:last])
+        assert (host.states[:, last - first :] == -1).all()
+        host.posterior[:, : last - first] = posterior[:, first:last]
+        host.log_evidence[: last - first] = log_evidence[first:last]
+        for work in cases.copies(host, first, last):
+            work()
+    np.testing.assert_array_equal(cases.posterior, posterior)
+    np.testing.assert_array_equal(cases.log_evidence, log_evidence)
+    np.testing.assert_array_equal(cases.impossible, np.isneginf(log_evidence))
+
+
+@pytest.mark.parametrize(("n", "most", "wave"), [(5000, 1 << 18, 1024), (100, 1 << 18, 1024), (100_000, 4000, 32), (
+    1_000_000, 1 << 18, 33_792), (40_000, 1 << 18, 33_792), (1 << 20, 1 << 14, 32)])  # fmt: skip
+def test_chunks_are_whole_waves_or_even(n: int, most: int, wave: int) -> None:
+    """As large as they may be, of whole waves where there is room for one; never larger than what they may be."""
+    engine = BatchEngine.__new__(BatchEngine)
+    engine.plan = jtgpu.read(ROOT / "nets" / "asia.net").plan(order="min-fill").plan
+    engine.device = SimpleNamespace(free_memory=lambda: 1 << 36)  # type: ignore[assignment]
+    cases = batch_cases.ColumnCases([0], np.zeros((1, n), np.int8), 8, 16)
+    program: Any = SimpleNamespace(case_bytes=1000, most_cases=most, wave=wave)
+    size, full = engine._chunk(program, cases, n)
+    assert size % 32 == 0
+    assert size <= most
+    assert size % wave == 0 or size < wave
+    assert size >= min(n, most, 1 << 14) / 2
+    assert full == (most < min(n, max(n // 4, 1 << 14)))
+    engine.device = SimpleNamespace(free_memory=lambda: 1 << 10)  # type: ignore[assignment]
+    with pytest.raises(TableTooLarge, match="32 cases"):
+        engine._chunk(program, cases, n)
+
+
+@pytest.mark.parametrize(
+    ("variables", "codes", "match"),
+    [
+        ([0, 1], np.zeros((3, 2), np.int8), "shape"),
+        ([0], np.zeros((1, 2)), "integers"),
+        ([0, 0], np.zeros((2, 2), np.int8), "different"),
+        ([9], np.zeros((1, 2), np.int8), "variables"),
+        ([2, 1], np.array([[0, 0, 3], [0, 0, 3]], np.int8), "case 2: variable 1"),
+        ([1], np.array([[0, -2]]), "case 1: variable 1"),
+    ],
+)
+def test_what_is_no_column_of_states(variables: list[int], codes: np.ndarray, match: str) -> None:
+    with pytest.raises(EvidenceError, match=match):
+        batch_cases.checked_columns(variables, codes, np.array([2, 3, 4]))
+
+
+def test_columns_of_any_integers() -> None:
+    card = np.array([2, 3, 4])
+    small = np.zeros((1, 2), np.int8)
+    assert batch_cases.checked_columns([0], small, card) is small
+    assert batch_cases.checked_columns([0], small.astype(np.int64), card).dtype == np.int32
+    assert batch_cases.checked_columns([], np.zeros((0, 5), np.int8), card).shape == (0, 5)
+
+
+_libraries: dict[str, ctypes.CDLL] = {}
+
+
+def built(part: Part, folder: str, number: int) -> ctypes.CDLL:
+    """A generated kernel as a shared library of the host."""
+    if part.source in _libraries:
+        return _libraries[part.source]
+    source = kernels.with_headers(part.source).replace('extern "C" __global__', "__global__")
+    call = f"host::launch(n, {LANE_THREADS}, [=] {{ batch_lane(*b); }});"
+    call = f'extern "C" void run(unsigned n, Lane* b) {{ {call} }}'
+    path = Path(folder, f"part{number}.cpp")
+    path.write_text(f"{host_cuda.SHIM.read_text(encoding='utf-8')}\n{source}\n{call}\n", encoding="utf-8")
+    out = path.with_suffix(".so")
+    command = ["g++", "-O0", "-std=c++17", "-shared", "-fPIC", "-w", "-o", str(out), str(path)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    _libraries[part.source] = ctypes.CDLL(str(out))
+    return _libraries[part.source]
+
+
+def run_lanes(
+    model: DiscreteModel, plan: Plan, states: np.ndarray, soft: dict[int, np.ndarray], targets: list[int] | None = None,
+    slots: int = 8,
+) -> tuple[np.ndarray, np.ndarray]:
+    """What `jtgpu.backends.gpu.batch.generated.LaneProgram` does with one chunk."""
+    live = live_program(plan, tables(model))
+    parts, cells = lane_parts(plan, live, weights=bool(soft), blocks=3, slots=slots)
+    n = len(states)
+    rows = read_rows(states, soft, plan.cardinality, merge=False)
+    weights = rows.weights if rows.place is None else rows.weights[rows.place]
+    log_scale = rows.log_scale if rows.place is None else rows.log_scale[rows.place]
+    state, weight = np.ascontiguousarray(states.T), np.ascontiguousarray(weights.T)
+    column, at = np.full(plan.n_variables, NO_WEIGHTS, np.uint32), 0
+    for v in range(plan.n_variables) if targets is None else targets:
+        column[v] = at
+        at += int(plan.cardinality[v])
+    blocks = -(-n // LANE_THREADS)
+    arena = np.full(max(cells, 1) * blocks * LANE_THREADS, np.nan)
+    posterior, log_evidence = np.full((at, n), np.nan), np.full(n, np.nan)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+        libraries = list(pool.map(lambda x: built(x[1], folder, x[0]), enumerate(parts)))
+    for part, library in zip(parts, libraries, strict=True):
+        arrays = (arena, part.factors, state, weight, rows.weight_row, column, posterior, log_evidence)
+        struct = np.array([*(x.ctypes.data for x in arrays), n | at << 32], np.uint64)
+        if at or not part.answers:
+            library.run(blocks, ctypes.c_void_p(struct.ctypes.data))
+    posterior = np.ascontiguousarray(posterior.T)
+    posterior[np.isneginf(log_evidence)] = 0.0
+    return posterior, log_evidence + log_scale
+
+
+@needs_compiler
+@settings(max_examples=24)
+@given(data=st.data())
+def test_written_kernels_agree_with_the_definition(data: st.DataObject) -> None:
+    model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
+    plan = planned(model, list(range(len(model))), "pairwise")
+    states, soft = cases(model, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), 9)
+    if data.draw(st.booleans()):
+        soft = {}
+    with pytest.MonkeyPatch.context() as patch:
+        if data.draw(st.booleans()):  # several kernels, and hardly a number has room in registers
+            patch.setattr(batch_parts, "MOST_ALONE", 0)
+            patch.setattr(batch_parts, "MOST_LINES", data.draw(st.sampled_from([5, 40, 1000])))
+            for name, most in {"REGISTERS": 4, "AHEAD": 8, "DELAY": 3}.items():
+                patch.setattr(batch_kept, name, data.draw(st.integers(1, most)))
+        slots = data.draw(st.integers(0, 6))
+        hold_rows(model, plan, states, soft, *run_lanes(model, plan, states, soft, slots=slots))
+
+
+@needs_compiler
+@pytest.mark.parametrize(("name", "lines"), [("alarm", 6000), ("alarm", 1500), ("asia", 60)])
+def test_written_kernels_of_networks(name: str, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one kernel, as several, and as so many that contractions are cut too."""
+    monkeypatch.setattr(batch_parts, "MOST_LINES", lines)
+    monkeypatch.setattr(batch_parts, "MOST_ALONE", 8000 if lines == 6000 else 0)
+    model = jtgpu.read(ROOT / "nets" / f"{name}.net")
+    plan = model.plan(order=ROOT / "nets" / f"{name}.num").plan
+    rng = np.random.default_rng(2)
+    states = np.where(rng.random((130, len(model))) < 0.1, rng.integers(0, model.cardinality, (130, len(model))), -1)
+    states[0] = -1
+    states = states.astype(np.int32)
+    posterior, log_evidence = run_lanes(model, plan, states, {})
+    assert log_evidence[0] == pytest.approx(0.0, abs=1e-12)
+    some = [0, 1, 2, 127, 128, 129]
+    hold_rows(model, plan, states[some], {}, posterior[some], log_evidence[some])
+    one, again = run_lanes(model, plan, states, {}, [3])
+    first, last = plan.posterior_ptr[3:5]
+    np.testing.assert_array_equal(one, posterior[:, first:last])
+    np.testing.assert_array_equal(again, log_evidence)
+    assert run_lanes(model, plan, states, {}, [])[0].shape == (130, 0)
+
+
+def test_sums_are_cut_and_mean_the_same() -> None:
+    """Every table that the plan names is made once, from tables that are there, over the same variables."""
+    model = jtgpu.read(ROOT / "nets" / "water.net")
+    plan = model.plan(order=ROOT / "nets" / "water.num").plan
+    whole = binary_program(plan)
+    cut = batch_sums.split_sums(plan, whole)
+    assert len(cut.steps) > len(whole.steps)
+    assert cut.scopes[: len(whole.scopes)] == whole.scopes
+    made = set(range(plan.n_factors))
+    for step in cut.steps:
+        assert made.issuperset(step.ins)
+        assert step.out not in made
+        made.add(step.out)
+        joint = {v for t in step.ins for v in cut.scopes[t]}
+        assert joint.issuperset(cut.scopes[step.out])
+        assert plan.size(tuple(joint - set(cut.scopes[step.out]))) <= 2 * batch_sums.MOST_SUM
+    assert made == set(range(len(cut.scopes)))
+
+
+def test_structural_zeros_are_found() -> None:
+    model = jtgpu.read(ROOT / "nets" / "water.net")
+    plan = model.plan(order=ROOT / "nets" / "water.num").plan
+    live = live_program(plan, tables(model))
+    assert int(live.count.sum()) < 0.02 * int(live.dense.sum())
+    with_zeros, without = batch_tables.batch_layout(plan, tables(model)), batch_tables.batch_layout(plan)
+    assert with_zeros.n_cells == without.n_cells
+    assert tile_products(with_zeros.tiles) < 0.05 * tile_products(without.tiles)
+    assert tile_products(without.tiles) < 1.3 * int(live.dense.sum())
+
+
+def tile_products(tiles: np.ndarray) -> int:
+    """Multiply-adds of a case, those of places that are stored nowhere among them."""
+    sizes = np.array([tm * max(tn, 1) for tm, tn in batch_tiles.SHAPES])
+    return int((tiles[:, 1] * sizes[tiles[:, 3] & 15]).sum())
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_tiles_say_what_a_contraction_does(data: st.DataObject) -> None:
+    """Every product of a stored output that may be other than zero, once, and nothing that is not of it."""
+    kinds = st.sampled_from([(1, 1, 1), (1, 1, 0), (1, 0, 1), (0, 1, 1), (0, 1, 0), (0, 0, 1)])
+    drawn = data.draw(st.lists(st.tuples(st.integers(2, 5), kinds), max_size=5))
+    alone = data.draw(st.booleans())
+    at = [1, 1, 1]
+    loops: list[shapes.Loop] = []
+    for n, tables_of in reversed(drawn):
+        in_table = [*tables_of[:2], 0] if alone else list(tables_of)
+        if not any(in_table):
+            continue
+        loops.insert(0, (n, (at[0] * in_table[0], at[1] * in_table[1], at[2] * in_table[2])))
+        at = [s * n if x else s for s, x in zip(at, in_table, strict=True)]
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    share = data.draw(st.sampled_from([0.2, 0.7, 1.0]))
+    live = None if share == 1.0 else [rng.random(n) < share for n in at[: 2 if alone else 3]]
+    if live is not None and alone:
+        live.append(np.zeros(0, np.bool_))
+    tiles = batch_tiles.TileMaker().tiles(tuple(loops), alone, live)
+    tm, tn = batch_tiles.SHAPES[tiles.shape]
+    assert bool(tn) != alone
+    assert np.unpackbits(tiles.mask.view(np.uint8)).sum() == (at[0] if live is None else live[0].sum())
+    got: list[tuple[int, int, int]] = []
+    for t in range(len(tiles.a)):
+        steps = tiles.steps[tiles.first[t] : tiles.first[t] + tiles.count[t]].tolist()
+        for i in range(tm):
+            for j in range(max(tn, 1)):
+                if tiles.mask[t] >> (i * max(tn, 1) + j) & 1:
+                    out = int(tiles.out_m[t, i] + tiles.out_n[t, j])
+                    b = int(tiles.b[t, j]) if tn else 0
+                    got += [(out, int(tiles.a[t, i]) + x, b + y) for x, y in steps]
+    if tiles.swapped:
+        got = [(out, b, a) for out, a, b in got]
+    every = list(zip(*(shapes.offsets(loops, k) for k in (0, 1, 2)), strict=True))
+    assert set(got) <= set(every)
+    assert len(set(got)) == len(got)
+    wanted = set(every) if live is None else {
+        (o, a, b) for o, a, b in every if live[0][o] and live[1][a] and (alone or live[2][b])
+    }  # fmt: skip
+    assert wanted <= set(got)
+
+
+def test_parts_are_small_enough_to_compile() -> None:
+    model = jtgpu.read(ROOT / "nets" / "hailfinder.net")
+    plan = model.plan(order=ROOT / "nets" / "hailfinder.num").plan
+    live = live_program(plan, tables(model))
+    parts, cells = lane_parts(plan, live, weights=False, blocks=2, slots=110)
+    assert len(parts) > 1
+    assert [p.answers for p in parts] == sorted(p.answers for p in parts)
+    assert max(p.source.count("\n") for p in parts) < 3 * sum(lines_of(live)) / len(parts)
+    assert max(len(p.factors) for p in parts) <= 8192  # constant memory
+    assert 0 < cells < sum(int(live.live(t).sum()) for t in range(len(live.support))) / 4
+    moved = sum(len(re.findall(r"= L\(|^M\(", p.source, re.MULTILINE)) for p in parts)
+    assert moved < 3600  # of 14,000 that are made and read
+    assert len({p.shared for p in parts} | {8 * 110 * LANE_THREADS}) == 1
+    again, _ = lane_parts(plan, live, weights=False, blocks=2, slots=110)
+    assert [p.source for p in again] == [p.source for p in parts]
+
+
+def test_products_that_would_need_too_many_constants_are_stored() -> None:
+    """Three tables over the same variables: their product made anew would bring all of them into one kernel."""
+    n, rng = 14, np.random.default_rng(3)
+    scopes = [["a", "b", "c"]] * 3 + [["c", "d"]]
+    factors = [(scope, rng.random((n,) * len(scope))) for scope in scopes]
+    model = jtgpu.MarkovNetwork({v: [str(k) for k in range(n)] for v in "abcd"}, factors)
+    plan = model.plan(order="min-fill").plan
+    parts, _ = lane_parts(plan, live_program(plan, tables(model)), weights=False, blocks=2, slots=110)
+    assert max(len(p.factors) for p in parts) <= 8192
+    assert max(p.source.count("\n") for p in parts) < 4 * batch_parts.MOST_LINES

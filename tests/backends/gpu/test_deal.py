@@ -1,0 +1,203 @@
+"""How the GPU's tables are dealt out to several cards, on cards played by the host: every row once, in place."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import jtgpu
+from jtgpu import timing
+from jtgpu.backends.base import ColumnBackend
+from jtgpu.backends.gpu.batch.cases import TableCases
+from jtgpu.backends.gpu.batch.engine import BatchEngine, _Buffers, _Slot
+from jtgpu.backends.wrappers.devices import OnDevices, Several
+from jtgpu.errors import BackendUnavailable, EvidenceError
+from jtgpu.plans.plan import Plan
+
+SIZE = 64  # cases of a chunk
+
+
+class Stream:
+    """Work that ends some time later."""
+
+    until = 0.0
+
+    def synchronize(self) -> None:
+        time.sleep(max(self.until - time.perf_counter(), 0.0))
+
+    def wait_for_event(self, event: Event) -> None:
+        self.until = max(self.until, event.at)
+
+
+class Event:
+    at = 0.0
+
+    def record(self, stream: Stream) -> None:
+        self.at = stream.until
+
+    def time_since(self, other: Event) -> float:
+        return 1e3 * (self.at - other.at)
+
+
+class Card:
+    """What `BatchEngine` asks of a device; nothing is copied, since its memory is the host's."""
+
+    name = "a card"
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        yield
+
+    def upload(self, address: int, array: NDArray[Any], stream: Stream) -> None:
+        pass
+
+    def download(self, array: NDArray[Any], address: int, stream: Stream) -> None:
+        pass
+
+
+class Engine(BatchEngine):
+    """The real one, but for its memory and its kernels: an answer is made of a case's states, and takes a while."""
+
+    def __init__(self, plan: Plan, seconds: float = 0.0, fails: int = -1):
+        self.plan, self.device, self._seconds, self._fails = plan, Card(), seconds, fails  # type: ignore[assignment]
+        self.lock, self._open, self.device_us, self._dear = threading.Lock(), True, 0.0, False
+        self._copiers = ThreadPoolExecutor(2)
+        self.real, self._exact, self._copying, self._streams = "float64", None, [], []
+        self.chunks: list[int] = []
+
+    def _program(self, *, weights: bool, smallest: float) -> Any:
+        return None
+
+    def _buffers_for(self, program: Any, cases: TableCases, targets: list[int], n: int) -> _Buffers:
+        made = []
+        for _ in range(3):
+            host = cases.host(SIZE, lambda cells, dtype: np.zeros(cells, dtype))
+            chunk: Any = SimpleNamespace(
+                size=SIZE, n_weights=cases.n_weights, states=0, weights=0, posterior=0, log_evidence=0, rows=0
+            )
+            stream = Stream()
+            graph: Any = SimpleNamespace(launch=lambda s, host=host: self._launch(s, host, bool(cases.width)))
+            made.append(_Slot(stream, Event(), Event(), host, chunk, graph))
+        return _Buffers(b"", SIZE, False, tuple(made))
+
+    def _launch(self, stream: Stream, host: Any, by_columns: bool) -> None:
+        self.chunks.append(1)
+        if len(self.chunks) == self._fails:
+            raise RuntimeError("an illegal memory access was encountered")
+        states = host.states.T if by_columns else host.states
+        sums = (states * np.arange(1, states.shape[1] + 1)).sum(axis=1).astype(float)
+        answers = sums[:, None] + np.arange(host.posterior.shape[0 if by_columns else 1]) / 8
+        host.posterior[:] = answers.T if by_columns else answers
+        host.log_evidence[:] = np.where(sums % 7 == 0, -np.inf, -sums)
+        stream.until = max(stream.until, time.perf_counter()) + self._seconds
+
+    def close(self) -> None:
+        self._copiers.shutdown()
+
+
+class Worker:
+    """A card as `Several` sees it."""
+
+    def __init__(self, engine: Engine):
+        self.engine = engine
+
+    def share(self, states: Any, likelihood: Any, targets: Any) -> Any:
+        return self.engine.share_rows(states, likelihood, targets)
+
+    def share_columns(self, variables: Sequence[int], codes: Any, targets: Any) -> Any:
+        return self.engine.share_columns(variables, codes, targets)
+
+    def answer(self, cases: Any, wanted: Sequence[int], deal: Any) -> None:
+        self.engine.answer(cases, wanted, deal)
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    found: Plan = jtgpu.read(timing.benchmark_files(["asia"])[0]).plan().plan
+    return found
+
+
+def on_cards(
+    plan: Plan, made: list[Engine], each: Sequence[dict[str, Any]], card: Callable[..., Engine] = Engine
+) -> Several:
+    def prepare(plan: Plan, factors: Any, **options: Any) -> Any:
+        made.append(card(plan, **options))
+        return Worker(made[-1])
+
+    return OnDevices(prepare, [(f"GPU {i}", options) for i, options in enumerate(each)])(plan, [])
+
+
+def a_table(plan: Plan, n: int) -> NDArray[np.int32]:
+    return np.random.default_rng(n).integers(-1, plan.cardinality, (n, plan.n_variables)).astype(np.int32)
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jtgpu.backends.wrappers.devices.LEAST_ROWS", 32)
+
+
+@pytest.mark.parametrize("n_cards", [1, 2, 5])
+@pytest.mark.parametrize("n", [1, 63, 64, 1000, 4097])
+def test_rows_and_columns_land_where_they_belong(plan: Plan, n_cards: int, n: int) -> None:
+    made: list[Engine] = []
+    backend = on_cards(plan, made, [{"seconds": 1e-4}] * n_cards)
+    assert isinstance(backend, ColumnBackend)
+    states = a_table(plan, n)
+    alone = Engine(plan).run(states, None, [3, 0, 3])
+    found = backend.run_batch(states, None, [3, 0, 3])
+    assert found.impossible.any() or n < 63
+    for field in ("posterior", "log_evidence", "impossible"):
+        np.testing.assert_array_equal(getattr(found, field), getattr(alone, field))
+    codes = np.ascontiguousarray(states[:, 2:5].T.astype(np.int8))
+    by_columns = backend.run_columns([2, 3, 4], codes, [1])
+    expected = Engine(plan).run_columns([2, 3, 4], codes, [1])
+    for field in ("posterior", "log_evidence", "impossible"):
+        np.testing.assert_array_equal(getattr(by_columns, field), getattr(expected, field))
+    assert sum(len(e.chunks) for e in made) >= 2 * -(-n // SIZE)
+    backend.close()
+
+
+@pytest.mark.parametrize("fails", [1, 2, 5, 9])
+def test_what_a_card_had_taken_goes_to_the_others(plan: Plan, fails: int) -> None:
+    made: list[Engine] = []
+    backend = on_cards(plan, made, [{"seconds": 1e-3}, {"fails": fails, "seconds": 1e-3}])
+    states = a_table(plan, 3000)
+    found, expected = backend.run_batch(states), Engine(plan).run(states)
+    np.testing.assert_array_equal(found.posterior, expected.posterior)
+    np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
+    assert len(made[1].chunks) == fails
+    assert backend.at_once == 3
+    with pytest.raises(BackendUnavailable, match=r"illegal memory access.*GPU 1|GPU 1.*illegal memory access"):
+        on_cards(plan, [], [{"fails": 1}, {"fails": fails}]).run_batch(a_table(plan, 5000))
+
+
+def test_a_wrong_table_is_refused_before_any_card_works(plan: Plan) -> None:
+    made: list[Engine] = []
+    backend: Any = on_cards(plan, made, [{}, {}])
+    with pytest.raises(EvidenceError, match="weights"):
+        backend.run_batch(a_table(plan, 500), {0: -np.ones((500, int(plan.cardinality[0])))})
+    with pytest.raises(EvidenceError, match="different variables"):
+        backend.run_columns([0, 0], np.zeros((2, 9), np.int8))
+    assert not made[0].chunks
+
+
+def test_cards_share_the_work(plan: Plan) -> None:
+    """Whoever is free takes the next chunk: a card that is slower gets fewer."""
+    made: list[Engine] = []
+    backend = on_cards(plan, made, [{"seconds": 2e-3}, {"seconds": 2e-3}, {"seconds": 12e-3}])
+    backend.run_batch(a_table(plan, 100 * SIZE))
+    shares = [len(e.chunks) for e in made]
+    assert sum(shares) >= 100
+    assert shares[2] < min(shares[:2])

@@ -1,0 +1,290 @@
+"""Plans of their own for evidence patterns: the answers stay those of the oracle, and the work gets less."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import jtgpu
+from jtgpu import errors, timing
+from jtgpu.backends.base import Evidence
+from jtgpu.backends.wrappers import pattern_cache as replanned
+from jtgpu.inference import compiled as compiledtree
+from jtgpu.model.network import BayesianNetwork
+from tests.support import oracle, random_nets
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every pattern gets a plan of its own, however small the network."""
+    for module in (replanned, compiledtree):
+        monkeypatch.setattr(module, "WORTH", 0)
+    monkeypatch.setattr(replanned, "PLANNING", 0)
+    monkeypatch.setattr(replanned, "GAIN", math.inf)
+
+
+def compiled(model: Any) -> jtgpu.JunctionTree:
+    made: jtgpu.JunctionTree = model.plan("min-fill", cache=False).compile("cpu")
+    return made
+
+
+@pytest.mark.usefixtures("at_once")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_answers_are_those_of_the_oracle(data: st.DataObject) -> None:
+    model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
+    junction_tree = compiled(model)
+    session = junction_tree.session()
+    for _ in range(3):
+        hard, soft = data.draw(random_nets.evidence_weights(model))
+        targets = data.draw(st.one_of(st.none(), st.lists(st.integers(0, len(model) - 1), max_size=2)))
+        targets = targets if len(model) else None
+        weights = random_nets.all_weights(model, hard, soft)
+        expected = oracle.log_evidence(model, weights)
+        session.set(hard, likelihood=soft)
+        for ask in (
+            lambda hard=hard, soft=soft, targets=targets: junction_tree.posteriors(
+                hard, likelihood=soft, targets=targets
+            ),
+            lambda targets=targets: session.posteriors(targets=targets),
+        ):
+            if expected == -math.inf:
+                with pytest.raises(errors.ImpossibleEvidence):
+                    ask()
+                continue
+            found = ask()
+            assert found.log_evidence == pytest.approx(expected, abs=1e-11)
+            exact = oracle.posteriors(model, weights)
+            for v in range(len(model)) if targets is None else targets:
+                np.testing.assert_allclose(found[v], exact[v], atol=1e-12)
+    session.close()
+    junction_tree.close()
+
+
+@pytest.mark.usefixtures("at_once")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_tables_of_cases_are_those_of_the_usual_plan(data: st.DataObject) -> None:
+    model = data.draw(random_nets.bayesian_networks().filter(len))
+    n = data.draw(st.integers(0, 12))
+    drawn = [data.draw(random_nets.evidence_weights(model))[0] for _ in range(2)]
+    states = np.full((n, len(model)), -1, np.int32)
+    for i in range(n):
+        for v, s in drawn[i % 2].items():
+            states[i, v] = s
+    targets = data.draw(st.one_of(st.none(), st.lists(st.integers(0, len(model) - 1), max_size=3)))
+    likelihood = {0: np.tile(np.linspace(0.5, 1.0, int(model.cardinality[0])), (n, 1))}
+    plan = model.plan("min-fill", cache=False)
+    answers = [
+        plan.compile("cpu", replan=replan).posteriors_batch(
+            states, likelihood=likelihood, targets=targets, on_impossible="flag"
+        )
+        for replan in (False, True)
+    ]
+    np.testing.assert_array_equal(answers[1].impossible, answers[0].impossible)
+    np.testing.assert_allclose(answers[1].log_evidence, answers[0].log_evidence, atol=1e-11)
+    for v in range(len(model)) if targets is None else targets:
+        np.testing.assert_allclose(answers[1][v], answers[0][v], atol=1e-12)
+
+
+def test_a_pattern_that_comes_again_gets_a_better_plan() -> None:
+    net = jtgpu.read(timing.benchmark_files(["barley"])[0])
+    assert isinstance(net, BayesianNetwork)
+    plan = net.plan()
+    case = timing.sample_cases(net, 1, 0.2, 1)[0]
+    usual = plan.compile("cpu", replan=False).posteriors(case)
+    junction_tree = plan.compile("cpu")
+    backend = junction_tree._backend
+    assert isinstance(backend, replanned.Replanning)
+    seen = np.zeros(len(net), np.bool_)
+    seen[[net.index(v) for v in case]] = True
+    work = backend.work(seen)
+    first = junction_tree.posteriors(case)
+    for _ in range(replanned.PLANNING * len(net) // work):
+        junction_tree.posteriors(case)
+    found = backend.find(seen, None)
+    assert found is not None
+    assert found.new is not None
+    assert found.new.work() < 0.2 * work
+    backend.release(found)
+    assert found.users == 0
+    last = junction_tree.posteriors(case)
+    for answer in (first, last):
+        assert answer.log_evidence == pytest.approx(usual.log_evidence, abs=1e-10)
+        for v in net.variables:
+            np.testing.assert_allclose(answer[v], usual[v], atol=1e-12)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_no_more_plans_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replanned, "MOST_PLANS", 2)
+    monkeypatch.setattr(replanned, "MOST_PATTERNS", 3)
+    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    with net.compile("cpu") as junction_tree:
+        backend = junction_tree._backend
+        assert isinstance(backend, replanned.Replanning)
+        for v in net.variables:
+            junction_tree.posteriors({v: 0})
+            assert len(backend._patterns) <= 3
+            assert sum(p.new is not None for p in backend._patterns.values()) <= 2
+    with pytest.raises(errors.JtgpuError, match="closed"):
+        backend.run(Evidence.none(len(net)))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_plans_of_all_patterns_take_little_memory() -> None:
+    net = jtgpu.read(timing.benchmark_files(["alarm"])[0])
+    junction_tree = net.compile("cpu")
+    backend = junction_tree._backend
+    assert isinstance(backend, replanned.Replanning)
+    for v in net.variables[:12]:
+        junction_tree.posteriors({v: 0})
+        taken = [p.bytes for p in backend._patterns.values() if p.new is not None]
+        assert len(taken) == 1 or sum(taken) <= replanned.MEMORY_SHARE * junction_tree.plan.cost().bytes
+
+
+def test_a_plan_that_does_not_pay_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replanned, "WORTH", 0)
+    monkeypatch.setattr(compiledtree, "WORTH", 0)
+    monkeypatch.setattr(replanned, "PLANNING", 0)
+    monkeypatch.setattr(replanned, "GAIN", 0.0)
+    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    junction_tree = net.compile("cpu")
+    backend = junction_tree._backend
+    assert isinstance(backend, replanned.Replanning)
+    for _ in range(2):
+        junction_tree.posteriors({"xray": "yes"})
+    assert [p.settled for p in backend._patterns.values()] == [True]
+    assert [p.new for p in backend._patterns.values()] == [None]
+    assert re.fullmatch(
+        r"Replanning\(1 patterns seen: Pattern\(usual: \d+ of \d+ multiplications\)\)", repr(backend)
+    )
+
+
+class Slow:
+    """A plan that closes when it is told to; what `OfPattern` asks for, as far as these tests go."""
+
+    closed = 0
+
+    def work(self, targets: Any = None) -> int:
+        return 0
+
+    def memory(self, targets: Any = None) -> int:
+        return 1 << 40
+
+    def run(self, evidence: Evidence, targets: Any = None, session: Any = None) -> str:
+        assert not self.closed
+        return "new"
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Usual:
+    def work(self, seen: Any, targets: Any = None) -> int:
+        return 1 << 40
+
+    def run(self, evidence: Evidence, targets: Any = None) -> str:
+        return "usual"
+
+    def close(self) -> None:
+        pass
+
+
+def waiting(beside: bool) -> tuple[Any, threading.Event, threading.Event, list[Slow]]:
+    """A `Replanning` of three variables whose plans are made when the second event says so."""
+    plan = BayesianNetwork({v: ["0", "1"] for v in "abc"}, {}, {v: [0.5, 0.5] for v in "abc"}).plan().plan
+    begun, go, made = threading.Event(), threading.Event(), []
+
+    class Waiting(replanned.Replanning):
+        def make(self, seen: Any) -> Any:
+            begun.set()
+            assert go.wait(20)
+            made.append(Slow())
+            return made[-1]
+
+    Waiting.beside = beside
+    return Waiting(plan, [], Usual(), None), begun, go, made  # type: ignore[arg-type]
+
+
+def observing(*variables: int) -> Evidence:
+    state = np.full(3, -1, np.int32)
+    state[list(variables)] = 0
+    return Evidence(state)
+
+
+def test_nobody_waits_while_a_thread_plans() -> None:
+    backend, begun, go, made = waiting(beside=False)
+    answers: list[str] = []
+    planning = threading.Thread(target=lambda: answers.append(backend.run(observing(0))))
+    planning.start()
+    assert begun.wait(20)
+    assert backend.run(observing(0)) == "usual"  # the same pattern
+    assert backend.run(observing()) == "usual"
+    go.set()
+    planning.join()
+    assert answers == ["new"]
+    assert backend.run(observing(0)) == "new"
+    assert len(made) == 1
+    backend.close()
+    assert made[0].closed == 1
+
+
+def test_a_plan_made_beside_the_queries_answers_from_a_certain_query_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replanned, "PLANNING", 1 << 40)  # three queries of this network's three variables
+    backend, begun, go, _ = waiting(beside=True)
+    answers = [backend.run(observing(0)) for _ in range(3)]
+    assert begun.wait(20)
+    answers += [backend.run(observing(0)) for _ in range(2)]
+    go.set()
+    answers += [backend.run(observing(0)) for _ in range(2)]  # the sixth waits for the plan, if it has to
+    assert answers == ["usual"] * 5 + ["new"] * 2
+    backend.close()
+
+
+def test_a_plan_that_is_dropped_is_closed_by_its_last_user() -> None:
+    backend, _, go, made = waiting(beside=False)
+    go.set()
+    held = backend.find(observing(0).state >= 0, None)
+    assert held.new is made[0]
+    assert backend.run(observing(1)) == "new"  # takes all the memory: the first one is dropped
+    assert held.dropped
+    assert made[0].closed == 0
+    backend.release(held)
+    assert made[0].closed == 1
+    assert [s.closed for s in made] == [1, 0]
+    backend.close()
+    backend.close()
+    assert [s.closed for s in made] == [1, 1]
+    assert backend.run(observing(1)) == "usual"  # which says that it is closed
+
+
+def test_a_plan_that_is_made_while_all_is_closed_is_closed_too() -> None:
+    backend, begun, go, made = waiting(beside=True)
+    backend.run(observing(0))
+    assert begun.wait(20)
+    closing = threading.Thread(target=backend.close)
+    closing.start()
+    go.set()
+    closing.join()
+    assert [s.closed for s in made] == [1]
+
+
+def test_a_mistake_beside_the_queries_is_told_and_nothing_more(caplog: pytest.LogCaptureFixture) -> None:
+    backend, _, go, _ = waiting(beside=True)
+
+    def fail(seen: Any) -> Any:
+        raise RuntimeError("a mistake")
+
+    backend.make = fail
+    go.set()
+    assert [backend.run(observing(0)) for _ in range(3)] == ["usual"] * 3
+    assert "no plan could be made" in caplog.text
+    backend.close()

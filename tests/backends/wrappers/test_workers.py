@@ -1,0 +1,298 @@
+"""Workers that share tasks: every task once, failures, Ctrl-C, calls from several threads; rows dealt in chunks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from jtgpu.backends.wrappers.row_queue import Deal
+from jtgpu.backends.wrappers.workers import Crew, Lazy, Once, in_order
+from jtgpu.errors import BackendUnavailable, EvidenceError, JtgpuError, TableTooLarge
+
+
+def crew_of(n: int) -> Crew[str]:
+    return Crew([(f"card {i}", f"w{i}") for i in range(n)])
+
+
+def slow_square(worker: str, task: int) -> int:
+    time.sleep(0.0005 * (1 + task % 3))
+    return task * task
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_every_task_is_done_once_whoever_does_it(n: int) -> None:
+    crew = crew_of(n)
+    found = list(crew.deal(range(40), slow_square))
+    assert sorted(found) == [(i, i * i) for i in range(40)]
+    assert list(in_order(crew.deal(range(40), slow_square))) == [i * i for i in range(40)]
+    assert list(crew.deal([], slow_square)) == []
+    assert not any(m.busy for m in crew.members)
+
+
+def test_tasks_are_taken_as_workers_become_free() -> None:
+    taken = []
+
+    def tasks() -> Iterator[int]:
+        for i in range(1000):
+            taken.append(i)
+            yield i
+
+    crew = crew_of(2)
+    results = crew.deal(tasks(), lambda worker, task: task)
+    next(results)
+    time.sleep(0.05)
+    assert len(taken) < 30
+    results.close()
+    assert not any(m.busy for m in crew.members)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_a_wrong_question_ends_all(n: int) -> None:
+    def work(worker: str, task: int) -> int:
+        if task == 7:
+            raise EvidenceError("no such state")
+        return task
+
+    crew = crew_of(n)
+    with pytest.raises(EvidenceError, match="no such state"):
+        list(crew.deal(range(100), work))
+    assert all(m.lost is None and not m.busy for m in crew.members)
+    assert len(list(crew.deal(range(5), work))) == 5
+
+
+@pytest.mark.parametrize(
+    "error", [TableTooLarge("full"), BackendUnavailable("gone"), RuntimeError("cuda"), MemoryError()]
+)
+def test_others_take_over_what_a_worker_cannot_do(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    done: list[str] = []
+
+    def work(worker: str, task: int) -> int:
+        time.sleep(0.001)
+        if worker == "w1":
+            raise error
+        done.append(worker)
+        return task
+
+    crew = crew_of(3)
+    with caplog.at_level(logging.WARNING, "jtgpu"):
+        assert sorted(crew.deal(range(30), work)) == [(i, i) for i in range(30)]
+    assert "card 1 failed" in caplog.text
+    assert set(done) == {"w0", "w2"}
+    # a card that is lost is lost; memory may be there the next time
+    assert (crew.members[1].lost is None) == isinstance(error, (TableTooLarge, MemoryError))
+
+
+def test_a_bug_is_no_failure_of_a_worker() -> None:
+    class DriverError(Exception):
+        """What a driver's binding raises."""
+
+    def work(worker: str, task: Exception | None) -> None:
+        if task is not None and (worker == "w0" or isinstance(task, IndexError)):
+            raise task
+
+    crew = crew_of(2)
+    with pytest.raises(IndexError):
+        list(crew.deal([IndexError("no such column")], work))
+    assert all(m.lost is None for m in crew.members)
+    assert len(list(crew.deal([DriverError("launch failed"), None, None], work))) == 3
+
+
+def test_no_worker_left_names_them_all() -> None:
+    def work(worker: str, task: int) -> int:
+        raise RuntimeError(f"{worker} fell off the bus")
+
+    crew = crew_of(2)
+    with pytest.raises(BackendUnavailable, match=r"card \d: w\d fell off the bus; card \d: w\d fell off the bus"):
+        list(crew.deal(range(3), work))
+    with pytest.raises(BackendUnavailable, match=r"no worker is left.*card 0: w0 fell"):
+        list(crew.deal(range(3), work))
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_memory_that_lacks_everywhere_is_said_to_lack(n: int) -> None:
+    def work(worker: str, task: int) -> int:
+        raise TableTooLarge("32 cases take 9 GiB", 5, 9, 1)
+
+    crew = crew_of(n)
+    with pytest.raises(TableTooLarge, match="card 0: 32 cases take 9 GiB") as caught:
+        list(crew.deal(range(3), work))
+    assert caught.value.needed == 9
+    assert all(m.lost is None for m in crew.members)
+
+
+def test_an_error_of_what_makes_the_tasks_comes_through() -> None:
+    def tasks() -> Iterator[int]:
+        yield 1
+        raise ValueError("bad table")
+
+    for n in (1, 3):
+        with pytest.raises(ValueError, match="bad table"):
+            list(crew_of(n).deal(tasks(), slow_square))
+
+
+def test_ctrl_c_stops_all_and_leaves_nobody_working() -> None:
+    deal = Deal(10**9, 3)
+    answered: list[int] = []
+
+    def work(worker: str, task: int) -> int:
+        if worker == "w1":
+            raise KeyboardInterrupt
+        while (rows := deal.take(10)) is not None:
+            answered.append(rows[0])
+            time.sleep(0.001)
+        return task
+
+    crew = crew_of(3)
+    before = threading.active_count()
+    begun = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        list(crew.deal(range(3), work, stop=deal.stop))
+    assert time.perf_counter() - begun < 5
+    assert threading.active_count() == before
+    assert not any(m.busy or m.lost for m in crew.members)
+    assert len(answered) < 10_000
+
+
+def test_what_is_given_up_amidst_leaves_the_workers_free() -> None:
+    crew = crew_of(3)
+    kept = in_order(crew.deal(range(1000), slow_square))  # as a traceback keeps it
+    assert next(kept) == 0
+    kept.close()
+    assert not any(m.busy for m in crew.members)
+    assert len(list(crew.deal(range(5), slow_square))) == 5
+
+
+def test_calls_from_several_threads_share_the_workers() -> None:
+    crew = crew_of(3)
+    at_work: set[str] = set()
+    both = threading.Lock()
+
+    def work(worker: str, task: int) -> int:
+        with both:
+            assert worker not in at_work, "two tasks on one worker"
+            at_work.add(worker)
+        time.sleep(0.001)
+        with both:
+            at_work.remove(worker)
+        return task
+
+    answers: list[list[tuple[int, int]]] = []
+    threads = [threading.Thread(target=lambda: answers.append(sorted(crew.deal(range(20), work)))) for _ in range(5)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert answers == [[(i, i) for i in range(20)]] * 5
+
+
+def test_what_is_lazy_is_made_once_and_closed_for_good() -> None:
+    class Thing:
+        made = closed = 0
+
+        def __init__(self) -> None:
+            Thing.made += 1
+            time.sleep(0.01)
+
+        def close(self) -> None:
+            Thing.closed += 1
+
+    lazy = Lazy(Thing)
+    threads = [threading.Thread(target=lazy.get) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert Thing.made == 1
+    lazy.close()
+    lazy.close()
+    assert Thing.closed == 1
+    with pytest.raises(JtgpuError, match="closed"):
+        lazy.get()
+    untouched = Lazy(Thing)
+    untouched.close()
+    assert (Thing.made, Thing.closed) == (1, 1)
+
+
+def test_what_workers_have_in_common_is_made_once() -> None:
+    made: list[str] = []
+    once = Once()
+
+    def make(name: str) -> str:
+        time.sleep(0.01)
+        made.append(name)
+        if name == "bad":
+            raise ValueError(name)
+        return name
+
+    found: list[str] = []
+    threads = [
+        threading.Thread(target=lambda i=i: found.append(once(i % 2, lambda: make(str(i % 2))))) for i in range(8)
+    ]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert sorted(made) == ["0", "1"]
+    assert sorted(found) == ["0"] * 4 + ["1"] * 4
+    for _ in range(2):  # a failure is not kept
+        with pytest.raises(ValueError, match="bad"):
+            once("x", lambda: make("bad"))
+    assert once("x", lambda: make("good")) == "good"
+
+
+@pytest.mark.parametrize("takers", [1, 2, 7])
+def test_a_deal_covers_all_rows_once(takers: int) -> None:
+    for n in (0, 5, 1000):
+        deal = Deal(n, takers)
+        seats = [deal.seat() for _ in range(takers)]
+        assert sorted(seats) == list(range(takers))
+        rows: list[int] = []
+        turn = 0
+        while (chunk := deal.take(128, seats[turn % takers])) is not None:
+            first, last = chunk
+            assert 0 < last - first <= 128
+            rows += range(first, last)
+            turn += 1
+        assert sorted(rows) == list(range(n))
+        assert turn == takers * -(-deal.share // 128) or n < 1000
+        assert not deal.left
+
+
+def test_each_taker_has_its_own_rows_and_helps_when_it_is_idle() -> None:
+    deal = Deal(300, 3)
+    first, second = deal.seat(), deal.seat()
+    assert deal.take(60, second) == (100, 160)
+    assert deal.take(60, first) == (0, 60)
+    assert deal.take(60, first) == (60, 100)
+    assert deal.take(60, first, False) == (200, 260)  # nobody has come for these
+    third = deal.seat()
+    assert deal.take(60, first, False) is None  # what is left belongs to others, who are here
+    assert deal.left == 80
+    assert deal.take(60, third, False) == (260, 300)
+    assert deal.take(60, third, False) is None
+    assert deal.take(30, third, True) == (160, 190)
+    deal.give_back(0, 60)
+    assert deal.take(60, third, False) == (0, 60)  # their taker has failed
+    assert deal.take(60, second, False) == (190, 200)
+    assert deal.take(60, first) is None
+    assert deal.seat() == first  # one that comes a second time
+
+
+def test_rows_given_back_are_dealt_again() -> None:
+    deal = Deal(100, 2)
+    assert deal.take(60) == (0, 50)
+    deal.give_back(0, 50)
+    deal.give_back(5, 5)
+    assert deal.left == 100
+    assert deal.take(40) == (0, 40)
+    assert deal.take(40) == (40, 50)
+    assert deal.take(50) == (50, 100)
+    assert deal.take(50) is None
+    deal.give_back(60, 100)
+    deal.stop()
+    assert deal.take(50) is None
+    assert deal.left == 40

@@ -1,0 +1,96 @@
+"""The tables of times: what rows become, and that the documents say what the rows say."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+
+pytest.importorskip("matplotlib")
+sys.path.insert(0, str(ROOT / "tools"))
+
+import gpu_times
+import write_times
+
+HEAD = {"device": "H100", "driver": "13.0", "commit": "abc", "dtype": "float64"}
+OURS = {"roofline_us": 20.0, "cpu_us": 500.0, "engine": "lists"}
+ROWS: list[dict[str, Any]] = [
+    {"network": "water", "device_us": {"median": 99.0, "p10": 98.0, "p90": 100.0}, "call_us": {"median": 110.0}}
+    | {"indexed_us": 6800.0, **OURS},
+    {"network": "water", "device_us": {"median": 20.0, "p10": 19.0, "p90": 21.0}, "call_us": {"median": 31.0}, **OURS},
+    {"network": "water", "device_us": {"median": 9.0, "p10": 8.0, "p90": 9.0}, "call_us": {"median": 9.0}, **OURS}
+    | {"dtype": "float32"},
+    {"network": "water", "peer": "jax-sum", "batch": 0, "device_us": 134.0, "cases_per_s": 7467, "steps": 63}
+    | {"path": "elimination order", "compile_s": 16.9},
+    {"network": "water", "peer": "jax-sum", "batch": 0, "failed": "did not compile in 9 s, others compiling beside it"},
+    {"network": "water", "peer": "jax", "batch": 0, "device_us": 1.0, "cases_per_s": 1, "earlier": True},
+    {"network": "water", "peer": "jax", "batch": 0, "device_us": 190.0, "cases_per_s": 5263, "compile_s": 15.4},
+    {"network": "water", "peer": "torch", "batch": 0, "failed": "did not compile in 9 s"},
+    {"network": "link", "peer": "jax", "batch": 0, "device_us": 3700.0, "cases_per_s": 270, "earlier": True},
+    {"network": "alarm", "batch": 131072, "device_cases_per_s": 2.4e8, "cases_per_s": 1e7, "share": 0.08}
+    | {"kernels": "lanes", "cpu_cases_per_s": 2.5e5},
+    {"network": "alarm", "peer": "jax-sum", "batch": 131072, "device_us": 1556.0, "cases_per_s": 8e7},
+]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> gpu_times.GpuRows:
+    path = tmp_path / "gpu.jsonl"
+    path.write_text("".join(json.dumps(HEAD | r) + "\n" for r in ROWS), encoding="utf-8")
+    return gpu_times.GpuRows.read(path)
+
+
+def cells(text: str, first: str) -> list[str]:
+    """The cells of the line of a table that begins so."""
+    _, _, rest = text.partition(f"   * - {first}\n")
+    lines = rest.partition("   * - ")[0].splitlines()
+    return [line.removeprefix("     - ") for line in lines if line.startswith("     - ")]
+
+
+def test_a_case_beside_the_best_peer_and_the_published_time(rows: gpu_times.GpuRows) -> None:
+    assert cells(gpu_times.single(rows), "water") == [
+        *("lists", "20 (19 - 21)", "31", "1.0", "134 (JAX, sums)", "6.7", "500", "6,800", "140,000", "7,000")
+    ]
+
+
+def test_tables_of_cases(rows: gpu_times.GpuRows) -> None:
+    assert cells(gpu_times.tables(rows), "alarm") == [
+        *("lanes", "131,072", "2.4e+08", "1e+07", "8.0 %", "8e+07 (JAX, sums)", "3.0", "250,000")
+    ]
+
+
+def test_tables_of_cases_as_columns(rows: gpu_times.GpuRows) -> None:
+    rows.batch["alarm"] = rows.batch["alarm"] | {"columns_device_cases_per_s": 4.0e8}
+    assert cells(gpu_times.tables(rows), "alarm")[2:] == [
+        *("2.4e+08", "4e+08", "1e+07", "8.0 %", "8e+07 (JAX, sums)", "5.0", "250,000")
+    ]
+
+
+def test_peers_that_failed_and_peers_measured_earlier(rows: gpu_times.GpuRows) -> None:
+    text = gpu_times.peers(rows)
+    assert cells(text, "water") == [
+        *("1", "63", "elimination order", "did not compile in 9 s", "--", "--", "190 (15)", "134 (17)")
+    ]
+    assert cells(text, "link") == ["1", "--", "--", "--", "--", "--", "3,700\\*", "--"]
+
+
+def test_without_rows_there_are_tables_of_nothing(tmp_path: Path) -> None:
+    none = gpu_times.GpuRows.read(tmp_path / "none.jsonl")
+    assert "list-table" in gpu_times.single(none)
+
+
+def test_only_what_stands_between_the_marks_is_replaced() -> None:
+    assert write_times.between("a\n.. x\nold\n.. y\nb\n", ".. x\n", ".. y\n", ["new"]) == "a\n.. x\n\nnew\n.. y\nb\n"
+    assert write_times.between("a\nb\n", ".. x\n", ".. y\n", ["new"]) == "a\nb\n"
+
+
+def test_the_documents_say_what_the_rows_say(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["write_times.py", "--check"])
+    assert write_times.main() == 0, capsys.readouterr().err

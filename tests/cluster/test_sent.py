@@ -1,0 +1,230 @@
+"""What is sent to a cluster and where to, and the documents on clusters; without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.cases.solve import Question
+from jtgpu.cluster import Cluster
+from jtgpu.cluster import files as files_module
+from jtgpu.cluster.connect import Share, as_cluster
+from jtgpu.cluster.parts import Dialect
+from jtgpu.errors import JtgpuError
+from tests.conftest import ROOT
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+
+
+@pytest.fixture(scope="module")
+def plan() -> Any:
+    return jtgpu.read(ROOT / "nets" / "asia.net").plan("min-fill")
+
+
+@pytest.fixture(scope="module")
+def tree(plan: Any) -> jtgpu.JunctionTree:
+    made: jtgpu.JunctionTree = plan.compile("reference")
+    return made
+
+
+# What is sent, and where to ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["asia.net", "munin2.net.gz"])
+def test_models_and_plans_can_be_sent(name: str) -> None:
+    net = jtgpu.read(ROOT / "nets" / name)
+    plan = net.plan("min-fill", memory_limit=float("inf"), max_table=None)
+    plan.plan.cost()
+    sent = pickle.loads(pickle.dumps(plan))
+    assert sent.plan == plan.plan
+    assert sent.model == net
+    assert dict(sent.model.attributes) == dict(net.attributes)  # type: ignore[attr-defined]
+    assert not any(f.table.flags.writeable for f in sent.model.factors)
+    assert not sent.plan.table_off.flags.writeable
+    with pytest.raises(TypeError):
+        sent.model.attributes["net"] = {}
+
+
+def test_a_tree_is_sent_as_a_plan_and_compiled_there(tree: jtgpu.JunctionTree) -> None:
+    sent = pickle.loads(pickle.dumps(tree))
+    assert sent.backend == "reference"
+    e = {"xray": "yes"}
+    np.testing.assert_array_equal(np.asarray(sent.posterior("lung", e)), np.asarray(tree.posterior("lung", e)))
+    sent.close()
+    with pytest.raises(JtgpuError, match="closed"):
+        pickle.dumps(sent)
+    markov = jtgpu.MarkovNetwork({"a": ["x", "y"]}, [(("a",), [1.0, 3.0])])
+    assert pickle.loads(pickle.dumps(markov.compile("reference"))).posterior("a")["y"] == 0.75
+
+
+def test_a_part_does_not_depend_on_the_parts_before() -> None:
+    """A tree that plans anew for patterns it has met is compiled for each part: a part done twice is the same part."""
+    plan = jtgpu.read(ROOT / "nets" / "water.net").plan("min-fill")
+    share = Share("cpu", 1, 1, 0)
+    job = files_module.Job(plan, share, Question((), ()), [], [], (), None, Dialect(), 1, None, "", "", "")
+    made: list[Any] = []
+
+    class Tree:
+        learns = True
+
+        def close(self) -> None:
+            made.remove(self)
+
+    class Learning(files_module.Worker):
+        def _new(self) -> Any:
+            made.append(Tree())
+            return made[-1]
+
+    worker = Learning(job)
+    first = worker.tree()
+    assert worker.tree() is not first
+    assert len(made) == 1
+    Tree.learns = False
+    assert worker.tree() is worker.tree()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "resources", "backend", "share"),
+    [
+        (Cluster(), {"CPU": 8.0}, "auto", Share("cpu", 8, 1.0, 0.0)),
+        (Cluster(), {"CPU": 64.0, "GPU": 8.0}, "auto", Share("gpu", 8, 8.0, 1.0)),
+        (Cluster(), {"CPU": 4.0, "GPU": 8.0}, "gpu", Share("gpu", 4, 1.0, 1.0)),
+        (Cluster(cpus=4), {"CPU": 10.0}, "cpu", Share("cpu", 2, 4.0, 0.0)),
+        (Cluster(workers=3, gpus=0), {"CPU": 64.0, "GPU": 8.0}, "auto", Share("cpu", 3, 1.0, 0.0)),
+        (Cluster(workers=100), {"CPU": 2.0}, "cpu", Share("cpu", 20, 1.0, 0.0)),  # there are twenty parts
+        (Cluster(workers=16), {}, "cpu", Share("cpu", 16, 1.0, 0.0)),  # a cluster that grows
+        (Cluster(gpus=0.5), {"CPU": 8.0, "GPU": 1.0}, "gpu", Share("gpu", 2, 4.0, 0.5)),
+    ],
+)
+def test_a_cluster_is_divided_among_workers(
+    cluster: Cluster, resources: dict[str, float], backend: str, share: Share
+) -> None:
+    assert Share.of(cluster, resources, backend, 20) == share
+
+
+def test_clusters_that_cannot_be() -> None:
+    with pytest.raises(JtgpuError, match="2 cores and 0 GPUs, a worker takes 1 cores and 1 GPUs"):
+        Share.of(Cluster(), {"CPU": 2.0}, "gpu", 5)
+    for wrong in ({"workers": 0}, {"cpus": -1}, {"gpus": -0.5}):
+        with pytest.raises(ValueError, match="is a positive number"):
+            Cluster(**wrong)
+    with pytest.raises(ValueError, match="cluster is 'auto'"):
+        as_cluster("")
+    assert Share("cpu", 1, 2.0, 0.0).options({"threads": 7, "devices": [1], "lanes": 3}) == {"threads": 2, "lanes": 3}
+    assert Share("gpu", 1, 2.0, 1.0).options({"device": 3}) == {}
+
+
+def test_a_worker_of_another_version_is_refused(plan: Any) -> None:
+    job: Any = files_module.Job(
+        plan, Share("cpu", 1, 1, 0), Question((), ()), [], [], (), None, Dialect(), 1, None, "", "", "", version="0.0.0"
+    )
+    with pytest.raises(JtgpuError, match=r"this worker has jtgpu .*, the run is led by jtgpu 0\.0\.0"):
+        files_module.Worker(job)
+
+
+def test_ray_is_imported_on_use_and_named_where_it_is_missing(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.parquet"
+    pq.write_table(pa.table({"xray": ["yes", "no"]}), cases)
+    code = (
+        "import sys; sys.modules['ray'] = None\n"
+        "import jtgpu, jtgpu.cluster\n"
+        f"plan = jtgpu.read({str(ROOT / 'nets' / 'asia.net')!r}).plan('min-fill')\n"
+        f"try: jtgpu.cluster.answer_files(plan, {str(cases)!r}, {str(tmp_path / 'out')!r}, targets='lung')\n"
+        "except jtgpu.JtgpuError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, env=dict(os.environ)
+    )
+    assert "pip install 'jtgpu[ray]'" in done.stdout
+    code = "import sys, jtgpu, jtgpu.cluster, jtgpu.cli; print('ray' in sys.modules, 'pyarrow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+# Documents --------------------------------------------------------------------------------------------------------
+
+EXAMPLES = ROOT / "docs" / "examples"
+
+
+def held_to_the_command(line: str) -> None:
+    """A ``jtgpu batch`` of an example has options that there are, and targets that alarm has."""
+    import typer.main
+
+    from jtgpu.cli import app
+
+    words = shlex.split(line)
+    assert words[:2] == ["jtgpu", "batch"]
+    batch = typer.main.get_command(app).commands["batch"]  # type: ignore[attr-defined]
+    known = {o for p in batch.params for o in (*p.opts, *p.secondary_opts)}
+    assert {w for w in words if w.startswith("-")} <= known
+    net = jtgpu.read(ROOT / "nets" / "alarm.net")
+    for target in words[words.index("--targets") + 1].split(","):
+        net.index(target)
+    assert {"--resume", "--cluster"} <= set(words)
+
+
+def test_the_job_for_kubernetes() -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    job = yaml.safe_load((EXAMPLES / "rayjob.yaml").read_text())
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    held_to_the_command(job["spec"]["entrypoint"])
+    cluster = job["spec"]["rayClusterSpec"]
+    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    for group in groups:
+        assert all(isinstance(v, str) for v in group["rayStartParams"].values())
+        for container in group["template"]["spec"]["containers"]:
+            assert container["resources"]["requests"] == container["resources"]["limits"]
+            assert all(isinstance(e["value"], str) for e in container["env"])
+    words = shlex.split(job["spec"]["entrypoint"])
+    asked = {w: words[words.index(w) + 1] for w in ("--workers", "--threads")}
+    workers = cluster["workerGroupSpecs"][0]
+    limits = workers["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert str(workers["replicas"] * int(limits["nvidia.com/gpu"])) == asked["--workers"]
+    assert limits["cpu"] == asked["--threads"]
+
+
+def test_the_job_for_slurm() -> None:
+    path = EXAMPLES / "slurm.sh"
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash")
+    subprocess.run([bash, "-n", str(path)], check=True)
+    script = path.read_text().replace("\\\n", " ")
+    held_to_the_command(script[script.index("jtgpu batch") :].strip().splitlines()[0])
+
+
+def test_what_the_page_on_clusters_names_is_there() -> None:
+    page = (ROOT / "docs" / "cluster.rst").read_text()
+    assert set(re.findall(r"<(examples/[\w.]+)>`_", page)) == {f"examples/{p.name}" for p in EXAMPLES.iterdir()}
+    for name in re.findall(r"``(bench/[\w/.]+?\.(?:py|jsonl))", page):
+        assert (ROOT / name).is_file(), name
+
+
+def test_the_arithmetic_of_ten_thousand_million_cases() -> None:
+    """Every row of the page's table follows from a row of the results."""
+    page = (ROOT / "docs" / "cluster.rst").read_text()
+    rows = [json.loads(line) for line in (ROOT / "bench" / "results" / "cluster.jsonl").read_text().splitlines()]
+    measured = {(f"{r['network']}, {r['columns']}", r["targets"]): r for r in rows if "columns" in r}
+    table = page.partition(".. arithmetic begin")[2].partition(".. arithmetic end")[0]
+    told = [[c.strip().lstrip("*- ") for c in row.splitlines()] for row in table.split("\n   * - ")[2:]]
+    assert len(told) == len(measured)
+    for network, targets, rate, hours, _, read, written, *_ in told:
+        r = measured[network, {"three": "3", "all": "all"}[targets]]
+        a_case = {name: r[name] / r["cases"] for name in ("bytes_in", "bytes_csv", "bytes_out")}
+        assert float(rate.replace(",", "")) == pytest.approx(r["cases_per_second"], rel=0.006)
+        assert float(hours.replace(",", "")) == pytest.approx(1e10 / r["cases_per_second"] / 3600, rel=0.03)
+        assert read == f"{a_case['bytes_in'] / 100:.2f} ({a_case['bytes_csv'] / 100:.1f})"
+        assert written == f"{a_case['bytes_out'] / 100:.2f}"

@@ -1,0 +1,175 @@
+"""DSL: what old GeNIe writes, what is refused and where, and that writing loses nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jtgpu.errors import FormatError, ParseError
+from jtgpu.formats import read, write
+from jtgpu.formats.dsl.reader import parse, sniff
+from jtgpu.formats.dsl.writer import dumps
+from jtgpu.formats.hugin import reader as hugin
+from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from tests.support.random_nets import bayesian_networks
+
+DATA = Path(__file__).parent / "data"
+NETS = Path(__file__).parents[2] / "nets"
+OLD = DATA / "dsl_old.dsl"
+
+A = "node a { TYPE = CPT; PARENTS = (); DEFINITION = { NAMESTATES = (x, y); PROBABILITIES = (0.25, 0.75); }; };\n"
+B = "node b { PARENTS = (a); DEFINITION = { NAMESTATES = (x, y); PROBABILITIES = (0.5, 0.5, 1, 0); }; };\n"
+T = "node t { TYPE = TRUTHTABLE; PARENTS = (a); DEFINITION = { NAMESTATES = (x, y); RESULTINGSTATES = (y, x); }; };\n"
+N = (
+    "node m { TYPE = NOISY_MAX; PARENTS = (a); DEFINITION = { NAMESTATES = (x, y); STRENGTHS = (0, 1);"
+    " PROBABILITIES = (0.5, 0.5, 0, 1, 0.1, 0.9); }; };\n"
+)
+
+
+def file(*nodes: str) -> str:
+    return f"net n\n{{\n{''.join(nodes)}}};\n"
+
+
+def test_a_file_as_genie_wrote_it() -> None:
+    net = read(OLD)
+    assert isinstance(net, BayesianNetwork)
+    assert (net.name, net.variables) == ("Old", ("P1", "C1", "P2", "T"))
+    assert net.cpt("P1").tolist() == [0.66, 0.34]
+    assert net.cpt("P2").tolist() == [[0.1, 0.9], [0.2, 0.8]]
+    absent = np.array([[0.25, 0.25 * 0.5], [1.0, 0.5]]) * 0.75  # P2's states in the order (1, 0): "yes" has no effect
+    assert np.allclose(net.cpt("C1")[..., 1], absent, rtol=1e-15, atol=0)
+    assert net.cpt("T").argmax(axis=-1).tolist() == [[0, 1], [2, 2]]
+    assert net.attributes["net"] == {"label": "An old network", "comment": "licence: none"}
+    assert net.attributes["node"]["P1"] == {
+        "label": 'The first "parent"',
+        "position": (388, -431),
+        "size": (68, 42),
+        "property": ("source = a book",),
+    }
+    assert any("were normalised" in note for note in net.attributes["read"]["notes"])
+    again = parse(dumps(net))
+    assert again == net
+    assert {k: again.attributes[k] for k in ("net", "node")} == {k: net.attributes[k] for k in ("net", "node")}
+
+
+def test_it_is_told_from_hugin_nets() -> None:
+    hugin_text = (NETS / "asia.net").read_text()
+    assert not sniff(hugin_text)
+    for text in (dumps(read(OLD)), file(A), "// x\n/* y */ net a.b\\c\n{ node x { TYPE"):
+        assert sniff(text)
+        assert not hugin.sniff(text)
+    assert parse(file(A).replace("net n", 'net "data\\insurance.bif"')).variables == ("a",)
+
+
+def test_order_comments_and_what_may_be_left_out() -> None:
+    net = parse(file(A, B))
+    assert net.cpt("b").tolist() == [[0.5, 0.5], [1, 0]]
+    assert parse(file(B, A)).cpt("b").tolist() == net.cpt("b").tolist()
+    assert parse(file(A, B).replace(";", "; /# a /* nested */ comment #/ ")) == net
+    assert parse(file(A, B).replace("};", "}")) == net
+    assert parse(file(A, B).replace(", ", " // x\n , ")) == net
+    assert parse(file(A, T)).cpt("t").tolist() == [[0, 1], [1, 0]]
+    assert parse(file(A, N)).cpt("m")[..., 1].tolist() == pytest.approx([0.45, 0.9])
+    assert parse("net n { }").variables == ()
+
+
+def test_pyagrum_writes_the_same_order(tmp_path: Path) -> None:
+    pyagrum = pytest.importorskip("pyagrum", reason="pyAgrum is not installed")
+    pyagrum.initRandom(3)
+    theirs = pyagrum.fastBN("A[4]->B<-C[3];D[5]->B")
+    theirs.saveDSL(str(tmp_path / "a.dsl"))
+    net = read(tmp_path / "a.dsl")
+    assert isinstance(net, BayesianNetwork)
+    table = theirs.cpt("B")
+    axes = list(reversed(table.names))
+    array = table.toarray().transpose([axes.index(p) for p in (*net.parents("B"), "B")])
+    assert np.abs(net.cpt("B") - array).max() < 1e-5  # six digits are written
+    write(net, tmp_path / "b.dsl")
+    reread = pyagrum.loadBN(str(tmp_path / "b.dsl"))  # kept: its tables die with it
+    again = reread.cpt("B")
+    axes = list(reversed(again.names))
+    array = again.toarray().transpose([axes.index(p) for p in (*net.parents("B"), "B")])
+    assert np.abs(array - net.cpt("B")).max() < 1e-6
+
+
+WRONG = [
+    ("net", "1:4: found the end of the file, expected the network's name"),
+    ("net n", "found the end of the file, expected '{'"),
+    ("net n {", "found the end of the file, expected a statement, or '}'"),
+    ("net n { } x", "found 'x', expected the end of the file"),
+    ("net n { A = ; }", "found ';', expected the value of 'A'"),
+    ("net n { A 7 ; }", "found ';', expected '{'"),
+    ("net n { A ; }", "found ';', expected '=' after 'A' of line 1"),
+    ("net n { A = 7 B = 8; }", "1:15: found 'B', expected ';' after 'A'"),
+    ("net n { A = (1, }", "found '}', expected a name, or ')'"),
+    ('net n { A = "x', 'a string whose closing " is missing'),
+    ("net n { /* ", "a comment whose closing */ is missing"),
+    (f"net n {{ A = {'{ B = ' * 200}", "nested deeper than 100"),
+    (file(A, A), "4:6: the node 'a' is declared a second time"),
+    (file("node a { TYPE = LIST; };"), "3:6: found the decision node 'a'"),
+    (file("node a { TYPE = TABLE; };"), "found the utility node 'a'"),
+    (file("node a { TYPE = NOISY_OR; };"), "found the noisy-OR node of an old kind 'a'"),
+    (file("node a { TYPE = X; };"), "found the node of type 'X' 'a'"),
+    (file("node a { TYPE = CPT; };"), "the node 'a' has no NAMESTATES"),
+    (file("node a { DEFINITION = { NAMESTATES = (x); }; };"), "the node 'a' has no PROBABILITIES"),
+    (file(B), "3:21: 'b' has the parent 'a', which is not declared"),
+    (file(A, B.replace("(a)", "(a, a)")), "4:24: 'b' has the parent 'a' twice"),
+    (file(A.replace("0.75", "0.75, 1")), "found 3 numbers for 'a', expected 2"),
+    (file(A.replace("0.75", "x")), "3:95: found 'x', expected a number, or ')'"),
+    (file(A.replace("0.75", "/* 1 */ -1")), "3:103: the table of 'a' holds -1"),
+    (file(A, T.replace("(y, x)", "(y)")), "found 1 resulting states of 't', expected 2"),
+    (file(A, T.replace("(y, x)", "(y, z)")), "4:102: found 'z', expected a state of 't'"),
+    (file(A, N.replace("(0, 1)", "(0, 2)")), "the strengths of the parent 'a' are no order"),
+    (file(A, N.replace("0.1, ", "")), "found 5 parameters of the noisy node 'm', expected 6"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG, ids=[m for _, m in WRONG])
+def test_mistakes_have_a_place(text: str, message: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse(text, "f")
+    assert message in str(caught.value)
+    assert caught.value.line is not None
+
+
+@given(
+    bayesian_networks(),
+    st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=6), min_size=8, unique=True),
+)
+def test_any_network_any_name(net: BayesianNetwork, names: list[str]) -> None:
+    """Names that are no identifiers, equal and empty states, control characters, children before their parents."""
+    new = dict(zip(net.variables, names, strict=False))
+    attributes: dict[str, Any] = {
+        "net": {"property": (names[0], "a = b"), "comment": "said"},
+        "node": {
+            new[v]: {"property": (f"k = {names[1]}", names[2]), "position": (3, -5), "size": (77, 33)}
+            for v in net.variables
+        },
+        "potential": {new[v]: {"property": (names[3],)} for v in net.variables},
+    }
+    other = BayesianNetwork(
+        {new[v]: [names[i % 3] for i in range(len(net.states(v)))] for v in net.variables},
+        {new[v]: [new[p] for p in net.parents(v)] for v in net.variables},
+        {new[v]: net.cpt(v) for v in net.variables},
+        name=names[4],
+        attributes=attributes,
+    )
+    text = dumps(other)
+    again = parse(text)
+    assert again == other
+    assert again.name == other.name
+    assert {k: again.attributes[k] for k in attributes} == attributes
+    assert dumps(again) == text
+
+
+def test_rows_within_the_tolerance_come_back_bit_for_bit() -> None:
+    net = BayesianNetwork({"a": ["x", "y"]}, {}, {"a": [0.3000001, 0.7]})
+    assert 'JTGPU_ROWS = "exact"' in dumps(net)
+    assert parse(dumps(net)) == net
+    with pytest.raises(FormatError, match="MarkovNetwork"):
+        dumps(MarkovNetwork({"a": ["x"]}, []))

@@ -1,0 +1,392 @@
+"""Evidence of every kind: soft evidence by Jeffrey's rule, interventions; one case, tables of cases, sessions."""
+
+from __future__ import annotations
+
+import gc
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import jtgpu
+from jtgpu import errors
+from jtgpu.inference.queries import interventions, soft
+from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
+from tests.support import oracle, random_nets
+
+HERE = ("reference", "cpu")
+
+
+def compiled(model: DiscreteModel, backend: str) -> jtgpu.JunctionTree:
+    tree: jtgpu.JunctionTree = model.plan(order="min-fill", cache=False).compile(backend)
+    return tree
+
+
+def rain() -> BayesianNetwork:
+    """Rain wets the grass, and so does a sprinkler that is used when it does not rain."""
+    return BayesianNetwork(
+        {"rain": ["no", "yes"], "sprinkler": ["off", "on"], "wet": ["no", "yes"]},
+        {"sprinkler": ["rain"], "wet": ["rain", "sprinkler"]},
+        {
+            "rain": [0.75, 0.25],
+            "sprinkler": [[0.5, 0.5], [0.875, 0.125]],
+            "wet": [[[1.0, 0.0], [0.25, 0.75]], [[0.125, 0.875], [0.0, 1.0]]],
+        },
+    )
+
+
+def same(post: jtgpu.Posteriors, table: NDArray[np.float64], tolerance: float = 1e-10) -> None:
+    """Every posterior is the marginal of a joint table."""
+    for v, name in enumerate(post):
+        np.testing.assert_allclose(post[name], oracle.marginal(table, [v]), atol=tolerance)
+
+
+# Interventions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_setting_is_not_seeing(backend: str) -> None:
+    tree = compiled(rain(), backend)
+    assert tree.posterior("rain", {"sprinkler": "on"})["yes"] < 0.1  # who sees it on thinks of a dry day
+    assert tree.posterior("rain", do={"sprinkler": "on"})["yes"] == 0.25  # who turns it on learns nothing
+    assert tree.posterior("sprinkler", do={"sprinkler": "on"})["on"] == 1.0
+    wet = tree.posterior("wet", do={"sprinkler": "on"})["yes"]
+    assert wet == pytest.approx(0.75 * 0.75 + 0.25 * 1.0, abs=1e-15)
+    assert tree.log_evidence({"wet": "yes"}, do={"sprinkler": "on"}) == pytest.approx(math.log(wet), abs=1e-14)
+    half = tree.posterior("wet", do={"sprinkler": [0.5, 0.5]})["yes"]
+    assert half == pytest.approx(0.5 * wet + 0.5 * tree.posterior("wet", do={"sprinkler": "off"})["yes"], abs=1e-15)
+    assert tree.posterior("rain")["yes"] == 0.25  # nothing of it stays
+    assert tree.posterior("sprinkler")["on"] == pytest.approx(0.40625, abs=1e-15)
+
+
+@st.composite
+def interventions_on(draw: st.DrawFn, net: BayesianNetwork) -> dict[int, Any]:
+    """Variables that are set, to a state or with probabilities."""
+    chosen = draw(st.lists(st.integers(0, len(net) - 1), min_size=1, max_size=3, unique=True))
+    found: dict[int, Any] = {}
+    for v in chosen:
+        card = int(net.cardinality[v])
+        if draw(st.booleans()):
+            found[v] = draw(st.integers(0, card - 1))
+        else:
+            w = np.array(draw(st.lists(st.integers(0, 4), min_size=card, max_size=card)), float)
+            found[v] = w / w.sum() if w.any() else np.eye(card)[0]
+    return found
+
+
+@pytest.mark.parametrize("backend", HERE)
+@given(data=st.data())
+def test_interventions_are_those_of_the_mutilated_network(data: st.DataObject, backend: str) -> None:
+    net = data.draw(random_nets.bayesian_networks(most=6))
+    tree = compiled(net, backend)
+    session = tree.session()
+    for _ in range(2):
+        do = data.draw(interventions_on(net))
+        hard, weighed = data.draw(random_nets.evidence_weights(net))
+        hard = {v: s for v, s in hard.items() if v not in do}
+        weights = random_nets.all_weights(net, hard, weighed)
+        probabilities = {v: np.eye(int(net.cardinality[v]))[q] if np.ndim(q) == 0 else q for v, q in do.items()}
+        cut = oracle.mutilated(net, probabilities)
+        expected = oracle.log_evidence(cut, weights)
+        session.set(hard, likelihood=weighed, do=do)
+        if expected == -math.inf:
+            with pytest.raises(errors.ImpossibleEvidence):
+                tree.posteriors(hard, likelihood=weighed, do=do)
+            with pytest.raises(errors.ImpossibleEvidence):
+                session.posteriors()
+            continue
+        table = oracle.joint(cut, weights)
+        for post in (tree.posteriors(hard, likelihood=weighed, do=do), session.posteriors()):
+            assert post.log_evidence == pytest.approx(expected, abs=1e-11)
+            same(post, table, 1e-12)
+
+
+@pytest.mark.parametrize("backend", HERE)
+@given(data=st.data())
+def test_tables_of_cases_with_interventions_and_soft_evidence(data: st.DataObject, backend: str) -> None:
+    """Row by row what single cases say."""
+    net = data.draw(random_nets.bayesian_networks(most=5))
+    tree = compiled(net, backend)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    n = 5
+    states = np.stack([rng.integers(0, c, n) for c in net.cardinality.tolist()], axis=1).astype(np.int32)
+    states[rng.random(states.shape) < 0.7] = -1
+    do = {v: rng.integers(0, net.cardinality[v], n) for v in rng.permutation(len(net))[:1].tolist()}
+    goal = {}
+    for v in rng.permutation(len(net))[:2].tolist():
+        if v not in do:
+            states[:, v] = -1
+            goal[v] = rng.dirichlet(np.ones(int(net.cardinality[v])), n)
+            goal[v][rng.random(n) < 0.3] = np.nan
+            break  # one variable: always converges
+    before = states.copy()
+    found = tree.posteriors_batch(states, do=do, soft=goal, on_impossible="flag")
+    np.testing.assert_array_equal(states, before)
+    for i in range(n):
+        hard = {v: s for v, s in enumerate(states[i].tolist()) if s >= 0}
+        q = {v: g[i] for v, g in goal.items() if not np.isnan(g[i, 0])}
+        try:
+            one = tree.posteriors(hard, do={v: int(s[i]) for v, s in do.items()}, soft=q)
+        except errors.ImpossibleEvidence:
+            assert found.impossible[i]
+            assert not found.flat[i].any()
+            assert found.log_evidence[i] == -math.inf
+            continue
+        assert not found.impossible[i]
+        assert found.log_evidence[i] == pytest.approx(one.log_evidence, abs=1e-12)
+        for name in one:
+            np.testing.assert_allclose(found[name][i], one[name], atol=1e-12)
+
+
+def test_backends_of_interventions_are_kept_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interventions, "MOST_CUTS", 2)
+    tree = compiled(rain(), "cpu")
+    first = tree.cut((0,))
+    assert tree.cut((0,)) is first
+    tree.cut((1,))
+    tree.cut((2,))  # the first one is forgotten, and stays open for who holds it
+    backend = first.backend
+    held = tree.settle({"wet": "yes"}, do={"rain": "yes"})
+    assert held.backend is not backend
+    backend.run(held.case)
+    del first
+    gc.collect()
+    with pytest.raises(errors.JtgpuError, match="closed"):
+        backend.run(held.case)
+    tree.close()
+    with pytest.raises(errors.JtgpuError, match="closed"):
+        held.backend.run(held.case)
+    with pytest.raises(errors.JtgpuError, match="closed"):
+        tree.posteriors(do={"rain": "yes"})
+
+
+# Soft evidence ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", HERE)
+@given(data=st.data())
+def test_jeffreys_rule(data: st.DataObject, backend: str) -> None:
+    net = data.draw(st.one_of(random_nets.bayesian_networks(most=6), random_nets.markov_networks(most=5)))
+    tree = compiled(net, backend)
+    hard, weighed = data.draw(random_nets.evidence_weights(net))
+    v = data.draw(st.integers(0, len(net) - 1))
+    hard.pop(v, None)
+    weights = random_nets.all_weights(net, hard, weighed)
+    card = int(net.cardinality[v])
+    q = np.array(data.draw(st.lists(st.sampled_from([0, 1, 2, 5]), min_size=card, max_size=card)), float)
+    q = q / q.sum() if q.any() else np.full(card, 1 / card)
+    if oracle.log_evidence(net, weights) == -math.inf:
+        with pytest.raises(errors.ImpossibleEvidence):
+            tree.posteriors(hard, likelihood=weighed, soft={v: q})
+        return
+    table = oracle.joint(net, weights)
+    prior = oracle.marginal(table, [v])
+    if (q[prior == 0] > 0).any():
+        with pytest.raises(errors.ImpossibleEvidence, match="soft evidence gives"):
+            tree.posteriors(hard, likelihood=weighed, soft={v: q})
+        return
+    post = tree.posteriors(hard, likelihood=weighed, soft={v: q})
+    same(post, oracle.jeffrey(table, v, q), 1e-12)
+    assert post.log_evidence == pytest.approx(oracle.log_evidence(net, weights), abs=1e-11)  # soft: no event
+    session = tree.session(hard, likelihood=weighed)
+    session.believe(v, q)
+    same(session.posteriors(), oracle.jeffrey(table, v, q), 1e-12)
+
+
+@pytest.mark.parametrize("backend", HERE)
+@given(data=st.data())
+def test_several_soft_findings_give_the_nearest_distribution(data: st.DataObject, backend: str) -> None:
+    """A distribution P w is the nearest to P of all that share its marginals: so marginals of one must lead to it."""
+    net = data.draw(random_nets.bayesian_networks(most=6))
+    tree = compiled(net, backend)
+    hard, _ = data.draw(random_nets.evidence_weights(net))
+    some = data.draw(st.lists(st.integers(0, len(net) - 1), min_size=1, max_size=3, unique=True))
+    hard = {v: s for v, s in hard.items() if v not in some}
+    weights = random_nets.all_weights(net, hard, {})
+    if oracle.log_evidence(net, weights) == -math.inf:
+        return
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    wanted = weights | {v: rng.uniform(0.2, 1.0, int(net.cardinality[v])) for v in some}
+    table = oracle.joint(net, wanted)
+    goal = {v: oracle.marginal(table, [v]) for v in some}
+    same(tree.posteriors(hard, soft=goal), table, 1e-9)
+    rows = tree.posteriors_batch(
+        np.tile([hard.get(v, -1) for v in range(len(net))], (3, 1)),
+        soft={v: np.vstack([q, np.full(len(q), np.nan), q]) for v, q in goal.items()},
+    )
+    plain = tree.posteriors(hard)
+    for v, name in enumerate(net.variables):
+        np.testing.assert_allclose(rows[name][0], oracle.marginal(table, [v]), atol=1e-9)
+        np.testing.assert_allclose(rows[name][1], plain[name], atol=1e-12)  # no soft evidence in this row
+        np.testing.assert_allclose(rows[name][2], rows[name][0], atol=1e-15)
+
+
+def copies() -> BayesianNetwork:
+    """b is a, whatever a is."""
+    two = ["0", "1"]
+    return BayesianNetwork({"a": two, "b": two}, {"b": ["a"]}, {"a": [0.5, 0.5], "b": [[1, 0], [0, 1]]})
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_marginals_that_contradict_each_other_are_refused(backend: str) -> None:
+    tree = compiled(copies(), backend)
+    assert tree.posterior("b", soft={"a": [0.3, 0.7], "b": [0.3, 0.7]})["1"] == pytest.approx(0.7, abs=1e-12)
+    with pytest.raises(errors.EvidenceError, match=r"does not converge.*contradict"):
+        tree.posteriors(soft={"a": [0.3, 0.7], "b": [0.4, 0.6]})
+    with pytest.raises(errors.EvidenceError, match=r"^case 1: .*does not converge"):
+        tree.posteriors_batch(
+            {"a": [None, None]}, soft={"a": [0.3, 0.7], "b": [[0.3, 0.7], [0.4, 0.6]]}
+        )
+    with pytest.raises(errors.ImpossibleEvidence, match="gives b = '1' the probability 1"):
+        tree.posteriors({"a": "0"}, soft={"b": [0, 1]})
+    with pytest.raises(errors.ImpossibleEvidence, match=r"^case 1: the soft evidence gives b = '0'"):
+        tree.posteriors_batch({"a": [0, 1]}, soft={"b": [1, 0]})
+    flagged = tree.posteriors_batch({"a": [0, 1]}, soft={"b": [1, 0]}, on_impossible="flag")
+    assert flagged.impossible.tolist() == [False, True]
+
+
+def test_slow_convergence_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soft, "MOST", 3)
+    with pytest.raises(errors.EvidenceError, match="after 3 propagations"):
+        compiled(rain(), "reference").posteriors(soft={"rain": [0.1, 0.9], "sprinkler": [0.2, 0.8], "wet": [0.5, 0.5]})
+
+
+# What is refused ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("evidence", "more", "says"),
+    [
+        ({}, {"soft": {"rain": [0.5, 0.6]}}, "sum to 1.1"),
+        ({}, {"soft": {"rain": [0.5, -0.5]}}, ">= 0"),
+        ({}, {"soft": {"rain": {"no": 1.0}}}, "no weight for 'yes'"),
+        ({}, {"soft": {"rain": "yes"}}, "probability for each"),
+        ({}, {"soft": {"rain": {"yes", "no"}}}, "probability for each"),
+        ({"rain": "yes"}, {"soft": {"rain": [0.5, 0.5]}}, "observed"),
+        ({}, {"do": {"rain": "yes"}, "soft": {"rain": [0.5, 0.5]}}, "set by do"),
+        ({}, {"soft": {"rain": [0.5, 0.5], 0: [0.5, 0.5]}}, "'rain' twice"),
+        ({}, {"do": {"rain": "yes", 0: "yes"}}, "'rain' twice"),
+        ({}, {"do": {"rain": {"yes", "no"}}}, "name or number"),
+        ({}, {"do": {"rain": [0.5, 0.4]}}, "sum to 0.9"),
+        ({}, {"do": {"rains": "yes"}}, "did you mean 'rain'"),
+        ({}, {"do": {"rain": "maybe"}}, "no state 'maybe'"),
+        ({"rain": "no"}, {"do": {"rain": "yes"}}, "set to 'yes' and observed to be 'no'"),
+        ({}, {"do": [("rain", 1)]}, "do maps"),
+    ],
+)
+def test_what_is_no_evidence(evidence: Any, more: Any, says: str) -> None:
+    tree = compiled(rain(), "reference")
+    with pytest.raises(errors.EvidenceError, match=says):
+        tree.posteriors(evidence, **more)
+    session = tree.session()
+    with pytest.raises(errors.EvidenceError, match=says):
+        session.set(evidence, **more)
+    assert session.known == {"evidence": {}, "likelihood": {}, "soft": {}, "do": {}}
+
+
+@pytest.mark.parametrize(
+    ("cases", "more", "says"),
+    [
+        ({"wet": [0, 1]}, {"soft": {"rain": [[0.5, 0.5]]}}, r"shape \(1, 2\); 2 cases of 2 states"),
+        ({"wet": [0, 1]}, {"soft": {"rain": [[0.5, 0.5], [0.5, math.nan]]}}, "sum to 1"),
+        ({"wet": [0, 1]}, {"soft": {"rain": [["a", "b"]] * 2}}, "no array of numbers"),
+        ({"rain": [-1, 1]}, {"soft": {"rain": [0.5, 0.5]}}, "case 1: soft evidence on 'rain', which is observed"),
+        ({"wet": [0, 1]}, {"soft": {"rain": [0.5, 0.5]}, "do": {"rain": 1}}, "set by do"),
+        ({"wet": [0, 1]}, {"soft": {"rain": [0.5, 0.5], 0: [0.5, 0.5]}}, "'rain' twice"),
+        ({"wet": [0, 1]}, {"do": {"rain": ["yes"]}}, r"shape \(1,\); there are 2 cases"),
+        ({"wet": [0, 1]}, {"do": {"rain": ["yes", None]}}, "case 1: do says nothing of 'rain'"),
+        ({"wet": [0, 1]}, {"do": {"rain": ["yes", "maybe"]}}, "case 1: variable 'rain' has no state 'maybe'"),
+        ({"wet": [0, 1]}, {"do": {"rain": {"yes"}}}, "one state"),
+        ({"wet": [0, 1]}, {"do": {"rain": [[0.5, 0.5], [math.nan] * 2]}}, "no probabilities in some cases"),
+        ({"rain": [0, 1]}, {"do": {"rain": 1}}, "case 0: this evidence has probability 0"),
+    ],
+)
+def test_what_is_no_table_of_evidence(cases: Any, more: Any, says: str) -> None:
+    with pytest.raises(errors.EvidenceError, match=says):
+        compiled(rain(), "reference").posteriors_batch(cases, **more)
+
+
+def test_do_in_tables_takes_states_and_probabilities() -> None:
+    tree = compiled(rain(), "cpu")
+    on, off = (tree.posterior("wet", do={"sprinkler": s})["yes"] for s in ("on", "off"))
+    for given_as in (["on", "off"], np.array([1, 0]), [[0.0, 1.0], [1.0, 0.0]]):
+        found = tree.posteriors_batch({"rain": [None, None]}, do={"sprinkler": given_as}, targets="wet")
+        np.testing.assert_allclose(found["wet"][:, 1], [on, off], atol=1e-15)
+    same_in_all = tree.posteriors_batch({"rain": [None, None]}, do={"sprinkler": {"on": 1.0, "off": 0.0}})
+    np.testing.assert_allclose(same_in_all["wet"][:, 1], [on, on], atol=1e-15)
+
+
+def test_markov_networks_have_no_interventions() -> None:
+    model = MarkovNetwork({"a": ["0", "1"], "b": ["0", "1"]}, [(["a", "b"], [[1.0, 2.0], [3.0, 4.0]])])
+    with pytest.raises(errors.EvidenceError, match="needs a Bayesian network"):
+        compiled(model, "reference").posteriors(do={"a": 1})
+    assert compiled(model, "reference").posterior("a", soft={"b": [1, 0]})[1] == pytest.approx(0.75)
+
+
+def test_unknown_keywords_are_refused() -> None:
+    tree = compiled(rain(), "reference")
+    with pytest.raises(TypeError, match="lieklihood"):
+        tree.posterior("rain", lieklihood={})  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="lieklihood"):
+        tree.session(lieklihood={})  # type: ignore[call-arg]
+
+
+# Sessions -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_a_session_with_all_kinds_of_evidence(backend: str) -> None:
+    tree = compiled(rain(), backend)
+    with tree.session({"wet": "yes"}) as session:
+        seen = session.posterior("sprinkler")
+        session.do("rain", "yes")
+        np.testing.assert_allclose(session.posterior("sprinkler"), tree.posterior("sprinkler", {"wet": 1}, do={0: 1}))
+        session.do("rain", [0.5, 0.5])
+        session.believe("sprinkler", {"off": 0.25, "on": 0.75})
+        assert session.posterior("sprinkler")["on"] == pytest.approx(0.75, abs=1e-12)
+        assert session.known == {
+            "evidence": {"wet": "yes"}, "likelihood": {}, "soft": {"sprinkler": {"off": 0.25, "on": 0.75}},
+            "do": {"rain": [0.5, 0.5]},
+        }  # fmt: skip
+        expected = tree.posteriors(**session.known)
+        for v, p in session.posteriors().items():
+            np.testing.assert_allclose(p, expected[v], atol=1e-12)
+        assert session.log_evidence() == pytest.approx(expected.log_evidence, abs=1e-12)
+        np.testing.assert_allclose(
+            session.joint(["rain", "sprinkler"]), tree.joint(["rain", "sprinkler"], **session.known)
+        )
+        session.retract("sprinkler")
+        session.do("sprinkler", "on")  # another set of variables
+        assert session.posterior("sprinkler")["on"] == 1.0
+        session.retract("rain")
+        session.retract("sprinkler")
+        np.testing.assert_array_equal(session.posterior("sprinkler"), seen)
+        assert "1 findings" in repr(session)
+        with pytest.raises(errors.EvidenceError, match="no evidence on 'rain'"):
+            session.retract("rain")
+    with pytest.raises(errors.JtgpuError, match="closed"):
+        session.posteriors()
+
+
+# Tables of cases ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_log_likelihood_of_a_table(backend: str) -> None:
+    net = rain()
+    tree = compiled(net, backend)
+    found = tree.log_likelihood({"rain": ["yes", None, "no", None], "wet": ["yes", "no", "yes", None]})
+    expected = [
+        oracle.log_evidence(net, {0: np.array([0.0, 1.0]), 2: np.array([0.0, 1.0])}),
+        oracle.log_evidence(net, {2: np.array([1.0, 0.0])}),
+        oracle.log_evidence(net, {0: np.array([1.0, 0.0]), 2: np.array([0.0, 1.0])}),
+        0.0,
+    ]
+    np.testing.assert_allclose(found, expected, atol=1e-14)
+    impossible = tree.log_likelihood({"rain": ["no", "no"], "sprinkler": ["off", "on"], "wet": ["yes", "yes"]})
+    assert impossible.tolist()[0] == -math.inf
+    assert math.isfinite(impossible[1])

@@ -1,0 +1,202 @@
+"""What users hold: evidence by names, labelled posteriors, and errors that say what was meant."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu import errors, timing
+from jtgpu.backends import auto as choice
+from jtgpu.device import nvcc as kernels
+from tests.model.test_network import lawn
+from tests.support import oracle
+
+
+@pytest.fixture(scope="module")
+def tree() -> jtgpu.JunctionTree:
+    made: jtgpu.JunctionTree = lawn().compile("reference", order=["wet", "rain", "sprinkler"])
+    return made
+
+
+def test_posteriors_are_a_labelled_mapping(tree: jtgpu.JunctionTree) -> None:
+    post = tree.posteriors(evidence={"wet": "wet"})
+    assert list(post) == ["rain", "sprinkler", "wet"]
+    assert len(post) == 3
+    expected = oracle.posteriors(lawn(), {2: np.array([0.0, 0.0, 1.0])})
+    np.testing.assert_allclose(np.asarray(post["rain"]), expected[0], atol=1e-15)
+    np.testing.assert_allclose(post["rain"], expected[0], atol=1e-15)
+    assert post["rain"]["yes"] == pytest.approx(expected[0][1])
+    assert post["rain"][1] == post["rain"]["yes"]
+    assert post[0]["yes"] == post["rain"]["yes"]
+    assert list(post["rain"]) == post["rain"].probabilities.tolist()
+    assert post["rain"].as_dict() == dict(zip(["no", "yes"], post["rain"], strict=True))
+    assert post["wet"].mode == "wet"
+    assert len(post["wet"]) == 3
+    assert np.asarray(post["rain"], dtype=np.float32).dtype == np.float32
+    assert "no: " in repr(post["rain"])
+    assert "3 variables" in repr(post)
+    assert math.exp(post.log_evidence) == pytest.approx(oracle.joint(lawn())[:, :, 2].sum())
+    with pytest.raises(ValueError, match="read-only"):
+        post["rain"].probabilities[0] = 1.0
+    with pytest.raises(errors.UnknownState, match="no state 'maybe'"):
+        post["rain"]["maybe"]
+    with pytest.raises(KeyError):
+        post["fog"]
+
+
+def test_targets(tree: jtgpu.JunctionTree) -> None:
+    post = tree.posteriors({"wet": 2}, targets=["sprinkler"])
+    assert list(post) == ["sprinkler"]
+    with pytest.raises(KeyError, match="'rain' was not among the targets"):
+        post["rain"]
+    assert list(tree.posteriors({"wet": 2}, targets="rain")) == ["rain"]
+    full = tree.posteriors({"wet": 2})
+    np.testing.assert_array_equal(tree.posterior("sprinkler", {"wet": 2}), full["sprinkler"])
+    assert tree.log_evidence({"wet": 2}) == full.log_evidence
+
+
+@pytest.mark.parametrize(
+    ("evidence", "likelihood", "weights"),
+    [
+        ({}, {}, {}),
+        (None, None, {}),
+        ({"wet": 1}, {}, {2: [0, 1, 0]}),
+        ({"wet": np.int32(1)}, {}, {2: [0, 1, 0]}),
+        ({2: "damp"}, {}, {2: [0, 1, 0]}),
+        ({"wet": {"damp", "wet"}}, {}, {2: [0, 1, 1]}),
+        ({"wet": ["damp", 2]}, {}, {2: [0, 1, 1]}),
+        ({"wet": {"damp"}}, {}, {2: [0, 1, 0]}),
+        ({"wet": {"dry", "damp", "wet"}}, {}, {}),
+        ({}, {"wet": [0.1, 0.5, 2.0]}, {2: [0.1, 0.5, 2.0]}),
+        ({}, {"wet": {"dry": 0.1, "damp": 0.5, "wet": 2}}, {2: [0.1, 0.5, 2.0]}),
+        ({"wet": {"damp", "wet"}}, {"wet": [0.1, 0.5, 2.0]}, {2: [0, 0.5, 2.0]}),
+        ({"wet": "wet"}, {"wet": [0.1, 0.5, 2.0]}, {2: [0, 0, 2.0]}),
+    ],
+)
+def test_kinds_of_evidence(tree: jtgpu.JunctionTree, evidence: Any, likelihood: Any, weights: Any) -> None:
+    found = {v: np.array(w, float) for v, w in weights.items()}
+    post = tree.posteriors(evidence, likelihood=likelihood)
+    assert post.log_evidence == pytest.approx(oracle.log_evidence(lawn(), found), abs=1e-14)
+    for p, q in zip(post.values(), oracle.posteriors(lawn(), found), strict=True):
+        np.testing.assert_allclose(p, q, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "likelihood", "kind", "says"),
+    [
+        ({"wett": 1}, {}, errors.UnknownVariable, "did you mean 'wet'"),
+        ({"wet": "damped"}, {}, errors.UnknownState, "did you mean 'damp'"),
+        ({"wet": 3}, {}, errors.UnknownState, "0 to 2"),
+        ({"wet": 1.0}, {}, errors.UnknownState, "name or number"),
+        ({"wet": None}, {}, errors.EvidenceError, "leave out"),
+        ({"wet": float("nan")}, {}, errors.EvidenceError, "leave out"),
+        ({"wet": set()}, {}, errors.ImpossibleEvidence, "set without states"),
+        ({"wet": {"dry": 0.5}}, {}, errors.EvidenceError, "likelihood="),
+        ({"wet": np.array([0.1, 0.2, 0.7])}, {}, errors.EvidenceError, "likelihood="),
+        ({"wet": 1, 2: 1}, {}, errors.EvidenceError, "'wet' twice"),
+        ([("wet", 1)], {}, errors.EvidenceError, "evidence maps"),
+        ({}, {"wet": [1, 2]}, errors.EvidenceError, r"shape \(2,\); it has 3 states"),
+        ({}, {"wet": [1, 2, -1]}, errors.EvidenceError, "weights >= 0"),
+        ({}, {"wet": [1, 2, math.nan]}, errors.EvidenceError, "finite"),
+        ({}, {"wet": [0, 0, 0]}, errors.ImpossibleEvidence, "zero in every state"),
+        ({}, {"wet": {"dry": 1}}, errors.EvidenceError, "no weight for 'damp', 'wet'"),
+        ({}, {"wet": "wet"}, errors.EvidenceError, "no array of numbers"),
+        ({}, {"wet": [1, 1, 1], 2: [1, 1, 1]}, errors.EvidenceError, "'wet' twice"),
+        ({"rain": "no", "sprinkler": "off", "wet": "wet"}, {}, errors.ImpossibleEvidence, "wet = 'wet'"),
+    ],
+)
+def test_what_is_no_evidence(
+    tree: jtgpu.JunctionTree, evidence: Any, likelihood: Any, kind: type[Exception], says: str
+) -> None:
+    with pytest.raises(kind, match=says) as error:
+        tree.posteriors(evidence, likelihood=likelihood)
+    assert isinstance(error.value, jtgpu.JtgpuError)
+
+
+def test_impossible_evidence_names_all_of_it(tree: jtgpu.JunctionTree) -> None:
+    with pytest.raises(errors.ImpossibleEvidence) as error:
+        tree.log_evidence({"rain": "no", "sprinkler": "off", "wet": "wet"})
+    for part in ("rain = 'no'", "sprinkler = 'off'", "wet = 'wet'"):
+        assert part in str(error.value)
+    assert tree.log_evidence({"rain": "yes"}) == pytest.approx(math.log(0.2))  # the tree still answers
+
+
+def test_trees_close(tree: jtgpu.JunctionTree) -> None:
+    with lawn().compile(backend="reference") as other:
+        assert other.backend == "reference"
+        assert other.model == lawn()
+        assert other.plan.cost().cliques == 1
+        assert "lawn" in repr(other)
+    with pytest.raises(errors.JtgpuError, match="closed"):
+        other.posteriors()
+
+
+def test_the_package_offers_what_it_lists() -> None:
+    for name in jtgpu.__all__:
+        assert getattr(jtgpu, name) is not None
+    assert set(jtgpu.__all__) <= set(dir(jtgpu))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = jtgpu.nothing
+
+
+def test_float32_is_refused_where_there_is_none() -> None:
+    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    for name in ("cpu", "reference"):
+        with pytest.raises(errors.BackendUnavailable, match="float64"):
+            net.compile(name, dtype="float32")
+        with pytest.raises(ValueError, match="float16"):
+            net.compile(name, dtype="float16")
+        with net.plan().compile(name, dtype="float64") as tree:
+            assert tree.dtype == "float64"
+            assert "float" not in repr(tree)
+            assert tree.posterior("lung")["yes"] == pytest.approx(0.055)
+
+
+def test_auto_may_take_what_computes_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "choose", lambda plan: choice.Choice("cpu", "for this test"))
+    net = jtgpu.read(timing.benchmark_files(["asia"])[0])
+    with net.compile(dtype="float32") as tree:
+        assert tree.backend == "cpu"
+        assert tree.posterior("lung")["yes"] == pytest.approx(0.055, abs=1e-12)
+
+
+def test_what_takes_seconds_is_told() -> None:
+    told: list[str] = []
+    with kernels.telling(told.append):
+        kernels.tell("one")
+        with kernels.telling(None):
+            kernels.tell("two")
+        kernels.tell("three")
+    kernels.tell("four")
+    assert told == ["one", "three"]
+
+
+@pytest.mark.skipif(kernels.find_nvcc() is None, reason="there is no nvcc")
+def test_kernels_that_are_compiled_are_told_of(tmp_path: Path) -> None:
+    told: list[str] = []
+    with kernels.telling(told.append):
+        for _ in range(2):
+            kernels.cubin("hold", "sm_90", cache=tmp_path)
+    assert told == ["compiling hold for sm_90 (once a machine)"]
+
+
+def test_dtype_on_the_command_line() -> None:
+    from typer.testing import CliRunner
+
+    from jtgpu.cli import app
+
+    def ask(*more: str) -> tuple[int, str]:
+        file = str(timing.benchmark_files(["asia"])[0])
+        done = CliRunner().invoke(app, ["query", file, "-t", "lung", *more])
+        return done.exit_code, done.output
+
+    assert ask("--dtype", "float64", "--backend", "cpu") == ask("--backend", "cpu")
+    code, said = ask("--dtype", "float32", "--backend", "reference")
+    assert code == 1
+    assert "float64" in said
+    assert ask("--dtype", "half")[0] == 2

@@ -1,0 +1,222 @@
+"""The classifier: counts by hand, missing cells by brute force, and what scikit-learn expects."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import jtgpu
+from jtgpu import JunctionTreeClassifier, errors
+from jtgpu.learn.classifier import NotFitted
+from jtgpu.model.network import BayesianNetwork
+from tests.conftest import ROOT
+from tests.support import oracle
+
+
+def data(n: int = 300, seed: int = 4) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
+    """A class, two features that depend on it and on each other, one of noise."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(["bad", "good"], n, p=[0.4, 0.6])
+    a = np.where(rng.random(n) < np.where(y == "good", 0.8, 0.3), "hi", "lo")
+    b = (rng.random(n) < np.where(a == "hi", 0.6, 0.1)).astype(int) + 2 * (y == "good")
+    return {"a": a, "b": b, "noise": rng.integers(0, 3, n)}, y
+
+
+TREE = {"class": [], "a": ["class"], "b": ["class", "a"], "noise": []}
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_the_cpts_are_counted(backend: str) -> None:
+    X, y = data()
+    model = JunctionTreeClassifier(TREE, pseudo_count=0.5, backend=backend).fit(X, y)
+    net = model.network_
+    assert model.classes_.tolist() == ["bad", "good"]
+    assert model.n_features_in_ == 3
+    assert model.feature_names_in_.tolist() == ["a", "b", "noise"]
+    assert net.states("b") == ("0", "1", "2", "3")
+    good = y == "good"
+    assert net.cpt("class")[1] == pytest.approx((good.sum() + 0.5) / (len(y) + 1.0))
+    hi = good & (X["a"] == "hi")
+    assert net.cpt("a")[1, 0] == pytest.approx((hi.sum() + 0.5) / (good.sum() + 1.0))
+    assert net.parents("b") == ("class", "a")
+    assert net.cpt("b")[1, 0, 3] == pytest.approx(((hi & (X["b"] == 3)).sum() + 0.5) / (hi.sum() + 2.0))
+    assert net.cpt("noise").shape == (3,)
+    assert model.score(X, y) > 0.95
+    # P(class | row) is the definition's, empty cells summed out
+    noise = [0.0, np.nan, 2, None]
+    rows: dict[str, list[Any]] = {"a": ["hi", None, "lo", None], "b": [0, 1, None, None], "noise": noise}
+    found = model.predict_proba(rows)
+    for i in range(4):
+        weights = {}
+        for v, name in enumerate(net.variables[:3]):
+            value = rows[name][i]
+            if value is not None and value == value:
+                label = str(int(value) if name == "noise" else value)
+                weights[v] = np.eye(len(net.states(name)))[net.states(name).index(label)]
+        np.testing.assert_allclose(found[i], oracle.posteriors(net, weights)[3], atol=1e-12)
+    np.testing.assert_array_equal(model.predict(rows), model.classes_[found.argmax(axis=1)])
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(rows)), found)
+
+
+def test_weights_count_rows_more_than_once() -> None:
+    X, y = data(60)
+    weight = np.arange(60) % 3
+    twice = {k: np.repeat(v, weight) for k, v in X.items()}
+    one = JunctionTreeClassifier(TREE, backend="reference").fit(X, y, sample_weight=weight)
+    other = JunctionTreeClassifier(TREE, backend="reference", states={"b": [0, 1, 2, 3], "noise": [0, 1, 2]}).fit(
+        twice, np.repeat(y, weight)
+    )
+    for v in one.network_.variables:
+        np.testing.assert_allclose(one.network_.cpt(v), other.network_.cpt(v))
+    assert one.score(X, y, weight) == pytest.approx(other.score(twice, np.repeat(y, weight)))
+
+
+def test_plain_arrays_and_naive_bayes() -> None:
+    X, y = data()
+    table = np.stack([X["b"], X["noise"]], axis=1)
+    model = JunctionTreeClassifier(backend="reference").fit(table, y)
+    assert model.network_.variables == ("x0", "x1", "class")
+    assert model.network_.parents("x0") == ("class",)
+    assert not hasattr(model, "feature_names_in_")
+    assert model.score(table, y) > 0.9
+    by_structure = JunctionTreeClassifier({"n": ["class"], "m": ["class"]}, backend="reference").fit(table, y)
+    assert by_structure.network_.variables == ("n", "m", "class")
+    np.testing.assert_allclose(by_structure.predict_proba(table), model.predict_proba(table))
+    assert JunctionTreeClassifier(backend="reference").fit([["u", 1], ["v", 2]], [0, 1]).predict([["u", 1]]) == [0]
+
+
+def test_a_network_gives_arcs_and_states() -> None:
+    net = jtgpu.read(ROOT / "nets" / "asia.net")
+    assert isinstance(net, BayesianNetwork)
+    rng = np.random.default_rng(1)
+    rows = {v: rng.choice(["yes", "no"], 50) for v in net.variables}
+    y = rows.pop("bronc")
+    rows["asia"] = np.full(50, "no")  # the other state is never seen, and is one all the same
+    model = JunctionTreeClassifier(net, target="bronc", backend="reference").fit(rows, y)
+    assert model.network_.states("asia") == ("yes", "no")
+    assert set(model.network_.parents("dysp")) == set(net.parents("dysp"))
+    assert model.predict_proba({k: v[:3] for k, v in rows.items()}).shape == (3, 2)
+
+
+def test_what_fit_did_not_see() -> None:
+    X, y = data(50)
+    strict = JunctionTreeClassifier(TREE, backend="reference").fit(X, y)
+    strange = {"a": ["hi", "high"], "b": [0, 1], "noise": [0, 1]}
+    with pytest.raises(errors.EvidenceError, match="row 1: the column 'a' has the unknown value 'high'; did you"):
+        strict.predict(strange)
+    lenient = JunctionTreeClassifier(TREE, backend="reference", unknown="missing").fit(X, y)
+    known = {"a": ["hi", None], "b": [0, 1], "noise": [0, 1]}
+    np.testing.assert_array_equal(lenient.predict_proba(strange), strict.predict_proba(known))
+    with pytest.raises(errors.EvidenceError, match="no column 'noise'"):
+        strict.predict({"a": ["hi"], "b": [0], "nois": [0]})
+    zero = JunctionTreeClassifier({"class": [], "a": ["class"], "b": ["a"], "noise": []}, pseudo_count=0.0,
+                                  backend="reference").fit(X, y)  # fmt: skip
+    impossible = {"a": ["lo"], "b": [7], "noise": [0]}
+    with pytest.raises(errors.EvidenceError, match="unknown value 7"):
+        zero.predict(impossible)
+    apart = {"a": np.array(["x", "y"]), "b": np.array([0, 1])}
+    never = JunctionTreeClassifier(pseudo_count=0.0, backend="reference").fit(apart, [0, 1])
+    with pytest.raises(errors.ImpossibleEvidence, match="row 0 has probability 0; a pseudo_count"):
+        never.predict({"a": ["x"], "b": [1]})
+    np.testing.assert_array_equal(zero.predict_proba(X).sum(axis=1).round(12), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "X", "y", "says"),
+    [
+        ({"structure": {"class": [], "z": ["class"]}}, {"a": [1]}, [1], "the structure has 'z'"),
+        ({"structure": {"class": []}}, {"a": [1]}, [1], "the column 'a'"),
+        ({"structure": {"a": []}}, {"a": [1]}, [1], "does not have the class"),
+        ({"structure": {"class": ["a"], "a": ["class"]}}, {"a": [1]}, [1], "cycle"),
+        ({"target": "a"}, {"a": [1]}, [1], "the class's name"),
+        ({}, {"a": [1, 2]}, [1], "2 rows and y 1"),
+        ({}, {"a": []}, [], "at least one"),
+        ({}, {"a": [1], "b": [1, 2]}, [1], "different lengths"),
+        ({}, [1, 2], [1, 2], r"shape \(2,\)"),
+        ({"structure": {"a": ["class"]}}, [[1, 2]], [1], "2 columns; the structure has 1"),
+        ({}, {"a": [None]}, [1], "column 'a' is empty"),
+        ({}, {"a": [1]}, [None], "empty cell"),
+        ({}, {"a": [1]}, [[1]], "one class a row"),
+        ({}, {"a": [[1]]}, [1], "no value of|has shape"),
+        ({"states": {"a": [2]}}, {"a": [1]}, [1], "unknown value 1"),
+        ({"pseudo_count": -1}, {"a": [1]}, [1], "pseudo_count"),
+        ({"unknown": "guess"}, {"a": [1]}, [1], "'missing'"),
+    ],
+)
+def test_what_cannot_be_fitted(change: dict[str, Any], X: Any, y: Any, says: str) -> None:
+    with pytest.raises((errors.JtgpuError, ValueError), match=says):
+        JunctionTreeClassifier(**change).fit(X, y)
+
+
+def test_a_cpt_that_would_be_too_large() -> None:
+    X = {f"x{i}": np.arange(100) for i in range(5)}
+    structure = {"class": [f"x{i}" for i in range(5)]}
+    with pytest.raises(errors.TableTooLarge, match=r"20,000,000,000"):
+        JunctionTreeClassifier(structure).fit(X, np.arange(100) % 2)
+    with pytest.raises(errors.EvidenceError, match="sample_weight"):
+        JunctionTreeClassifier().fit({"a": [1]}, [1], sample_weight=[-1])
+
+
+def test_parameters() -> None:
+    model = JunctionTreeClassifier(TREE, pseudo_count=2.0)
+    assert model.get_params()["structure"] is TREE
+    assert model.set_params(pseudo_count=3.0, backend="cpu") is model
+    assert model.pseudo_count == 3.0
+    with pytest.raises(ValueError, match="did you mean 'backend'"):
+        model.set_params(backnd="cpu")
+    assert repr(JunctionTreeClassifier(pseudo_count=2.0)) == "JunctionTreeClassifier(pseudo_count=2.0)"
+    with pytest.raises(NotFitted, match="call fit first"):
+        model.predict({"a": [1]})
+
+
+def test_fitted_classifiers_travel() -> None:
+    X, y = data(50)
+    net = BayesianNetwork({"class": ["bad", "good"], "a": ["hi", "lo"]}, {"a": ["class"]},
+                          {"class": [0.5, 0.5], "a": [[0.5, 0.5]] * 2})  # fmt: skip
+    model = JunctionTreeClassifier(net, backend="cpu").fit({"a": X["a"]}, y)
+    model.predict({"a": ["hi"]})
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba({"a": X["a"]}), model.predict_proba({"a": X["a"]}))
+    assert again.structure == net
+
+
+def test_scikit_learn_takes_it() -> None:
+    sklearn = pytest.importorskip("sklearn")
+    base: Any = importlib.import_module("sklearn.base")
+    selection: Any = importlib.import_module("sklearn.model_selection")
+    assert sklearn.__version__
+    X, y = data()
+    table = np.stack([X["b"], X["noise"]], axis=1)
+    model = JunctionTreeClassifier(backend="reference")
+    assert base.is_classifier(model)
+    copy = base.clone(model.set_params(pseudo_count=0.25))
+    assert copy is not model
+    assert copy.pseudo_count == 0.25
+    net = BayesianNetwork({"class": ["bad", "good"]}, {}, {"class": [0.5, 0.5]})
+    assert base.clone(JunctionTreeClassifier(net)).structure is net
+    assert selection.cross_val_score(model, table, y, cv=3).mean() > 0.9
+    search = selection.GridSearchCV(model, {"pseudo_count": [0.1, 1.0, 10.0]}, cv=3).fit(table, y)
+    assert search.best_score_ > 0.9
+    importlib.import_module("sklearn.utils.validation").check_is_fitted(search.best_estimator_)
+    naive = pytest.importorskip("sklearn.naive_bayes").CategoricalNB(alpha=1.0, fit_prior=True).fit(table, y)
+    # its class prior has no pseudo-counts
+    odds = model.set_params(pseudo_count=1.0).fit(table, y).predict_proba(table) / naive.predict_proba(table)
+    np.testing.assert_allclose(odds[:, 0] / odds[:, 1], (odds[:, 0] / odds[:, 1])[0], rtol=1e-9)
+
+
+def test_data_frames() -> None:
+    pandas = pytest.importorskip("pandas")
+    X, y = data(80)
+    frame = pandas.DataFrame(X)
+    frame.loc[3, "a"] = None
+    frame["noise"] = frame["noise"].astype("Int64")
+    frame.loc[5, "noise"] = pandas.NA
+    model = JunctionTreeClassifier(TREE, backend="reference").fit(frame, pandas.Series(y))
+    assert model.feature_names_in_.tolist() == ["a", "b", "noise"]
+    shuffled = frame[["noise", "a", "b"]]
+    np.testing.assert_array_equal(model.predict_proba(shuffled), model.predict_proba(frame))

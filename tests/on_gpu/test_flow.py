@@ -1,0 +1,147 @@
+"""The engine without levels on a GPU: every answer against the definition, the same bits every run, company on the
+card, and cases that it passes on."""
+
+from __future__ import annotations
+
+import math
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.backends import reference
+from jtgpu.backends.base import Evidence
+from jtgpu.backends.gpu import backend as resident
+from jtgpu.backends.gpu.single.configs import Way
+from jtgpu.backends.gpu.single.dataflow.schedule import MOST_GIVEN, FlowWay
+from jtgpu.backends.gpu.single.select import Maker
+from jtgpu.device.context import Device
+from jtgpu.errors import ImpossibleEvidence, JtgpuError
+from tests.on_gpu.conftest import ROOT
+from tests.on_gpu.test_resident import TOLERANCE, cases, hold_to_definition, tables
+from tests.plans.test_plan import chain
+
+NAMES = ["asia.net", "alarm.net", "hailfinder.net", "andes.net", "win95pts.net"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_small_networks(gpu: Device, name: str) -> None:
+    model = jtgpu.read(ROOT / "nets" / name)
+    plan = model.plan(order="min-fill", max_table=None).plan
+    backend = resident.prepare(plan, tables(model), engine="flow")
+    assert backend.kind == "flow"
+    hold_to_definition(plan, tables(model), backend, 4)
+    backend.close()
+
+
+def test_a_benchmark_network(gpu: Device, nets: Path) -> None:
+    """Tiles of every kind, sums in parts; the others go this way by themselves (test_resident.py)."""
+    model = jtgpu.read(nets / "Mildew.net")
+    plan = model.plan(order=nets / "Mildew.num", max_table=None).plan
+    backend = resident.prepare(plan, tables(model), engine="flow")
+    hold_to_definition(plan, tables(model), backend, 2)
+    assert len({backend.run(Evidence.none(plan.n_variables)).posterior.tobytes() for _ in range(20)}) == 1
+    backend.close()
+
+
+WAYS = [
+    Way("flow", flow=FlowWay(warps=8)),
+    Way("flow", flow=FlowWay(8, True, 4, 1.5, 16.0), shallow=16.0),
+    Way("flow", flow=FlowWay(longer=True, kept=0), shallow=64.0),
+    Way("flow", flow=FlowWay(blocks=True)),
+    Way("flow", flow=FlowWay(8, True, 0, 0.5, 0.5, blocks=True), shallow=4.0),
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("name", ["Mildew", "Barley"])
+def test_other_ways_to_lay_it_out(gpu: Device, nets: Path, name: str, way: Way) -> None:
+    model = jtgpu.read(nets / f"{name}.net")
+    plan = model.plan(order=nets / f"{name}.num", max_table=None).plan
+    engine = Maker(plan, tables(model), gpu).made(way)
+    hold_to_definition(plan, tables(model), engine, 2)
+    nothing = Evidence.none(plan.n_variables)
+    assert len({engine.run(nothing).posterior.tobytes() for _ in range(20)}) == 1
+    engine.close()
+
+
+@pytest.mark.alone
+def test_what_is_quickest_is_measured_and_kept(
+    gpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jtgpu.backends.gpu.single.configs.cache_folder", lambda: tmp_path)
+    model = jtgpu.read(ROOT / "nets" / "alarm.net")
+    made = model.plan(order="min-fill")
+    with gpu.active():
+        before = gpu.free_memory()
+    name, tried = made.tune()
+    with gpu.active():
+        assert before - gpu.free_memory() < 16 << 20
+    assert name == gpu.name
+    assert {t.way.engine for t in tried} == {"lists", "flow", "levels"}
+    assert all(0 < t.microseconds < math.inf for t in tried)
+    backend = resident.prepare(made.plan, tables(model))
+    assert backend.kind == tried[0].way.engine
+    hold_to_definition(made.plan, tables(model), backend, 4)
+    backend.close()
+
+
+def test_what_is_too_small_is_scaled(gpu: Device) -> None:
+    n = 900
+    net = chain(n, 3)
+    plan = net.plan(order=list(range(n))).plan
+    backend = resident.prepare(plan, tables(net), engine="flow")
+    state = np.full(n, -1, np.int32)
+    assert backend.run(Evidence(state)).log_evidence == pytest.approx(0.0, abs=1e-12)
+    got = backend.run(Evidence(np.arange(n, dtype=np.int32) % 3))
+    assert got.log_evidence == pytest.approx(math.log(1 / 3) + (n - 1) * math.log(0.1), rel=1e-12)
+    assert backend.run(Evidence(state)).log_evidence == pytest.approx(0.0, abs=1e-12)
+    assert backend.run(Evidence(np.arange(n, dtype=np.int32) % 3)).log_evidence == got.log_evidence
+    backend.close()
+    with pytest.raises(JtgpuError, match="closed"):
+        backend.run(Evidence(state))
+
+
+def test_what_is_not_for_it_is_refused(gpu: Device) -> None:
+    n = MOST_GIVEN + 1
+    net = chain(n, 2)
+    plan = net.plan(order=list(range(n))).plan
+    with pytest.raises(JtgpuError, match="without levels"):
+        resident.prepare(plan, tables(net), engine="flow")
+    with pytest.raises(ValueError, match="engine is one of"):
+        resident.prepare(plan, tables(net), engine="quickest")
+    backend = resident.prepare(plan, tables(net))
+    assert backend.kind != "flow"
+    backend.close()
+
+
+def test_engines_share_the_card(gpu: Device) -> None:
+    """Several such kernels want the whole card each, with others of ours between them."""
+    model = jtgpu.read(ROOT / "nets" / "andes.net")
+    plan = model.plan(order="min-fill").plan
+    definition = reference.prepare(plan, tables(model))
+    given = list(cases(plan, 4, 3))
+    expected = {}
+    for i, case in enumerate(given):
+        try:
+            expected[i] = definition.run(case).posterior
+        except ImpossibleEvidence:
+            continue
+    wrong: list[int] = []
+
+    def work(engine: str) -> None:
+        backend = resident.prepare(plan, tables(model), engine=engine)
+        for _ in range(50):
+            for i, p in expected.items():
+                if not np.allclose(backend.run(given[i]).posterior, p, rtol=0, atol=TOLERANCE):
+                    wrong.append(i)
+        backend.close()
+
+    threads = [threading.Thread(target=work, args=(e,)) for e in ("flow", "levels", "flow", "flow", "levels")]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong

@@ -1,0 +1,94 @@
+"""Lowerings of few levels: what they keep, what they gain and what they cost. Their answers: tests/plans/test_program.py."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import jtgpu
+from jtgpu.backends import reference
+from jtgpu.backends.base import Evidence
+from jtgpu.errors import ImpossibleEvidence
+from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.plans import compiler
+from jtgpu.plans.balance import shorten
+from jtgpu.plans.lowering import PRICE, relowered
+from jtgpu.plans.plan import Plan
+from tests.plans.test_program import planned
+from tests.support import random_nets
+
+NETS = Path(__file__).parents[2] / "nets"
+
+
+def plan_of(name: str) -> Plan:
+    return jtgpu.read(NETS / name).plan(NETS / (name.partition(".")[0] + ".num"), cache=False).plan  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("name", "levels", "growth"),
+    [("alarm.net", 0.5, 7.0), ("hailfinder.net", 0.7, 3.0), ("andes.net", 0.75, 1.1), ("pigs.net", 0.65, 1.25),
+     ("link.net", 0.75, 1.15), ("munin1.net", 0.95, 1.01)],
+)  # fmt: skip
+def test_published_networks_lose_levels_for_a_few_products(name: str, levels: float, growth: float) -> None:
+    plan = plan_of(name)
+    other = relowered(plan)
+    before, after = plan.cost(), other.cost()
+    assert after.program_levels <= levels * before.program_levels
+    assert after.flops <= growth * before.flops
+    assert relowered(plan).to_bytes() == other.to_bytes()
+
+
+@pytest.mark.parametrize("name", ["alarm.net", "pigs.net"])
+def test_the_tree_and_what_goes_in_and_out_stay(name: str) -> None:
+    plan = plan_of(name)
+    other = relowered(plan)
+    same = ("cardinality", "factor_ptr", "factor_var", "elimination_order", "clique_parent", "axis_rank")
+    for field in (*same, "evidence_factor", "posterior_ptr"):
+        assert np.array_equal(getattr(plan, field), getattr(other, field)), field
+    assert other.table_scopes[: plan.n_factors] == plan.table_scopes[: plan.n_factors]
+    used = {t for ins in other.op_inputs for t in ins} | set(other.posterior_table.tolist())
+    used |= set(other.root_table.tolist())
+    assert set(other.op_out.tolist()) <= used  # nothing is made that nobody reads
+
+
+def test_a_chain_becomes_a_balanced_tree() -> None:
+    n = 1000
+    rng = np.random.default_rng(1)
+    names = [str(i) for i in range(n)]
+    parents = {name: names[max(i - 1, 0) : i] for i, name in enumerate(names)}
+    cpts = {name: rng.dirichlet(np.ones(3), size=3 if parents[name] else None) for name in names}
+    chain = BayesianNetwork({name: ["a", "b", "c"] for name in names}, parents, cpts)
+    plan = chain.plan("min-fill", cache=False).plan
+    assert plan.cost().program_levels > n // 2
+    assert relowered(plan).cost().program_levels <= 3 * math.log2(n)
+
+
+def test_nothing_is_exchanged_where_that_is_dear() -> None:
+    assert relowered(plan_of("alarm.net"), 1e9).cost().flops <= plan_of("alarm.net").cost().flops
+
+
+def test_a_tree_of_one_edge_stays() -> None:
+    both = frozenset([0])
+    assert shorten([both, both], {2: (0, 1)}, 2, [2], PRICE) is None
+
+
+@given(st.data())
+def test_any_price_gives_the_same_answers(data: st.DataObject) -> None:
+    model: DiscreteModel = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
+    plan = planned(model, list(data.draw(st.permutations(range(len(model))))), "pairwise")
+    factors = [f.table for f in compiler.model_factors(model)]
+    nothing = Evidence.none(len(model))
+    try:
+        expected = reference.prepare(plan, factors).run(nothing)
+    except ImpossibleEvidence:  # a Markov network of nothing but zeros
+        return
+    for price in (1e-3, 1.0, PRICE):
+        other = relowered(plan, price)
+        found = reference.prepare(other, factors).run(nothing)
+        assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)
+        np.testing.assert_allclose(found.posterior, expected.posterior, atol=1e-12)

@@ -1,0 +1,226 @@
+"""Kernels: sources as jtgpu would give them to nvcc, built by g++, loaded on a card and queued."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tests.support.emulated import host_cuda
+from tests.support.emulated.cards import CUresult, PlayedLogicError, Stream, counts, current, lock
+
+CALLS = """
+#include <type_traits>
+#include <utility>
+namespace played {
+template <class... A, size_t... I>
+void call(void (*kernel)(A...), void** p, std::index_sequence<I...>) {
+    kernel(*(std::remove_cv_t<std::remove_reference_t<A>>*)p[I]...);
+}
+template <class... A>
+void launch(void (*kernel)(A...), unsigned blocks, unsigned threads, void** p) {
+    host::launch(blocks, threads, [=] { call(kernel, p, std::index_sequence_for<A...>()); });
+}
+template <class... A>
+unsigned sizes(void (*)(A...), unsigned* out) {
+    const unsigned all[] = {(unsigned)sizeof(A)..., 0};
+    for (unsigned i = 0; i < sizeof...(A); i++) out[i] = all[i];
+    return sizeof...(A);
+}
+}
+"""
+CALL = """
+extern "C" void played_{0}(unsigned blocks, unsigned threads, void** p) {{ played::launch({0}, blocks, threads, p); }}
+extern "C" unsigned sizes_{0}(unsigned* out) {{ return played::sizes({0}, out); }}
+"""
+SHARED_CALL = """
+extern "C" void played_shared(double* memory, unsigned blocks, unsigned long each) {
+    for (unsigned b = 0; b < blocks; b++) played::memories[b] = memory + b * each, played::barriers[b] = nullptr;
+    played::met = 0;
+    memset(played::meetings, 0, sizeof played::meetings);
+}
+"""
+CLUSTER = Path(__file__).with_name("cluster.hpp")
+_CARD_ONLY = re.compile(  # what lists.cu says to a cluster of the card
+    r"#if defined\(__CUDA_ARCH__\) && __CUDA_ARCH__ >= 900\n#define HAS_CLUSTERS.*?(?=// Read once and kept)", re.DOTALL
+)
+# kernels whose blocks wait for each other
+TOGETHER = (("flow_plain", "flow_blocks"), ("lists_one", "lists_many"))
+_NAMES = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^;{]*?\)\s+)?(\w+)\(")
+_CONSTANT = re.compile(r"__constant__\s+(\w+)\s+(\w+)\[([^\]]+)\];")
+_TIMER = re.compile(r'asm volatile\("mov.u64 %0, %%globaltimer;" : "=l"\((\w+)\)\);')
+_building: dict[str, threading.Lock] = {}
+
+
+def library(text: str, names: tuple[str, ...]) -> Path:
+    """A source, as jtgpu would give it to nvcc, built by g++ with a call for each of its kernels."""
+    constants = _CONSTANT.findall(text)
+    if constants:  # as on the card: kept by the module, filled by the host
+        text = re.sub(r"#ifdef __CUDACC__\s+(__constant__)", r"#if 1\n\1", text)
+        text = _CONSTANT.sub(r'extern "C" { \1 \2[\3]; unsigned long bytes_\2 = sizeof(\2); }', text)
+    text = _TIMER.sub(r"\1 = (u64)(nanoseconds += 1e15);", text)  # hold.cu holds nobody up
+    text = re.sub(r'extern "C" __global__', "__global__", text)
+    calls = "".join(CALL.format(name) for name in names)
+    if "host_memory" in text:
+        text, n = _CARD_ONLY.subn(lambda _: CLUSTER.read_text(encoding="utf-8"), text)
+        assert n == 1, "lists.cu has changed where the card's clusters are"
+        calls += SHARED_CALL
+    text = f"static double nanoseconds;\n{text}"
+    whole = f"{host_cuda.SHIM.read_text(encoding='utf-8')}\n{text}\n{CALLS}\n{calls}"
+    # thousands of lines that nobody repeats are compiled more slowly than they run
+    options = ["-O0", f"-DHOST_STACK={1 << 20}"] if "batch_lane(Lane" in text else ["-O2"]
+    if names in TOGETHER:
+        options += ["-DHOST_TOGETHER", "-pthread"]
+    key = hashlib.sha256(" ".join([whole, *options]).encode()).hexdigest()[:24]
+    out = Path(tempfile.gettempdir(), f"jtgpu-played-{os.getuid()}", f"{key}.so")
+    with _building.setdefault(key, threading.Lock()):
+        if not out.exists():
+            start = time.perf_counter()
+            out.parent.mkdir(exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=out.parent) as folder:
+                path, part = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
+                path.write_text(whole, encoding="utf-8")
+                command = ["g++", *options, "-std=c++17", "-shared", "-fPIC", "-w", "-o", str(part), str(path)]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                if done.returncode:
+                    raise AssertionError(f"g++ refuses {names}:\n{done.stderr[:3000]}")
+                os.replace(part, out)
+            counts["built"] += time.perf_counter() - start
+    return out
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """The kernels of a source, those that macros make left out."""
+    return tuple(n for n in dict.fromkeys(_NAMES.findall(text)) if "##" not in n)
+
+
+class Module:
+    """A source that was compiled, on a card."""
+
+    functions: ClassVar[dict[int, Function]] = {}
+    last = 0x100000
+
+    def __init__(self, image: bytes):
+        assert image.startswith(b"played\n"), "an image that nobody here compiled"
+        self.card = current()
+        self.text = image[len(b"played\n") :].decode()
+        self.names = names_of(self.text)
+        self.open: dict[tuple[str, ...], ctypes.CDLL] = {}
+        self.copy: Path | None = None
+        self.made: list[Function] = []
+        self.symbols: dict[str, tuple[int, int]] = {}
+        self.own = bool(_CONSTANT.search(self.text))
+        Module.last += 8
+        self.number = Module.last
+
+    def loaded(self, names: tuple[str, ...]) -> ctypes.CDLL:
+        if names not in self.open:
+            path = library(self.text, names)
+            if self.own:  # constant memory is each module's own
+                folder = tempfile.mkdtemp(prefix="jtgpu-played-")
+                self.copy = Path(folder, "own.so")
+                self.copy.write_bytes(path.read_bytes())
+                path = self.copy
+            self.open[names] = ctypes.CDLL(str(path))
+            if self.own:
+                assert self.copy is not None
+                self.copy.unlink()
+                self.copy.parent.rmdir()
+        return self.open[names]
+
+    def function(self, name: str) -> Function:
+        names = self.names
+        if name not in names:
+            if name not in self.text and re.sub(r"\d+$", "", name) not in self.text:
+                raise PlayedLogicError(CUresult.CUDA_ERROR_NOT_FOUND, name)
+            names = (name,)
+        made = Function(self, name, self.loaded(names))
+        self.made.append(made)
+        return made
+
+    def symbol(self, name: str) -> tuple[int, int]:
+        """Address and bytes of its constant memory."""
+        if name not in self.symbols:
+            found = self.loaded(self.names)
+            n_bytes = ctypes.c_ulong.in_dll(found, f"bytes_{name}").value
+            address = ctypes.addressof(ctypes.c_char.in_dll(found, name))
+            self.symbols[name] = address, n_bytes
+            self.card.globals[address] = n_bytes
+        return self.symbols[name]
+
+    def unload(self) -> None:
+        self.card.drain()
+        for address, _ in self.symbols.values():
+            del self.card.globals[address]
+        for f in self.made:
+            Module.functions.pop(f.number, None)
+        if self.own:
+            for x in self.open.values():
+                ctypes_close(x._handle)
+        self.open.clear()
+
+
+ctypes_close = ctypes.CDLL(None).dlclose
+ctypes_close.argtypes = [ctypes.c_void_p]
+
+
+class Function:
+    """A kernel: ``pycuda.driver.Function``, and what a CUfunction stands for."""
+
+    def __init__(self, module: Module, name: str, found: ctypes.CDLL):
+        self.module, self.name = module, name
+        self.call = getattr(found, f"played_{name}")
+        self.call.restype = None
+        sizes = (ctypes.c_uint * 16)()
+        n = getattr(found, f"sizes_{name}")(sizes)
+        self.sizes = list(sizes)[:n]
+        self.shared = getattr(found, "played_shared", None) if "host_memory" in module.text else None
+        self.allowed, self.wide = 48 << 10, False
+        Module.last += 8
+        self.number = Module.last
+        Module.functions[self.number] = self
+
+    def queue(
+        self, stream: Stream, blocks: int, threads: int, parameters: list[bytes], shared: int = 0
+    ) -> None:
+        """Queue it; its parameters are what they are now."""
+        kept = [ctypes.create_string_buffer(p, len(p)) for p in parameters]
+        pointers = (ctypes.c_void_p * max(len(kept), 1))(*[ctypes.addressof(k) for k in kept])
+
+        def run(_kept: Any = kept) -> None:
+            start = time.perf_counter()
+            if self.shared is not None:
+                each = max(shared, 8) // 8 + 2
+                each += each % 2  # 16 bytes are moved at once
+                memory = np.full(blocks * each + 2, np.nan)
+                first = memory.ctypes.data + memory.ctypes.data % 16
+                self.shared(ctypes.c_void_p(first), blocks, ctypes.c_ulong(each))
+            self.call(blocks, threads, pointers)
+            counts["seconds"] += time.perf_counter() - start
+
+        counts["launches"] += 1
+        stream.put(run)
+
+    # PyCUDA's
+
+    def prepare(self, types: str) -> Function:
+        assert types == "P" * len(self.sizes)
+        return self
+
+    def _launch_kernel(self, grid: Any, block: Any, parameters: bytes, shared: int, stream: Stream | None) -> None:
+        with lock:
+            assert len(parameters) == sum(self.sizes)
+            assert grid[1] == grid[2] == block[1] == block[2] == 1
+            if not 0 < block[0] <= 1024 or grid[0] <= 0:
+                raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, f"{grid} {block}")
+            parts = [parameters[i : i + 8] for i in range(0, len(parameters), 8)]
+            self.queue(stream or current().legacy, grid[0], block[0], parts, shared)
