@@ -1,14 +1,18 @@
-"""The seam between what users hold and what computes: `Evidence` in, `Result` out, integers and floats only."""
+"""The interface between the core and the backends: everything that the core uses of a backend, as Protocols.
+
+A backend is made of a plan and a model's numbers by a module's ``prepare``. It takes integers and floats, never names,
+files or graphs. The core asks the backend what it can do; it never tests the backend's class.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..errors import ImpossibleEvidence
+from ..errors import BackendUnavailable, ImpossibleEvidence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
     from ..plans.plan import Plan
 
 __all__ = [
-    "Backend", "BatchResult", "CaseByCase", "ColumnBackend", "ColumnResult", "Evidence", "PlainSession", "Prepare",
+    "Backend", "BackendDefaults", "BatchResult", "ColumnResult", "Counts", "Evidence", "PlainSession", "Prepare",
     "Result", "Session", "columns_of",
 ]  # fmt: skip
 
@@ -69,18 +73,47 @@ class ColumnResult:
     impossible: NDArray[np.bool_]  # (B,)
 
 
+@dataclass(frozen=True)
+class Counts:
+    """Expected counts of every family, summed over a table of cases.
+
+    The count of a configuration ``x`` of factor f's scope is ``sum_b weight[b] * P(x | case b)``. A case whose evidence
+    has probability zero is flagged and adds nothing.
+    """
+
+    families: list[NDArray[np.float64]]  # one array a factor, of the factor's shape, in the order of plan.factor_var
+    log_evidence: NDArray[np.float64]  # (B,) natural logarithms of P(e); -inf if impossible
+    impossible: NDArray[np.bool_]  # (B,)
+
+
 class Session(Protocol):
-    """Queries one after another whose evidence changes little; see `Backend.session`."""
+    """Successive queries whose evidence changes little; see `Backend.session`."""
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """As `Backend.run`."""
+        """Propagate one case; see `Backend.run`."""
 
     def close(self) -> None:
-        """Give the session's memory back. May be called twice."""
+        """Free the session's memory. May be called twice."""
 
 
 class Backend(Protocol):
-    """A plan and a model's numbers, ready to run; made by a backend module's ``prepare``."""
+    """A plan and a model's numbers, ready to run; made by a backend module's ``prepare``. Thread-safe."""
+
+    @property
+    def device_name(self) -> str:
+        """Name of the GPU that runs single cases; empty for the CPU."""
+
+    @property
+    def max_concurrent_tables(self) -> int:
+        """Tables of cases that can usefully be queried at the same time, from as many threads."""
+
+    @property
+    def native_columns(self) -> bool:
+        """Whether `run_columns` is at least as fast as `run_batch`: tables by columns need no transposition."""
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the last digits of an answer may depend on earlier queries, as plans made for patterns do."""
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """Propagate one case.
@@ -89,12 +122,12 @@ class Backend(Protocol):
         ----------
         evidence : Evidence
         targets : sequence of int, optional
-            Variables whose posteriors are wanted; the others' cells of the result are then undefined. None: all.
+            Variables whose posteriors are computed; the cells of the others are undefined. Default: all.
 
         Raises
         ------
         ImpossibleEvidence
-            When P(e) = 0.
+            If P(e) = 0.
         """
 
     def run_batch(
@@ -103,7 +136,7 @@ class Backend(Protocol):
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
         targets: Sequence[int] | None = None,
     ) -> BatchResult:
-        """Answer B cases.
+        """Propagate B cases.
 
         Parameters
         ----------
@@ -112,33 +145,22 @@ class Backend(Protocol):
         likelihood : mapping, optional
             Variable to weights >= 0, (B, card) float64; ones where a case has none.
         targets : sequence of int, optional
-            Variables whose posteriors are wanted, in the order of the result's columns; None: all.
+            Variables whose posteriors are computed, in the order of the result's columns. Default: all.
         """
-
-    def session(self) -> Session:
-        """A place where what a query has in common with earlier ones is not computed again."""
-
-    def close(self) -> None:
-        """Give memory back; the object answers no more. May be called twice."""
-
-
-@runtime_checkable
-class ColumnBackend(Protocol):
-    """What a backend may offer besides: tables of cases as frames have them, with nothing turned round on the host."""
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
-        """Answer B cases; equal ones are not looked for.
+        """Propagate B cases given and answered column by column, as data frames store them.
 
         Parameters
         ----------
         variables : sequence of int
             The E variables that some case observes.
         codes : (E, B) array of int
-            Observed states, -1 = not observed; int8 is the quickest.
+            Observed states, -1 = not observed; int8 is fastest.
         targets : sequence of int, optional
-            See `Backend.run_batch`.
+            See `run_batch`.
 
         Raises
         ------
@@ -146,9 +168,42 @@ class ColumnBackend(Protocol):
             For an array of another shape, or a state that a variable does not have.
         """
 
+    def run_counts(self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None) -> Counts:
+        """Expected counts of every family, summed over a table of cases.
+
+        Parameters
+        ----------
+        states : (B, V) int32
+            Observed states, -1 = not observed.
+        weights : (B,) float64, optional
+            Weights >= 0 of the cases. Default: ones.
+
+        Raises
+        ------
+        BackendUnavailable
+            If this backend does not support expected counts.
+        """
+
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """Replace the model's numbers; the plan, compiled programs and device memory stay.
+
+        Queries that run at the same time are finished first. Sessions made before must not be used afterwards.
+
+        Parameters
+        ----------
+        factors : sequence of float64 arrays
+            Of the same shapes as those that the backend was made of.
+        """
+
+    def session(self) -> Session:
+        """A session: what a query has in common with earlier ones is not computed again."""
+
+    def close(self) -> None:
+        """Free all memory; later queries raise `JtgpuError`. May be called twice."""
+
 
 class PlainSession:
-    """A `Session` of a backend that begins every query anew."""
+    """A `Session` of a backend that starts every query from scratch."""
 
     def __init__(self, backend: Backend):
         self._backend = backend
@@ -162,22 +217,42 @@ class PlainSession:
 
 
 def columns_of(posterior_ptr: NDArray[np.int64], targets: Sequence[int] | None) -> NDArray[np.int64]:
-    """Where the cells of a batch's answer, target after target, stand among the posteriors of all variables."""
+    """Positions of a batch result's columns, target after target, among the posteriors of all variables."""
     if targets is None:
         return np.arange(int(posterior_ptr[-1]))
     parts = [np.arange(posterior_ptr[v], posterior_ptr[v + 1]) for v in targets]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-class CaseByCase:
-    """What a backend that answers one case at a time says to tables of cases and to sessions; has a `_plan`."""
+class BackendDefaults:
+    """Default implementations of `Backend`: one case at a time. A subclass has a `_plan` and implements `run`."""
 
     _plan: Plan
 
     @property
     def posterior_ptr(self) -> NDArray[np.int64]:
-        """(V+1,) where each variable's cells begin in an answer."""
+        """(V+1,) first cell of each variable in a result."""
         return self._plan.posterior_ptr
+
+    @property
+    def device_name(self) -> str:
+        """See `Backend.device_name`."""
+        return ""
+
+    @property
+    def max_concurrent_tables(self) -> int:
+        """See `Backend.max_concurrent_tables`."""
+        return 1
+
+    @property
+    def native_columns(self) -> bool:
+        """See `Backend.native_columns`."""
+        return False
+
+    @property
+    def is_adaptive(self) -> bool:
+        """See `Backend.is_adaptive`."""
+        return False
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """See `Backend.run`."""
@@ -204,6 +279,23 @@ class CaseByCase:
             found.log_evidence[i] = result.log_evidence
         return found
 
+    def run_columns(
+        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
+    ) -> ColumnResult:
+        """See `Backend.run_columns`; transposes the table and calls `run_batch`."""
+        states = np.full((codes.shape[1], len(self.posterior_ptr) - 1), -1, np.int32)
+        states[:, list(variables)] = codes.T
+        found = self.run_batch(states, None, targets)
+        return ColumnResult(np.ascontiguousarray(found.posterior.T), found.log_evidence, found.impossible)
+
+    def run_counts(self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None) -> Counts:
+        """See `Backend.run_counts`."""
+        raise BackendUnavailable(f"{type(self).__name__} does not support expected counts; use backend='cpu'")
+
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """See `Backend.reload`."""
+        raise NotImplementedError
+
     def session(self) -> Session:
         """See `Backend.session`."""
         return PlainSession(self)
@@ -213,7 +305,7 @@ class CaseByCase:
 
 
 class Prepare(Protocol):
-    """What a backend module's ``prepare`` looks like."""
+    """Signature of a backend module's ``prepare``."""
 
     def __call__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Backend:
-        """`factors`: the model's tables in the order and the axes of ``plan.factor_var``."""
+        """`factors`: the model's tables in the order and with the axes of ``plan.factor_var``."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import ImpossibleEvidence
 from ..plans.plan import POSTERIOR, Plan
-from .base import CaseByCase, Evidence, Result
+from .base import BackendDefaults, Evidence, Result
 from .forest import UNIT, Best, Derivatives, Forest, Uniforms
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _scaled(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
     return np.ldexp(table, -shift), shift
 
 
-class Reference(CaseByCase):
+class Reference(BackendDefaults):
     """`jtgpu.backends.base.Backend` in NumPy. Every table is scaled by a power of two, which rounds nothing."""
 
     def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]]):

@@ -154,7 +154,7 @@ def answer_frame(
             return cases.like(_answer_rows(cases, solver, encoder, columns, 0, cases.n)[0], kept)
     solver = Solver(tree, question, do)
     if solver.by_columns:
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS * tree.at_once), "jtgpu-frame") as pool:
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS * tree.max_concurrent_tables), "jtgpu-frame") as pool:
             solver.each = pool.map
             table, block = _answer_rows(cases, solver, encoder, columns, 0, cases.n)
         return cases.like(table, kept, block)

@@ -199,7 +199,7 @@ def usual_chunk(plan: NetworkPlan, question: Question, on_gpu: bool) -> int:
 def side_by_side(tree: JunctionTree, threads: int | None = None) -> int:
     """Chunks that are worth being under way at once with so many threads (default: all cores). A card answers one after
     the other, in a small part of the time that encoding and packing them takes the cores."""
-    return max(tree.at_once, min(threads or cores(), BESIDE)) if tree.device else tree.at_once
+    return max(tree.max_concurrent_tables, min(threads or cores(), BESIDE)) if tree.device else tree.max_concurrent_tables
 
 
 @runtime_checkable

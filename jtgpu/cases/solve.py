@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from ..backends.base import ColumnBackend
 from ..errors import EvidenceError, UnknownVariable, closest
 from ..inference.tree import JunctionTree
 from ..model.network import DiscreteModel
@@ -272,7 +271,7 @@ class Solver:
     def by_columns(self) -> bool:
         """Whether the backend takes and gives columns: then a call has as many cases as there are."""
         plain = not self._more and not self.question.mpe
-        return plain and isinstance(self.tree.cut().backend, ColumnBackend)
+        return plain and self.tree.cut().backend.native_columns
 
     def _priors(self) -> list[NDArray[np.float64]]:
         """ln P of each state of each evidence variable without evidence, and 0 behind them for "not observed"."""

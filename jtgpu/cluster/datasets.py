@@ -222,7 +222,7 @@ def solver_on(
 ) -> Iterator[Solver]:
     """A solver for frames in memory: encoded here, answered there, the same bits as here.
 
-    For networks whose patterns get plans of their own (`JunctionTree.learns`) the last digits may differ, as they may
+    For networks whose patterns get plans of their own (`JunctionTree.is_adaptive`) the last digits may differ, as they may
     there from one call to the next.
     """
     where = as_cluster(cluster)

@@ -96,7 +96,7 @@ class Worker:
         One that plans anew for patterns that come again answers by what it has seen, in the last digits. A part must
         not depend on the parts before it, so there each has a tree of its own.
         """
-        if self._tree is not None and self._tree.learns:
+        if self._tree is not None and self._tree.is_adaptive:
             self._tree.close()
             self._tree = None
         if self._tree is None:

@@ -131,9 +131,9 @@ class CompiledTree:
         return dict(self._options)
 
     @property
-    def learns(self) -> bool:
+    def is_adaptive(self) -> bool:
         """May answers depend, in their last digits, on the queries before? See `jtgpu.backends.wrappers.pattern_cache`."""
-        return isinstance(self._backend, Replanning)
+        return self._backend is not None and self._backend.is_adaptive
 
     @property
     def dtype(self) -> str:
@@ -143,12 +143,12 @@ class CompiledTree:
     @property
     def device(self) -> str:
         """Name of the GPU that the backend runs on, of several the first; empty for the processor."""
-        return str(getattr(getattr(self._backend, "device", None), "name", ""))
+        return self._backend.device_name if self._backend is not None else ""
 
     @property
-    def at_once(self) -> int:
+    def max_concurrent_tables(self) -> int:
         """Tables of cases that may usefully be asked at the same time, from as many threads."""
-        return int(getattr(self._backend, "at_once", 1))
+        return self._backend.max_concurrent_tables if self._backend is not None else 1
 
     def close(self) -> None:
         """Give the backend's memory back. Queries raise `JtgpuError` from then on."""

@@ -122,7 +122,7 @@ def test_the_same_bytes_for_any_number_of_threads(tmp_path: Path, suffix: str, e
     found = set()
     for threads in (1, 2, 4):
         with net.plan().compile("cpu", threads=threads) as tree:
-            assert tree.at_once == threads
+            assert tree.max_concurrent_tables == threads
             for name in ("o.parquet", "o.csv.gz"):
                 answer_file(tree, cases, tmp_path / name, targets=TARGETS, keep="id", log_evidence=True, chunk=700,
                             threads=threads, force=True)  # fmt: skip
@@ -162,7 +162,7 @@ def test_beside_a_card_all_cores_encode_and_pack(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(jtgpu.JunctionTree, "device", "a card")
     monkeypatch.setattr("jtgpu.cases.pipeline.cores", lambda: 3)
     with net.plan().compile("cpu", threads=1) as tree:
-        assert (tree.at_once, side_by_side(tree), side_by_side(tree, 1), side_by_side(tree, 99)) == (1, 3, 1, BESIDE)
+        assert (tree.max_concurrent_tables, side_by_side(tree), side_by_side(tree, 1), side_by_side(tree, 99)) == (1, 3, 1, BESIDE)
         report = answer_file(tree, cases, tmp_path / "o.parquet", targets="lung", chunk=1000)
     assert report.cases == 6000
 

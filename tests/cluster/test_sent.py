@@ -78,7 +78,7 @@ def test_a_part_does_not_depend_on_the_parts_before() -> None:
     made: list[Any] = []
 
     class Tree:
-        learns = True
+        is_adaptive = True
 
         def close(self) -> None:
             made.remove(self)
@@ -92,7 +92,7 @@ def test_a_part_does_not_depend_on_the_parts_before() -> None:
     first = worker.tree()
     assert worker.tree() is not first
     assert len(made) == 1
-    Tree.learns = False
+    Tree.is_adaptive = False
     assert worker.tree() is worker.tree()
 
 

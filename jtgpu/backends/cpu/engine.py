@@ -18,7 +18,7 @@ from ...plans.plan import Plan
 from ...plans.specialise import FREE, HARD, SOFT, conditional_heads, skeleton
 from ...util.numba_cache import is_compiled
 from ...util.system import cores
-from ..base import BatchResult, Evidence, Result
+from ..base import BackendDefaults, BatchResult, Evidence, Result
 from .batch import answer_batch
 from .parallel import Tasks, make_tasks, run_tasks
 from .records import Layout, Program, specialise
@@ -155,7 +155,7 @@ class Programs:
             self._bytes = 0
 
 
-class Cpu:
+class Cpu(BackendDefaults):
     """`jtgpu.backends.base.Backend` in compiled code. Safe to use from several threads, which run side by side.
 
     Parameters
@@ -168,7 +168,7 @@ class Cpu:
     """
 
     def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], threads: int | None = None):
-        self.plan = plan
+        self.plan = self._plan = plan
         self.threads = cores() if threads is None else max(1, threads)
         self.by_rank = np.argsort(plan.axis_rank)
         self.cards = plan.cardinality[self.by_rank]
@@ -221,7 +221,7 @@ class Cpu:
         return 8 * int(self.programs.get(seen, (), targets).program.counts[0])
 
     @property
-    def at_once(self) -> int:
+    def max_concurrent_tables(self) -> int:
         """Tables of cases that may usefully be asked at the same time: some of what each takes is done by one core."""
         return min(self.threads, MOST_AT_ONCE)
 

@@ -6,7 +6,7 @@ what they have in common, `slab_code` writes the kernel that does; `products` fi
 out where little is left and `list_engine` runs it as one kernel; `flow` deals work out to warps that wait for single
 entries, and `flow_engine` runs that; `single` chooses among them, `ways` keeps what was measured; `cut_engine` and
 `cut_flow` run what evidence patterns leave of a network, `cut_ways` chooses; `batch` runs many cases. The kernels are
-in cuda/resident/.
+in cuda/single/ and cuda/batch/.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from ...errors import JtgpuError
 from ...plans.plan import Plan
-from ..base import BatchResult, ColumnResult, Evidence, PlainSession, Result, Session
+from ..base import BackendDefaults, BatchResult, ColumnResult, Evidence, PlainSession, Result, Session
 from ..wrappers.workers import Once
 from .program.structs import REALS
 from .single.configs import ENGINES
@@ -44,7 +44,7 @@ WARMING, LEAST_RUNS, MOST_RUNS = 3, 5, 30  # propagations of which a time is mad
 HOLD_NS, MEASURING = 60_000, 6_000_000  # nanoseconds that measuring takes round each of them; that all may take
 
 
-class Gpu:
+class Gpu(BackendDefaults):
     """`jtgpu.backends.base.Backend` on an NVIDIA GPU, for one case at a time or a table of cases.
 
     Safe to use from several threads; they wait for each other. Several trees share the card.
@@ -149,6 +149,16 @@ class Gpu:
         return engine
 
     @property
+    def device_name(self) -> str:
+        """See `jtgpu.backends.base.Backend.device_name`."""
+        return str(self.device.name)
+
+    @property
+    def native_columns(self) -> bool:
+        """See `jtgpu.backends.base.Backend.native_columns`."""
+        return True
+
+    @property
     def kind(self) -> str:
         """Which engine runs single cases: ``"lists"`` or ``"flow"``, one kernel; ``"levels"``, a kernel a level."""
         return self.engine.kind
@@ -180,7 +190,7 @@ class Gpu:
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
-        """See `jtgpu.backends.base.ColumnBackend.run_columns`.
+        """See `jtgpu.backends.base.Backend.run_columns`.
 
         Raises
         ------

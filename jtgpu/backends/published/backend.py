@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge, format_bytes
 from ...util.system import free_memory
-from ..base import CaseByCase, Evidence, Result
+from ..base import BackendDefaults, Evidence, Result
 from .host import Clock, HostEngine, Schedule, check_entries
 from .indextables import IndexTable, build_all, layout
 from .launches import Rules
@@ -52,7 +52,7 @@ def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) 
     return Indexed(plan, factors, **options)
 
 
-class Indexed(CaseByCase):
+class Indexed(BackendDefaults):
     """`jtgpu.backends.base.Backend`; made by `prepare`.
 
     Attributes

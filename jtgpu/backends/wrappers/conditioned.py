@@ -18,7 +18,7 @@ import numpy as np
 
 from ...errors import ImpossibleEvidence
 from ...plans.conditioning.split import Apart, ApartBackend
-from ..base import Backend, BatchResult, CaseByCase, Evidence, Prepare, Result, columns_of
+from ..base import Backend, BatchResult, BackendDefaults, Evidence, Prepare, Result, columns_of
 from .workers import Crew, Lazy, in_order
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def on_devices(devices: OnDevices) -> Start:
     return start
 
 
-class Sliced(CaseByCase):
+class Sliced(BackendDefaults):
     """`jtgpu.backends.base.Backend`: a case is a case of every slice.
 
     Parameters

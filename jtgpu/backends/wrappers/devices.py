@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import numpy as np
 
 from ...errors import BackendUnavailable, TableTooLarge
-from ..base import Backend, BatchResult, ColumnResult, Evidence, Prepare, Result, Session, columns_of
+from ..base import Backend, BackendDefaults, BatchResult, ColumnResult, Evidence, Prepare, Result, Session, columns_of
 from .row_queue import Deal
 from .workers import Closes, Crew, Lazy
 
@@ -67,7 +67,7 @@ class SharesTables(Backend, Protocol):
     def share_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None
     ) -> Shared[ColumnResult]:
-        """The same of a table by columns; arguments as of `ColumnBackend.run_columns`."""
+        """The same of a table by columns; arguments as of `Backend.run_columns`."""
 
 
 class OnDevices:
@@ -101,7 +101,7 @@ class OnDevices:
         return workers
 
 
-class Several:
+class Several(BackendDefaults):
     """`jtgpu.backends.base.Backend` of workers that share its work; safe to use from several threads.
 
     Parameters
@@ -127,7 +127,12 @@ class Several:
         return getattr(self._crew.members[0].worker.get(), "device", None)
 
     @property
-    def at_once(self) -> int:
+    def device_name(self) -> str:
+        """See `jtgpu.backends.base.Backend.device_name`: of the first worker."""
+        return self._crew.members[0].worker.get().device_name
+
+    @property
+    def max_concurrent_tables(self) -> int:
         """Tables that may usefully be asked at the same time, from as many threads: one more than there are workers."""
         return len(self._crew) + 1
 
@@ -202,12 +207,17 @@ class Several:
 
 
 class SeveralByColumns(Several):
-    """Several workers that take tables by columns, too: `jtgpu.backends.base.ColumnBackend`."""
+    """Several workers that take tables by columns, too: `jtgpu.backends.base.Backend`."""
+
+    @property
+    def native_columns(self) -> bool:
+        """See `jtgpu.backends.base.Backend.native_columns`."""
+        return True
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
-        """See `jtgpu.backends.base.ColumnBackend.run_columns`; dealt out as `run_batch` does."""
+        """See `jtgpu.backends.base.Backend.run_columns`; dealt out as `run_batch` does."""
         return self._deal(
             self._on_first(lambda first: cast(SharesTables, first).share_columns(variables, codes, targets))
         )

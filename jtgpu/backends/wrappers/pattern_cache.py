@@ -27,7 +27,7 @@ import numpy as np
 
 from ...errors import JtgpuError
 from ...plans.conditioning.split import Apart, ApartBackend
-from ..base import Backend, BatchResult, Evidence, Result, Session, columns_of
+from ..base import Backend, BackendDefaults, BatchResult, Evidence, Result, Session, columns_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -126,7 +126,7 @@ class Pattern:
         return f"Pattern({state}{': ' if self.told else ''}{self.told})"
 
 
-class Replanning:
+class Replanning(BackendDefaults):
     """`jtgpu.backends.base.Backend` around another one, which answers until a pattern has a plan of its own.
 
     The same queries in the same order give the same bits, on a GPU as long as measuring comes to the same decision;
@@ -313,6 +313,26 @@ class Replanning:
         pattern = self._patterns.pop(key)
         pattern.dropped = True
         return [pattern.new] if pattern.new is not None and not pattern.users else []
+
+    @property
+    def device_name(self) -> str:
+        """See `jtgpu.backends.base.Backend.device_name`."""
+        return self.backend.device_name
+
+    @property
+    def max_concurrent_tables(self) -> int:
+        """See `jtgpu.backends.base.Backend.max_concurrent_tables`."""
+        return self.backend.max_concurrent_tables
+
+    @property
+    def native_columns(self) -> bool:
+        """See `jtgpu.backends.base.Backend.native_columns`."""
+        return self.backend.native_columns
+
+    @property
+    def is_adaptive(self) -> bool:
+        """See `jtgpu.backends.base.Backend.is_adaptive`."""
+        return True
 
     # A backend ------------------------------------------------------------------------------------------------
 

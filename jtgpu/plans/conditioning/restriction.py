@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...backends.base import BatchResult, CaseByCase, Evidence, PlainSession, Result, Session
+from ...backends.base import BatchResult, BackendDefaults, Evidence, PlainSession, Result, Session
 from ...backends.wrappers.pattern_cache import OfPattern, Pattern, Replanning
 from ...errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge
 
@@ -94,7 +94,7 @@ class Remainder:
         return made
 
 
-class OnGpu(CaseByCase):
+class OnGpu(BackendDefaults):
     """An engine of what is left, asked about the network's own variables: `jtgpu.backends.wrappers.pattern_cache.OfPattern`.
 
     Parameters
@@ -276,7 +276,7 @@ class GpuReplanning(Replanning):
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
-        """See `jtgpu.backends.base.ColumnBackend.run_columns`."""
+        """See `jtgpu.backends.base.Backend.run_columns`."""
         return self.gpu.run_columns(variables, codes, targets)
 
     @property

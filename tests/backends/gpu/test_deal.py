@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 import jtgpu
 from jtgpu import timing
-from jtgpu.backends.base import ColumnBackend
 from jtgpu.backends.gpu.batch.cases import TableCases
 from jtgpu.backends.gpu.batch.engine import BatchEngine, _Buffers, _Slot
 from jtgpu.backends.wrappers.devices import OnDevices, Several
@@ -153,7 +152,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_and_columns_land_where_they_belong(plan: Plan, n_cards: int, n: int) -> None:
     made: list[Engine] = []
     backend = on_cards(plan, made, [{"seconds": 1e-4}] * n_cards)
-    assert isinstance(backend, ColumnBackend)
+    assert backend.native_columns
     states = a_table(plan, n)
     alone = Engine(plan).run(states, None, [3, 0, 3])
     found = backend.run_batch(states, None, [3, 0, 3])
@@ -178,7 +177,7 @@ def test_what_a_card_had_taken_goes_to_the_others(plan: Plan, fails: int) -> Non
     np.testing.assert_array_equal(found.posterior, expected.posterior)
     np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
     assert len(made[1].chunks) == fails
-    assert backend.at_once == 3
+    assert backend.max_concurrent_tables == 3
     with pytest.raises(BackendUnavailable, match=r"illegal memory access.*GPU 1|GPU 1.*illegal memory access"):
         on_cards(plan, [], [{"fails": 1}, {"fails": fails}]).run_batch(a_table(plan, 5000))
 

@@ -192,7 +192,7 @@ def test_records_have_the_kernels_layout() -> None:
 @pytest.mark.parametrize("name", ["single", "lists", "batch"])
 def test_the_kernels_compile_without_spills(tmp_path: Path, name: str) -> None:
     source = tmp_path / "kernel.cu"
-    source.write_text(kernels.read_source(f"resident/{name}"), encoding="utf-8")
+    source.write_text(kernels.read_source(host_cuda.SOURCES[name]), encoding="utf-8")
     command = ["nvcc", "-cubin", "-arch=sm_90", "-Xptxas", "-v", "-O3", "-std=c++17", "-o", str(tmp_path / "out.cubin")]
     done = subprocess.run([*command, str(source)], capture_output=True, text=True, check=True)
     spills = [int(n) for n in re.findall(r"(\d+) bytes spill", done.stderr)]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import jtgpu
 from jtgpu import backends, timing
 from jtgpu.backends import reference
-from jtgpu.backends.base import Backend, BatchResult, Evidence
+from jtgpu.backends.base import Backend, BackendDefaults, BatchResult, Evidence
 from jtgpu.backends.cpu import prepare as prepare_cpu
 from jtgpu.backends.wrappers.devices import OnDevices, Several
 from jtgpu.errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, JtgpuError, TableTooLarge
@@ -40,7 +40,7 @@ def cases(net: BayesianNetwork, n: int, seed: int = 1) -> NDArray[np.int32]:
     return np.where(rng.random(states.shape) < 0.3, states, -1).astype(np.int32)
 
 
-class Worker:
+class Worker(BackendDefaults):
     """The definition, a few rows at a time, that remembers what it did and fails when told."""
 
     def __init__(
@@ -102,7 +102,7 @@ def test_tables_have_the_same_bits_for_any_number_of_workers(net: BayesianNetwor
                 np.testing.assert_array_equal(getattr(found, field), getattr(right, field))
         assert sum(sum(w.rows) for w in made) == 2 * 333
         assert len(made) <= n
-        assert backend.at_once == n + 1
+        assert backend.max_concurrent_tables == n + 1
         assert backend.run_batch(states[:0]).posterior.shape == (0, int(net.cardinality.sum()))
         backend.close()
         assert all(w.closed for w in made)
@@ -193,7 +193,7 @@ def test_a_tree_on_several_devices(net: BayesianNetwork, devices: Any) -> None:
     expected = plan.compile("cpu", replan=False, threads=1).posteriors_batch(states, on_impossible="flag")
     with plan.compile(devices=devices) as tree:  # devices are GPUs: "auto" is no question any more
         assert tree.backend == "gpu"
-        assert tree.at_once == (3 if devices == "all" else len(devices)) + 1
+        assert tree.max_concurrent_tables == (3 if devices == "all" else len(devices)) + 1
         found = tree.posteriors_batch(states, on_impossible="flag")
         np.testing.assert_allclose(found.flat, expected.flat, rtol=0, atol=1e-14)
         np.testing.assert_array_equal(found.impossible, expected.impossible)

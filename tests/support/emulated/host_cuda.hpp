@@ -1,4 +1,4 @@
-// Enough of CUDA for g++ to run a kernel of cuda/resident/ on the host: a block's threads are fibers that take turns
+// Enough of CUDA for g++ to run a kernel of cuda/single/ or cuda/batch/ on the host: a block's threads are fibers that take turns
 // at every barrier and shuffle. A thread that waits for one that never comes is a deadlock, and ends the program.
 // Blocks run one after another; with HOST_TOGETHER each in a thread of its own, all at once.
 #include <ucontext.h>

@@ -30,6 +30,10 @@ from jtgpu.plans.plan import Plan
 
 SHIM = Path(__file__).with_name("host_cuda.hpp")
 
+SOURCES = {
+    "single": "single/levels", "shaped": "single/shaped", "lists": "single/lists", "flow": "single/dataflow",
+    "batch": "batch/batch",
+}  # fmt: skip
 _CALLS = {
     "single": """
 extern "C" void run_enter(unsigned n, Program* p, Entry* e) { host::launch(n, 256, [=] { enter(*p, *e); }); }
@@ -85,7 +89,7 @@ def compiler() -> str | None:
 def library(name: str, real: str = "float64") -> ctypes.CDLL:
     """A kernel file as a shared library of the host; built once a session, kept by content."""
     if (name, real) not in _built:
-        _built[name, real] = build(name, kernels.read_source(f"resident/{name}", real=real))
+        _built[name, real] = build(name, kernels.read_source(SOURCES[name], real=real))
     return _built[name, real]
 
 

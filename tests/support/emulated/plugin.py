@@ -4,7 +4,7 @@
     python -m tests.support.emulated.plugin bench/bench_gpu.py ...                    a script on it
 
 Everything of jtgpu above the two drivers is what runs on a card: contexts, memory, streams, events, graphs, launches
-and their parameters, and the kernels themselves, block after block (`tests/host_cuda.hpp`). The players are stricter
+and their parameters, and the kernels themselves, block after block (`host_cuda.hpp`). The players are stricter
 than CUDA where CUDA would let a mistake pass for a while:
 
 - work that is queued runs as late as it may: when something waits for it. A copy or an answer that nobody waited for is

@@ -202,7 +202,7 @@ class BatchEngine:
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
-        """See `jtgpu.backends.base.ColumnBackend.run_columns`."""
+        """See `jtgpu.backends.base.Backend.run_columns`."""
         return self.share_columns(variables, codes, targets).alone(self)
 
     def share_columns(

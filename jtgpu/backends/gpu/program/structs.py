@@ -1,4 +1,4 @@
-"""The records that the resident engine's kernels read: NumPy layouts of the structs in cuda/resident/."""
+"""The records that the resident engine's kernels read: NumPy layouts of the structs in cuda/single/ and cuda/batch/."""
 
 from __future__ import annotations
 
