@@ -26,10 +26,7 @@ import numpy as np  # noqa: E402
 from rows import commit  # noqa: E402
 
 import jtgpu  # noqa: E402
-from jtgpu.backends.published import (
-    timetable,
-    tuning,
-)
+from jtgpu.backends.published import timetable, tuning  # noqa: E402
 from jtgpu.backends.published.indextables import Shape  # noqa: E402
 from jtgpu.backends.published.launches import Rules  # noqa: E402
 from jtgpu.device.context import Device, open_device  # noqa: E402

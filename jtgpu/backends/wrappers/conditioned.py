@@ -18,7 +18,7 @@ import numpy as np
 
 from ...errors import ImpossibleEvidence
 from ...plans.conditioning.split import Apart, ApartBackend
-from ..base import Backend, BatchResult, BackendDefaults, Evidence, Prepare, Result, columns_of
+from ..base import Backend, BackendDefaults, BatchResult, Evidence, Prepare, Result, columns_of
 from .workers import Crew, Lazy, in_order
 
 if TYPE_CHECKING:

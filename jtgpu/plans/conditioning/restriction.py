@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...backends.base import BatchResult, BackendDefaults, Evidence, PlainSession, Result, Session
+from ...backends.base import BackendDefaults, BatchResult, Evidence, PlainSession, Result, Session
 from ...backends.wrappers.pattern_cache import OfPattern, Pattern, Replanning
 from ...errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge
 
