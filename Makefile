@@ -1,4 +1,4 @@
-# The truth for people and for CI. `make help` lists the targets.
+# Every command that people and CI use. `make help` lists the targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -10,7 +10,7 @@ ARGS   ?=
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test check check-lint check-types check-package check-kernels bench bench-smoke gpu-test gpu-bench gpu-sanitize clean
+.PHONY: help run test test-all check check-lint check-types check-package check-kernels bench bench-smoke gpu-test gpu-bench gpu-sanitize clean
 
 help: ## this list
 	@echo "make TARGET [PYTHON=python3] [VENV=.venv] [ARGS='...']"
@@ -19,11 +19,16 @@ help: ## this list
 run: $(VENV)/.stamp-run ## install into .venv, then time the seven benchmark networks (ARGS: more for `jtgpu time`)
 	$(BIN)/jtgpu time $(ARGS)
 
-test: $(VENV)/.stamp-test ## all tests that need no GPU (ARGS: more for pytest)
-	$(BIN)/python -m pytest --ignore=tests/on_gpu $(HANGS) $(ARGS)
+test: $(VENV)/.stamp-test ## one test of everything that needs no GPU, in a few minutes (ARGS: more for pytest)
+	$(PYTEST) -m "not slow" --hypothesis-profile=quick $(ARGS)
 
-# A test that hangs says where, and ends the run: a limit on the whole of it would tell nothing.
-HANGS = -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
+test-all: $(VENV)/.stamp-test ## every test that needs no GPU, at full length
+	$(PYTEST) --hypothesis-profile=full $(ARGS)
+
+WORKERS ?= 2
+# A test that hangs ends its process, and pytest reports the stack: a limit on the whole run would not say where.
+PYTEST = $(BIN)/python -m pytest --ignore=tests/on_gpu -n $(WORKERS) --dist worksteal \
+         -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 
 check: check-lint check-types check-kernels check-package ## lint, types, kernels compile, the wheel holds everything
 
@@ -33,16 +38,16 @@ check-lint: $(VENV)/.stamp-dev
 check-types: $(VENV)/.stamp-dev
 	$(BIN)/mypy
 
-check-kernels: $(VENV)/.stamp-test ## compile every kernel with nvcc, where there is one
+check-kernels: $(VENV)/.stamp-test ## compile every kernel with nvcc, if there is one
 	$(BIN)/python tools/check_kernels.py
 
 check-package: $(VENV)/.stamp-dev ## build the wheel, look inside, run it away from the checkout
 	$(BIN)/python tools/check_package.py
 
-bench: $(VENV)/.stamp-test ## the CPU backend beside pyAgrum, all networks and questions, to bench/results (ARGS: see --help)
+bench: $(VENV)/.stamp-test ## the CPU backend compared with pyAgrum, all networks and questions, to bench/results (ARGS: see --help)
 	$(BIN)/python bench/bench_cpu.py $(ARGS)
 
-bench-smoke: $(VENV)/.stamp-test ## every benchmark, shortest form, nothing kept
+bench-smoke: $(VENV)/.stamp-test ## every benchmark in its shortest form, results discarded
 	$(BIN)/python bench/bench_cpu.py --smoke
 	$(BIN)/python bench/bench_queries.py --smoke
 	$(BIN)/python bench/bench_formats.py --smoke
@@ -53,7 +58,7 @@ bench-smoke: $(VENV)/.stamp-test ## every benchmark, shortest form, nothing kept
 	$(BIN)/python bench/bench_large.py --smoke
 	$(BIN)/python bench/bench_ordering.py nets/alarm.net nets/asia.net --time 1 --runs 1 --out /dev/null
 
-gpu-test: ## tests on an NVIDIA GPU, and the receipt of what passed
+gpu-test: ## tests on an NVIDIA GPU; writes the receipt
 	@$(call with-cuda,tests/on_gpu/receipt.py --write $(ARGS))
 
 gpu-bench: ## benchmarks on an NVIDIA GPU
@@ -63,8 +68,8 @@ gpu-bench: ## benchmarks on an NVIDIA GPU
 gpu-sanitize: ## compute-sanitizer (memcheck, racecheck, synccheck, initcheck) over every kernel and engine
 	@$(call with-cuda,tests/on_gpu/sanitize.py --tools)
 
-# A GPU machine may have no network, and PyCUDA may take nvcc and minutes to install: where $(PYTHON) has all that is
-# needed, it is used as it is.
+# A GPU machine may have no network, and PyCUDA may need nvcc and minutes to install: if $(PYTHON) has every package
+# needed, it is used directly.
 with-cuda = if $(PYTHON) -c 'import pycuda, numba, networkx, typer, pytest' 2>/dev/null; \
 	then PYTHONPATH="$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) $(1); \
 	else $(MAKE) --no-print-directory $(VENV)/.stamp-cuda && $(BIN)/python $(1); fi
@@ -72,12 +77,12 @@ with-cuda = if $(PYTHON) -c 'import pycuda, numba, networkx, typer, pytest' 2>/d
 clean: ## remove the virtual environment and everything built
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# The environment. A stamp is newer than setup.py and pyproject.toml, or it is made again: so a second call takes no
-# time and no network. The checkout is installed in place: what runs is what stands here.
+# The environment. A stamp that is older than setup.py or pyproject.toml is rebuilt, so a second call takes no time and
+# no network. The checkout is installed in editable mode: tests run the sources in this folder.
 $(VENV)/bin/python:
 	@for python in $(PYTHON) python3.13 python3.12 python3.11 python3.14; do \
 	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
-	    echo "$$("$$python" --version) makes $(VENV)"; exec "$$python" -m venv $(VENV); \
+	    echo "$$("$$python" --version) creates $(VENV)"; exec "$$python" -m venv $(VENV); \
 	  fi; \
 	done; \
 	echo "jtgpu needs Python 3.11 or later with its venv module. '$(PYTHON)' is $$($(PYTHON) --version 2>&1 | head -n 1)," \

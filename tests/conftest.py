@@ -1,4 +1,4 @@
-"""Settings of all tests: seeded hypothesis, and where the shared networks lie."""
+"""Settings of all tests: hypothesis profiles, cache folders, the shared networks, the time that all tests took."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
+from jtgpu.util.system import cores
+from tests.support.examples import register_profiles
+from tests.support.numba_lock import share_compilation
+
+_STARTED = time.perf_counter()
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "nets"
 
@@ -20,23 +25,27 @@ if "JTGPU_CACHE_DIR" not in os.environ:
     os.environ["JTGPU_CACHE_DIR"] = tempfile.mkdtemp(prefix="jtgpu-test-cache-")
     atexit.register(shutil.rmtree, os.environ["JTGPU_CACHE_DIR"], ignore_errors=True)
 
-# Who starts the tests may have SIGINT ignored (nohup, a shell's background), and so would all that they start.
+# The parent process may ignore SIGINT (nohup, a shell's background), and child processes would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile(
-    "jtgpu",
-    derandomize=True,  # the same examples in every run; a failure prints the example itself
-    deadline=None,
-    max_examples=60,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-settings.load_profile("jtgpu")
+# Test processes of pytest-xdist share what Numba compiles.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    share_compilation()
+
+register_profiles()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how long all tests took."""
+    n = sum(len(terminalreporter.getreports(outcome)) for outcome in ("passed", "failed", "xfailed", "xpassed"))
+    seconds, workers = time.perf_counter() - _STARTED, terminalreporter.config.getoption("numprocesses", None) or 1
+    terminalreporter.write_line(f"{n} tests in {seconds:.0f} s on {cores()} cores, {workers} processes")
 
 
 @pytest.fixture(scope="session")
 def shared_nets() -> Path:
-    """The folder of shared networks beside the project; tests that need it are skipped where it is absent."""
+    """The folder of shared networks next to the project; tests that need it are skipped where it is absent."""
     if not SHARED.is_dir():
-        pytest.skip("../shared/nets is not here: the networks that may not be copied into the project")
+        pytest.skip("../shared/nets, the networks that may not be copied into the project, is absent")
     return SHARED

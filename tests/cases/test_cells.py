@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.cases.cells import MOST_TEXTS, plain_cells
+from tests.support.examples import examples
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 arrow_csv = pytest.importorskip("pyarrow.csv", reason="pyarrow is not installed")
@@ -56,7 +57,7 @@ def general(text: bytes, n_columns: int, delimiter: str = ",") -> list[list[str]
 
 
 @given(st.data())
-@settings(max_examples=300)
+@examples(300)
 def test_any_text_is_read_as_the_general_reader_does_or_left_to_it(data: st.DataObject) -> None:
     n_columns = data.draw(st.integers(1, 3))
     text = data.draw(st.text(st.sampled_from('ab,"\n\r \xe9'), max_size=40)).encode()

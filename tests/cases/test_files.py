@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -37,6 +37,7 @@ from jtgpu.cases.stream import open_cases
 from jtgpu.cli import app
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
+from tests.support.examples import examples, slow
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
@@ -163,7 +164,7 @@ DIALECTS: dict[str, tuple[Callable[[list[list[str]]], bytes], dict[str, Any]]] =
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("chunk", [None, 7, 10**9])
+@pytest.mark.parametrize("chunk", [7, *slow(None, 10**9)])
 def test_dialects(
     tree: jtgpu.JunctionTree, rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path, dialect: str,
     chunk: int | None, monkeypatch: pytest.MonkeyPatch,
@@ -258,7 +259,7 @@ def test_quotes_amidst_cells(tree: jtgpu.JunctionTree, tmp_path: Path, monkeypat
 
 
 @given(st.data())
-@settings(max_examples=40)
+@examples(40)
 def test_any_cells_come_back(tree: jtgpu.JunctionTree, tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
     cell = st.text(st.sampled_from('ab,;"\n\r\t \xe9'), max_size=6)
     texts = data.draw(st.lists(cell, max_size=30))
@@ -713,7 +714,7 @@ main()
 """
 
 
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130)])
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), *slow((signal.SIGKILL, -9), (signal.SIGTERM, 130))])
 def test_killed_half_way_and_resumed(
     rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path, how: signal.Signals, code: int
 ) -> None:

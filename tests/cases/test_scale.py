@@ -22,6 +22,7 @@ from jtgpu.cases import output as output_module
 from jtgpu.cases.pipeline import BESIDE, side_by_side
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
+from tests.support.examples import slow
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
@@ -84,6 +85,7 @@ with net.plan().compile("cpu", threads=2) as tree:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, suffix: str) -> None:
     n = 3_000_000
@@ -240,7 +242,9 @@ def rows_done(output: Path) -> int:
     return int(json.loads(lines[-1]).get("rows", 0))
 
 
-@pytest.mark.parametrize(("where", "k"), [("solve", 7), ("write", 5), ("journal", 9), ("journal", 10), ("rename", 1)])
+@pytest.mark.parametrize(
+    ("where", "k"), [("solve", 7), *slow(("write", 5), ("journal", 9), ("journal", 10), ("rename", 1))]
+)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_stopped_in_the_middle_and_resumed(
     tmp_path: Path, expected: Any, where: str, k: int, how: signal.Signals
@@ -299,6 +303,7 @@ def test_a_disk_that_is_full_when_it_is_made_sure_of(
     assert_whole(out, expected)
 
 
+@pytest.mark.slow
 def test_interrupted_twice(tmp_path: Path, expected: Any) -> None:
     """Whoever presses Ctrl-C again while chunks are finished does no harm."""
     cases, out = written(tmp_path / "c.parquet", 20_000), tmp_path / "o.parquet"

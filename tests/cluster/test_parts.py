@@ -547,6 +547,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     server.stop()
 
 
+@pytest.mark.slow
 def test_s3(here: Cruel, tree: jtgpu.JunctionTree, expected: Any, bucket: Any) -> None:
     """Cases and answers in object storage; a run that is stopped leaves no `_SUCCESS`, and goes on."""
     pq.write_table(table(1300), "bucket/cases/a.parquet", filesystem=bucket, row_group_size=170)

@@ -106,6 +106,7 @@ def here(tree: jtgpu.JunctionTree, cases: Path, **more: Any) -> Any:
 # Files ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_answers_are_those_of_one_process_bit_for_bit(ray: Any, tmp_path: Path) -> None:
     """On the CPU, where the order of the cases decides how they are computed together, and the last digits."""
     net = jtgpu.read(ROOT / "nets" / "alarm.net")
@@ -142,6 +143,7 @@ def slow(tmp_path_factory: pytest.TempPathFactory, tree: jtgpu.JunctionTree) -> 
 SLOW, PARTS = 2_000, 6  # cases of a part: about half a second on the reference; parts
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_loses_nothing_and_doubles_nothing(
     ray: Any, tree: jtgpu.JunctionTree, slow: tuple[Path, Any], tmp_path: Path
 ) -> None:
@@ -174,6 +176,7 @@ def test_a_worker_that_is_killed_loses_nothing_and_doubles_nothing(
     assert names == ["_SUCCESS", "_run.json", *(f"part-{i:06d}.parquet" for i in range(PARTS))]
 
 
+@pytest.mark.slow
 def test_a_leader_that_is_killed_and_a_run_that_goes_on(
     ray: Any, tree: jtgpu.JunctionTree, slow: tuple[Path, Any], tmp_path: Path
 ) -> None:
@@ -210,6 +213,7 @@ def test_a_leader_that_is_killed_and_a_run_that_goes_on(
     assert not (tmp_path / "out.unfinished").exists()
 
 
+@pytest.mark.slow
 def test_a_bad_row_in_the_middle_is_named_by_whoever_meets_it(
     ray: Any, tree: jtgpu.JunctionTree, tmp_path: Path
 ) -> None:
@@ -233,6 +237,7 @@ def test_a_bad_row_in_the_middle_is_named_by_whoever_meets_it(
     assert [i for i, e in enumerate(errors) if e] == [2_345]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_watched_from_afar(ray: Any, tree: jtgpu.JunctionTree, tmp_path: Path) -> None:
     """By Ray's client, ``ray://``: a process of the cluster leads."""
     pytest.importorskip("grpc", reason="grpcio is not installed, which Ray's client needs: ray[client]")
@@ -268,6 +273,7 @@ def test_a_run_that_is_watched_from_afar(ray: Any, tree: jtgpu.JunctionTree, tmp
 # Datasets and frames ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_dataset_in_a_dataset_out(ray: Any, tree: jtgpu.JunctionTree, tmp_path: Path) -> None:
     data: Any = importlib.import_module("ray.data")
     with pytest.MonkeyPatch.context() as patch:
@@ -292,6 +298,7 @@ def test_a_dataset_in_a_dataset_out(ray: Any, tree: jtgpu.JunctionTree, tmp_path
             wrong.materialize()
 
 
+@pytest.mark.slow
 def test_a_frame_comes_back_as_it_would_here(
     ray: Any, tree: jtgpu.JunctionTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +322,7 @@ def test_a_frame_comes_back_as_it_would_here(
 # Slices -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_slices_are_summed_to_the_same_bits_though_a_worker_is_killed(
     ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from jtgpu.formats.bif.reader import EXACT, parse
 from jtgpu.formats.bif.writer import dumps
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 from tests.conftest import ROOT
+from tests.support.bundled import slow_when_large
 
 DATA = Path(__file__).parent / "data"
 AB = "variable a { type discrete [ 2 ] { a0, a1 }; }\nvariable b { type discrete [ 3 ] { b0, b1, b2 }; }\n"
@@ -450,7 +451,7 @@ def round_trips(path: Path, tmp_path: Path) -> None:
     assert read(tmp_path / "b.net") == net
 
 
-@pytest.mark.parametrize("path", nets_of(ROOT / "nets"), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", slow_when_large(nets_of(ROOT / "nets")))
 def test_nets_round_trip(path: Path, tmp_path: Path) -> None:
     round_trips(path, tmp_path)
 

@@ -25,13 +25,15 @@ from jtgpu.formats.carry import as_bayesian, carry
 from jtgpu.formats.comments import find_comments
 from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
 from tests.conftest import ROOT
+from tests.support.bundled import slow_when_large
+from tests.support.examples import slow
 from tests.support.random_nets import bayesian_networks, markov_networks
 
 NETS = ROOT / "nets"
 BY_NAME = {f.name: f for f in FORMATS}
 NAMES = list(BY_NAME)
 ALL_NETS = sorted(p.name for p in NETS.iterdir() if ".net" in p.suffixes)
-SMALL = ["asia.net", "sachs.net", "survey.net", "alarm.net", "insurance.net"]
+SMALL = ["asia.net", "sachs.net", "survey.net", *slow("alarm.net", "insurance.net")]
 ASIA = str(NETS / "asia.net")
 
 
@@ -68,7 +70,7 @@ def test_every_pair_of_formats(name: str) -> None:
         assert_same_numbers(again(there, BY_NAME[source]), net)
 
 
-@pytest.mark.parametrize("name", ALL_NETS)
+@pytest.mark.parametrize("name", slow_when_large(ALL_NETS))
 def test_every_network_once_through_all_formats(name: str) -> None:
     """One text after another, each read from the one before; another order of formats for each network."""
     net: DiscreteModel = read(NETS / name)

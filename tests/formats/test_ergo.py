@@ -15,6 +15,7 @@ from jtgpu.formats.ergo import dumps, parse, parse_draft
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 from tests.conftest import ROOT
 from tests.formats.test_uai import same
+from tests.support.bundled import slow_when_large
 from tests.support.random_nets import bayesian_networks
 
 HEAD = "3\n2 2 3\n0\n1 0\n2 1 0\n\n"
@@ -210,7 +211,7 @@ def test_any_network_reads_back_bit_for_bit(net: BayesianNetwork, names: list[st
     assert same(parse(dumps(other)), net)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "nets").glob("*.net*")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", slow_when_large(sorted((ROOT / "nets").glob("*.net*"))))
 def test_nets_round_trip(path: Path, tmp_path: Path) -> None:
     net = read(path)
     write(net, tmp_path / "a.erg.gz")

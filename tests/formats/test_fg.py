@@ -13,6 +13,7 @@ from jtgpu.formats import fg, read, write
 from jtgpu.formats.fg import dumps, parse, sniff
 from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
 from tests.conftest import ROOT
+from tests.support.bundled import slow_when_large
 from tests.support.random_nets import bayesian_networks, markov_networks
 
 GRAPH = """# a comment
@@ -178,7 +179,7 @@ def test_any_bayesian_network_keeps_its_factors(net: BayesianNetwork) -> None:
     assert len(again.factors) == len(net.factors)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "nets").glob("*.net*")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", slow_when_large(sorted((ROOT / "nets").glob("*.net*"))))
 def test_nets_keep_their_factors(path: Path, tmp_path: Path) -> None:
     net = read(path)
     write(net, tmp_path / "a.fg.gz")

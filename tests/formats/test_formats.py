@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, JtgpuError, ParseError
@@ -22,6 +22,7 @@ from jtgpu.formats.hugin.writer import dumps
 from jtgpu.formats.text import Source, decode, floats, quote, unquote
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 from tests.conftest import ROOT
+from tests.support.examples import examples
 
 DATA = Path(__file__).parent / "data"
 NETS = ROOT / "nets"
@@ -457,19 +458,19 @@ def survives(data: bytes, parse: object, zero_rows: str) -> None:
         assert hugin.parse(text) == net
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(mangled(SEEDS["hugin"]), st.sampled_from(["error", "uniform"]))
 def test_mangled_hugin_files(data: bytes, zero_rows: str) -> None:
     survives(data, hugin.parse, zero_rows)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(mangled(SEEDS["bif"]), st.sampled_from(["error", "uniform"]))
 def test_mangled_bif_files(data: bytes, zero_rows: str) -> None:
     survives(data, bif.parse, zero_rows)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.sampled_from(["uai", "ergo", "fg"]).flatmap(lambda k: st.tuples(st.just(k), mangled(SEEDS[k]))))
 def test_mangled_numbers(mangled_file: tuple[str, bytes]) -> None:
     """Reading gives a model that writes and reads back, or a `ParseError` with a place; nothing else."""
@@ -489,7 +490,7 @@ def test_mangled_numbers(mangled_file: tuple[str, bytes]) -> None:
             assert a.table.tobytes() == b.table.tobytes()
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.one_of(st.binary(max_size=60), mangled([data for seeds in SEEDS.values() for data in seeds])))
 def test_read_raises_nothing_else(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "mangled.net"

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, JtgpuError, ParseError
@@ -25,6 +25,7 @@ from jtgpu.formats.comments import find_comments
 from jtgpu.formats.text import decode
 from jtgpu.formats.xml_text import declared_text
 from jtgpu.model.network import BayesianNetwork
+from tests.support.examples import examples
 
 CORPUS = Path(__file__).parent / "data" / "fuzz"
 FOLDERS = {
@@ -196,7 +197,7 @@ def test_the_corpus_is_read_or_refused(name: str) -> None:
 def test_broken_files(name: str) -> None:
     others = [data for n, seeds in SEEDS.items() if n != name for data in seeds]
 
-    @settings(max_examples=EXAMPLES)
+    @examples(EXAMPLES)
     @given(broken(SEEDS[name], others), st.sampled_from(["error", "uniform"]))
     def check(data: bytes, zero_rows: str) -> None:
         survives(data, BY_NAME[name], zero_rows)
@@ -204,7 +205,7 @@ def test_broken_files(name: str) -> None:
     check()
 
 
-@settings(max_examples=EXAMPLES)
+@examples(EXAMPLES)
 @given(
     st.one_of(
         st.binary(max_size=80),

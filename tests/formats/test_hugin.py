@@ -17,6 +17,7 @@ from jtgpu.formats.hugin.reader import Verbatim, parse
 from jtgpu.formats.hugin.writer import dumps
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 from tests.conftest import ROOT
+from tests.support.bundled import slow_when_large
 
 DATA = Path(__file__).parent / "data"
 AB = 'node a { states = ("0" "1"); } node b { states = ("x" "y" "z"); }\n'
@@ -402,7 +403,7 @@ def every_file(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob("*.net*") if p.name.endswith((".net", ".net.gz")))
 
 
-@pytest.mark.parametrize("path", every_file(ROOT / "nets"), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", slow_when_large(every_file(ROOT / "nets")))
 def test_nets_round_trip(path: Path, tmp_path: Path) -> None:
     net = read(path)
     write(net, tmp_path / "again.net")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from jtgpu.formats import numbers
 from jtgpu.formats.numbers import bulk, count_tokens, token_offsets
 from jtgpu.formats.text import floats
+from tests.support.examples import examples
 
 digits = st.text("0123456789", min_size=1, max_size=24)
 plain = st.builds("{}{}".format, digits, st.one_of(st.just(""), digits.map(".{}".format), st.just(".")))
@@ -33,7 +34,7 @@ def same(found: NDArray[np.float64] | None, expected: list[float]) -> bool:
     return found is not None and found.tobytes() == np.array(expected, np.float64).tobytes()
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.lists(decimals, max_size=60), blanks, st.integers(1, 40))
 def test_every_decimal_is_what_float_makes_of_it(words: list[str], blank: str, part: int) -> None:
     """Also where the text is taken in many small parts."""

@@ -13,6 +13,7 @@ from jtgpu.formats import numeric, read, write
 from jtgpu.formats.uai import dumps, parse, parse_draft
 from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
 from tests.conftest import ROOT
+from tests.support.bundled import slow_when_large
 from tests.support.random_nets import bayesian_networks, markov_networks
 
 MARKOV = """MARKOV
@@ -326,7 +327,7 @@ def test_rows_that_sum_to_one_only_nearly_keep_their_bits() -> None:
     assert "sums to 1.1" in error_of(text.replace("0.3 ", "0.4 "))
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "nets").glob("*.net*")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", slow_when_large(sorted((ROOT / "nets").glob("*.net*"))))
 def test_nets_round_trip(path: Path, tmp_path: Path) -> None:
     net = read(path)
     write(net, tmp_path / "a.uai")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -25,6 +25,7 @@ from jtgpu.inference.competition import Limits, conditioned, solve_text, width_a
 from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
 from tests.conftest import ROOT
 from tests.support import oracle
+from tests.support.examples import examples
 from tests.support.random_nets import bayesian_networks, markov_networks
 
 PLAIN = Limits(options={"order": "min-fill"})
@@ -283,7 +284,7 @@ def models_with_cases(draw: st.DrawFn) -> tuple[DiscreteModel, Case]:
     return net, case_of(draw, net)
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(models_with_cases())
 def test_answers_are_the_oracles(made: tuple[DiscreteModel, Case]) -> None:
     net, case = made

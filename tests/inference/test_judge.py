@@ -14,6 +14,7 @@ from jtgpu.formats import read
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans import compiler
 from tests.support import judge
+from tests.support.bundled import slow_when_large
 
 NETS = Path(__file__).parents[2] / "nets"
 NAMES = sorted(p.name for p in NETS.iterdir() if p.name.endswith((".net", ".net.gz")))
@@ -35,7 +36,7 @@ def prepared(name: str) -> tuple[BayesianNetwork, Any, JunctionTree]:
 
 
 @pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_when_large(NAMES))
 def test_posteriors_agree_with_pyagrum(name: str, share: float) -> None:
     if (name.removesuffix(".gz"), share) in BEYOND_THE_JUDGE:
         pytest.skip("pyAgrum does not answer this one in reasonable time or memory; compared with `reference` below")
@@ -47,6 +48,7 @@ def test_posteriors_agree_with_pyagrum(name: str, share: float) -> None:
     assert worst < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "share"), sorted(BEYOND_THE_JUDGE))
 def test_posteriors_agree_with_the_definition_where_the_judge_does_not_answer(name: str, share: float) -> None:
     file = next(p for p in NETS.iterdir() if p.name.removesuffix(".gz") == name)

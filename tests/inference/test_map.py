@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
@@ -17,6 +17,7 @@ from jtgpu.model.network import DiscreteModel
 from jtgpu.plans.ordering import order_cost
 from tests.support import judge, oracle
 from tests.support.bundled import bundled
+from tests.support.examples import examples
 from tests.support.random_nets import all_weights, bayesian_networks, evidence_weights, markov_networks
 
 
@@ -54,7 +55,7 @@ def test_markov_networks(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_the_definition(data: st.DataObject) -> None:
     check(data.draw(bayesian_networks(most=6)), "reference", data)
 

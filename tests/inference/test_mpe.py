@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -21,6 +21,7 @@ from jtgpu.plans.lowering import LOWERINGS
 from tests.conftest import ROOT
 from tests.support import judge, oracle
 from tests.support.bundled import bundled
+from tests.support.examples import examples, slow
 from tests.support.random_nets import all_weights, bayesian_networks, evidence_weights, markov_networks
 
 BACKENDS = ["reference", "cpu"]
@@ -70,7 +71,7 @@ def test_markov_networks(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_the_definition(data: st.DataObject) -> None:
     model = data.draw(bayesian_networks(most=5))
     hard, soft = data.draw(evidence_weights(model))
@@ -222,7 +223,7 @@ def test_pyagrum(name: str, share: float, seed: int) -> None:
     assert best.log_posterior == pytest.approx(log_posterior * math.log(2), abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["alarm", "hailfinder", "win95pts", "hepar2"])
+@pytest.mark.parametrize("name", ["alarm", *slow("hailfinder", "win95pts", "hepar2")])
 def test_backends_agree_on_networks(name: str) -> None:
     net = bundled(name)
     evidence = judge.sampled_evidence(net, 0.15, seed=1)

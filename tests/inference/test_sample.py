@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from typer.testing import CliRunner
@@ -25,6 +25,7 @@ from jtgpu.plans.lowering import LOWERINGS
 from tests.conftest import ROOT
 from tests.support import judge, oracle
 from tests.support.bundled import bundled
+from tests.support.examples import examples
 from tests.support.random_nets import all_weights, bayesian_networks, evidence_weights, markov_networks
 
 BACKENDS = ["reference", "cpu"]
@@ -78,7 +79,7 @@ def test_markov_networks(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=25)
+@examples(25)
 def test_backends_draw_the_same(data: st.DataObject) -> None:
     model = data.draw(bayesian_networks())
     hard, soft = data.draw(evidence_weights(model))

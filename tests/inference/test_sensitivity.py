@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -19,6 +19,7 @@ from jtgpu.plans.lowering import LOWERINGS
 from tests.conftest import ROOT
 from tests.support import judge, oracle
 from tests.support.bundled import bundled
+from tests.support.examples import examples
 from tests.support.random_nets import all_weights, bayesian_networks, evidence_weights
 
 BACKENDS = ["reference", "cpu"]
@@ -42,7 +43,7 @@ def some_entries(data: st.DataObject, net: BayesianNetwork, n: int) -> list[tupl
 
 
 @given(st.data())
-@settings(max_examples=80)
+@examples(80)
 def test_values_at_other_parameters(data: st.DataObject) -> None:
     """The posterior as a function of one parameter is known exactly, so no difference has to be small."""
     net = data.draw(bayesian_networks(most=6))
@@ -80,7 +81,7 @@ def test_values_at_other_parameters(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=40)
+@examples(40)
 def test_partial_derivatives(data: st.DataObject) -> None:
     """One entry alone, so that its row sums to something else: P(t | e) as a quotient of factors' sums."""
     net = data.draw(bayesian_networks(most=5))
@@ -107,7 +108,7 @@ def test_partial_derivatives(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_backends_agree(data: st.DataObject) -> None:
     net = data.draw(bayesian_networks())
     hard, soft = data.draw(evidence_weights(net))

@@ -9,11 +9,12 @@ from typing import Any
 import networkx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 import jtgpu
 from jtgpu.errors import FormatError, NetworkError
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from tests.support.examples import examples
 from tests.support.random_nets import bayesian_networks
 
 NETS = Path(__file__).parents[2] / "nets"
@@ -54,7 +55,7 @@ def test_pyagrum_there_and_back(name: str, gum: Any) -> None:
     assert jtgpu.from_pyagrum(theirs).name == net.name
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(bayesian_networks(6))
 def test_any_network_through_pyagrum(gum: Any, net: BayesianNetwork) -> None:
     back = jtgpu.from_pyagrum(jtgpu.to_pyagrum(net))

@@ -1,10 +1,11 @@
-"""The receipt of the last run of the GPU tests, and whether it is still of these sources.
+"""The receipt of the last run of the GPU tests, and whether it still describes these sources.
 
     python tests/on_gpu/receipt.py --check     exit code 1 when a GPU source changed since the tests last ran on a GPU
-    python tests/on_gpu/receipt.py --write     run pytest over tests/gpu and write receipt.json (``make gpu-test``)
+    python tests/on_gpu/receipt.py --write     run pytest over tests/on_gpu and write receipt.json (``make gpu-test``)
 
-A machine without a GPU cannot run those tests; with the receipt it can at least tell that somebody did, on what, and
-for exactly these sources. Plain Python: no dependencies.
+A machine without a GPU cannot run those tests. The receipt tells it that they passed, on which device, and for exactly
+these sources. Sources are compared by content: a file that only moved or was renamed needs no new run. Plain Python,
+no dependencies.
 """
 
 from __future__ import annotations
@@ -27,59 +28,49 @@ WATCHED = (
     "cuda/**/*.cu",
     "cuda/**/*.cuh",
     "jtgpu/backends/auto.py",
-    "jtgpu/inference/compiled.py",
-    "jtgpu/backends/published/indextables.py",
     "jtgpu/backends/base.py",
-    "jtgpu/backends/wrappers/workers.py",
-    "jtgpu/backends/wrappers/row_queue.py",
-    "jtgpu/device/context.py",
-    "jtgpu/device/nvcc.py",
-    "jtgpu/backends/indexed*.py",
     "jtgpu/backends/gpu/**/*.py",
-    "jtgpu/util/rows.py",
-    "jtgpu/backends/wrappers/devices.py",
-    "jtgpu/backends/published/tuning.py",
-    "jtgpu/plans/conditioning/restriction.py",
-    "jtgpu/backends/wrappers/pattern_cache.py",
-    "jtgpu/backends/wrappers/conditioned.py",
-    "jtgpu/plans/conditioning/cutset.py",
+    "jtgpu/backends/published/**/*.py",
+    "jtgpu/backends/wrappers/**/*.py",
+    "jtgpu/device/**/*.py",
+    "jtgpu/inference/compiled.py",
+    "jtgpu/plans/conditioning/**/*.py",
     "tests/on_gpu/*.py",
 )
 
 
 def watched_files() -> list[Path]:
-    """Every file that the GPU tests' outcome depends on, sorted by name."""
+    """Every file that the outcome of the GPU tests depends on, sorted by name."""
     found = {p for pattern in WATCHED for p in ROOT.glob(pattern) if p.is_file()}
     return sorted(found, key=lambda p: p.relative_to(ROOT).as_posix())
 
 
 def digests() -> dict[str, str]:
-    """SHA-256 of every watched file, line ends as in the repository."""
-    return {
-        p.relative_to(ROOT).as_posix(): hashlib.sha256(p.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
-        for p in watched_files()
-    }
+    """Name and SHA-256 of every watched file that is not empty, with line ends as in the repository."""
+    contents = {p.relative_to(ROOT).as_posix(): p.read_bytes().replace(b"\r\n", b"\n") for p in watched_files()}
+    return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items() if content}
 
 
 def digest(files: dict[str, str]) -> str:
-    """One SHA-256 over all names and contents."""
-    return hashlib.sha256("\n".join(f"{name} {value}" for name, value in files.items()).encode()).hexdigest()
+    """One SHA-256 over all contents, whatever their names."""
+    return hashlib.sha256("\n".join(sorted(files.values())).encode()).hexdigest()
 
 
 def check() -> int:
-    """Compare with the receipt; 0 when it is of these sources and of a run without failures."""
+    """Compare with the receipt; 0 when it describes these sources and a run without failures."""
     now = digests()
     try:
         receipt = json.loads(RECEIPT.read_text(encoding="utf-8"))
     except FileNotFoundError:
         print("no receipt: the GPU tests have not been run yet; on a GPU machine: make gpu-test", file=sys.stderr)
         return 1
-    if receipt["digest"] != digest(now):
-        then = receipt["files"]
-        changed = sorted(set(then) ^ set(now) | {name for name in set(then) & set(now) if then[name] != now[name]})
-        print("the GPU tests have not been run on these sources; changed since the receipt:", file=sys.stderr)
-        for name in changed:
-            print(f"  {name}", file=sys.stderr)
+    then = receipt["files"]
+    if digest(then) != digest(now):
+        unknown = [name for name, content in now.items() if content not in then.values()]
+        gone = [name for name, content in then.items() if content not in now.values()]
+        print("the GPU tests have not been run on these sources", file=sys.stderr)
+        for name in unknown or gone:
+            print(f"  {'unknown content' if unknown else 'no longer there'}: {name}", file=sys.stderr)
         print("on a GPU machine: make gpu-test", file=sys.stderr)
         return 1
     if receipt["failed"] or not receipt["passed"]:
@@ -90,14 +81,14 @@ def check() -> int:
 
 
 def write(pytest_arguments: list[str]) -> int:
-    """Run the GPU tests (the GPU has to be there) and write the receipt; pytest's exit code."""
+    """Run the GPU tests, which needs a GPU, and write the receipt; return pytest's exit code."""
     before = digests()
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     code = 0
     for selected in _passes():
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder, "report.xml")
-            command = [sys.executable, "-m", "pytest", "tests/gpu", f"--junitxml={report}", *selected]
+            command = [sys.executable, "-m", "pytest", "tests/on_gpu", f"--junitxml={report}", *selected]
             environment = {**os.environ, "JTGPU_REQUIRE_GPU": "1"}
             done = subprocess.run([*command, *pytest_arguments], cwd=ROOT, env=environment, check=False)
             if not report.is_file():
@@ -121,10 +112,12 @@ def write(pytest_arguments: list[str]) -> int:
 
 
 def _passes() -> list[list[str]]:
-    """Arguments of each run of pytest: all tests one by one; or, where JTGPU_TEST_WORKERS says so and pytest-xdist is
-    there, beside each other, then those marked ``alone``, which need the card's memory for themselves. Eight workers
-    took as long as one: the card and compiling Numba's loops are what they share. Names as they pass or fail, for a
-    run may be cut off."""
+    """Arguments of each run of pytest.
+
+    Tests run one after another. With JTGPU_TEST_WORKERS above 1 and pytest-xdist they run in parallel, and those marked
+    ``alone``, which need all of the GPU's memory, follow in a second run. Eight workers took as long as one, since they
+    share the GPU and Numba's compilation. Names are printed as tests end, because a run may be cut off.
+    """
     usual = ["-v", "-o", "faulthandler_timeout=200"]
     workers = int(os.environ.get("JTGPU_TEST_WORKERS", "1"))
     if workers < 2 or importlib.util.find_spec("xdist") is None:
@@ -148,8 +141,8 @@ def _machine() -> dict[str, str]:
     except (OSError, subprocess.CalledProcessError, IndexError, ValueError):
         device, driver = "unknown", "unknown"
     try:
-        told = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=True).stdout
-        toolkit = told.split("release ")[1].split(",")[0]
+        version = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=True).stdout
+        toolkit = version.split("release ")[1].split(",")[0]
     except (OSError, subprocess.CalledProcessError, IndexError):
         toolkit = "unknown"
     return {"device": device, "driver": driver, "cuda": toolkit, "python": sys.version.split()[0]}

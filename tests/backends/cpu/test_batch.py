@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
@@ -15,6 +15,7 @@ from jtgpu.backends.cpu import batch
 from jtgpu.backends.cpu.patterns import rows_by_pattern
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
+from tests.support.examples import examples
 
 
 def network(name: str) -> BayesianNetwork:
@@ -34,7 +35,7 @@ def with_holes(net: BayesianNetwork, n: int, share: float) -> np.ndarray:
 
 
 @given(st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_rows_of_a_pattern_stand_together(data: st.DataObject) -> None:
     random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     n, n_vars = data.draw(st.integers(0, 300)), data.draw(st.sampled_from([1, 3, 63, 64, 65, 130]))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
@@ -44,6 +44,7 @@ from tests.plans.test_plan import chain
 from tests.plans.test_program import planned
 from tests.support import random_nets
 from tests.support.emulated import host_cuda
+from tests.support.examples import examples
 
 needs_compiler = pytest.mark.skipif(host_cuda.compiler() is None, reason="there is no g++ to build the kernels with")
 
@@ -84,7 +85,7 @@ def hold_rows(
 
 
 @needs_compiler
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_weights_agree_with_the_definition(data: st.DataObject) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
@@ -101,7 +102,7 @@ def test_weights_agree_with_the_definition(data: st.DataObject) -> None:
 
 
 @needs_compiler
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_float32_says_so_where_it_does_not_know(data: st.DataObject) -> None:
     """Near the definition, whatever the weights; else ln P(e) is no number or -inf, and such cases are done again."""
@@ -341,7 +342,7 @@ def run_lanes(
 
 
 @needs_compiler
-@settings(max_examples=24)
+@examples(24)
 @given(data=st.data())
 def test_written_kernels_agree_with_the_definition(data: st.DataObject) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
@@ -418,7 +419,7 @@ def tile_products(tiles: np.ndarray) -> int:
     return int((tiles[:, 1] * sizes[tiles[:, 3] & 15]).sum())
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_tiles_say_what_a_contraction_does(data: st.DataObject) -> None:
     """Every product of a stored output that may be other than zero, once, and nothing that is not of it."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -37,6 +37,7 @@ from tests.plans.test_plan import chain
 from tests.plans.test_program import planned
 from tests.support import random_nets
 from tests.support.emulated import host_cuda
+from tests.support.examples import examples
 
 WAYS = (
     flow.USUAL, flow.FlowWay(warps=8), flow.FlowWay(warps=12, kept=4), flow.FlowWay(longer=True, kept=4),
@@ -126,7 +127,7 @@ def agree(engine: Any, definition: reference.Reference, evidence: Evidence) -> N
 
 @needs_compiler
 @pytest.mark.parametrize("lowering", LOWERINGS)
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_the_kernel_agrees_with_the_definition(data: st.DataObject, lowering: str) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
@@ -333,7 +334,7 @@ def test_what_is_too_small_is_noticed() -> None:
     assert engine.root.min() < engine.flow.lowest
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_the_bound_is_that_of_the_lists(data: st.DataObject) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))

@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.support.emulated import cards, host_cuda
+from tests.support.examples import slow
 
 pytestmark = pytest.mark.skipif(host_cuda.compiler() is None, reason="there is no g++ to build the kernels with")
 
@@ -29,7 +30,7 @@ CHOSEN = {
 }
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize("name", ["sharing", *slow(*(n for n in CHOSEN if n != "sharing"))])
 def test_the_gpu_tests(name: str) -> None:
     command = ["-m", "pytest", "-p", "tests.support.emulated.plugin", "-p", "no:cacheprovider", "-q", "-k", CHOSEN[name]]
     order = "mixed" if name in ("batch", "devices") else "late"  # where several streams have work, and where one has
@@ -44,9 +45,9 @@ def test_the_gpu_tests(name: str) -> None:
 
 INTERRUPTED = """
 import numpy as np, pytest, jtgpu
-from tests import host_device
-host_device.install()
-from jtgpu import compiler
+from tests.support.emulated import plugin
+plugin.install()
+from jtgpu.plans import compiler
 from jtgpu.backends import gpu
 from jtgpu.backends.deal import Deal
 from jtgpu.backends.gpu import batch

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
@@ -30,6 +30,7 @@ from tests.plans.test_plan import chain
 from tests.plans.test_program import planned
 from tests.support import random_nets
 from tests.support.emulated import host_cuda
+from tests.support.examples import examples
 
 needs_compiler = pytest.mark.skipif(host_cuda.compiler() is None, reason="there is no g++ to build the kernels with")
 
@@ -59,7 +60,7 @@ def agree(engine: host_cuda.HostEngine, definition: reference.Reference, evidenc
 
 @needs_compiler
 @pytest.mark.parametrize("lowering", LOWERINGS)
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_the_kernels_agree_with_the_definition(data: st.DataObject, lowering: str) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
@@ -72,7 +73,7 @@ def test_the_kernels_agree_with_the_definition(data: st.DataObject, lowering: st
 
 
 @needs_compiler
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_batches_agree_with_the_definition(data: st.DataObject) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
@@ -25,6 +25,7 @@ from tests.plans.test_plan import chain
 from tests.plans.test_program import planned
 from tests.support import random_nets
 from tests.support.emulated import host_cuda
+from tests.support.examples import examples
 
 NETS = Path(__file__).parents[2] / "nets"
 
@@ -123,7 +124,7 @@ def check(lists: Lists | None, plan: Plan, factors: list[np.ndarray], cases: lis
         assert math.log(p) == pytest.approx(expected.log_evidence, abs=1e-10)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data(), n_blocks=st.sampled_from([1, 8, 16]))
 def test_lists_agree_with_the_definition(data: st.DataObject, n_blocks: int) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
@@ -134,7 +135,7 @@ def test_lists_agree_with_the_definition(data: st.DataObject, n_blocks: int) -> 
 
 
 @needs_compiler
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_the_kernel_agrees_with_the_definition(data: st.DataObject) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
@@ -30,6 +30,7 @@ from tests.plans.test_plan import chain
 from tests.plans.test_program import planned
 from tests.support import random_nets
 from tests.support.emulated import host_cuda
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.skipif(host_cuda.compiler() is None, reason="there is no g++ to build the kernels with")
 BOUND = 1e-5  # of a posterior, absolute; of P(e), relative
@@ -63,7 +64,7 @@ def agree(engine: host_cuda.HostEngine, definition: reference.Reference, evidenc
 
 
 @pytest.mark.parametrize("lowering", LOWERINGS)
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_float32_agrees_with_the_definition(data: st.DataObject, lowering: str) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))

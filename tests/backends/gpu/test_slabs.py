@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import jtgpu
 from jtgpu.backends.gpu.program.layout import make_places
@@ -23,6 +23,7 @@ from jtgpu.backends.gpu.single.specialised import slab_code, slabs
 from jtgpu.backends.gpu.single.specialised.slabs import Region
 from jtgpu.plans.plan import Plan
 from tests.conftest import ROOT
+from tests.support.examples import examples
 from tests.support.random_nets import bayesian_networks
 
 
@@ -54,7 +55,7 @@ def hold(plan: Plan, program: Binary, region: Region) -> None:
 
 
 @pytest.mark.usefixtures("everywhere")
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(bayesian_networks())
 def test_regions(net: jtgpu.BayesianNetwork) -> None:
     plan = net.plan("min-fill", cache=False, max_table=None).plan

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
@@ -27,6 +27,7 @@ from jtgpu.model.network import DiscreteModel
 from jtgpu.plans.compiler import model_factors
 from tests.plans.test_plan import chain
 from tests.support import oracle, random_nets
+from tests.support.examples import examples
 from tests.support.fake_device import FakeDevice
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,7 +48,7 @@ def backend_of(model: DiscreteModel, options: dict[str, Any], device: FakeDevice
 
 
 @pytest.mark.parametrize("options", MODES, ids=str)
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_every_mode_agrees_with_brute_force(data: st.DataObject, options: dict[str, Any]) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import jtgpu
@@ -24,6 +24,7 @@ from tests.backends.gpu.test_dataflow import HostCutFlow
 from tests.backends.gpu.test_levels import as_evidence
 from tests.support import random_nets
 from tests.support.emulated import host_cuda
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.skipif(host_cuda.compiler() is None, reason="there is no g++ to build the kernels with")
 
@@ -68,7 +69,7 @@ class HostGpu:
         self.usual.close()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_what_is_left_answers_as_the_whole(data: st.DataObject) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))

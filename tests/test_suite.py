@@ -1,0 +1,34 @@
+"""The test suite itself: ``make test`` holds one test of everything."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+
+
+def is_slow(node: ast.AST) -> bool:
+    """Whether a decorator or a module's ``pytestmark`` says so."""
+    return "pytest.mark.slow" in ast.unparse(node)
+
+
+def has_a_quick_test(path: Path) -> bool:
+    """Whether a test in the module runs in ``make test``; parameters are not looked at."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    if any(isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "pytestmark" and is_slow(n) for n in body):
+        return False
+    found = [n for n in ast.walk(ast.Module(body, [])) if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")]
+    return any(not any(ast.unparse(d) == "pytest.mark.slow" for d in f.decorator_list) for f in found)
+
+
+def test_every_test_module_has_a_test_that_is_not_slow() -> None:
+    assert not [p.relative_to(ROOT).as_posix() for p in TESTS if not has_a_quick_test(p)]
+
+
+def test_every_folder_of_the_package_has_tests() -> None:
+    folders = {p.parent.name for p in (ROOT / "jtgpu").glob("*/*.py")}
+    tests = {p.parent.name for p in (ROOT / "tests").glob("*/test_*.py")}
+    assert not folders - tests - {p.stem.removeprefix("test_") for p in TESTS}
