@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Unpack
 
 import numpy as np
 
 from ..errors import EvidenceError, ImpossibleEvidence, UnknownState
+from ..inference.frame_options import FrameOptions
 from ..inference.tree import JunctionTree
 from ..model.network import DiscreteModel
+from ..util import doors
 from .arrow import arrow, narwhals
 from .encode import MISSING, Categories, Encoder
 from .solve import Question, Solver, Wanted, ask
@@ -19,24 +21,9 @@ from .solve import Question, Solver, Wanted, ask
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..cluster import Cluster
-
 __all__ = ["FrameOptions", "answer_frame", "frame_states", "is_frame"]
 
 MOST_THREADS = 16  # that encode and copy a frame's columns beside a card
-
-
-class FrameOptions(TypedDict, total=False):
-    """Keywords of `jtgpu.JunctionTree.predict_proba`."""
-
-    keep: str | Iterable[str]
-    log_evidence: bool
-    conflict: bool
-    mpe: bool
-    on_error: str
-    missing: Iterable[str]
-    do: Mapping[Any, Any] | None
-    cluster: str | Cluster | None
 
 
 def is_frame(cases: Any) -> bool:
@@ -133,14 +120,12 @@ def answer_frame(
     *,
     missing: Iterable[str] = MISSING,
     do: Mapping[Any, Any] | None = None,
-    cluster: str | Cluster | None = None,
+    cluster: Any = None,
     **wanted: Unpack[Wanted],
 ) -> Any:
     """Answer every row of a frame; see `jtgpu.JunctionTree.predict_proba`."""
     if type(frame).__module__.startswith("ray.data"):
-        from ..cluster import answer_dataset
-
-        return answer_dataset(tree, frame, missing=missing, do=do, cluster=cluster or "auto", **wanted)
+        return doors.cluster().answer_dataset(tree, frame, missing=missing, do=do, cluster=cluster or "auto", **wanted)
     cases = _Frame(frame)
     model = tree.model
     question, kept = ask(model, cases.names, source="the frame", **wanted)
@@ -148,9 +133,7 @@ def answer_frame(
     encoder = Encoder(model, question.evidence, missing)
     columns = [cases.column(model.variables[v]) for v in question.evidence]
     if cluster is not None:
-        from ..cluster import solver_on
-
-        with solver_on(cluster, tree, question, do) as solver:
+        with doors.cluster().solver_on(cluster, tree, question, do) as solver:
             return cases.like(_answer_rows(cases, solver, encoder, columns, 0, cases.n)[0], kept)
     solver = Solver(tree, question, do)
     if solver.by_columns:

@@ -271,7 +271,7 @@ class Solver:
     def by_columns(self) -> bool:
         """Whether the backend takes and gives columns: then a call has as many cases as there are."""
         plain = not self._more and not self.question.mpe
-        return plain and self.tree.cut().backend.native_columns
+        return plain and self.tree.intervened().backend.native_columns
 
     def _priors(self) -> list[NDArray[np.float64]]:
         """ln P of each state of each evidence variable without evidence, and 0 behind them for "not observed"."""
@@ -289,7 +289,7 @@ class Solver:
         """
         unique, inverse = self._hash.unique(codes, self.each) if self._merges else (None, None)
         different = codes if inverse is None else codes[:, unique]
-        backend: Any = self.tree.cut().backend if self.by_columns else None
+        backend: Any = self.tree.intervened().backend if self.by_columns else None
         if backend is not None:
             given = backend.run_columns(self.question.evidence, different, self.question.targets)
             return Answers(given.posterior.T, given.log_evidence, given.impossible, inverse)

@@ -1,39 +1,45 @@
-"""`CompiledTree`: a plan, a model's numbers and a backend, and what every question stands on."""
+"""`CompiledModel`: a plan, a model's numbers and a backend. Every query takes one.
+
+Queries (`jtgpu.inference.queries`) are functions of a `CompiledModel`; `jtgpu.JunctionTree` adds a method for each.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from .. import backends
+from ..backends.auto import choose
 from ..backends.base import Evidence
 from ..backends.wrappers.pattern_cache import WORTH, Replanning
+from ..device.nvcc import telling
 from ..errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, PlanError, TableTooLarge
 from ..model.network import DiscreteModel
+from ..plans.compiler import model_factors
+from ..util.lru import LRU
 from .evidence import Findings, Known, read_known
+from .interventions import Intervened, Interventions, Settled
+from .soft import fit_case
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from numpy.typing import NDArray
 
-    from ..backends.forest import Forest
     from ..plans.compiler import NetworkPlan
     from .evidence import More
-    from .queries.interventions import Cut, Cuts, Settled
-    from .queries.map import MapCost
-    from .queries.messages import Messages
 
-__all__ = ["CompiledTree"]
+__all__ = ["CompiledModel"]
+
+T = TypeVar("T")
 
 
-class CompiledTree:
-    """What `jtgpu.JunctionTree` is, without its questions."""
+class CompiledModel:
+    """A model, its plan and a backend that is ready to run; parameters as of `jtgpu.JunctionTree`."""
 
     def __init__(
         self,
@@ -45,9 +51,6 @@ class CompiledTree:
         progress: Callable[[str], None] | None = None,
         **options: Any,
     ):
-        from ..device.nvcc import telling
-        from ..plans.compiler import model_factors
-
         self._plan = plan
         self._model = plan.model
         self._devices = devices
@@ -55,8 +58,6 @@ class CompiledTree:
         if backend == "auto" and devices is not None:
             backend = "gpu"
         if backend == "auto":
-            from ..backends.auto import choose
-
             with telling(progress):
                 backend = choose(plan.plan).backend
         self._name = backends.resolve(backend)
@@ -64,10 +65,8 @@ class CompiledTree:
         self._factors = [f.table for f in model_factors(plan.model)]
         with telling(progress):
             self._backend: backends.Backend | None = self._prepared(asked == "auto" and devices is None)
-        self._cuts: Cuts | None = None
-        self.together: dict[tuple[int, ...], NetworkPlan] = {}  # plans of queries.joint, by set
-        self.messages: OrderedDict[int, Messages] = OrderedDict()  # sweeps of queries.messages
-        self.map_forests: dict[Hashable, tuple[Forest, MapCost]] = {}  # of queries.map
+        self._interventions = Interventions(self._prepare, self._factors)
+        self._caches: dict[str, LRU[Hashable, Any]] = {}  # of queries, by kind; see `cached`
 
     def _prepared(self, may_change: bool) -> backends.Backend:
         """The backend; the CPU's where nobody named one and the GPU cannot after all."""
@@ -155,10 +154,9 @@ class CompiledTree:
         if self._backend is not None:
             self._backend.close()
             self._backend = None
-        self.messages.clear()
-        self.map_forests.clear()
-        if self._cuts is not None:
-            self._cuts.close()
+        for cache in self._caches.values():
+            cache.clear()
+        self._interventions.close()
 
     def __enter__(self) -> Self:
         return self
@@ -179,40 +177,48 @@ class CompiledTree:
         return kept if self._devices is None else {**kept, "devices": self._devices}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        CompiledTree.__init__(self, **state)
+        CompiledModel.__init__(self, **state)
 
-    # What questions stand on ----------------------------------------------------------------------------------
+    # For queries ----------------------------------------------------------------------------------------------
 
     def settle(self, evidence: Findings | None = None, **more: Unpack[More]) -> Settled:
-        """Evidence of all kinds as one case that a backend answers; see `jtgpu.inference.queries.interventions.Settled`."""
+        """Evidence of all kinds as one case that a backend answers; see `jtgpu.inference.interventions.Settled`."""
         return self.settled(read_known(self._model, evidence, **more))
 
     def settled(self, known: Known) -> Settled:
         """See `settle`."""
-        from .queries.interventions import Settled
-
-        cut = self.cut(known.cut)
+        intervened = self.intervened(known.cut)
         case, shift = known.case, 0.0
         if known.soft:
-            from .queries.soft import fit_case
-
-            run, ptr = cut.backend.run, self._plan.posterior_ptr
+            run, ptr = intervened.backend.run, self._plan.posterior_ptr
             case, log_evidence = fit_case(
                 self._model, lambda e, targets: self.answer(run, e, targets), ptr, known.case, known.soft
             )
             shift = log_evidence - run(case, []).log_evidence
-        return Settled(cut, case, shift)
+        return Settled(intervened, case, shift)
 
-    def cut(self, variables: tuple[int, ...] = ()) -> Cut:
-        """The backend, or another one of the same plan in which the arcs into some variables are cut."""
-        from .queries.interventions import Cut, Cuts
-
+    def intervened(self, variables: tuple[int, ...] = ()) -> Intervened:
+        """The backend without the arcs into some variables, ascending; the model's own backend for none."""
         own = self._open()
-        if not variables:
-            return Cut(own, self._factors)
-        if self._cuts is None:
-            self._cuts = Cuts(self._prepare, self._factors)
-        return self._cuts.get(variables)
+        return self._interventions.get(variables) if variables else Intervened(own, self._factors)
+
+    def cached(self, kind: str, key: Hashable, make: Callable[[], T], most: int = 16) -> T:
+        """What a query saves for later calls: made on a miss, dropped when this object is closed.
+
+        Parameters
+        ----------
+        kind : str
+            Name of the query's cache.
+        key : hashable
+        make : callable
+            Makes the value.
+        most : int
+            Values of this kind that are cached, the last used ones.
+        """
+        cache = self._caches.get(kind)
+        if cache is None:
+            cache = self._caches.setdefault(kind, LRU(most))
+        return cast(T, cache.get_or_make(key, make))
 
     def _open(self) -> backends.Backend:
         if self._backend is None:
@@ -230,9 +236,10 @@ class CompiledTree:
         try:
             return run(case, targets)
         except ImpossibleEvidence:
-            raise ImpossibleEvidence(self._impossible(case)) from None
+            raise ImpossibleEvidence(self.impossible(case)) from None
 
-    def _impossible(self, case: Evidence) -> str:
+    def impossible(self, case: Evidence) -> str:
+        """Why no answer exists: a sentence that names the findings of a case of probability zero."""
         found = []
         for v, weights in case.vectors(self._model.cardinality).items():
             allowed = [self._model.states(v)[i] for i in np.flatnonzero(weights).tolist()]

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends.base import Result
 from ..errors import EvidenceError, JtgpuError
-from .answers import Posterior, Posteriors
+from .answers import Joint, Posterior, Posteriors
+from .compiled import CompiledModel
 from .evidence import Findings, More, read_known
+from .interventions import Intervened
+from .queries.joint import joint
+from .soft import fit_case
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from ..backends.base import Session as BackendSession
-    from .answers import Joint
-    from .queries.interventions import Cut
-    from .tree import JunctionTree
 
 __all__ = ["Session"]
 
@@ -48,11 +49,12 @@ class Session:
     0.2
     """
 
-    def __init__(self, tree: JunctionTree, evidence: Findings | None = None, **more: Unpack[More]):
-        self._tree = tree
+    def __init__(self, compiled: CompiledModel, evidence: Findings | None = None, **more: Unpack[More]):
+        compiled.intervened()  # raises if it is closed
+        self._compiled = compiled
         self._known: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
         # by the variables that are set from outside: those of none, and the last other ones; None: closed
-        self._sessions: dict[tuple[int, ...], tuple[BackendSession, Cut]] | None = {}
+        self._sessions: dict[tuple[int, ...], tuple[BackendSession, Intervened]] | None = {}
         self.set(evidence, **more)
 
     # Evidence ---------------------------------------------------------------------------------------------------
@@ -80,7 +82,7 @@ class Session:
         UnknownVariable, UnknownState, EvidenceError
             And then nothing has changed.
         """
-        model = self._tree.model
+        model = self._compiled.model
         read = read_known(model, evidence, **more)
         given: dict[str, Any] = {"evidence": evidence, **more}
         self._known = {
@@ -107,7 +109,7 @@ class Session:
     def _change(self, kind: str, variable: str | int, value: Any) -> None:
         changed = self.known
         changed[kind][self._name(variable)] = value
-        self._read = read_known(self._tree.model, **changed)
+        self._read = read_known(self._compiled.model, **changed)
         self._known = changed
 
     def retract(self, variable: str | int) -> None:
@@ -123,26 +125,26 @@ class Session:
             raise EvidenceError(f"there is no evidence on {name!r} to take back")
         for given in self._known.values():
             given.pop(name, None)
-        self._read = read_known(self._tree.model, **self._known)
+        self._read = read_known(self._compiled.model, **self._known)
 
     def clear(self) -> None:
         """Take back everything."""
         self.set()
 
     def _name(self, variable: str | int) -> str:
-        model = self._tree.model
+        model = self._compiled.model
         return model.variables[model.index(variable)]
 
     # Queries ----------------------------------------------------------------------------------------------------
 
     def posteriors(self, *, targets: Iterable[str | int] | None = None) -> Posteriors:
         """Posterior of every variable, or of the targets; see `jtgpu.JunctionTree.posteriors`."""
-        model = self._tree.model
+        model = self._compiled.model
         if isinstance(targets, str):
             targets = [targets]
         wanted = None if targets is None else [model.index(t) for t in targets]
         result = self._run(wanted)
-        return Posteriors(model, result.posterior, self._tree.plan.posterior_ptr, result.log_evidence, wanted)
+        return Posteriors(model, result.posterior, self._compiled.plan.posterior_ptr, result.log_evidence, wanted)
 
     def posterior(self, variable: str | int) -> Posterior:
         """Posterior of one variable."""
@@ -154,28 +156,26 @@ class Session:
 
     def joint(self, variables: Iterable[str | int]) -> Joint:
         """P(variables | evidence); see `jtgpu.JunctionTree.joint`. Nothing of it is kept for the next question."""
-        return self._tree.joint(variables, **self.known)
+        return joint(self._compiled, variables, self._compiled.settle(**self.known))
 
     def _run(self, targets: list[int] | None) -> Result:
-        tree = self._tree
+        compiled = self._compiled
         known = self._read
         run = self._session(known.cut).run
         if not known.soft:
-            return tree.answer(run, known.case, targets)
-        from .queries.soft import fit_case
-
-        ptr = tree.plan.posterior_ptr
+            return compiled.answer(run, known.case, targets)
+        ptr = compiled.plan.posterior_ptr
         case, log_evidence = fit_case(
-            tree.model, lambda e, wanted: tree.answer(run, e, wanted), ptr, known.case, known.soft
+            compiled.model, lambda e, wanted: compiled.answer(run, e, wanted), ptr, known.case, known.soft
         )
-        return Result(tree.answer(run, case, targets).posterior, log_evidence)
+        return Result(compiled.answer(run, case, targets).posterior, log_evidence)
 
     def _session(self, cut: tuple[int, ...]) -> BackendSession:
         """The backend's session in which the arcs into some variables are cut."""
         if self._sessions is None:
             raise JtgpuError("this session is closed")
         if cut not in self._sessions:
-            held = self._tree.cut(cut)
+            held = self._compiled.intervened(cut)
             for other in [c for c in self._sessions if c and cut]:
                 self._sessions.pop(other)[0].close()
             self._sessions[cut] = held.backend.session(), held
@@ -196,7 +196,7 @@ class Session:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Session({self._tree.model.name!r}, {sum(len(given) for given in self._known.values())} findings)"
+        return f"Session({self._compiled.model.name!r}, {sum(len(given) for given in self._known.values())} findings)"
 
 
 _KINDS = ("evidence", "likelihood", "soft", "do")

@@ -7,32 +7,38 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backends.base import Evidence
-from ..errors import ImpossibleEvidence
-from .answers import CasePosteriors, Posterior, Posteriors
-from .compiled import CompiledTree
-from .evidence import Cases, Findings, read_findings, read_known, read_known_cases
+from ..util import doors
+from .answers import CasePosteriors, Conditional, Joint, Posterior, Posteriors
+from .compiled import CompiledModel
+from .evidence import Cases, Findings, More, read_findings, read_known, read_known_cases
+from .frame_options import FrameOptions
+from .queries.information import (
+    Importance,
+    Observation,
+    conflict,
+    entropy,
+    evidence_importance,
+    mutual_information,
+    value_of_information,
+)
+from .queries.joint import JointCost, conditional, joint, joint_cost
+from .queries.map import MapCost, map_cost, marginal_map
+from .queries.mpe import CaseExplanations, Explanation, mpe, mpe_batch
+from .queries.posteriors import posteriors, posteriors_batch
+from .queries.sample import Imputed, Samples, impute, sample
+from .queries.sensitivity import Sensitivity, sensitivity
+from .queries.text import ask
+from .session import Session
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from numpy.typing import ArrayLike, NDArray
 
-    from ..cases import FrameOptions
-    from .answers import Conditional, Joint
-    from .evidence import More
-    from .queries.information import Importance, Observation
-    from .queries.joint import JointCost
-    from .queries.map import MapCost
-    from .queries.mpe import CaseExplanations, Explanation
-    from .queries.sample import Imputed, Samples
-    from .queries.sensitivity import Sensitivity
-    from .session import Session
-
 __all__ = ["JunctionTree"]
 
 
-class JunctionTree(CompiledTree):
+class JunctionTree(CompiledModel):
     """A compiled model, ready for queries; made by ``net.compile()`` or ``plan.compile()``.
 
     Parameters
@@ -115,13 +121,9 @@ class JunctionTree(CompiledTree):
             targets = [targets]
         wanted = None if targets is None else [self._model.index(t) for t in targets]
         if soft or do:
-            settled = self.settle(evidence, likelihood=likelihood, soft=soft, do=do)
-            result = self.answer(settled.backend.run, settled.case, wanted)
-            log_evidence = result.log_evidence + settled.log_shift
-        else:
-            result = self._run(read_findings(self._model, evidence, likelihood), wanted)
-            log_evidence = result.log_evidence
-        return Posteriors(self._model, result.posterior, self._plan.posterior_ptr, log_evidence, wanted)
+            return posteriors(self, self.settle(evidence, likelihood=likelihood, soft=soft, do=do), wanted)
+        result = self._run(read_findings(self._model, evidence, likelihood), wanted)
+        return Posteriors(self._model, result.posterior, self._plan.posterior_ptr, result.log_evidence, wanted)
 
     def posterior(
         self, variable: str | int, evidence: Findings | None = None, **more: Unpack[More]
@@ -173,27 +175,13 @@ class JunctionTree(CompiledTree):
         if on_impossible not in ("error", "flag"):
             raise ValueError(f"on_impossible is 'error' or 'flag', not {on_impossible!r}")
         given: Any = cases
-        if not isinstance(given, (np.ndarray, Mapping)):
-            from ..cases import frame_states, is_frame
-
-            cases = frame_states(self._model, given) if is_frame(given) else given
+        if not isinstance(given, (np.ndarray, Mapping)) and doors.cases().is_frame(given):
+            cases = doors.cases().frame_states(self._model, given)
         known = read_known_cases(self._model, cases, likelihood, soft, do)
         if isinstance(targets, str):
             targets = [targets]
         wanted = None if targets is None else list(dict.fromkeys(self._model.index(t) for t in targets))
-        cut = self.cut(known.cut)
-        reasons: Mapping[int, str] = {}
-        if known.soft:
-            from .queries.soft import answer_cases
-
-            result, reasons = answer_cases(self._model, cut.backend.run_batch, known, wanted)
-        else:
-            result = cut.backend.run_batch(known.states, known.likelihood, wanted)
-        if on_impossible == "error" and result.impossible.any():
-            row = int(np.flatnonzero(result.impossible)[0])
-            case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
-            raise ImpossibleEvidence(f"case {row}: {reasons.get(row) or self._impossible(case)}")
-        return CasePosteriors(self._model, result.posterior, result.log_evidence, result.impossible, wanted)
+        return posteriors_batch(self, known, wanted, on_impossible)
 
     def log_likelihood(self, cases: Cases, **more: Any) -> NDArray[np.float64]:
         """ln P(case) of B cases, missing cells summed out: (B,) float64; -inf for a case of probability zero.
@@ -247,9 +235,7 @@ class JunctionTree(CompiledTree):
         JtgpuError
             Where narwhals or pyarrow are missing: they come with ``jtgpu[frames]``.
         """
-        from ..cases import answer_frame
-
-        return answer_frame(self, frame, targets=targets, evidence_columns=evidence_columns, **more)
+        return doors.cases().answer_frame(self, frame, targets=targets, evidence_columns=evidence_columns, **more)
 
     def predict(
         self, frame: Any, targets: str | int | Iterable[str | int] | None = None, *,
@@ -259,9 +245,7 @@ class JunctionTree(CompiledTree):
 
         Each target by itself: see `mpe` for the most probable configuration. Parameters as `predict_proba`.
         """
-        from ..cases import answer_frame
-
-        return answer_frame(self, frame, targets=targets, evidence_columns=evidence_columns, labels=True, **more)
+        return doors.cases().answer_frame(self, frame, targets=targets, evidence_columns=evidence_columns, labels=True, **more)
 
     def session(self, evidence: Findings | None = None, **more: Unpack[More]) -> Session:
         """Queries one after another in which little changes: what they have in common is computed once.
@@ -271,9 +255,6 @@ class JunctionTree(CompiledTree):
         evidence, likelihood, soft, do : mapping, optional
             What is known at the beginning; see `posteriors`.
         """
-        from .session import Session
-
-        self._open()
         return Session(self, evidence, **more)
 
     # More questions, each in a module of jtgpu.inference.queries --------------------------------------------------------
@@ -301,8 +282,6 @@ class JunctionTree(CompiledTree):
         TableTooLarge
             Before memory is taken.
         """
-        from .queries.joint import joint
-
         return joint(self, variables, self.settle(evidence, **more), how, max_table)
 
     def joint_cost(
@@ -310,8 +289,6 @@ class JunctionTree(CompiledTree):
         **more: Unpack[More],
     ) -> JointCost:  # fmt: skip
         """What `joint` would do for such a question, and how much of it, without doing it."""
-        from .queries.joint import joint_cost
-
         return joint_cost(self, variables, self.settle(evidence, **more), how)
 
     def conditional(
@@ -322,8 +299,6 @@ class JunctionTree(CompiledTree):
 
         Rows whose configuration of `given` has probability zero are zeros, and False in the answer's ``.possible``.
         """
-        from .queries.joint import conditional
-
         return conditional(self, variables, given, self.settle(evidence, **more))
 
     def conflict(
@@ -334,16 +309,12 @@ class JunctionTree(CompiledTree):
         Positive where they are less probable together than if they were independent (Jensen, Chamberlain, Nordahl,
         Jensen: Analysis in HUGIN of data conflict, UAI 1990).
         """
-        from .queries.information import conflict
-
         return conflict(self, read_known(self._model, evidence, likelihood, None, do))
 
     def entropy(
         self, variables: str | int | Iterable[str | int], evidence: Findings | None = None, **more: Unpack[More]
     ) -> float:
         """Entropy of a variable's posterior, or of a set's joint one, in nats (``/ math.log(2)``: bits)."""
-        from .queries.information import entropy
-
         return entropy(self, variables, self.settle(evidence, **more))
 
     def mutual_information(
@@ -354,8 +325,6 @@ class JunctionTree(CompiledTree):
 
         All of them from one table with a case for each state of the target.
         """
-        from .queries.information import mutual_information
-
         return mutual_information(self, target, others, self.settle(evidence, **more))
 
     def value_of_information(
@@ -364,16 +333,12 @@ class JunctionTree(CompiledTree):
     ) -> list[Observation]:  # fmt: skip
         """What to observe next to learn about a target: for each candidate the expected entropy of the target after
         it is observed, and the expected probability of its most probable state; best first."""
-        from .queries.information import value_of_information
-
         return value_of_information(self, target, candidates, self.settle(evidence, **more))
 
     def evidence_importance(
         self, target: str | int, evidence: Findings, *, likelihood: Findings | None = None, do: Findings | None = None
     ) -> list[Importance]:
         """What each finding does to a target's posterior, left out and alone; most important first."""
-        from .queries.information import evidence_importance
-
         return evidence_importance(self, target, read_known(self._model, evidence, likelihood, None, do))
 
     def mpe(self, evidence: Findings | None = None, *, k: int = 1, **more: Unpack[More]) -> Explanation:
@@ -391,8 +356,6 @@ class JunctionTree(CompiledTree):
         Explanation
             The best one: a mapping from variable to state, with ``.log_joint`` and ``.log_posterior``.
         """
-        from .queries.mpe import mpe
-
         return mpe(self, self.settle(evidence, **more), k)
 
     def mpe_batch(
@@ -400,8 +363,6 @@ class JunctionTree(CompiledTree):
         on_impossible: str = "error",
     ) -> CaseExplanations:  # fmt: skip
         """Most probable explanations of B cases; the arguments are those of `posteriors_batch`."""
-        from .queries.mpe import mpe_batch
-
         return mpe_batch(self, read_known_cases(self._model, cases, likelihood, None, do), on_impossible)
 
     def map(
@@ -430,16 +391,12 @@ class JunctionTree(CompiledTree):
         TableTooLarge
             Before memory is taken.
         """
-        from .queries.map import marginal_map
-
         return marginal_map(self, variables, self.settle(evidence, **more), k, memory_limit, max_table)
 
     def map_cost(
         self, variables: Iterable[str | int], evidence: Findings | None = None, **more: Unpack[More]
     ) -> MapCost:
         """What `map` takes for such a question, without doing it."""
-        from .queries.map import map_cost
-
         return map_cost(self, variables, self.settle(evidence, **more))
 
     def sample(
@@ -461,8 +418,6 @@ class JunctionTree(CompiledTree):
         Samples
             A mapping from variable to the names of its states, (n,); ``.states`` has their numbers, (n, V) int32.
         """
-        from .queries.sample import sample
-
         return sample(self, self.settle(evidence, **more), n, seed)
 
     def impute(
@@ -480,8 +435,6 @@ class JunctionTree(CompiledTree):
         seed : optional
             As `numpy.random.default_rng` takes it.
         """
-        from .queries.sample import impute
-
         return impute(self, read_known_cases(self._model, cases, likelihood, None, do), how, seed, on_impossible)
 
     def sensitivity(
@@ -500,8 +453,6 @@ class JunctionTree(CompiledTree):
         Sensitivity
             A mapping from variable to derivatives, of the shape of its CPT; with ``.top(n)`` and ``.tornado(n)``.
         """
-        from .queries.sensitivity import sensitivity
-
         return sensitivity(self, target, self.settle(evidence, **more))
 
     def ask(self, question: str) -> Any:
@@ -509,6 +460,4 @@ class JunctionTree(CompiledTree):
 
         Returns what the method that answers it returns; see `jtgpu.inference.queries.text` for all there are.
         """
-        from .queries.text import ask
-
         return ask(self, question)

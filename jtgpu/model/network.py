@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import NetworkError, UnknownState, UnknownVariable, closest
+from ..util import doors
 from .cpts import ROW_TOLERANCE, RowReport, check_numbers, freeze
 
 if TYPE_CHECKING:
@@ -162,9 +163,7 @@ class DiscreteModel:
         Takes the options of `jtgpu.plans.compiler.make_plan` (``order``, ``time_limit``, ``memory_limit``,
         ``max_table``, ``seed``, ``lowering``) and returns a `jtgpu.plans.compiler.NetworkPlan`.
         """
-        from ..plans.compiler import make_plan
-
-        return make_plan(self, order, **options)
+        return doors.planning().make_plan(self, order, **options)
 
     def compile(
         self, backend: str = "auto", *, order: Any = "auto", devices: Any = None, dtype: str = "float64", **options: Any

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import NetworkError, OrderError, PlanError, TableTooLarge, format_bytes
 from ..model.network import DiscreteModel, Factor
+from ..util import doors
 from ..util.system import free_memory, parse_bytes
 from . import moral as graphs
 from .lowering import lay_out, lower, program_arrays
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..backends.base import Backend, Prepare
-    from ..inference.tree import JunctionTree
     from .ordering import OrderResult
 
 __all__ = ["MAX_TABLE", "NetworkPlan", "build_plan", "make_plan", "model_factors", "order_graph"]
@@ -102,11 +102,9 @@ class NetworkPlan:
         """What a backend's ``prepare`` makes of the plan and the model's numbers."""
         return prepare(self.plan, factors, **options)
 
-    def compile(self, backend: str = "auto", **options: Any) -> JunctionTree:
+    def compile(self, backend: str = "auto", **options: Any) -> Any:
         """Prepare a backend: takes the memory, copies the tables; see `jtgpu.inference.tree.JunctionTree`."""
-        from ..inference.tree import JunctionTree
-
-        return JunctionTree(self, backend, **options)
+        return doors.compiling().JunctionTree(self, backend, **options)
 
     def tune(self, device: int | None = None) -> tuple[str, list[Any]]:
         """Measure what answers single cases quickest on a GPU, and keep it: seconds, once a plan and kind of card.

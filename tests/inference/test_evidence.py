@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import jtgpu
 from jtgpu import errors
-from jtgpu.inference.queries import interventions, soft
+from jtgpu.inference import interventions, soft
 from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
 from tests.support import oracle, random_nets
 
@@ -143,12 +143,12 @@ def test_tables_of_cases_with_interventions_and_soft_evidence(data: st.DataObjec
 
 
 def test_backends_of_interventions_are_kept_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interventions, "MOST_CUTS", 2)
+    monkeypatch.setattr(interventions, "MAX_BACKENDS", 2)
     tree = compiled(rain(), "cpu")
-    first = tree.cut((0,))
-    assert tree.cut((0,)) is first
-    tree.cut((1,))
-    tree.cut((2,))  # the first one is forgotten, and stays open for who holds it
+    first = tree.intervened((0,))
+    assert tree.intervened((0,)) is first
+    tree.intervened((1,))
+    tree.intervened((2,))  # the first one is forgotten, and stays open for who holds it
     backend = first.backend
     held = tree.settle({"wet": "yes"}, do={"rain": "yes"})
     assert held.backend is not backend

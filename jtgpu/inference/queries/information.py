@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...backends.base import BatchResult
+    from ..compiled import CompiledModel
     from ..evidence import Known
-    from ..tree import JunctionTree
-    from .interventions import Settled
+    from ..interventions import Settled
 
 __all__ = [
     "Importance",
@@ -109,7 +109,7 @@ def hellinger(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
     return min(1.0, float(np.sqrt(0.5 * np.square(np.sqrt(p) - np.sqrt(q)).sum())))
 
 
-def entropy(tree: JunctionTree, variables: str | int | Iterable[str | int], settled: Settled) -> float:
+def entropy(tree: CompiledModel, variables: str | int | Iterable[str | int], settled: Settled) -> float:
     """See `jtgpu.JunctionTree.entropy`."""
     scope = scope_of(tree.model, variables)
     if len(scope) > 1:
@@ -125,7 +125,7 @@ def entropy(tree: JunctionTree, variables: str | int | Iterable[str | int], sett
 class _Against:
     """P(t | e), and P(x | t, e) of other variables x for each state t that has a probability."""
 
-    def __init__(self, tree: JunctionTree, target: int, others: list[int], settled: Settled):
+    def __init__(self, tree: CompiledModel, target: int, others: list[int], settled: Settled):
         model, case = tree.model, settled.case
         card = int(model.cardinality[target])
         states = np.tile(case.state, (card, 1))
@@ -157,7 +157,7 @@ class _Against:
         return kl_divergence(both, apart)
 
 
-def _others(tree: JunctionTree, target: int, given: Iterable[str | int] | None, settled: Settled) -> list[int]:
+def _others(tree: CompiledModel, target: int, given: Iterable[str | int] | None, settled: Settled) -> list[int]:
     model = tree.model
     if given is None:
         return [v for v in range(len(model)) if v != target]
@@ -168,7 +168,7 @@ def _others(tree: JunctionTree, target: int, given: Iterable[str | int] | None, 
 
 
 def mutual_information(
-    tree: JunctionTree, target: str | int, others: Iterable[str | int] | None, settled: Settled
+    tree: CompiledModel, target: str | int, others: Iterable[str | int] | None, settled: Settled
 ) -> dict[str, float]:
     """See `jtgpu.JunctionTree.mutual_information`."""
     t = tree.model.index(target)
@@ -179,7 +179,7 @@ def mutual_information(
 
 
 def value_of_information(
-    tree: JunctionTree, target: str | int, candidates: Iterable[str | int] | None, settled: Settled
+    tree: CompiledModel, target: str | int, candidates: Iterable[str | int] | None, settled: Settled
 ) -> list[Observation]:
     """See `jtgpu.JunctionTree.value_of_information`."""
     model = tree.model
@@ -201,7 +201,7 @@ def value_of_information(
 
 
 def _tables_of_findings(
-    tree: JunctionTree, known: Known, kept: NDArray[np.bool_], targets: list[int]
+    tree: CompiledModel, known: Known, kept: NDArray[np.bool_], targets: list[int]
 ) -> tuple[BatchResult, list[int]]:
     """A case for each row of `kept` (rows, findings), with some findings of a case; the findings' variables.
 
@@ -217,7 +217,7 @@ def _tables_of_findings(
         states[~kept[:, i], v] = -1
         if v in weights:
             weights[v][~kept[:, i]] = 1.0
-    found = tree.cut(known.cut).backend.run_batch(np.ascontiguousarray(states, np.int32), weights, targets)
+    found = tree.intervened(known.cut).backend.run_batch(np.ascontiguousarray(states, np.int32), weights, targets)
     return found, findings
 
 
@@ -227,7 +227,7 @@ def _n_findings(known: Known) -> int:
     return len(observed.difference(known.cut))
 
 
-def conflict(tree: JunctionTree, known: Known) -> float:
+def conflict(tree: CompiledModel, known: Known) -> float:
     """See `jtgpu.JunctionTree.conflict`."""
     n = _n_findings(known)
     if not n:
@@ -240,13 +240,13 @@ def conflict(tree: JunctionTree, known: Known) -> float:
     return float(log_p[2:].sum() - log_p[1])
 
 
-def _refuse(tree: JunctionTree, known: Known, impossible: bool) -> None:
+def _refuse(tree: CompiledModel, known: Known, impossible: bool) -> None:
     if impossible:
-        tree.answer(tree.cut(known.cut).backend.run, known.case, [])  # raises, naming it
+        tree.answer(tree.intervened(known.cut).backend.run, known.case, [])  # raises, naming it
         raise ImpossibleEvidence("the evidence has probability 0")
 
 
-def evidence_importance(tree: JunctionTree, target: str | int, known: Known) -> list[Importance]:
+def evidence_importance(tree: CompiledModel, target: str | int, known: Known) -> list[Importance]:
     """See `jtgpu.JunctionTree.evidence_importance`."""
     model = tree.model
     t = model.index(target)

@@ -23,6 +23,7 @@ from ...backends.base import Evidence
 from ...backends.reference import contract
 from ...errors import EvidenceError, ImpossibleEvidence, TableTooLarge, format_bytes
 from ...model.network import BayesianNetwork, DiscreteModel
+from ...plans.compiler import make_plan, model_factors
 from ...util.system import free_memory
 from ..answers import Conditional, Joint
 
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
     from ...plans.compiler import NetworkPlan
     from ...plans.plan import Plan
-    from ..tree import JunctionTree
-    from .interventions import Settled
+    from ..compiled import CompiledModel
+    from ..interventions import Settled
 
 __all__ = ["JointCost", "conditional", "joint", "joint_cost", "scope_of"]
 
@@ -101,7 +102,7 @@ def scope_of(model: DiscreteModel, variables: str | int | Iterable[str | int], w
 
 
 def joint(
-    tree: JunctionTree,
+    tree: CompiledModel,
     variables: Iterable[str | int],
     settled: Settled,
     how: str = "auto",
@@ -124,14 +125,14 @@ def joint(
     return Joint(names, states, table / total, log_evidence + settled.log_shift)
 
 
-def joint_cost(tree: JunctionTree, variables: Iterable[str | int], settled: Settled, how: str = "auto") -> JointCost:
+def joint_cost(tree: CompiledModel, variables: Iterable[str | int], settled: Settled, how: str = "auto") -> JointCost:
     """See `jtgpu.JunctionTree.joint_cost`."""
     scope = scope_of(tree.model, variables)
     return _choose(tree, scope, _widest(tree.model, scope, settled), settled, how, None)
 
 
 def conditional(
-    tree: JunctionTree, variables: str | int | Iterable[str | int], given: Iterable[str | int], settled: Settled
+    tree: CompiledModel, variables: str | int | Iterable[str | int], given: Iterable[str | int], settled: Settled
 ) -> Conditional:
     """See `jtgpu.JunctionTree.conditional`."""
     model = tree.model
@@ -163,7 +164,7 @@ def _labels(model: DiscreteModel, scope: Sequence[int]) -> tuple[tuple[str, ...]
 
 
 def _choose(
-    tree: JunctionTree, scope: list[int], last: int, settled: Settled, how: str, limit: int | None
+    tree: CompiledModel, scope: list[int], last: int, settled: Settled, how: str, limit: int | None
 ) -> JointCost:
     """The cheaper way, or the one asked for; `limit`: None where nothing shall be refused.
 
@@ -215,7 +216,7 @@ def _checked(cost: JointCost, limit: int | None) -> JointCost:
     return cost
 
 
-def _cost_cases(tree: JunctionTree, scope: list[int], last: int, settled: Settled) -> JointCost:
+def _cost_cases(tree: CompiledModel, scope: list[int], last: int, settled: Settled) -> JointCost:
     model, state = tree.model, settled.case.state
     entries = _size(model, scope)
     others = [v for v in scope if v != last]
@@ -232,7 +233,7 @@ def _cost_cases(tree: JunctionTree, scope: list[int], last: int, settled: Settle
 
 def _operations(plan: Plan, settled: Settled, seen: Sequence[int], target: int) -> tuple[int, int]:
     """Operations of a case in which these are observed too: those of its own, and those that all cases share."""
-    from ...plans.specialise import FREE, HARD, SOFT, conditional_heads, reduce, skeleton
+    from ...plans.specialise import FREE, HARD, SOFT, conditional_heads, reduce, skeleton  # imports numba
 
     sk = skeleton(plan, conditional_heads(settled.factors, plan.factor_scopes, plan.n_variables))
     sk.card[-1] = 2  # any number of cases: tables that depend on them have that axis
@@ -272,7 +273,7 @@ def _widest(model: DiscreteModel, scope: Sequence[int], settled: Settled) -> int
     return max(scope, key=lambda v: (settled.case.state[v] < 0, int(model.cardinality[v]), -v))
 
 
-def _cells(tree: JunctionTree, scope: list[int], settled: Settled, last: int) -> tuple[NDArray[np.float64], float]:
+def _cells(tree: CompiledModel, scope: list[int], settled: Settled, last: int) -> tuple[NDArray[np.float64], float]:
     """ln P(configuration, evidence), an axis a variable, -inf where impossible; and ln P(evidence).
 
     Raises
@@ -328,7 +329,7 @@ def _ask(
 # Together -----------------------------------------------------------------------------------------------------------
 
 
-def _together(tree: JunctionTree, scope: list[int], settled: Settled) -> tuple[NDArray[np.float64], float]:
+def _together(tree: CompiledModel, scope: list[int], settled: Settled) -> tuple[NDArray[np.float64], float]:
     """The table of a set, up to a factor, and ln P(evidence)."""
     cards = tree.model.cardinality
     tables = list(_tables(tree.model, scope, settled))
@@ -354,8 +355,6 @@ _Scoped = tuple[tuple[int, ...], Any]  # a table's variables and its numbers
 
 def _tables(model: DiscreteModel, scope: Sequence[int], settled: Settled) -> Iterator[_Scoped]:
     """The factors that matter, cut to what is observed, and the weights."""
-    from ...plans.compiler import model_factors
-
     case = settled.case
     for v, w in sorted(case.likelihood.items()):
         yield ((v,), w) if case.state[v] < 0 else ((), w[case.state[v]])
@@ -405,17 +404,13 @@ def _scaled(scope: tuple[int, ...], table: NDArray[np.float64]) -> tuple[_Scoped
     return (scope, np.ldexp(table, -shift)), shift
 
 
-def _plan_of(tree: JunctionTree, scope: Sequence[int]) -> NetworkPlan:
+def _plan_of(tree: CompiledModel, scope: Sequence[int]) -> NetworkPlan:
     """A plan whose junction tree has the set in one clique; the last ones are kept in the tree."""
-    from ...plans.compiler import make_plan
-
     key = tuple(sorted(scope))
-    kept = tree.together
-    if key not in kept:
-        kept[key] = make_plan(tree.model, "auto", together=[key], max_table=None, memory_limit=math.inf)
-        while len(kept) > MOST_PLANS:
-            kept.pop(next(iter(kept)))
-    return kept[key]
+    return tree.cached(
+        "joint_plans", key,
+        lambda: make_plan(tree.model, "auto", together=[key], max_table=None, memory_limit=math.inf), MOST_PLANS,
+    )  # fmt: skip
 
 
 def _elimination(made: NetworkPlan, scope: Sequence[int], case: Evidence) -> list[int]:
@@ -447,7 +442,7 @@ def _elimination(made: NetworkPlan, scope: Sequence[int], case: Evidence) -> lis
     return order
 
 
-def _cost_together(tree: JunctionTree, scope: list[int], settled: Settled) -> JointCost:
+def _cost_together(tree: CompiledModel, scope: list[int], settled: Settled) -> JointCost:
     """The same steps as `_together`, with scopes alone."""
     cards = tree.model.cardinality.tolist()
 

@@ -36,8 +36,8 @@ from .mpe import Explanation, evidence_of, explanations
 if TYPE_CHECKING:
     from ...backends.base import Evidence
     from ...plans.plan import Plan
-    from ..tree import JunctionTree
-    from .interventions import Settled
+    from ..compiled import CompiledModel
+    from ..interventions import Settled
 
 __all__ = ["MapCost", "map_cost", "map_forest", "marginal_map"]
 
@@ -242,7 +242,7 @@ def _order_of_piece(build: _Builder, piece: Sequence[int]) -> list[int]:
 
 def _order(build: _Builder, variables: Sequence[int], last: Sequence[int]) -> list[int]:
     """An elimination order of `variables`, for a graph in which those of `last` are joined and stay."""
-    from ...plans.ordering import find_order
+    from ...plans.ordering import find_order  # imports numba
 
     both = [*variables, *last]
     number = {v: i for i, v in enumerate(both)}
@@ -286,7 +286,7 @@ def _ending_with(neighbours: Sequence[set[int]], order: Sequence[int], last: Ite
 
 
 def _forest_of(
-    tree: JunctionTree, variables: Iterable[str | int], settled: Settled
+    tree: CompiledModel, variables: Iterable[str | int], settled: Settled
 ) -> tuple[Forest, MapCost, list[int]]:
     """The forest of a question, kept in the tree by the pattern of what is known; its cost; the variables."""
     model = tree.model
@@ -300,26 +300,25 @@ def _forest_of(
             raise EvidenceError(f"the question names the variable {model.variables[v]!r} twice")
     case = settled.case
     key = tuple(sorted(scope)), (case.state >= 0).tobytes(), tuple(sorted(case.likelihood))
-    kept = tree.map_forests
-    if key not in kept:
-        from ...plans.specialise import conditional_heads
+
+    def make() -> tuple[Forest, MapCost]:
+        from ...plans.specialise import conditional_heads  # imports numba
 
         plan = tree.plan.whole
         heads = conditional_heads(settled.factors, plan.factor_scopes, plan.n_variables)
-        kept[key] = map_forest(plan, heads, frozenset(scope), case)
-        while len(kept) > MOST_FORESTS:
-            kept.pop(next(iter(kept)))
-    forest, cost = kept[key]
+        return map_forest(plan, heads, frozenset(scope), case)
+
+    forest, cost = tree.cached("map_forests", key, make, MOST_FORESTS)
     return forest, cost, scope
 
 
-def map_cost(tree: JunctionTree, variables: Iterable[str | int], settled: Settled) -> MapCost:
+def map_cost(tree: CompiledModel, variables: Iterable[str | int], settled: Settled) -> MapCost:
     """See `jtgpu.JunctionTree.map_cost`."""
     _, cost, scope = _forest_of(tree, variables, settled)
     return _cheaper(tree, scope, settled, cost, MAX_TABLE)
 
 
-def _cheaper(tree: JunctionTree, scope: list[int], settled: Settled, cost: MapCost, most: int) -> MapCost:
+def _cheaper(tree: CompiledModel, scope: list[int], settled: Settled, cost: MapCost, most: int) -> MapCost:
     """The cost of the order, or of the joint posterior where that is less or the order makes too large tables."""
     free = [v for v in scope if settled.case.state[v] < 0]
     entries = math.prod(int(tree.model.cardinality[v]) for v in free)
@@ -334,7 +333,7 @@ def _cheaper(tree: JunctionTree, scope: list[int], settled: Settled, cost: MapCo
     )  # fmt: skip
 
 
-def _by_joint(tree: JunctionTree, scope: list[int], settled: Settled, k: int) -> Explanation:
+def _by_joint(tree: CompiledModel, scope: list[int], settled: Settled, k: int) -> Explanation:
     """The largest entries of a joint posterior."""
     free = [v for v in scope if settled.case.state[v] < 0]
     table = joint(tree, free, settled)
@@ -349,7 +348,7 @@ def _by_joint(tree: JunctionTree, scope: list[int], settled: Settled, k: int) ->
 
 
 def marginal_map(
-    tree: JunctionTree,
+    tree: CompiledModel,
     variables: Iterable[str | int],
     settled: Settled,
     k: int,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from ...backends.forest import Forest, Sweep, collect_forest, derivative_forest
+from ...backends.reference import ReferenceSweep
 from ...model.network import DiscreteModel
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from ...backends.base import Evidence
     from ...plans.plan import Plan
-    from ..tree import JunctionTree
+    from ..compiled import CompiledModel
 
 __all__ = ["CaseStates", "Messages", "messages_of", "named"]
 
@@ -66,10 +67,8 @@ class Messages:
 
     def _prepare(self, forest: Forest) -> Sweep:
         if self._backend == "reference":
-            from ...backends.reference import ReferenceSweep
-
             return ReferenceSweep(forest, self.factors)
-        from ...backends.cpu.collect import CpuSweep
+        from ...backends.cpu.collect import CpuSweep  # imports numba
 
         return CpuSweep(forest, self.factors, self._threads)
 
@@ -86,19 +85,15 @@ class Messages:
         return self.get("derivative", lambda: derivative_forest(self._plan))
 
 
-def messages_of(tree: JunctionTree, factors: Sequence[NDArray[np.float64]]) -> Messages:
-    """The sweeps for the numbers that questions are answered with: the tree's, or those of interventions."""
-    kept = tree.messages
-    key = id(factors)  # stays theirs, for what is kept holds them
-    if key not in kept:
-        kept[key] = Messages(tree.plan.whole, factors, tree.backend, tree.threads)
-        while len(kept) > MOST_MESSAGES:
-            kept.popitem(last=False)
-    kept.move_to_end(key)
-    return kept[key]
+def messages_of(tree: CompiledModel, factors: Sequence[NDArray[np.float64]]) -> Messages:
+    """The sweeps for the numbers of a query: the model's, or those under interventions."""
+    # the value holds the factors, so no other list has this id while the value is cached
+    return tree.cached(
+        "messages", id(factors), lambda: Messages(tree.plan.whole, factors, tree.backend, tree.threads), MOST_MESSAGES
+    )
 
 
-def named(tree: JunctionTree, case: Evidence, run: Callable[[], T]) -> T:
+def named(tree: CompiledModel, case: Evidence, run: Callable[[], T]) -> T:
     """What `run` returns; where it finds the case impossible, the error names the evidence."""
     return cast(T, tree.answer(cast(Any, lambda *_: run()), case, None))
 

@@ -24,8 +24,8 @@ from .messages import CaseStates, messages_of, named
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..tree import JunctionTree
-    from .interventions import Settled
+    from ..compiled import CompiledModel
+    from ..interventions import Settled
 
 __all__ = ["CaseExplanations", "Explanation", "mpe", "mpe_batch"]
 
@@ -141,7 +141,7 @@ def explanations(
     return found[0]
 
 
-def mpe(tree: JunctionTree, settled: Settled, k: int) -> Explanation:
+def mpe(tree: CompiledModel, settled: Settled, k: int) -> Explanation:
     """See `jtgpu.JunctionTree.mpe`."""
     if k < 1:
         raise ValueError(f"k is the number of explanations, 1 or more, not {k!r}")
@@ -151,21 +151,21 @@ def mpe(tree: JunctionTree, settled: Settled, k: int) -> Explanation:
     return explanations(tree.model, best.states, log_joint, evidence_of(tree, settled))
 
 
-def evidence_of(tree: JunctionTree, settled: Settled) -> Callable[[], float]:
+def evidence_of(tree: CompiledModel, settled: Settled) -> Callable[[], float]:
     """What tells ln P(evidence)."""
     return lambda: tree.answer(settled.backend.run, settled.case, []).log_evidence + settled.log_shift
 
 
-def mpe_batch(tree: JunctionTree, known: KnownCases, on_impossible: str) -> CaseExplanations:
+def mpe_batch(tree: CompiledModel, known: KnownCases, on_impossible: str) -> CaseExplanations:
     """See `jtgpu.JunctionTree.mpe_batch`."""
-    sweep = messages_of(tree, tree.cut(known.cut).factors).maximal()
+    sweep = messages_of(tree, tree.intervened(known.cut).factors).maximal()
     best = sweep.best_rows(known.states, known.likelihood)
     impossible = np.isneginf(best.log_value)
     refuse(tree, known, impossible, on_impossible)
     return CaseExplanations(tree.model, best.states, best.log_value)
 
 
-def refuse(tree: JunctionTree, known: KnownCases, impossible: NDArray[np.bool_], on_impossible: str) -> None:
+def refuse(tree: CompiledModel, known: KnownCases, impossible: NDArray[np.bool_], on_impossible: str) -> None:
     """Raise what names the first impossible case of a table, unless these are flagged."""
     if on_impossible not in ("error", "flag"):
         raise ValueError(f"on_impossible is 'error' or 'flag', not {on_impossible!r}")

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from ...backends.forest import Uniforms
     from ...model.network import DiscreteModel
+    from ..compiled import CompiledModel
     from ..evidence import KnownCases
-    from ..tree import JunctionTree
-    from .interventions import Settled
+    from ..interventions import Settled
 
 __all__ = ["Samples", "impute", "sample"]
 
@@ -52,7 +52,7 @@ def _uniforms(seed: Any, n_variables: int) -> Uniforms:
     return lambda n: generator.random((n, n_variables))
 
 
-def sample(tree: JunctionTree, settled: Settled, n: int, seed: Any) -> Samples:
+def sample(tree: CompiledModel, settled: Settled, n: int, seed: Any) -> Samples:
     """See `jtgpu.JunctionTree.sample`."""
     if n < 0:
         raise ValueError(f"n is a number of samples, not {n!r}")
@@ -61,11 +61,11 @@ def sample(tree: JunctionTree, settled: Settled, n: int, seed: Any) -> Samples:
     return Samples(tree.model, named(tree, settled.case, lambda: sweep.draw(settled.case, n, uniforms)))
 
 
-def impute(tree: JunctionTree, known: KnownCases, how: str, seed: Any, on_impossible: str) -> Imputed:
+def impute(tree: CompiledModel, known: KnownCases, how: str, seed: Any, on_impossible: str) -> Imputed:
     """See `jtgpu.JunctionTree.impute`."""
     if how not in ("sample", "mpe"):
         raise ValueError(f"how is 'sample' or 'mpe', not {how!r}")
-    messages = messages_of(tree, tree.cut(known.cut).factors)
+    messages = messages_of(tree, tree.intervened(known.cut).factors)
     if how == "mpe":
         filled = messages.maximal().best_rows(known.states, known.likelihood).states
     else:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...backends.forest import Derivatives, Forest
-    from ..tree import JunctionTree
-    from .interventions import Settled
+    from ..compiled import CompiledModel
+    from ..interventions import Settled
 
 __all__ = ["Bar", "Parameter", "Sensitivity", "sensitivity"]
 
@@ -275,7 +275,7 @@ class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
         )
 
 
-def sensitivity(tree: JunctionTree, target: tuple[Any, Any], settled: Settled) -> Sensitivity:
+def sensitivity(tree: CompiledModel, target: tuple[Any, Any], settled: Settled) -> Sensitivity:
     """See `jtgpu.JunctionTree.sensitivity`."""
     model = tree.model
     if not isinstance(model, BayesianNetwork):

@@ -33,10 +33,15 @@ import numpy as np
 from ...backends.base import Evidence
 from ...errors import EvidenceError, ImpossibleEvidence, UnknownState, UnknownVariable, closest
 from ..evidence import Known, read_known
+from .information import conflict, entropy, evidence_importance, mutual_information, value_of_information
+from .joint import conditional, joint
+from .map import marginal_map
+from .mpe import mpe
+from .posteriors import posterior
 
 if TYPE_CHECKING:
     from ...model.network import DiscreteModel
-    from ..tree import JunctionTree
+    from ..compiled import CompiledModel
 
 __all__ = ["KINDS", "Question", "ask", "parse"]
 
@@ -379,7 +384,7 @@ class _Reader:
 # Answers ------------------------------------------------------------------------------------------------------------
 
 
-def ask(tree: JunctionTree, question: str | Question) -> Any:
+def ask(tree: CompiledModel, question: str | Question) -> Any:
     """The answer to a question: what the method of `jtgpu.JunctionTree` returns that answers it.
 
     Raises
@@ -393,17 +398,17 @@ def ask(tree: JunctionTree, question: str | Question) -> Any:
     return _ANSWERS[q.kind](tree, q)
 
 
-def _probability(tree: JunctionTree, q: Question) -> Any:
+def _probability(tree: CompiledModel, q: Question) -> Any:
     if q.event:
         return math.exp(_log_probability(tree, q))
     if q.given:
-        return tree.conditional(q.targets, q.given, **q.known)
+        return conditional(tree, q.targets, q.given, tree.settle(**q.known))
     if len(q.targets) > 1:
-        return tree.joint(q.targets, **q.known)
-    return tree.posterior(q.targets[0], **q.known)
+        return joint(tree, q.targets, tree.settle(**q.known))
+    return posterior(tree, q.targets[0], tree.settle(**q.known))
 
 
-def _log_probability(tree: JunctionTree, q: Question) -> float:
+def _log_probability(tree: CompiledModel, q: Question) -> float:
     """ln P(event | what is known); -inf for an impossible event."""
     settled = tree.settle(**q.known)
     model, case = tree.model, settled.case
@@ -432,32 +437,28 @@ def _log_probability(tree: JunctionTree, q: Question) -> float:
     return min(0.0, after - before)
 
 
-def _known_of(tree: JunctionTree, q: Question) -> Known:
+def _known_of(tree: CompiledModel, q: Question) -> Known:
     return read_known(tree.model, **q.known)
 
 
-def _conflict(tree: JunctionTree, q: Question) -> float:
-    from .information import conflict
-
+def _conflict(tree: CompiledModel, q: Question) -> float:
     return conflict(tree, _known_of(tree, q))
 
 
-def _importance(tree: JunctionTree, q: Question) -> Any:
-    from .information import evidence_importance
-
+def _importance(tree: CompiledModel, q: Question) -> Any:
     return evidence_importance(tree, q.targets[0], _known_of(tree, q))
 
 
-_ANSWERS: dict[str, Callable[[JunctionTree, Question], Any]] = {
+_ANSWERS: dict[str, Callable[[CompiledModel, Question], Any]] = {
     "P": _probability,
     "lnP": _log_probability,
-    "H": lambda tree, q: tree.entropy(q.targets, **q.known),
-    "MI": lambda tree, q: tree.mutual_information(q.targets[0], q.others, **q.known),
-    "VOI": lambda tree, q: tree.value_of_information(q.targets[0], q.others, **q.known),
+    "H": lambda tree, q: entropy(tree, q.targets, tree.settle(**q.known)),
+    "MI": lambda tree, q: mutual_information(tree, q.targets[0], q.others, tree.settle(**q.known)),
+    "VOI": lambda tree, q: value_of_information(tree, q.targets[0], q.others, tree.settle(**q.known)),
     "IMPORTANCE": _importance,
     "CONFLICT": _conflict,
-    "MPE": lambda tree, q: tree.mpe(k=q.k, **q.known),
-    "MAP": lambda tree, q: tree.map(q.targets, **q.known),
+    "MPE": lambda tree, q: mpe(tree, tree.settle(**q.known), q.k),
+    "MAP": lambda tree, q: marginal_map(tree, q.targets, tree.settle(**q.known), 1, None, None),
 }
 
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...backends.base import BatchResult, Evidence, Result
-from ...errors import EvidenceError, ImpossibleEvidence
-from ..evidence import KnownCases
+from ..backends.base import BatchResult, Evidence, Result
+from ..errors import EvidenceError, ImpossibleEvidence
+from .evidence import KnownCases
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ...model.network import DiscreteModel
+    from ..model.network import DiscreteModel
 
 __all__ = ["Fit", "answer_cases", "fit_case", "fit_cases"]
 

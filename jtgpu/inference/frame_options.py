@@ -1,0 +1,21 @@
+"""Keywords of `jtgpu.JunctionTree.predict_proba`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
+
+__all__ = ["FrameOptions"]
+
+
+class FrameOptions(TypedDict, total=False):
+    """Keywords of `jtgpu.JunctionTree.predict_proba`, which documents them."""
+
+    keep: str | Iterable[str]
+    log_evidence: bool
+    conflict: bool
+    mpe: bool
+    on_error: str
+    missing: Iterable[str]
+    do: Mapping[Any, Any] | None
+    cluster: Any  # str, jtgpu.cluster.Cluster or None
