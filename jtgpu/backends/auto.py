@@ -12,9 +12,7 @@ import hashlib
 import importlib
 import json
 import logging
-import os
 import statistics
-import tempfile
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +23,7 @@ import numpy as np
 from .. import backends
 from ..device.nvcc import tell
 from ..errors import BackendUnavailable, JtgpuError, format_bytes
+from ..util import atomic_file
 from ..util.system import cache_folder
 from .base import Evidence
 
@@ -187,10 +186,6 @@ def _load(path: Path) -> dict[str, Rates] | None:
 
 
 def _save(path: Path, rates: dict[str, Rates]) -> None:
-    """Whole or not at all; that it cannot be kept costs the next process a second, no more."""
+    """Cache the rates; if the file cannot be written, the next process measures again (about a second)."""
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(rates, file)
-        os.replace(part, path)
+        atomic_file.write_text(path, json.dumps(rates), durable=False, make_folders=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
-import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ import numpy as np
 import typer
 
 from ..model.findings import parse_findings
+from ..util.atomic_file import open_atomic
 from .console import guarded, print_json, shown, status
 from .options import (
     Backend,
@@ -119,29 +118,18 @@ def _rows(states: np.ndarray[tuple[int, ...], np.dtype[np.int32]], labels: list[
 
 @contextmanager
 def _opened(path: str | None) -> Iterator[TextIO]:
-    """Stdout, or a file that is there whole or not at all, packed where its name ends in ``.gz``."""
+    """Standard output, or a file that is written completely or not at all, compressed if its name ends in .gz."""
     if path is None:
         yield sys.stdout
         return
-    target = os.path.realpath(path)
-    pipe = os.path.exists(target) and not os.path.isfile(target)  # or a terminal: nothing to put in its place
-    place = target if pipe else os.path.join(os.path.dirname(target), f".jtgpu-{os.getpid()}-{secrets.token_hex(6)}")
-    try:
-        # the mode is what the umask allows, as of any new file
-        handle = os.open(place, os.O_WRONLY if pipe else os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        with open(handle, "wb") as file:
-            if path.lower().endswith(".gz"):  # no time and no name in it: equal samples make equal files
-                with GzipFile("", "wb", mtime=0, fileobj=file) as packed, _text(packed) as stream:
-                    yield stream
-            else:
-                with _text(file) as stream:
-                    yield stream
-        if not pipe:
-            os.replace(place, target)
-    except BaseException:
-        if not pipe:
-            Path(place).unlink(missing_ok=True)
-        raise
+    with open_atomic(path) as file:
+        if path.lower().endswith(".gz"):  # without a time or a name: equal samples make equal files
+            with GzipFile("", "wb", mtime=0, fileobj=file) as packed, _text(packed) as stream:
+                yield stream
+        else:
+            stream = _text(file)
+            yield stream
+            stream.detach()  # flushes; closing is the writer's part
 
 
 def _text(file: Any) -> TextIO:

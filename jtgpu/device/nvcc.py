@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import BackendUnavailable
+from ..util import atomic_file
 from ..util.system import cache_folder
 
 __all__ = [
@@ -180,7 +181,8 @@ def compiled(name: str, text: str, arch: str, *, cache: Path | None = None) -> b
             pass
         tell(f"compiling {name} for {arch} (once a machine)")
         made = _compile(name, text, arch)
-        _write_atomically(kept, made)
+        with suppress(OSError):  # a read-only cache costs time, nothing else
+            atomic_file.write_bytes(kept, made, make_folders=True)  # durable: a cubin is not checked when it is read
         return made
 
 
@@ -211,14 +213,3 @@ def _compile(name: str, text: str, arch: str) -> bytes:
         if done.returncode != 0 or not out.is_file():
             raise BackendUnavailable(f"nvcc refused the kernel {name!r} for {arch}:\n{done.stderr.strip()}")
         return out.read_bytes()
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    """Written whole or not at all, also beside another process; a cache that cannot be written is no error."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-            file.write(data)
-        os.replace(file.name, path)
-    except OSError:
-        pass

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import io
 import os
-import secrets
-import stat
 import zlib
-from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import FormatError, JtgpuError, format_bytes
+from ..util import atomic_file
 from .text import near
 
 __all__ = ["FileError", "MissingFileError", "read_bytes", "write_bytes"]
@@ -103,50 +100,24 @@ def _unpack(raw: bytes, name: str) -> bytes:
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file whole or not at all: a temporary file in the same folder takes the name when it is complete.
+    """Write a file completely or not at all (see `jtgpu.util.atomic_file`).
 
     A name that ends in ``.gz`` gets gzip data without a time or a name in it, so that equal data make equal files.
-    A link is followed; what is there and is no plain file (a pipe, a terminal) is written to directly.
 
     Raises
     ------
     FileError
-        With the reason; what was there before is untouched.
+        With the reason; an existing file is left untouched.
     """
     name = os.fspath(path)
     if name.lower().endswith(".gz"):
         data = gzip.compress(data, compresslevel=9, mtime=0)
     try:
-        target = os.path.realpath(name)
-        if os.path.isdir(target):
-            raise FileError(f"cannot write {name!r}: it is a folder")
-        if os.path.exists(target) and not os.path.isfile(target):
-            Path(target).write_bytes(data)
-        else:
-            _replace(target, data)
-    except FileError:
-        raise
+        atomic_file.write_bytes(path, data)
+    except IsADirectoryError:
+        raise FileError(f"cannot write {name!r}: it is a folder") from None
     except FileNotFoundError:
         raise MissingFileError(f"cannot write {name!r}: the folder {os.path.dirname(name)!r} is not there") from None
     except (OSError, ValueError) as error:
         known = error if isinstance(error, OSError) else OSError(str(error))
         raise _file_error(known, name, "write") from None
-
-
-def _replace(target: str, data: bytes) -> None:
-    folder = os.path.dirname(target)
-    temporary = os.path.join(folder, f".jtgpu-{os.getpid()}-{secrets.token_hex(6)}")
-    try:
-        # os.open and not tempfile: the mode is then what the umask allows, as of any new file
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-        with open(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        with contextlib.suppress(FileNotFoundError):
-            os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise

@@ -19,7 +19,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import tempfile
 import zipfile
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -30,6 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import PlanError, format_bytes
+from ..util import atomic_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -299,16 +299,8 @@ class Plan:
         return plan
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan to a file, whole or not at all; no pickle."""
-        target = Path(path)
-        handle, name = tempfile.mkstemp(prefix=target.name, suffix=".part", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(self.to_bytes())
-            os.replace(name, target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        """Write the plan to a file, completely or not at all (a zip of NumPy arrays; no pickle)."""
+        atomic_file.write_bytes(path, self.to_bytes())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:

@@ -448,7 +448,7 @@ def test_the_table_of_canonical_nodes(name: str) -> None:
     files = {"XDSL": "xdsl_canonical.xdsl", "DSL": "dsl_old.dsl"}
     assert (name in files) == (name in CANONICAL)
     if name in files:
-        text = (ROOT / "tests" / "data" / files[name]).read_text()
+        text = (ROOT / "tests" / "formats" / "data" / files[name]).read_text()
         assert re.search("noisymax|NOISY_MAX", text)
         assert re.search("deterministic|TRUTHTABLE", text)
         assert isinstance(BY_NAME[name].parse(text, "f"), BayesianNetwork)

@@ -1,8 +1,8 @@
 """Files that mean harm or are merely broken: whatever is read, nothing but a `JtgpuError` with a place comes out.
 
-Every reader gets a fixed number of inputs, the same in every run: the small files of tests/data/fuzz/ with tokens
+Every reader gets a fixed number of inputs, the same in every run: the small files of tests/formats/data/fuzz/ with tokens
 dropped, repeated, swapped and replaced, numbers changed, parts nested, spliced from other files, bytes flipped, ends
-cut off. ``JTGPU_FUZZ=5000`` asks for more. What once crashed or hung stays in tests/data/fuzz/regressions/.
+cut off. ``JTGPU_FUZZ=5000`` asks for more. What once crashed or hung stays in tests/formats/data/fuzz/regressions/.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ def test_plans_keep_their_rules_and_come_back_from_bytes(data: st.DataObject) ->
 SCRIPT = """
 import sys, hashlib
 sys.path.insert(0, {root!r})
-from tests.test_plan import chain
-from tests.test_network import lawn
+from tests.plans.test_plan import chain
+from tests.model.test_network import lawn
 for net in (lawn(), chain(60)):
     print(hashlib.sha256(net.plan(order="auto", cache=False).plan.to_bytes()).hexdigest())
 """

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,6 +19,7 @@ import numpy as np
 
 from ...device.context import Device, open_device
 from ...errors import BackendUnavailable
+from ...util import atomic_file
 from ...util.system import cache_folder
 from . import host
 from .indextables import IndexTable, Shape, build
@@ -397,11 +396,8 @@ def _file(device_name: str) -> Path:
 def save(tuning: Tuning) -> Path:
     """Keep the rules found, with every measurement, for this device; the file's path."""
     path = _file(tuning.device)
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"format": "jtgpu tuning", "version": FORMAT_VERSION, **asdict(tuning)}, indent=1)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        file.write(text)
-    os.replace(file.name, path)
+    atomic_file.write_text(path, text, make_folders=True)
     return path
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...errors import OrderError, ParseError, UnknownVariable
 from ...model.network import DiscreteModel
+from ...util import atomic_file
 from .elimination import as_order_array
 
 __all__ = ["as_order", "read_num", "read_td", "write_num", "write_td"]
@@ -251,19 +251,10 @@ def _read_text(path: str | os.PathLike[str]) -> str:
 
 
 def _write_text(path: str | os.PathLike[str], text: str) -> None:
-    target = Path(path)
     try:
-        handle, part = tempfile.mkstemp(prefix=target.name, suffix=".part", dir=target.parent)
+        atomic_file.write_text(path, text)
     except OSError as error:
         raise OrderError(f"{os.fspath(path)}: cannot be written: {error.strerror or error}") from None
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(part, 0o644)
-        os.replace(part, target)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
 
 
 def _parse_error(path: str | os.PathLike[str], text: str, at: int, message: str) -> ParseError:

@@ -11,15 +11,13 @@ import contextlib
 import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ...errors import OrderError
+from ...util import atomic_file
 from ...util.system import cache_folder
 from .elimination import OrderCost, order_cost
 
@@ -73,13 +71,5 @@ def keep(key: str, order: Sequence[int], cost: OrderCost, seconds: float, n_step
         "order": [int(v) for v in order],
     }
     with contextlib.suppress(OSError):
-        folder = cache_folder() / "orders"
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(prefix=key[:16], suffix=".part", dir=folder)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(data, file)
-            os.replace(part, folder / f"{key}.json")
-        except BaseException:
-            Path(part).unlink(missing_ok=True)
-            raise
+        path = cache_folder() / "orders" / f"{key}.json"
+        atomic_file.write_text(path, json.dumps(data), durable=False, make_folders=True)

@@ -11,9 +11,7 @@ import contextlib
 import hashlib
 import json
 import math
-import os
 import statistics
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,6 +21,7 @@ import numpy as np
 
 from ....errors import JtgpuError
 from ....plans.plan import Plan
+from ....util import atomic_file
 from ....util.system import cache_folder
 from ...base import Evidence
 from .dataflow.schedule import FLOW_WARPS, USUAL, FlowWay
@@ -197,14 +196,9 @@ def keep_way(device: str, plan: Plan, factors: Sequence[NDArray[np.float64]], tr
     OSError
         When it cannot be written.
     """
-    folder = _folder(device)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{network_key(plan, factors)}.json"
+    path = _folder(device) / f"{network_key(plan, factors)}.json"
     rows = [{"way": asdict(t.way), "microseconds": t.microseconds} for t in tried if t.microseconds < math.inf]
     data = {"version": FORMAT_VERSION, "device": device, "way": asdict(tried[0].way), "tried": rows}
     text = json.dumps(data, indent=1)
-    handle, part = tempfile.mkstemp(dir=folder, suffix=".part")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(part, path)
+    atomic_file.write_text(path, text, durable=False, make_folders=True)
     return path
