@@ -1,4 +1,4 @@
-"""What the documentation shows is what happens: the README's example, its commands, and every docstring's."""
+"""Examples in the documentation run and print what they claim: README, user guide, commands, docstrings."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from jtgpu.cli import app
 from tests.conftest import ROOT
 
 README = (ROOT / "README.rst").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "guide.rst").read_text(encoding="utf-8")
 MODULES = sorted(
     ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for p in (ROOT / "jtgpu").rglob("*.py")
@@ -32,10 +33,11 @@ def blocks(text: str, directive: str) -> list[str]:
     return [textwrap.dedent(found[1]).strip("\n") for found in pattern.finditer(text)]
 
 
-def test_the_example_of_the_readme_prints_what_the_readme_says(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("page", "n"), [(README, 1), (GUIDE, 2)], ids=["README", "guide"])
+def test_python_examples_print_what_the_page_says(page: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    codes, texts = blocks(README, "code-block:: python"), blocks(README, "code-block:: text")
-    assert len(codes) == len(texts) == 2
+    codes, texts = blocks(page, "code-block:: python"), blocks(page, "code-block:: text")
+    assert len(codes) == len(texts) == n
     names: dict[str, object] = {}
     for code, expected in zip(codes, texts, strict=True):
         if "pandas" in code:
@@ -43,13 +45,14 @@ def test_the_example_of_the_readme_prints_what_the_readme_says(monkeypatch: pyte
             pytest.importorskip("narwhals", reason="narwhals is not installed")
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            exec(compile(code, "README.rst", "exec"), names)
+            exec(compile(code, "example", "exec"), names)
         assert textwrap.dedent(out.getvalue()).strip() == textwrap.dedent(expected).strip()
 
 
 def commands() -> list[str]:
-    """Every ``jtgpu ...`` line of the README's literal blocks."""
-    return [line.strip() for line in README.splitlines() if line.startswith("    jtgpu ")]
+    """Every ``jtgpu ...`` line in the literal blocks of README and guide, once."""
+    lines = [*README.splitlines(), *GUIDE.splitlines()]
+    return list(dict.fromkeys(line.strip() for line in lines if line.startswith("    jtgpu ")))
 
 
 def test_the_readme_shows_every_command() -> None:
@@ -57,7 +60,7 @@ def test_the_readme_shows_every_command() -> None:
 
 
 @pytest.mark.parametrize("line", commands())
-def test_the_commands_of_the_readme_work(line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_commands_of_the_documentation_work(line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(ROOT)
     words = shlex.split(line.partition(" > ")[0])[1:]
     # the same command on less work: one small network, one run, a fifth of a second of search
@@ -72,20 +75,20 @@ def test_the_commands_of_the_readme_work(line: str, monkeypatch: pytest.MonkeyPa
 
 
 def questions() -> list[str]:
-    """Every line of code in the README's table of questions."""
-    table = README.partition(".. questions begin")[2].partition(".. questions end")[0]
+    """Every line of code in the guide's table of questions."""
+    table = GUIDE.partition(".. questions begin")[2].partition(".. questions end")[0]
     cells = [line.strip()[2:] for line in table.splitlines() if line.strip().startswith("- ``")]
     return [code for cell in cells for code in re.findall(r"``(.+?)``", cell)]
 
 
-def test_the_table_of_questions_is_whole() -> None:
-    asked = {found[1] for code in questions() if (found := re.match(r"tree\.(\w+)", code))}
+def test_the_table_of_questions_is_complete() -> None:
+    listed = {found[1] for code in questions() if (found := re.match(r"tree\.(\w+)", code))}
     public = {n for n in vars(jtgpu.JunctionTree) if not n.startswith("_") and callable(getattr(jtgpu.JunctionTree, n))}
-    assert public - asked <= {"map_cost", "mpe_batch", "predict", "predict_proba"}
+    assert public - listed <= {"map_cost", "mpe_batch", "predict", "predict_proba"}
 
 
 @pytest.mark.parametrize("code", questions())
-def test_the_questions_of_the_readme_have_answers(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_questions_of_the_guide_have_answers(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     with jtgpu.read("nets/asia.net").compile("cpu") as tree:
         assert eval(code, {"jtgpu": jtgpu, "tree": tree, "e": {"xray": "yes"}}) is not None
@@ -98,12 +101,41 @@ def test_the_readme_names_the_two_commands_first() -> None:
     assert README.index("make test") < README.index("import jtgpu")
 
 
-def test_what_the_readme_calls_by_name_is_there() -> None:
-    for name in re.findall(r"``(jtgpu/[\w/.]+|nets/|bench/results/|cuda/|LICENSE|\.ci/run)``", README):
+PAGES = [ROOT / "README.rst", ROOT / "CONTRIBUTING.rst", ROOT / "CHANGELOG.rst", ROOT / "bench" / "README.rst"]
+PAGES += [ROOT / "cuda" / "README.rst", *sorted((ROOT / "docs").glob("*.rst"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"``((?:jtgpu|cuda|tests|docs|bench|tools|nets)/[\w/.]*)``", text):
         assert (ROOT / name).exists(), name
-    for name in re.findall(r"<([\w/]+\.rst)>`_", README):
-        assert (ROOT / name).is_file(), name
-    assert {"TableTooLarge", "ImpossibleEvidence"} <= set(dir(jtgpu))
+    for name in re.findall(r"<([\w./-]+)>`_", text):
+        assert (page.parent / name).exists(), name
+    for name in re.findall(r":file: (\S+)", text):
+        assert (page.parent / name).is_file(), name
+    for name in re.findall(r"`(jtgpu(?:\.\w+)+)`", text):
+        assert resolves(name), name
+
+
+def resolves(name: str) -> bool:
+    """Whether a dotted name is a module, or an attribute of one."""
+    parts = name.split(".")
+    for i in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:i]))
+        except ImportError:
+            continue
+        for part in parts[i:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 130
 
 
 @pytest.mark.parametrize("name", MODULES)

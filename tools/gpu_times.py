@@ -1,7 +1,7 @@
-"""The GPU's tables of times, for tools/write_times.py: from the newest rows of bench/results/gpu.jsonl.
+"""The GPU's tables of times for tools/write_times.py, made from the newest rows of bench/results/gpu.jsonl.
 
-A row of a peer that is marked ``earlier`` was measured on the same kind of card by a script before this one; it counts
-only where nothing newer was measured, and an asterisk marks it.
+A peer's row that is marked ``earlier`` was measured on the same kind of card by an older script. It is used only where
+nothing newer exists, and is marked with an asterisk.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jtgpu.show.bench_gpu import PUBLISHED
 
-__all__ = ["GpuRows", "list_table", "peers", "single", "tables"]
+__all__ = ["GpuRows", "Table", "peers", "single", "tables"]
 
 FAMOUS = ("alarm", "hailfinder", "water", "mildew", "barley", "andes", "pigs", "munin1", "diabetes", "link", "munin4")
 NAMES = {
@@ -25,13 +25,33 @@ NAMES = {
     "torch-sum": "torch.compile, sums",
     "either": "torch or JAX",
 }
-EARLIER = "\\*"
+EARLIER = "*"
 TUNED = (
-    " The engine, and how it lays its work out, is what ``jtgpu tune`` found quickest for the network; *not tuned*: "
-    "what the time model chooses by itself."
+    " The configuration is the fastest that ``jtgpu tune`` found; *not tuned*: the configuration that the time model "
+    "selects."
 )
-COLUMNS = "*as columns*: a column an answer, as the quickest peers have them, and compared with theirs; "
+COLUMNS = "*as columns*: results by column, the layout of the fastest peers, which the comparison uses; "
 Row = dict[str, Any]
+
+
+class Table(NamedTuple):
+    """One table of the benchmark page.
+
+    Attributes
+    ----------
+    name : str
+        Of the file ``docs/benchmarks/NAME.csv``.
+    caption : str
+        A paragraph of reStructuredText.
+    head : sequence of str
+        Titles of the columns.
+    rows : list of sequences of str
+    """
+
+    name: str
+    caption: str
+    head: Sequence[str]
+    rows: list[Sequence[str]]
 
 
 @dataclass
@@ -92,8 +112,8 @@ def _theirs(row: Row | None, key: str) -> str:
     return "--" if row is None else f"{digits(row[key])}{_mark(row)} ({NAMES[row['peer']]})"
 
 
-def _said(rows: Iterable[Row]) -> str:
-    """What the rows were made on and by."""
+def _source(rows: Iterable[Row]) -> str:
+    """Device, driver and commits of the rows."""
     found = list(rows)
 
     def few(key: str) -> str:
@@ -102,32 +122,24 @@ def _said(rows: Iterable[Row]) -> str:
     return f"{few('device')}, driver {few('driver')}, commit {few('commit')}"
 
 
-def list_table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """As reStructuredText."""
-    made = [".. list-table::", "   :header-rows: 1", ""]
-    for cells in (head, *lines):
-        made += [f"   {'* ' if i == 0 else '  '}- {cell}" for i, cell in enumerate(cells)]
-    return "\n".join([*made, ""])
-
-
 def _order(names: Iterable[str]) -> list[str]:
     rank = {n: i for i, n in enumerate(FAMOUS)}
     return sorted(names, key=lambda n: (rank.get(n, len(rank)), n))
 
 
-def single(rows: GpuRows) -> str:
-    """One case at a time."""
+def single(rows: GpuRows) -> Table:
+    """Single cases."""
     head = ["Network", "Engine", "Device, us", "Call, us", "Over limit", "Best peer, us", "peer / ours"]
     head += ["CPU, us", "indexed, us", "2014, us", "2014 / ours"]
     tuned = any("way" in r for r in rows.single.values())
     head += ["Not tuned, us"] * tuned
-    lines = []
+    lines: list[Sequence[str]] = []
     for name in _order(rows.single):
         r = rows.single[name]
         device, other = r["device_us"], rows.best(name, False)
         then = PUBLISHED.get(name)
-        taken = f"{digits(device['median'])} ({digits(device['p10'])} - {digits(device['p90'])})"
-        cells = [name, str(r.get("way", r["engine"])), taken]
+        time = f"{digits(device['median'])} ({digits(device['p10'])} - {digits(device['p90'])})"
+        cells = [name, str(r.get("way", r["engine"])), time]
         cells += [digits(r["call_us"]["median"]), f"{device['median'] / r['roofline_us']:.1f}"]
         cells += [_theirs(other, "device_us"), f"{other['device_us'] / device['median']:.1f}" if other else "--"]
         cells += [digits(r["cpu_us"]), digits(r.get("indexed_us"))]
@@ -135,22 +147,22 @@ def single(rows: GpuRows) -> str:
         if tuned:
             cells.append(f"{digits(r['usual_us']['median'])} ({r['usual_engine']})" if "usual_us" in r else "--")
         lines.append(cells)
-    return (
-        f"One case: {_said(rows.single.values())}, float64. Microseconds on the device, all posteriors, evidence "
-        "changed between runs, median (10th to 90th percentile); *call*: the same from Python; *over limit*: device "
-        "time over the larger of bytes over bandwidth and multiply-adds over the card's rate, and 0.9 us a level of "
-        "the plan (an engine that has fewer levels, or tables that never reach memory, may fall below 1); *2014*: the "
-        "published system on its GTX 680."
-        f"{TUNED if tuned else ''}\n\n{list_table(head, lines)}"
+    caption = (
+        f"One case: {_source(rows.single.values())}, float64. Device time in microseconds, posteriors of all variables, "
+        "different evidence in each run, median (10th to 90th percentile). *Call*: the same from Python. *Over limit*: "
+        "device time divided by the larger of bytes over bandwidth and multiply-adds over the card's rate, plus 0.9 us "
+        "per level of the plan; an engine with fewer levels may be below 1. *2014*: the published system on a GTX 680."
+        f"{TUNED if tuned else ''}"
     )
+    return Table("gpu-single", caption, head, lines)
 
 
-def tables(rows: GpuRows) -> str:
+def tables(rows: GpuRows) -> Table:
     """Tables of cases."""
     by_columns = any("columns_device_cases_per_s" in r for r in rows.batch.values())
     head = ["Network", "Kernels", "Cases", "Cases/s, device", *["as columns"] * by_columns, "Cases/s, call"]
     head += ["of limit", "Best peer, cases/s", "ours / peer", "CPU, cases/s"]
-    lines = []
+    lines: list[Sequence[str]] = []
     for name in _order(rows.batch):
         r, other = rows.batch[name], rows.best(name, True)
         rate = r["device_cases_per_s"]
@@ -160,12 +172,13 @@ def tables(rows: GpuRows) -> str:
         cells += [_theirs(other, "cases_per_s"), f"{(columns or rate) / other['cases_per_s']:.1f}" if other else "--"]
         cells.append(digits(r.get("cpu_cases_per_s")))
         lines.append(cells)
-    return (
-        f"Tables of cases: {_said(rows.batch.values())}, float64; forward samples, a tenth observed, all "
-        f"posteriors. *Device*: kernels only, as for the peers; {COLUMNS if by_columns else ''}*call*: with all "
-        "copies, from NumPy to NumPy; *limit*: answers and evidence once through device memory, and the multiply-adds "
-        f"that are not always zero.\n\n{list_table(head, lines)}"
+    caption = (
+        f"Tables of cases: {_source(rows.batch.values())}, float64; forward samples with a tenth of the cells "
+        f"observed, posteriors of all variables. *Device*: kernels only, as for the peers. {COLUMNS if by_columns else ''}"
+        "*call*: with all copies, from NumPy to NumPy; *limit*: results and evidence moved once through device memory, "
+        "and the multiply-adds that are not structurally zero."
     )
+    return Table("gpu-tables", caption, head, lines)
 
 
 def _cell(row: Row | None) -> str:
@@ -178,30 +191,31 @@ def _cell(row: Row | None) -> str:
     return f"{value}{_mark(row)}{compiled}"
 
 
-def peers(rows: GpuRows) -> str:
-    """What others take on the same card."""
+def peers(rows: GpuRows) -> Table:
+    """Times of other libraries on the same card."""
     engines = ["torch", "torch-compile", "torch-sum", "jax", "jax-sum"]
     engines += ["either"] * any(engine == "either" for *_, engine in rows.peers)
     found: dict[tuple[str, bool], dict[str, Row]] = {}
     for (name, batch, engine), row in rows.peers.items():
         found.setdefault((name, batch), {})[engine] = row
     head = ["Network", "Cases", "Products", "Path", *(NAMES[e] for e in engines)]
-    lines = []
+    lines: list[Sequence[str]] = []
     for batch in (False, True):
         for name in _order(n for n, b in found if b == batch):
             here = found[name, batch]
-            told = [r for r in here.values() if "steps" in r]
-            last = told[-1] if told else {}
-            many = digits(max((r["batch"] for r in told), default=None)) if batch else "1"
+            with_path = [r for r in here.values() if "steps" in r]
+            last = with_path[-1] if with_path else {}
+            many = digits(max((r["batch"] for r in with_path), default=None)) if batch else "1"
             lines.append(
                 [name, many, str(last.get("steps", "--")), str(last.get("path", "--")),
                  *(_cell(here.get(e)) for e in engines)]
             )  # fmt: skip
-    return (
-        "Others on the same card (``bench_gpu.py --peers``): the network and one vector a variable contracted two "
-        "tables at a time along the cheapest of our elimination order and opt_einsum's greedy paths, posteriors by "
-        "automatic differentiation of ln Z; JAX jitted (tables of cases: ``vmap``), torch recorded as a CUDA graph, "
-        "each also with products that are summed, which compilers fuse, in place of dot products. One case: "
-        "microseconds (seconds of compiling, many at a time); tables of cases: cases a second. Answers compared first. "
-        f"{EARLIER} measured on the same kind of card by a script before this one.\n\n{list_table(head, lines)}"
+    caption = (
+        "Other libraries on the same card (``bench_gpu.py --peers``): the network and one vector per variable, "
+        "contracted pairwise along the cheapest of our elimination order and opt_einsum's greedy paths; posteriors by "
+        "automatic differentiation of ln Z. JAX is jitted (tables of cases: ``vmap``), torch is captured in a CUDA "
+        "graph; *sums*: products followed by sums, which compilers fuse, in place of dot products. One case: "
+        "microseconds (seconds of compilation); tables of cases: cases per second. Answers are compared first. "
+        f"{EARLIER.replace('*', chr(92) + '*')} measured on the same kind of card by an older script."
     )
+    return Table("gpu-peers", caption, head, lines)

@@ -1,14 +1,17 @@
-"""Write the tables of times in README.rst and bench/README.rst from the newest rows in bench/results.
+"""Write the tables of times from the newest rows in bench/results: docs/benchmarks/*.csv, docs/benchmarks.rst, README.rst.
 
-make bench && python tools/write_times.py            (--check: exit code 1 when a table is not what the rows say)
+    make bench && python tools/write_times.py            (--check: exit code 1 if a table is out of date)
 
-CPU tables stand between ``.. times begin`` and ``.. times end``, from cpu.jsonl; GPU tables, where a file has a place
-for them, between ``.. gpu times begin`` and ``.. gpu times end``, from gpu.jsonl.
+In docs/benchmarks.rst, the paragraphs between ``.. times begin`` and ``.. times end`` are generated from cpu.jsonl, those
+between ``.. gpu times begin`` and ``.. gpu times end`` from gpu.jsonl; each table is a CSV file beside it. README.rst has
+one small table between ``.. times begin`` and ``.. times end``.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -16,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import gpu_times
-from gpu_times import list_table
+from gpu_times import Table, digits
 
-from jtgpu.errors import format_bytes
 from jtgpu.timing import BENCHMARK
 
 ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 ROWS = ROOT / "bench" / "results" / "cpu.jsonl"
 BEGIN, END = ".. times begin\n", ".. times end\n"
 GPU_BEGIN, GPU_END = ".. gpu times begin\n", ".. gpu times end\n"
@@ -30,7 +33,7 @@ Row = dict[str, Any]
 
 
 class Rows:
-    """The newest row of every measurement."""
+    """The newest row of each measurement."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str, float, str, int], Row] = {}
@@ -51,8 +54,8 @@ class Rows:
     def theirs(self, name: str, question: str, percent: float) -> Row | None:
         return self.found.get((name, question, percent, "pyagrum", 0))
 
-    def said(self) -> str:
-        """What the rows were made on and by."""
+    def source(self) -> str:
+        """Command, device, commits and peers of the rows."""
         mine = [r for k, r in self.found.items() if k[1] == "posteriors"]
         versions = ", ".join(sorted({r["version"] for r in mine if r["engine"] == "pyagrum"}))
         return (
@@ -73,7 +76,7 @@ def span(row: Row | None) -> str:
 
 
 def short(row: Row | None, key: str = "median", scale: float = 1e3) -> str:
-    """One number with three digits."""
+    """One number with three significant digits."""
     if row is None:
         return "--"
     value = scale * row[key]
@@ -87,32 +90,35 @@ def ratio(theirs: Row | None, ours: Row | None) -> str:
     return f"{theirs['median'] / theirs.get('cases', 1) / (ours['median'] / ours.get('cases', 1)):,.3g}"
 
 
-def readme(rows: Rows) -> str:
-    """The seven networks of the published table."""
-    head = ["Network", "Cliques", "Largest table", "All tables", "Memory"]
-    head += ["No evidence, ms", "pyAgrum, ms", "10 % evidence, ms", "pyAgrum, ms"]
+def readme(rows: Rows, gpu: gpu_times.GpuRows) -> str:
+    """The table of README.rst: the seven networks of the published report."""
+    head = ["Network", "Largest clique", "CPU", "pyAgrum", "CPU, 10 %", "pyAgrum, 10 %", "GPU call"]
     lines = []
     for name in BENCHMARK:
         first = rows.ours(name, "posteriors", 0.0, 1)
         if first is None:
             raise SystemExit(f"{ROWS} has no row of {name}: run make bench")
-        sizes = [f"{first[k]:,}" for k in ("cliques", "largest", "entries")]
-        times = [span(f(name, "posteriors", p)) for p in (0.0, 10.0) for f in (rows.best, rows.theirs)]
-        lines.append([name, *sizes, format_bytes(first["bytes"]), *times])
-    return (
-        f"{list_table(head, lines)}\nOne propagation with all posteriors, float64: median and quartiles, by "
-        f"{rows.said()}. Of both engines the better of one and two threads; every other network and question, and "
-        "what the machine could do at best: ``bench/README.rst``.\n"
+        times = [short(f(name, "posteriors", p)) for p in (0.0, 10.0) for f in (rows.best, rows.theirs)]
+        on_gpu = gpu.single.get(name)
+        call = digits(on_gpu["call_us"]["median"] / 1e3) if on_gpu is not None else "--"
+        lines.append([name, f"{first['largest']:,}", *times, call])
+    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+    bar = " ".join("=" * w for w in widths)
+    body = [" ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip() for cells in (head, *lines)]
+    devices = ", ".join(sorted({str(r["device"]) for n, r in gpu.single.items() if n in BENCHMARK}))
+    return "\n".join([bar, body[0], bar, *body[1:], bar, ""]) + (
+        f"\nMilliseconds for the posteriors of all variables (float64, medians), with nothing and with 10 % of the "
+        f"variables observed. CPU: {rows.machine['device']}; GPU: {devices}.\n"
     )
 
 
-def posteriors(rows: Rows) -> str:
-    """All networks, both numbers of threads."""
+def posteriors(rows: Rows) -> Table:
+    """All networks, one and two threads."""
     percents = (0.0, 10.0, 20.0)
     head = ["Network"]
     for p in percents:
         head += [f"{p:.0f} %: 1 thread", "2 threads", "pyAgrum", "ratio"]
-    lines = []
+    lines: list[Sequence[str]] = []
     for name in rows.names:
         cells = [name]
         for p in percents:
@@ -120,39 +126,41 @@ def posteriors(rows: Rows) -> str:
             cells += [short(rows.ours(name, "posteriors", p, t)) for t in (1, 2)]
             cells += [short(theirs), ratio(theirs, rows.best(name, "posteriors", p))]
         lines.append(cells)
-    return (
-        f"All posteriors of one case with 0, 10 and 20 % of the variables observed; milliseconds, medians. "
-        f"{rows.said()}, its better way and number of threads.\n\n{list_table(head, lines)}"
+    caption = (
+        "Posteriors of all variables of one case with 0, 10 and 20 % of the variables observed, in milliseconds "
+        f"(medians). {rows.source()}, in its faster mode and number of threads."
     )
+    return Table("cpu-posteriors", caption, head, lines)
 
 
-def questions(rows: Rows) -> str:
+def questions(rows: Rows) -> Table:
     """Other questions about one case."""
-    asked = (("patterns", "Others observed each time"), ("target", "One target"), ("session", "One finding changes"))
+    kinds = (("patterns", "New pattern each time"), ("target", "One target"), ("session", "One finding changes"))
     head = ["Network"]
-    for _, title in asked:
+    for _, title in kinds:
         head += [title, "pyAgrum", "ratio"]
-    lines = []
+    lines: list[Sequence[str]] = []
     for name in rows.names:
-        if not any(rows.best(name, q, 10.0) for q, _ in asked):
+        if not any(rows.best(name, q, 10.0) for q, _ in kinds):
             continue
         cells = [name]
-        for q, _ in asked:
+        for q, _ in kinds:
             ours, theirs = rows.best(name, q, 10.0), rows.theirs(name, q, 10.0)
             cells += [short(ours, scale=1e6), short(theirs, scale=1e6), ratio(theirs, ours)]
         lines.append(cells)
-    return (
-        "10 % observed, microseconds: a pattern that never came before; the posterior of one variable; all posteriors "
-        f"after one finding has changed.\n\n{list_table(head, lines)}"
+    caption = (
+        "10 % observed, microseconds: an evidence pattern that was never seen before; the posterior of one variable; "
+        "all posteriors after one finding has changed."
     )
+    return Table("cpu-questions", caption, head, lines)
 
 
-def batches(rows: Rows) -> str:
+def batches(rows: Rows) -> Table:
     """Tables of cases."""
     head = ["Network"]
     for kind in ("same", "mixed"):
         head += [f"{kind}: 1 thread", "2 threads", "pyAgrum", "ratio"]
-    lines = []
+    lines: list[Sequence[str]] = []
     for name in rows.names:
         if rows.best(name, "batch same", 10.0) is None:
             continue
@@ -162,34 +170,48 @@ def batches(rows: Rows) -> str:
             cells += [short(rows.ours(name, kind, 10.0, t), "cases_per_second", 1) for t in (1, 2)]
             cells += [short(theirs, "cases_per_second", 1), ratio(theirs, rows.best(name, kind, 10.0))]
         lines.append(cells)
-    return (
-        "Tables of cases, cases a second, all posteriors, 10 % of the cells observed: the same variables in every "
-        f"case, or each cell by chance.\n\n{list_table(head, lines)}"
+    caption = (
+        "Tables of cases, cases per second, posteriors of all variables, 10 % of the cells observed: the same variables "
+        "in every case, or each cell at random."
     )
+    return Table("cpu-tables", caption, head, lines)
 
 
-def limits(rows: Rows) -> str:
-    """Memory, and how near the machine's limits the arithmetic is."""
-    head = ["Network", "Promised, MiB", "Taken, MiB", "Whole process, MiB", "pyAgrum's, MiB"]
-    head += ["Multiply-adds", "a second, 1 thread", "of the best"]
-    lines = []
+def limits(rows: Rows) -> Table:
+    """Memory, and how close the arithmetic is to the machine's limits."""
+    head = ["Network", "Predicted, MiB", "Used, MiB", "Whole process, MiB", "pyAgrum's, MiB"]
+    head += ["Multiply-adds", "per second, 1 thread", "of peak"]
+    lines: list[Sequence[str]] = []
     for name in rows.names:
-        kept, other = rows.ours(name, "memory", 0.0, 0), rows.theirs(name, "memory", 0.0)
+        used, other = rows.ours(name, "memory", 0.0, 0), rows.theirs(name, "memory", 0.0)
         one = rows.ours(name, "posteriors", 0.0, 1)
-        if kept is None or one is None:
+        if used is None or one is None:
             continue
-        sizes = [kept["promised"], kept["peak"] - kept["before"], kept["peak"]]
+        sizes = [used["promised"], used["peak"] - used["before"], used["peak"]]
         rate = one["terms"] / one["minimum"]
         lines.append(
             [name, *(f"{s / 2**20:.1f}" for s in sizes), "--" if other is None else f"{other['peak'] / 2**20:.1f}",
              f"{one['terms']:,}", f"{rate:.3g}", f"{100 * rate / rows.machine['multiply_adds']:.1f} %"]
         )  # fmt: skip
-    return (
-        "Memory without evidence, two threads (*taken*: by the tree and five queries, after imports and compiled "
-        "loops; the whole process has them too); multiply-adds of the program without evidence, before zeros are left "
-        f"out, against what one core does in a matrix product ({rows.machine['multiply_adds']:.3g} a second); it "
-        f"copies {rows.machine['bandwidth']:.3g} bytes a second.\n\n{list_table(head, lines)}"
+    caption = (
+        "Memory without evidence, two threads (*used*: by the tree and five queries, without imports and compiled "
+        "kernels, which the whole process includes); multiply-adds of the program without evidence, structural zeros "
+        f"included. Peak: one core in a matrix product, {rows.machine['multiply_adds']:.3g} per second; it copies "
+        f"{rows.machine['bandwidth']:.3g} bytes per second."
     )
+    return Table("cpu-memory", caption, head, lines)
+
+
+def section(table: Table) -> str:
+    """A caption and the directive that includes a table."""
+    return f"{table.caption}\n\n.. csv-table::\n   :file: benchmarks/{table.name}.csv\n   :header-rows: 1\n"
+
+
+def as_csv(table: Table) -> str:
+    """A table as CSV, one row a line."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([table.head, *table.rows])
+    return buffer.getvalue()
 
 
 def between(text: str, begin: str, end: str, parts: Sequence[str]) -> str:
@@ -200,27 +222,33 @@ def between(text: str, begin: str, end: str, parts: Sequence[str]) -> str:
     return f"{head}{begin}\n{made}\n{end}{tail}" if found and closed else text
 
 
+def documents() -> dict[Path, str]:
+    """Every generated file and its contents."""
+    rows, gpu = Rows(), gpu_times.GpuRows.read(ROOT / "bench" / "results" / "gpu.jsonl")
+    on_cpu = [make(rows) for make in (posteriors, questions, batches, limits)]
+    on_gpu = [make(gpu) for make in (gpu_times.single, gpu_times.tables, gpu_times.peers)]
+    files = {DOCS / "benchmarks" / f"{t.name}.csv": as_csv(t) for t in (*on_cpu, *on_gpu)}
+    page, readme_file = DOCS / "benchmarks.rst", ROOT / "README.rst"
+    text = between(page.read_text(encoding="utf-8"), BEGIN, END, [section(t) for t in on_cpu])
+    files[page] = between(text, GPU_BEGIN, GPU_END, [section(t) for t in on_gpu])
+    files[readme_file] = between(readme_file.read_text(encoding="utf-8"), BEGIN, END, [readme(rows, gpu)])
+    return files
+
+
 def main() -> int:
-    """0 when both files are what the rows say (after writing: always)."""
+    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
-    rows, gpu = Rows(), gpu_times.GpuRows.read(ROOT / "bench" / "results" / "gpu.jsonl")
-    on_cpu: dict[Path, list[str]] = {
-        ROOT / "README.rst": [readme(rows)],
-        ROOT / "bench" / "README.rst": [make(rows) for make in (posteriors, questions, batches, limits)],
-    }
-    on_gpu = [gpu_times.single(gpu), gpu_times.tables(gpu), gpu_times.peers(gpu)]
-    stale = False
-    for path, parts in on_cpu.items():
-        text = path.read_text(encoding="utf-8")
-        whole = between(between(text, BEGIN, END, parts), GPU_BEGIN, GPU_END, on_gpu)
-        stale = stale or whole != text
-        if not check:
-            path.write_text(whole, encoding="utf-8")
+    stale = []
+    for path, text in documents().items():
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            stale.append(path.relative_to(ROOT).as_posix())
+            if not check:
+                path.write_text(text, encoding="utf-8")
     if check and stale:
-        print("the tables of times are not what bench/results says: python tools/write_times.py", file=sys.stderr)
-    return int(check and stale)
+        print(f"out of date: {', '.join(stale)}; run python tools/write_times.py", file=sys.stderr)
+    return int(check and bool(stale))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The tables of times: what rows become, and that the documents say what the rows say."""
+"""The generated tables of times: their contents, and that the documents are up to date."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROWS: list[dict[str, Any]] = [
     | {"dtype": "float32"},
     {"network": "water", "peer": "jax-sum", "batch": 0, "device_us": 134.0, "cases_per_s": 7467, "steps": 63}
     | {"path": "elimination order", "compile_s": 16.9},
-    {"network": "water", "peer": "jax-sum", "batch": 0, "failed": "did not compile in 9 s, others compiling beside it"},
+    {"network": "water", "peer": "jax-sum", "batch": 0, "failed": "did not compile in 9 s, others compiling at the same time"},
     {"network": "water", "peer": "jax", "batch": 0, "device_us": 1.0, "cases_per_s": 1, "earlier": True},
     {"network": "water", "peer": "jax", "batch": 0, "device_us": 190.0, "cases_per_s": 5263, "compile_s": 15.4},
     {"network": "water", "peer": "torch", "batch": 0, "failed": "did not compile in 9 s"},
@@ -45,14 +45,12 @@ def rows(tmp_path: Path) -> gpu_times.GpuRows:
     return gpu_times.GpuRows.read(path)
 
 
-def cells(text: str, first: str) -> list[str]:
-    """The cells of the line of a table that begins so."""
-    _, _, rest = text.partition(f"   * - {first}\n")
-    lines = rest.partition("   * - ")[0].splitlines()
-    return [line.removeprefix("     - ") for line in lines if line.startswith("     - ")]
+def cells(table: gpu_times.Table, first: str) -> list[str]:
+    """The other cells of the row whose first cell is given."""
+    return [*next(row for row in table.rows if row[0] == first)][1:]
 
 
-def test_a_case_beside_the_best_peer_and_the_published_time(rows: gpu_times.GpuRows) -> None:
+def test_single_cases_are_compared_with_the_best_peer_and_the_published_time(rows: gpu_times.GpuRows) -> None:
     assert cells(gpu_times.single(rows), "water") == [
         *("lists", "20 (19 - 21)", "31", "1.0", "134 (JAX, sums)", "6.7", "500", "6,800", "140,000", "7,000")
     ]
@@ -64,32 +62,37 @@ def test_tables_of_cases(rows: gpu_times.GpuRows) -> None:
     ]
 
 
-def test_tables_of_cases_as_columns(rows: gpu_times.GpuRows) -> None:
+def test_tables_of_cases_by_columns(rows: gpu_times.GpuRows) -> None:
     rows.batch["alarm"] = rows.batch["alarm"] | {"columns_device_cases_per_s": 4.0e8}
     assert cells(gpu_times.tables(rows), "alarm")[2:] == [
         *("2.4e+08", "4e+08", "1e+07", "8.0 %", "8e+07 (JAX, sums)", "5.0", "250,000")
     ]
 
 
-def test_peers_that_failed_and_peers_measured_earlier(rows: gpu_times.GpuRows) -> None:
-    text = gpu_times.peers(rows)
-    assert cells(text, "water") == [
+def test_peers_that_failed_and_peers_measured_earlier_are_marked(rows: gpu_times.GpuRows) -> None:
+    table = gpu_times.peers(rows)
+    assert cells(table, "water") == [
         *("1", "63", "elimination order", "did not compile in 9 s", "--", "--", "190 (15)", "134 (17)")
     ]
-    assert cells(text, "link") == ["1", "--", "--", "--", "--", "--", "3,700\\*", "--"]
+    assert cells(table, "link") == ["1", "--", "--", "--", "--", "--", "3,700*", "--"]
 
 
-def test_without_rows_there_are_tables_of_nothing(tmp_path: Path) -> None:
-    none = gpu_times.GpuRows.read(tmp_path / "none.jsonl")
-    assert "list-table" in gpu_times.single(none)
+def test_tables_are_empty_without_rows(tmp_path: Path) -> None:
+    assert gpu_times.single(gpu_times.GpuRows.read(tmp_path / "none.jsonl")).rows == []
 
 
-def test_only_what_stands_between_the_marks_is_replaced() -> None:
+def test_a_csv_file_has_one_row_a_line() -> None:
+    table = gpu_times.Table("x", "words", ["a", "b"], [["1", "2,000"]])
+    assert write_times.as_csv(table) == 'a,b\n1,"2,000"\n'
+    assert ":file: benchmarks/x.csv" in write_times.section(table)
+
+
+def test_only_text_between_the_marks_is_replaced() -> None:
     assert write_times.between("a\n.. x\nold\n.. y\nb\n", ".. x\n", ".. y\n", ["new"]) == "a\n.. x\n\nnew\n.. y\nb\n"
     assert write_times.between("a\nb\n", ".. x\n", ".. y\n", ["new"]) == "a\nb\n"
 
 
-def test_the_documents_say_what_the_rows_say(
+def test_the_documents_are_up_to_date(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["write_times.py", "--check"])
