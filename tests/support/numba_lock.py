@@ -35,7 +35,8 @@ def share_compilation() -> None:
             fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed, also by the process's end
             yield
 
-    original = Dispatcher.compile
+    patched: Any = Dispatcher
+    original = patched.compile
 
     def compile_once(self: Any, signature: Any) -> Any:
         code = self.py_func.__code__
@@ -43,4 +44,4 @@ def share_compilation() -> None:
         with global_compiler_lock, locked(f"{code.co_filename}:{code.co_firstlineno}"):
             return original(self, signature)
 
-    Dispatcher.compile = compile_once
+    patched.compile = compile_once

@@ -266,7 +266,7 @@ class Gpu(BackendDefaults):
         asked = engine or own
         case = [Evidence(np.where(seen, 0, -1).astype(np.int32))]
         with self.device.active():
-            self.device.function("hold", "hold")  # compiled here, if it has to be: nobody may wait for that
+            self.device.function("common/hold", "hold")  # compiled here, if it has to be: nobody may wait for that
         asked.measure(WARMING, case)  # the clocks are up, and all kernels on the card
         runs = max(LEAST_RUNS, min(MOST_RUNS, MEASURING // (asked.nanoseconds + HOLD_NS)))
         with contextlib.nullcontext() if asked is own else own.lock:

@@ -78,7 +78,6 @@ class Indexed(BackendDefaults):
             raise ValueError(f'engine must be "device" or "host", not {engine!r}')
         if thresholds not in ("published", "tuned"):
             raise ValueError(f'thresholds must be "published" or "tuned", not {thresholds!r}')
-        given_device = options.pop("_device", None)  # tests hand in a device that NumPy plays
         self._lock = threading.Lock()
         self._engine: HostEngine | EachEngine | ResidentEngine | None = None
         self._pinned: list[NDArray[Any]] = []
@@ -91,7 +90,7 @@ class Indexed(BackendDefaults):
         if engine == "device":
             from ...device.context import open_device
 
-            self.device = given_device if given_device is not None else open_device(rules.device)
+            self.device = open_device(rules.device)
             if thresholds == "tuned":
                 from .tuning import saved_rules
 

@@ -106,12 +106,12 @@ class Rules:
     @property
     def file_m(self) -> str:
         """Kernel file of the m-parallel marginalisation."""
-        return "marginalise_m" if self.marginalise_m == "syncwarp" else "published/trials/marginalise_m_shuffle"
+        return f"published/{'marginalise_m' if self.marginalise_m == 'syncwarp' else 'trials/marginalise_m_shuffle'}"
 
     @property
     def file_scatter(self) -> str:
         """Kernel file of scattering."""
-        return "scatter" if self.scatter == "two_phase" else "published/trials/scatter_fused"
+        return "published/scatter" if self.scatter == "two_phase" else "published/trials/scatter_fused"
 
     def with_(self, **changes: Any) -> Rules:
         """The same rules but for `changes`."""
@@ -266,7 +266,8 @@ class LaunchBook:
                 blocks.append(-(-remain // threads))
                 if not final:
                     after.append((t, t.scratch, remain))
-            steps.append(self._step("marginalise_n", f"marginalise_n_{kind}", threads, jobs, blocks, self.rules.ways))
+            file, name = "published/marginalise_n", f"marginalise_n_{kind}"
+            steps.append(self._step(file, name, threads, jobs, blocks, self.rules.ways))
             left, kind = after, "partial"
         return steps
 
@@ -307,15 +308,15 @@ class LaunchBook:
             sum_blocks.append(ways)
             scale_blocks.append(blocks)
         return [
-            self._step("normalise", "normalise_sum", 256, sums, sum_blocks),
-            self._step("normalise", "normalise_scale", 256, sums.copy(), scale_blocks),
+            self._step("published/normalise", "normalise_sum", 256, sums, sum_blocks),
+            self._step("published/normalise", "normalise_scale", 256, sums.copy(), scale_blocks),
         ]
 
     def hold(self, nanoseconds: int) -> list[Step]:
         """A launch that keeps the stream busy, so that what is queued behind it runs without gaps."""
         jobs = np.zeros(1, JOB)
         jobs["total"] = nanoseconds
-        return [self._step("hold", "hold", 1, jobs, [1])]
+        return [self._step("common/hold", "hold", 1, jobs, [1])]
 
     # To the device --------------------------------------------------------------------------------------------
 

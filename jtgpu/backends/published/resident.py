@@ -272,7 +272,7 @@ class ResidentEngine:
         packed[map_at : map_at + map_.nbytes] = map_.view(np.uint8)
         packed[weights_at:] = numbers.view(np.uint8)
         self.device.upload(base, packed, self.stream)
-        function = self.device.function("evidence", "evidence", real=self._real.name, index=self._index_type)
+        function = self.device.function("published/evidence", "evidence", real=self._real.name, index=self._index_type)
         job, block = base, base + map_at
         for turn, blocks in zip(turns, ends, strict=True):
             self.device.launch(Launch(function, (blocks, 1, 1), (threads, 1, 1), job, block), self.stream)

@@ -34,7 +34,7 @@ CHOSEN = {
 def test_the_gpu_tests(name: str) -> None:
     command = ["-m", "pytest", "-p", "tests.support.emulated.plugin", "-p", "no:cacheprovider", "-q", "-k", CHOSEN[name]]
     order = "mixed" if name in ("batch", "devices") else "late"  # where several streams have work, and where one has
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JTGPU_PLAYED_ORDER": order}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JTGPU_EMULATED_ORDER": order}
     done = subprocess.run(
         [sys.executable, *command, f"tests/on_gpu/test_{name}.py"], cwd=ROOT, env=environment, capture_output=True,
         text=True, check=False, timeout=600,
@@ -45,13 +45,14 @@ def test_the_gpu_tests(name: str) -> None:
 
 INTERRUPTED = """
 import numpy as np, pytest, jtgpu
-from tests.support.emulated import plugin
-plugin.install()
+import pytest
+from tests.support.emulated import install
+install.install(pytest.MonkeyPatch())
 from jtgpu.plans import compiler
 from jtgpu.backends import gpu
 from jtgpu.backends.deal import Deal
 from jtgpu.backends.gpu import batch
-from tests.played import cards
+from tests.support.emulated import cards
 batch.LARGE = 64
 net = jtgpu.read("nets/asia.net")
 plan, tables = net.plan("min-fill", cache=False).plan, [f.table for f in compiler.model_factors(net)]
@@ -125,12 +126,12 @@ def test_what_a_card_would_not_say(card: cards.Card) -> None:
     memory.block.raw[cards.BORDER + 80] = 0
     memory.free()
     assert cards.violations == ["something was written outside of 80 bytes of memory"]
-    with pytest.raises(cards.PlayedLogicError, match="not of device"):
+    with pytest.raises(cards.EmulatedLogicError, match="not of device"):
         cards.memcpy_htod_async(int(memory), found)
-    with pytest.raises(cards.PlayedMemoryError):
+    with pytest.raises(cards.EmulatedMemoryError):
         cards.mem_alloc(cards.BYTES + 1)
     card.context.pop()
-    with pytest.raises(cards.PlayedLogicError, match="no context"):
+    with pytest.raises(cards.EmulatedLogicError, match="no context"):
         cards.mem_alloc(80)
     card.context.push()
 

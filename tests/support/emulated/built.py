@@ -1,4 +1,4 @@
-"""Kernels: sources as jtgpu would give them to nvcc, built by g++, loaded on a card and queued."""
+"""Kernels: sources as jtgpu passes them to nvcc, compiled by g++, loaded on a device and queued."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import subprocess
 import tempfile
 import threading
 import time
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tests.support.emulated import host_cuda
-from tests.support.emulated.cards import CUresult, PlayedLogicError, Stream, counts, current, lock
+from tests.conftest import ROOT
+from tests.support.emulated.cards import CUresult, EmulatedLogicError, Stream, counts, current, lock, queued
 
 CALLS = """
 #include <type_traits>
 #include <utility>
-namespace played {
+namespace emulated {
 template <class... A, size_t... I>
 void call(void (*kernel)(A...), void** p, std::index_sequence<I...>) {
     kernel(*(std::remove_cv_t<std::remove_reference_t<A>>*)p[I]...);
@@ -39,25 +40,30 @@ unsigned sizes(void (*)(A...), unsigned* out) {
 }
 """
 CALL = """
-extern "C" void played_{0}(unsigned blocks, unsigned threads, void** p) {{ played::launch({0}, blocks, threads, p); }}
-extern "C" unsigned sizes_{0}(unsigned* out) {{ return played::sizes({0}, out); }}
+extern "C" void emulated_{0}(unsigned blocks, unsigned threads, void** p) {{
+    emulated::launch({0}, blocks, threads, p);
+}}
+extern "C" unsigned sizes_{0}(unsigned* out) {{ return emulated::sizes({0}, out); }}
 """
 SHARED_CALL = """
-extern "C" void played_shared(double* memory, unsigned blocks, unsigned long each) {
-    for (unsigned b = 0; b < blocks; b++) played::memories[b] = memory + b * each, played::barriers[b] = nullptr;
-    played::met = 0;
-    memset(played::meetings, 0, sizeof played::meetings);
+extern "C" void emulated_shared(double* memory, unsigned blocks, unsigned long each) {
+    for (unsigned b = 0; b < blocks; b++) emulated::memories[b] = memory + b * each, emulated::barriers[b] = nullptr;
+    emulated::met = 0;
+    memset(emulated::meetings, 0, sizeof emulated::meetings);
 }
 """
 CLUSTER = Path(__file__).with_name("cluster.hpp")
+SHIM = Path(__file__).with_name("host_cuda.hpp")
 _CARD_ONLY = re.compile(  # what lists.cu says to a cluster of the card
     r"#if defined\(__CUDA_ARCH__\) && __CUDA_ARCH__ >= 900\n#define HAS_CLUSTERS.*?(?=// Read once and kept)", re.DOTALL
 )
 # kernels whose blocks wait for each other
 TOGETHER = (("flow_plain", "flow_blocks"), ("lists_one", "lists_many"))
-_NAMES = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^;{]*?\)\s+)?(\w+)\(")
+_NAMES = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\([^;{]*?\)\s*)?(\w+)\s*\(")
 _CONSTANT = re.compile(r"__constant__\s+(\w+)\s+(\w+)\[([^\]]+)\];")
 _TIMER = re.compile(r'asm volatile\("mov.u64 %0, %%globaltimer;" : "=l"\((\w+)\)\);')
+# Compiled kernels are named by a hash of their source, shared by processes and kept from run to run.
+FOLDER = Path(os.environ.get("JTGPU_EMULATED_KERNELS") or ROOT / ".pytest_cache" / "emulated-kernels")
 _building: dict[str, threading.Lock] = {}
 
 
@@ -75,17 +81,17 @@ def library(text: str, names: tuple[str, ...]) -> Path:
         assert n == 1, "lists.cu has changed where the card's clusters are"
         calls += SHARED_CALL
     text = f"static double nanoseconds;\n{text}"
-    whole = f"{host_cuda.SHIM.read_text(encoding='utf-8')}\n{text}\n{CALLS}\n{calls}"
+    whole = f"{SHIM.read_text(encoding='utf-8')}\n{text}\n{CALLS}\n{calls}"
     # thousands of lines that nobody repeats are compiled more slowly than they run
     options = ["-O0", f"-DHOST_STACK={1 << 20}"] if "batch_lane(Lane" in text else ["-O2"]
     if names in TOGETHER:
         options += ["-DHOST_TOGETHER", "-pthread"]
     key = hashlib.sha256(" ".join([whole, *options]).encode()).hexdigest()[:24]
-    out = Path(tempfile.gettempdir(), f"jtgpu-played-{os.getuid()}", f"{key}.so")
+    out = FOLDER / f"{key}.so"
     with _building.setdefault(key, threading.Lock()):
         if not out.exists():
             start = time.perf_counter()
-            out.parent.mkdir(exist_ok=True)
+            out.parent.mkdir(exist_ok=True, parents=True)
             with tempfile.TemporaryDirectory(dir=out.parent) as folder:
                 path, part = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
                 path.write_text(whole, encoding="utf-8")
@@ -98,9 +104,13 @@ def library(text: str, names: tuple[str, ...]) -> Path:
     return out
 
 
+@lru_cache(maxsize=64)
 def names_of(text: str) -> tuple[str, ...]:
-    """The kernels of a source, those that macros make left out."""
-    return tuple(n for n in dict.fromkeys(_NAMES.findall(text)) if "##" not in n)
+    """The kernels of a source, those that macros define included."""
+    if "##" in text:
+        command = ["g++", "-E", "-P", "-x", "c++", "-"]
+        text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    return tuple(dict.fromkeys(_NAMES.findall(text)))
 
 
 class Module:
@@ -110,9 +120,9 @@ class Module:
     last = 0x100000
 
     def __init__(self, image: bytes):
-        assert image.startswith(b"played\n"), "an image that nobody here compiled"
+        assert image.startswith(b"emulated\n"), "an image that nobody here compiled"
         self.card = current()
-        self.text = image[len(b"played\n") :].decode()
+        self.text = image[len(b"emulated\n") :].decode()
         self.names = names_of(self.text)
         self.open: dict[tuple[str, ...], ctypes.CDLL] = {}
         self.copy: Path | None = None
@@ -126,7 +136,7 @@ class Module:
         if names not in self.open:
             path = library(self.text, names)
             if self.own:  # constant memory is each module's own
-                folder = tempfile.mkdtemp(prefix="jtgpu-played-")
+                folder = tempfile.mkdtemp(prefix="jtgpu-emulated-")
                 self.copy = Path(folder, "own.so")
                 self.copy.write_bytes(path.read_bytes())
                 path = self.copy
@@ -138,12 +148,9 @@ class Module:
         return self.open[names]
 
     def function(self, name: str) -> Function:
-        names = self.names
-        if name not in names:
-            if name not in self.text and re.sub(r"\d+$", "", name) not in self.text:
-                raise PlayedLogicError(CUresult.CUDA_ERROR_NOT_FOUND, name)
-            names = (name,)
-        made = Function(self, name, self.loaded(names))
+        if name not in self.names:
+            raise EmulatedLogicError(CUresult.CUDA_ERROR_NOT_FOUND, name)
+        made = Function(self, name, self.loaded(self.names))
         self.made.append(made)
         return made
 
@@ -178,12 +185,12 @@ class Function:
 
     def __init__(self, module: Module, name: str, found: ctypes.CDLL):
         self.module, self.name = module, name
-        self.call = getattr(found, f"played_{name}")
+        self.call = getattr(found, f"emulated_{name}")
         self.call.restype = None
         sizes = (ctypes.c_uint * 16)()
         n = getattr(found, f"sizes_{name}")(sizes)
         self.sizes = list(sizes)[:n]
-        self.shared = getattr(found, "played_shared", None) if "host_memory" in module.text else None
+        self.shared = getattr(found, "emulated_shared", None) if "host_memory" in module.text else None
         self.allowed, self.wide = 48 << 10, False
         Module.last += 8
         self.number = Module.last
@@ -208,6 +215,7 @@ class Function:
             counts["seconds"] += time.perf_counter() - start
 
         counts["launches"] += 1
+        queued.append(self.name)
         stream.put(run)
 
     # PyCUDA's
@@ -221,6 +229,6 @@ class Function:
             assert len(parameters) == sum(self.sizes)
             assert grid[1] == grid[2] == block[1] == block[2] == 1
             if not 0 < block[0] <= 1024 or grid[0] <= 0:
-                raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, f"{grid} {block}")
+                raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, f"{grid} {block}")
             parts = [parameters[i : i + 8] for i in range(0, len(parameters), 8)]
             self.queue(stream or current().legacy, grid[0], block[0], parts, shared)

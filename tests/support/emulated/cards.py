@@ -16,18 +16,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-CARDS = int(os.environ.get("JTGPU_PLAYED_CARDS", "2"))
-BYTES = int(os.environ.get("JTGPU_PLAYED_BYTES", str(4 << 30)))
-CAPABILITY = tuple(int(x) for x in os.environ.get("JTGPU_PLAYED_CAPABILITY", "9.0").split("."))
-ORDER = os.environ.get("JTGPU_PLAYED_ORDER", "late")
+CARDS = int(os.environ.get("JTGPU_EMULATED_CARDS", "2"))
+BYTES = int(os.environ.get("JTGPU_EMULATED_BYTES", str(4 << 30)))
+CAPABILITY = tuple(int(x) for x in os.environ.get("JTGPU_EMULATED_CAPABILITY", "9.0").split("."))
+ORDER = os.environ.get("JTGPU_EMULATED_ORDER", "late")
 SHARED = 232_448 if CAPABILITY >= (9, 0) else 166_912  # bytes of a block at most; 48 KB without asking
-MULTIPROCESSORS = int(os.environ.get("JTGPU_PLAYED_MULTIPROCESSORS", "2"))
+MULTIPROCESSORS = int(os.environ.get("JTGPU_EMULATED_MULTIPROCESSORS", "2"))
 POISON, BORDER, PAGE = 0xCD, 256, 512
 MOST_POISON = 64 << 20  # larger memory is not filled: it would all have to exist
 
 chance = random.Random(1)
 lock = threading.RLock()  # one thing at a time: fibers are a library's, and queues have no locks of their own
 violations: list[str] = []  # what CUDA might have let pass; the plugin fails the test
+queued: list[str] = []  # names of kernels, in order
 counts = {"launches": 0, "graphs": 0, "seconds": 0.0, "built": 0.0}
 
 
@@ -57,15 +58,15 @@ class CUresult(IntEnum):
     CUDA_ERROR_INVALID_CLUSTER_SIZE = 912
 
 
-class PlayedError(Exception):
+class EmulatedError(Exception):
     """``pycuda.driver.Error``."""
 
 
-class PlayedMemoryError(PlayedError):
+class EmulatedMemoryError(EmulatedError):
     """``pycuda.driver.MemoryError``."""
 
 
-class PlayedLogicError(PlayedError):
+class EmulatedLogicError(EmulatedError):
     """``pycuda.driver.LogicError``: carries the code."""
 
     def __init__(self, code: CUresult, text: str = ""):
@@ -128,7 +129,7 @@ class Card:
         known = any(b.holds(address, n_bytes) for b in self.memory.values())
         if not known and not any(a <= address and address + n_bytes <= a + n for a, n in self.globals.items()):
             code = CUresult.CUDA_ERROR_INVALID_VALUE
-            raise PlayedLogicError(code, f"{n_bytes} bytes are not of device {self.ordinal}")
+            raise EmulatedLogicError(code, f"{n_bytes} bytes are not of device {self.ordinal}")
 
 
 class Context:
@@ -143,7 +144,7 @@ class Context:
     @staticmethod
     def pop() -> None:
         if not stack():
-            raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_CONTEXT, "nothing to pop")
+            raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_CONTEXT, "nothing to pop")
         stack().pop()
 
     @staticmethod
@@ -170,14 +171,14 @@ def stack() -> list[Context]:
 def current() -> Card:
     """The card whose context is current."""
     if not stack():
-        raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_CONTEXT, "no context is current in this thread")
+        raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_CONTEXT, "no context is current in this thread")
     return stack()[-1].card
 
 
 def no_capture(what: str) -> None:
     """Is this thread recording? Then this call would spoil it."""
     if any(s.recorded is not None and s.recorder == threading.get_ident() for s in Stream.all):
-        raise PlayedLogicError(CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, what)
+        raise EmulatedLogicError(CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, what)
 
 
 # Streams and events ---------------------------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ class Stream:
         """Queue something, or record it."""
         with lock:
             if current() is not self.card:
-                raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "a stream of another context")
+                raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "a stream of another context")
             if self.recorded is not None:
                 self.recorded.append(work)
                 return
@@ -255,7 +256,7 @@ class Stream:
     def synchronize(self) -> None:
         with lock:
             if self.recorded is not None:
-                raise PlayedLogicError(CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a stream that is captured")
+                raise EmulatedLogicError(CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a stream that is captured")
             current()
             self.drain()
 
@@ -292,7 +293,7 @@ class Event:
         with lock:
             to = stream if stream is not None else self.card.legacy
             if to.recorded is not None:
-                raise PlayedLogicError(CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "an event in a capture")
+                raise EmulatedLogicError(CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "an event in a capture")
             self.when = None
             this = self.on = (to, to.queued + (to is not to.card.legacy))
 
@@ -314,9 +315,9 @@ class Event:
 
     def time_since(self, other: Event) -> float:
         if not self.timing or not other.timing:
-            raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "an event without timing")
+            raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "an event without timing")
         if self.when is None or other.when is None:
-            raise PlayedLogicError(CUresult.CUDA_ERROR_NOT_READY, "nobody waited for it")
+            raise EmulatedLogicError(CUresult.CUDA_ERROR_NOT_READY, "nobody waited for it")
         return max((self.when - other.when) * 1e3, 1e-3)
 
 
@@ -346,9 +347,9 @@ class Allocation:
     def free(self) -> None:
         with lock:
             if current() is not self.card:
-                raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_CONTEXT, "memory of another context")
+                raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_CONTEXT, "memory of another context")
             if self.card.memory.pop(self.block.address, None) is None:
-                raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "given back twice")
+                raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "given back twice")
             if any(s.waiting for s in self.card.streams):
                 self.card.drain()
             self.card.taken -= rounded(self.block.n_bytes)
@@ -382,9 +383,9 @@ def mem_alloc(n_bytes: int) -> Allocation:
         card = current()
         no_capture("an allocation")
         if n_bytes <= 0:
-            raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, f"{n_bytes} bytes")
+            raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, f"{n_bytes} bytes")
         if card.taken + rounded(n_bytes) > BYTES:
-            raise PlayedMemoryError("cuMemAlloc failed: out of memory")
+            raise EmulatedMemoryError("cuMemAlloc failed: out of memory")
         block = Block(n_bytes)
         card.memory[block.address] = block
         card.taken += rounded(n_bytes)
@@ -407,7 +408,7 @@ class Pinned:
         with lock:
             current()
             if pins.pop(self.block.address, None) is None:
-                raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "given back twice")
+                raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "given back twice")
             if self.block.copies:
                 violate("page-locked memory is given back before a copy that is queued")
             self.block.end()
@@ -415,7 +416,7 @@ class Pinned:
 
 def pagelocked_empty(shape: Any, dtype: Any) -> Any:
     if not isinstance(shape, int):
-        raise TypeError("played: a number of cells")
+        raise TypeError("emulated: a number of cells")
     with lock:
         return np.asarray(Pinned(shape, dtype))
 
@@ -423,7 +424,7 @@ def pagelocked_empty(shape: Any, dtype: Any) -> Any:
 def host_range(array: Any) -> tuple[int, int, Block | None]:
     """Address and bytes of a C-contiguous array, and the page-locked memory in which it lies."""
     if not isinstance(array, np.ndarray):
-        raise TypeError("played: arrays only")
+        raise TypeError("emulated: arrays only")
     if not array.flags.c_contiguous:
         raise ValueError("ndarray is not contiguous")
     address = int(array.ctypes.data)

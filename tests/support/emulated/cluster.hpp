@@ -1,24 +1,24 @@
 // What lists.cu asks of a cluster of blocks, in place of its own lines for the card: blocks are threads of the host, a
 // barrier counts the bytes that come. Nothing is loaded asynchronously: the image is there at the first barrier.
-namespace played {
+namespace emulated {
 const unsigned MOST_BLOCKS = 16, MOST_LEVELS = 512;
 static double* memories[MOST_BLOCKS];                          // every block's shared memory
 static double* barriers[MOST_BLOCKS];                          // in it, a level each
 static std::atomic<long> missing[MOST_BLOCKS][MOST_LEVELS];    // bytes that a block waits for in a level
 static std::atomic<unsigned> met;                              // threads at the cluster's barrier, in all
 static unsigned meetings[MOST_BLOCKS][1024];                   // of each thread so far
-}  // namespace played
+}  // namespace emulated
 #undef SHARED_MEMORY
-#define SHARED_MEMORY double* memory = played::memories[blockIdx.x];
+#define SHARED_MEMORY double* memory = emulated::memories[blockIdx.x];
 
 __device__ __forceinline__ void done_reading() {
-    played::meetings[blockIdx.x][threadIdx.x]++;
-    played::met++;
+    emulated::meetings[blockIdx.x][threadIdx.x]++;
+    emulated::met++;
 }
 
 __device__ __forceinline__ void all_done_reading() {
-    const unsigned all = played::meetings[blockIdx.x][threadIdx.x] * blockDim.x * gridDim.x;
-    while (played::met < all) host::pause();
+    const unsigned all = emulated::meetings[blockIdx.x][threadIdx.x] * blockDim.x * gridDim.x;
+    while (emulated::met < all) host::pause();
 }
 
 __device__ __forceinline__ void meet_cluster() {
@@ -33,17 +33,17 @@ __device__ __forceinline__ void begin_loading(const Lists& f, const uint4* image
 }
 
 __device__ __forceinline__ void begin_counting(double* barriers, u32 n, u32 thread) {
-    played::barriers[blockIdx.x] = barriers;
+    emulated::barriers[blockIdx.x] = barriers;
 }
 
 __device__ __forceinline__ void expect(double* barriers, const double* arrivals, u32 n, u32 thread) {
-    for (u32 i = thread; i < n; i += LIST_THREADS) played::missing[blockIdx.x][i] = *(const u32*)(arrivals + i);
+    for (u32 i = thread; i < n; i += LIST_THREADS) emulated::missing[blockIdx.x][i] = *(const u32*)(arrivals + i);
 }
 
 __device__ __forceinline__ void wait_for_arrivals(void* barrier) {
-    double* const first = played::barriers[blockIdx.x];
-    if (!first || (double*)barrier < first || (double*)barrier >= first + played::MOST_LEVELS) return;  // a load's
-    const std::atomic<long>& left = played::missing[blockIdx.x][(double*)barrier - first];
+    double* const first = emulated::barriers[blockIdx.x];
+    if (!first || (double*)barrier < first || (double*)barrier >= first + emulated::MOST_LEVELS) return;  // a load's
+    const std::atomic<long>& left = emulated::missing[blockIdx.x][(double*)barrier - first];
     while (left > 0) host::pause();
     if (left < 0) __trap();  // more has come than the host said
 }
@@ -57,7 +57,7 @@ __device__ __forceinline__ void store(double* memory, u32 cell, double value, u3
     for (; blocks; blocks &= blocks - 1) {
         const u32 block = __ffs(blocks) - 1;
         if (block >= gridDim.x) __trap();
-        *(volatile double*)(played::memories[block] + cell) = value;
-        played::missing[block][(double*)barrier - played::barriers[blockIdx.x]] -= 8;
+        *(volatile double*)(emulated::memories[block] + cell) = value;
+        emulated::missing[block][(double*)barrier - emulated::barriers[blockIdx.x]] -= 8;
     }
 }

@@ -22,10 +22,10 @@ from tests.support.emulated.cards import (
     Card,
     Context,
     CUresult,
+    EmulatedError,
+    EmulatedLogicError,
+    EmulatedMemoryError,
     Event,
-    PlayedError,
-    PlayedLogicError,
-    PlayedMemoryError,
     Stream,
     cards,
     counts,
@@ -70,7 +70,7 @@ class _Device:
 
     def __init__(self, ordinal: int):
         if not 0 <= ordinal < CARDS:
-            raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_DEVICE, str(ordinal))
+            raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_DEVICE, str(ordinal))
         self._card = cards()[ordinal]
         self.multiprocessor_count = MULTIPROCESSORS
 
@@ -79,7 +79,7 @@ class _Device:
         return CARDS
 
     def name(self) -> str:
-        return "played GPU"
+        return "emulated GPU"
 
     def compute_capability(self) -> tuple[int, ...]:
         return CAPABILITY
@@ -93,7 +93,7 @@ def pycuda_driver() -> types.ModuleType:
     """What stands for ``pycuda.driver``."""
     made = types.ModuleType("pycuda.driver")
     made.__dict__.update(
-        Error=PlayedError, MemoryError=PlayedMemoryError, LogicError=PlayedLogicError, init=lambda flags=0: None,
+        Error=EmulatedError, MemoryError=EmulatedMemoryError, LogicError=EmulatedLogicError, init=lambda flags=0: None,
         Device=_Device, Context=Context, Stream=Stream, Event=Event, Function=Function, mem_get_info=mem_get_info,
         mem_alloc=mem_alloc, pagelocked_empty=pagelocked_empty, memcpy_htod_async=memcpy_htod_async,
         memcpy_dtoh_async=memcpy_dtoh_async, memcpy_dtod_async=memcpy_dtod_async, get_driver_version=lambda: 13000,
@@ -154,9 +154,9 @@ def answers(work: Callable[..., Any]) -> Callable[..., Any]:
         with lock:
             try:
                 found = work(*given)
-            except PlayedLogicError as error:
+            except EmulatedLogicError as error:
                 return error.code, None
-            except PlayedMemoryError:
+            except EmulatedMemoryError:
                 return CUresult.CUDA_ERROR_OUT_OF_MEMORY, None
         return (OK,) if found is None else (OK, *found) if isinstance(found, tuple) else (OK, found)
 
@@ -174,7 +174,7 @@ class CUstream:
             return current().legacy
         stream = Stream.handles.get(self.handle)
         if stream is None:
-            raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "no such stream")
+            raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "no such stream")
         return stream
 
 
@@ -268,7 +268,7 @@ class CUstreamCaptureMode(IntEnum):
     CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1
 
 
-class PlayedGraph:
+class EmulatedGraph:
     """What was recorded."""
 
     def __init__(self, work: list[Callable[[], None]], card: Card):
@@ -282,27 +282,27 @@ class Handle(int):
 def _begin(stream: CUstream, mode: Any) -> None:
     s = stream.found()
     if s is current().legacy or s.recorded is not None:
-        raise PlayedLogicError(CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "")
+        raise EmulatedLogicError(CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "")
     assert mode == CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
     s.recorded, s.recorder = [], threading.get_ident()
 
 
-def _end(stream: CUstream) -> PlayedGraph:
+def _end(stream: CUstream) -> EmulatedGraph:
     s = stream.found()
     if s.recorded is None:
-        raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, "not captured")
-    made, s.recorded = PlayedGraph(s.recorded, s.card), None
+        raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, "not captured")
+    made, s.recorded = EmulatedGraph(s.recorded, s.card), None
     return made
 
 
-def _replay(graph: PlayedGraph, stream: CUstream) -> None:
+def _replay(graph: EmulatedGraph, stream: CUstream) -> None:
     assert graph.open
     counts["graphs"] += 1
     for work in graph.work:
         stream.found().put(work)
 
 
-def _destroy(graph: PlayedGraph) -> None:
+def _destroy(graph: EmulatedGraph) -> None:
     current()
     assert graph.open
     graph.card.drain()
@@ -317,7 +317,7 @@ def _set_attribute(function: int, attribute: CUfunction_attribute, value: int) -
     current()
     if attribute == CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         if not 0 <= value <= SHARED:
-            raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, "shared memory")
+            raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, "shared memory")
         Module.functions[function].allowed = value
     else:
         Module.functions[function].wide = bool(value)
@@ -326,13 +326,13 @@ def _set_attribute(function: int, attribute: CUfunction_attribute, value: int) -
 def _pinned_address(address: int, flags: int) -> int:
     current()
     if not any(b.holds(int(address), 1) for b in pins.values()):
-        raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, "not page-locked")
+        raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, "not page-locked")
     return int(address)
 
 
 def _device_get(ordinal: int) -> int:
     if not 0 <= ordinal < CARDS:
-        raise PlayedLogicError(CUresult.CUDA_ERROR_INVALID_DEVICE, "")
+        raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_DEVICE, "")
     return ordinal
 
 
@@ -355,7 +355,7 @@ def bindings_driver() -> types.ModuleType:
         "cuMemHostGetDevicePointer": _pinned_address,
         "cuStreamBeginCapture": _begin,
         "cuStreamEndCapture": _end,
-        "cuGraphInstantiate": lambda graph, flags: PlayedGraph(graph.work, graph.card),
+        "cuGraphInstantiate": lambda graph, flags: EmulatedGraph(graph.work, graph.card),
         "cuGraphLaunch": _replay,
         "cuGraphExecDestroy": _destroy,
         "cuGraphDestroy": _destroy,
@@ -382,7 +382,7 @@ def launch_kernel_ex(config: Any, function: Any, parameters: Any, extra: Any) ->
     with lock:
         try:
             return _launch(CUlaunchConfig.alive[config.value], Module.functions[function.value], parameters.value)
-        except PlayedLogicError as error:
+        except EmulatedLogicError as error:
             return int(error.code)
 
 

@@ -213,7 +213,7 @@ class CaseEngine:
             times = []
             try:
                 self.device.upload(int(block), job, self.stream)
-                hold = Launch(self.device.function("hold", "hold"), (1, 1, 1), (1, 1, 1), int(block), 0)
+                hold = Launch(self.device.function("common/hold", "hold"), (1, 1, 1), (1, 1, 1), int(block), 0)
                 for i in range(n):
                     case = cases[i % len(cases)]
                     self.write(case)

@@ -1,1 +1,0 @@
-"""A GPU played by the host; see `tests.support.emulated.plugin`."""
