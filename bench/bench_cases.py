@@ -41,6 +41,7 @@ import jtgpu
 from jtgpu import timing
 from jtgpu.cases import answer_file
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.util import system
 
 RESULTS = ROOT / "bench" / "results" / "cases.jsonl"
 QUESTIONS = ("file", "frame", "peers", "memory")
@@ -277,11 +278,11 @@ def memory(path: Path, n: int, seed: int, folder: Path, which: str) -> Rows:
     cases = folder / f"{timing.stem(path)}-{kind}-{n}.{source}"
     with plan.compile("cpu", threads=2) as tree:
         tree.posteriors_batch(np.full((64, len(net)), -1, np.int32))
-        before = timing.peak_memory()
+        before = system.peak_memory()
         report = answer_file(tree, cases, folder / "memory.parquet", targets=asked, force=True)
     yield row(
         "cases", timing.stem(path), "jtgpu cpu", None, question="memory", kind=kind, files=f"{source} -> parquet",
-        targets=targets, cases=report.cases, before=before, peak=timing.peak_memory(), bytes_in=cases.stat().st_size,
+        targets=targets, cases=report.cases, before=before, peak=system.peak_memory(), bytes_in=cases.stat().st_size,
         bytes_out=(folder / "memory.parquet").stat().st_size,
     )  # fmt: skip
 

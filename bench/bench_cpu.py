@@ -32,6 +32,7 @@ from jtgpu import timing
 from jtgpu.backends.cpu.engine import Cpu
 from jtgpu.backends.wrappers.pattern_cache import Replanning
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.util import system
 
 RESULTS = ROOT / "bench" / "results" / "cpu.jsonl"
 QUESTIONS = ("posteriors", "patterns", "target", "session", "batch", "memory")
@@ -258,15 +259,15 @@ def memory(path: Path, percent: float, engine: str) -> Rows:
         solve = pyagrum_engine.Peer(net).kept(1)
         for case in cases:
             solve(case)
-        yield row("cpu", name, engine, None, question="memory", percent=percent, peak=timing.peak_memory())
+        yield row("cpu", name, engine, None, question="memory", percent=percent, peak=system.peak_memory())
         return
     plan = net.plan(memory_limit=None)
     timing.warm_up("cpu")
-    before = timing.peak_memory()
+    before = system.peak_memory()
     with plan.compile("cpu", threads=2) as tree:
         for case in cases:
             tree.posteriors(case)
-        peak = timing.peak_memory()
+        peak = system.peak_memory()
     yield row("cpu", name, "jtgpu cpu", None, question="memory", percent=percent, before=before, peak=peak,
               promised=plan.cost().bytes)  # fmt: skip
 

@@ -31,7 +31,7 @@ from jtgpu.backends.published.indextables import Shape  # noqa: E402
 from jtgpu.backends.published.launches import Rules  # noqa: E402
 from jtgpu.device.context import Device, open_device  # noqa: E402
 from jtgpu.plans.compiler import model_factors  # noqa: E402
-from jtgpu.timing import cpu_name  # noqa: E402
+from jtgpu.util.system import cpu_name  # noqa: E402
 from tests.on_gpu.receipt import digest, digests  # noqa: E402
 
 if TYPE_CHECKING:

@@ -38,6 +38,7 @@ from jtgpu import backends, timing
 from jtgpu.backends import cpu
 from jtgpu.backends.wrappers.devices import OnDevices
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.util import system
 
 RESULTS = ROOT / "bench" / "results" / "scaling.jsonl"
 COUNTS = (1, 2, 4, 8)
@@ -62,7 +63,7 @@ class Machine:
     def __init__(self, smoke: bool):
         self.smoke = smoke
         if smoke:
-            self.n, self.name = 2, timing.cpu_name()
+            self.n, self.name = 2, system.cpu_name()
             return
         device = importlib.import_module("jtgpu.device.context")
         self.n, self.name = len(device.device_numbers("all")), device.open_device(0).name

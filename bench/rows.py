@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jtgpu import timing
+from jtgpu.util import system
 
 __all__ = ["ROOT", "Answer", "append", "child", "commit", "compare", "network", "row", "timed"]
 
@@ -46,7 +47,7 @@ def row(bench: str, name: str, engine: str, spread: timing.Spread | None, **more
         "bench": bench,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": commit(),
-        "device": timing.cpu_name(),
+        "device": system.cpu_name(),
         "network": name,
         "engine": engine,
         **times,

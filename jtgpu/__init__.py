@@ -34,7 +34,8 @@ from .model.network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
 
 if TYPE_CHECKING:
     from .formats import read, read_evidence, write
-    from .inference.answers import CasePosteriors, Conditional, Joint, Posterior, Posteriors
+    from .inference.results.marginals import CasePosteriors, Posterior, Posteriors
+    from .inference.results.tables import Conditional, Joint
     from .inference.session import Session
     from .inference.tree import JunctionTree
     from .interop import from_networkx, from_pgmpy, from_pyagrum, to_pgmpy, to_pyagrum
@@ -91,12 +92,12 @@ _LAZY = {
     "JunctionTree": "inference.tree",
     "NetworkPlan": "plans.compiler",
     "Plan": "plans.plan",
-    "CasePosteriors": "inference.answers",
-    "Conditional": "inference.answers",
-    "Joint": "inference.answers",
+    "CasePosteriors": "inference.results.marginals",
+    "Conditional": "inference.results.tables",
+    "Joint": "inference.results.tables",
     "JunctionTreeClassifier": "learn.classifier",
-    "Posterior": "inference.answers",
-    "Posteriors": "inference.answers",
+    "Posterior": "inference.results.marginals",
+    "Posteriors": "inference.results.marginals",
     "Session": "inference.session",
     "from_networkx": "interop",
     "from_pgmpy": "interop",

@@ -24,7 +24,7 @@ from .. import backends
 from ..device.nvcc import tell
 from ..errors import BackendUnavailable, JtgpuError, format_bytes
 from ..util import atomic_file
-from ..util.system import cache_folder
+from ..util.system import cache_folder, cpu_name
 from .base import Evidence
 
 if TYPE_CHECKING:
@@ -169,7 +169,6 @@ def _rates() -> dict[str, Rates]:
 
 def _file(device: str) -> Path:
     from .. import __version__
-    from ..timing import cpu_name
 
     key = hashlib.sha256(repr((_VERSION, __version__, cpu_name(), device)).encode()).hexdigest()
     return cache_folder() / f"rates-{key[:16]}.json"

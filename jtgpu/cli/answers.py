@@ -10,8 +10,9 @@ from typing import Any
 
 from rich.table import Table
 
-from ..inference.answers import Conditional, Joint, Posterior
 from ..inference.queries.text import Question
+from ..inference.results.marginals import Posterior
+from ..inference.results.tables import Conditional, Joint
 from .console import cell, shown, stdout
 
 __all__ = ["BAR", "Answer", "answer_table", "as_json", "bar", "print_answer", "print_rows", "said"]

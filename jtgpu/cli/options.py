@@ -171,7 +171,7 @@ def devices_of(text: str | None) -> dict[str, Any]:
 
 def chosen_order(order: str, file: str) -> str | Path:
     """What an ``--order`` means for a network file."""
-    from ..timing import order_beside
+    from ..formats.bundled import order_beside
 
     return order_beside(file) if order == "num" else order
 

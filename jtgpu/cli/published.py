@@ -10,7 +10,8 @@ from typing import Any
 from rich.table import Table
 
 from ..errors import BackendUnavailable
-from ..timing import cpu_name, stem
+from ..formats.bundled import stem
+from ..util.system import cpu_name
 from .console import cell, print_json, print_table
 from .options import chosen_order, read_network
 

@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 
 from ..errors import JtgpuError
-from ..inference.answers import Posteriors
 from ..inference.queries import text
+from ..inference.results.marginals import Posteriors
 from ..inference.tree import JunctionTree
 from ..model.findings import parse_findings
 from .answers import BAR, answer_table, as_json, bar, print_answer

@@ -16,7 +16,7 @@ import typer
 
 from ..errors import TableTooLarge, closest
 from ..inference.competition import TASKS, Limits, solve_text
-from ..timing import peak_memory
+from ..util.system import peak_memory
 from .console import guarded, print_json, shown, status
 from .options import Backend, Json, MaxTable, MemoryLimit, NoCache, Seed, chosen_order, plan_options, read_network
 

@@ -11,7 +11,9 @@ import typer
 from rich.table import Table
 
 from ..errors import JtgpuError, format_bytes
-from ..timing import NetworkTiming, benchmark_files, peak_memory, stem, time_network, warm_up
+from ..formats.bundled import benchmark_files, stem
+from ..timing import NetworkTiming, time_network, warm_up
+from ..util.system import peak_memory
 from .console import (
     INTERRUPTED,
     cell,

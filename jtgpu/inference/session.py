@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends.base import Result
 from ..errors import EvidenceError, JtgpuError
-from .answers import Joint, Posterior, Posteriors
 from .compiled import CompiledModel
 from .evidence import Findings, More, read_known
 from .interventions import Intervened
 from .queries.joint import joint
+from .results.marginals import Posterior, Posteriors
+from .results.tables import Joint
 from .soft import fit_case
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..util import doors
-from .answers import CasePosteriors, Conditional, Joint, Posterior, Posteriors
 from .compiled import CompiledModel
 from .evidence import Cases, Findings, More, read_findings, read_known, read_known_cases
 from .frame_options import FrameOptions
@@ -23,11 +22,14 @@ from .queries.information import (
 )
 from .queries.joint import JointCost, conditional, joint, joint_cost
 from .queries.map import MapCost, map_cost, marginal_map
-from .queries.mpe import CaseExplanations, Explanation, mpe, mpe_batch
+from .queries.mpe import mpe, mpe_batch
 from .queries.posteriors import posteriors, posteriors_batch
-from .queries.sample import Imputed, Samples, impute, sample
+from .queries.sample import impute, sample
 from .queries.sensitivity import Sensitivity, sensitivity
 from .queries.text import ask
+from .results.configurations import CaseExplanations, Explanation, Imputed, Samples
+from .results.marginals import CasePosteriors, Posterior, Posteriors
+from .results.tables import Conditional, Joint
 from .session import Session
 
 if TYPE_CHECKING:

@@ -1,12 +1,14 @@
-"""What this machine has: cores, memory that is free, sizes as people write them, a folder for what is kept."""
+"""The machine: processor, cores, memory and the cache folder; sizes in bytes as people write them."""
 
 from __future__ import annotations
 
 import os
+import platform
 import re
+import sys
 from pathlib import Path
 
-__all__ = ["cache_folder", "cores", "free_memory", "parse_bytes"]
+__all__ = ["cache_folder", "cores", "cpu_name", "free_memory", "parse_bytes", "peak_memory"]
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
     f"{u}I{b}": 2 ** (10 * (i + 1)) for i, u in enumerate("KMGT") for b in ("", "B")
@@ -14,20 +16,20 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | 
 
 
 def parse_bytes(size: int | float | str) -> int:
-    """``8_000_000``, ``"8GiB"`` or ``"500 MB"`` as a number of bytes.
+    """Number of bytes of ``8_000_000``, ``"8GiB"`` or ``"500 MB"``.
 
     Raises
     ------
     ValueError
-        For anything else.
+        If `size` has another form, or is not positive.
     """
     if isinstance(size, str):
         found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([A-Za-z]*)\s*", size)
         if not found or found[2].upper() not in _UNITS:
-            raise ValueError(f"{size!r} is no size; write 8GiB, 500MB or a number of bytes")
+            raise ValueError(f"{size!r} is not a size; write it as 8GiB, 500MB or a number of bytes")
         return int(float(found[1]) * _UNITS[found[2].upper()])
     if not size > 0:
-        raise ValueError(f"a size in bytes is positive, not {size!r}")
+        raise ValueError(f"a size in bytes must be positive, not {size!r}")
     return int(min(size, 2**62))
 
 
@@ -39,22 +41,46 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
+def cpu_name() -> str:
+    """Model of the processor and number of cores that this process may use: ``"EPYC 7502, 8 cores"``."""
+    model = ""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass
+    n = cores()
+    return f"{model or platform.processor() or platform.machine()}, {n} core{'s' if n != 1 else ''}"
+
+
 def cache_folder() -> Path:
-    """What is kept from run to run: the user's cache folder, or what JTGPU_CACHE_DIR names; need not exist."""
+    """Folder of the caches that outlive a process: JTGPU_CACHE_DIR, else the user's cache folder; may not exist yet."""
     named = os.environ.get("JTGPU_CACHE_DIR")
     if named:
         return Path(named)
     try:
         import platformdirs
-    except ImportError:  # GPU machines that have little else
+    except ImportError:  # an optional dependency
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jtgpu"
     return Path(platformdirs.user_cache_dir("jtgpu", appauthor=False))
 
 
+def peak_memory() -> int:
+    """Largest resident set of this process so far, in bytes; 0 if the system does not report it."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(most if sys.platform == "darwin" else most * 1024)
+
+
 def free_memory() -> int:
-    """Bytes that this process can still take without swapping, within its control group's limit."""
+    """Bytes that this process can allocate without swapping, within the limit of its control group."""
     free = _meminfo_available()
-    try:  # control group, version 2: a container's limit lies below the machine's
+    try:  # control group, version 2: a container's limit is below the machine's
         group = Path("/sys/fs/cgroup")
         limit = (group / "memory.max").read_text().strip()
         if limit != "max":
@@ -74,4 +100,4 @@ def _meminfo_available() -> int:
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):
-        return 4 * 2**30  # nothing tells: assume a small machine
+        return 4 * 2**30  # unknown: assume a small machine

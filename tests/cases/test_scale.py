@@ -76,7 +76,7 @@ import json, sys
 from pathlib import Path
 import jtgpu
 from jtgpu.cases import answer_file
-from jtgpu.timing import peak_memory
+from jtgpu.util.system import peak_memory
 net = jtgpu.read(sys.argv[1])
 with net.plan().compile("cpu", threads=2) as tree:
     for cases in sys.argv[2:4]:

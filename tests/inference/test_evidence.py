@@ -264,8 +264,8 @@ def test_slow_convergence_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, {"soft": {"rain": [0.5, 0.6]}}, "sum to 1.1"),
         ({}, {"soft": {"rain": [0.5, -0.5]}}, ">= 0"),
         ({}, {"soft": {"rain": {"no": 1.0}}}, "no weight for 'yes'"),
-        ({}, {"soft": {"rain": "yes"}}, "probability for each"),
-        ({}, {"soft": {"rain": {"yes", "no"}}}, "probability for each"),
+        ({}, {"soft": {"rain": "yes"}}, "probability for each state"),
+        ({}, {"soft": {"rain": {"yes", "no"}}}, "probability for each state"),
         ({"rain": "yes"}, {"soft": {"rain": [0.5, 0.5]}}, "observed"),
         ({}, {"do": {"rain": "yes"}, "soft": {"rain": [0.5, 0.5]}}, "set by do"),
         ({}, {"soft": {"rain": [0.5, 0.5], 0: [0.5, 0.5]}}, "'rain' twice"),
@@ -274,11 +274,11 @@ def test_slow_convergence_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, {"do": {"rain": [0.5, 0.4]}}, "sum to 0.9"),
         ({}, {"do": {"rains": "yes"}}, "did you mean 'rain'"),
         ({}, {"do": {"rain": "maybe"}}, "no state 'maybe'"),
-        ({"rain": "no"}, {"do": {"rain": "yes"}}, "set to 'yes' and observed to be 'no'"),
-        ({}, {"do": [("rain", 1)]}, "do maps"),
+        ({"rain": "no"}, {"do": {"rain": "yes"}}, "set to 'yes' by do, but observed to be 'no'"),
+        ({}, {"do": [("rain", 1)]}, r"do must be a mapping such as \{'smoke': 'yes'\}, not a list"),
     ],
 )
-def test_what_is_no_evidence(evidence: Any, more: Any, says: str) -> None:
+def test_invalid_evidence(evidence: Any, more: Any, says: str) -> None:
     tree = compiled(rain(), "reference")
     with pytest.raises(errors.EvidenceError, match=says):
         tree.posteriors(evidence, **more)
@@ -291,21 +291,21 @@ def test_what_is_no_evidence(evidence: Any, more: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("cases", "more", "says"),
     [
-        ({"wet": [0, 1]}, {"soft": {"rain": [[0.5, 0.5]]}}, r"shape \(1, 2\); 2 cases of 2 states"),
+        ({"wet": [0, 1]}, {"soft": {"rain": [[0.5, 0.5]]}}, r"shape \(1, 2\), expected \(2, 2\) or \(2,\) for 2 cases and 2 states"),
         ({"wet": [0, 1]}, {"soft": {"rain": [[0.5, 0.5], [0.5, math.nan]]}}, "sum to 1"),
-        ({"wet": [0, 1]}, {"soft": {"rain": [["a", "b"]] * 2}}, "no array of numbers"),
+        ({"wet": [0, 1]}, {"soft": {"rain": [["a", "b"]] * 2}}, "must be an array of numbers"),
         ({"rain": [-1, 1]}, {"soft": {"rain": [0.5, 0.5]}}, "case 1: soft evidence on 'rain', which is observed"),
         ({"wet": [0, 1]}, {"soft": {"rain": [0.5, 0.5]}, "do": {"rain": 1}}, "set by do"),
         ({"wet": [0, 1]}, {"soft": {"rain": [0.5, 0.5], 0: [0.5, 0.5]}}, "'rain' twice"),
-        ({"wet": [0, 1]}, {"do": {"rain": ["yes"]}}, r"shape \(1,\); there are 2 cases"),
-        ({"wet": [0, 1]}, {"do": {"rain": ["yes", None]}}, "case 1: do says nothing of 'rain'"),
+        ({"wet": [0, 1]}, {"do": {"rain": ["yes"]}}, r"shape \(1,\), expected \(2,\)"),
+        ({"wet": [0, 1]}, {"do": {"rain": ["yes", None]}}, "case 1: do on 'rain' has no state"),
         ({"wet": [0, 1]}, {"do": {"rain": ["yes", "maybe"]}}, "case 1: variable 'rain' has no state 'maybe'"),
         ({"wet": [0, 1]}, {"do": {"rain": {"yes"}}}, "one state"),
         ({"wet": [0, 1]}, {"do": {"rain": [[0.5, 0.5], [math.nan] * 2]}}, "no probabilities in some cases"),
         ({"rain": [0, 1]}, {"do": {"rain": 1}}, "case 0: this evidence has probability 0"),
     ],
 )
-def test_what_is_no_table_of_evidence(cases: Any, more: Any, says: str) -> None:
+def test_invalid_table_of_evidence(cases: Any, more: Any, says: str) -> None:
     with pytest.raises(errors.EvidenceError, match=says):
         compiled(rain(), "reference").posteriors_batch(cases, **more)
 

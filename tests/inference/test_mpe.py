@@ -324,7 +324,7 @@ def test_what_an_explanation_is() -> None:
     assert not best.states.flags.writeable
     assert "rain=no" in repr(best)
     assert best.log_posterior == pytest.approx(best.log_joint - best.log_evidence)
-    with pytest.raises(ValueError, match="k is the number"):
+    with pytest.raises(ValueError, match="k, the number of explanations, must be at least 1"):
         tree.mpe(k=0)
     with pytest.raises(jtgpu.UnknownVariable, match="rain"):
         tree.mpe({"rainy": "no"})

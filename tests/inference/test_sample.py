@@ -158,7 +158,7 @@ def test_seeds(backend: str) -> None:
     assert (again == states).all()  # a generator goes on where it stopped
     assert tree.sample(0).states.shape == (0, 8)
     assert tree.sample(2).states.shape == (2, 8)
-    with pytest.raises(ValueError, match="number of samples"):
+    with pytest.raises(ValueError, match="n, the number of samples, must not be negative"):
         tree.sample(-1)
 
 
@@ -260,7 +260,7 @@ def test_imputation_of_impossible_cases(backend: str) -> None:
         assert (found.states[0] == -1).all()
         assert found["either"].tolist() == [None, "yes", "no"]
         assert found["tub"].tolist() == [None, "yes", "no"]
-    with pytest.raises(ValueError, match="how is"):
+    with pytest.raises(ValueError, match="how must be"):
         tree.impute(cases, how="mean")
 
 

@@ -25,7 +25,7 @@ from ...errors import EvidenceError, ImpossibleEvidence, TableTooLarge, format_b
 from ...model.network import BayesianNetwork, DiscreteModel
 from ...plans.compiler import make_plan, model_factors
 from ...util.system import free_memory
-from ..answers import Conditional, Joint
+from ..results.tables import Conditional, Joint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

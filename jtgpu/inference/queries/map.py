@@ -29,9 +29,10 @@ import numpy as np
 from ...backends.forest import Forest
 from ...errors import EvidenceError, TableTooLarge, format_bytes
 from ...util.system import free_memory, parse_bytes
+from ..results.configurations import Explanation
 from .joint import joint, joint_cost
 from .messages import messages_of, named
-from .mpe import Explanation, evidence_of, explanations
+from .mpe import check_k, evidence_of, explanations
 
 if TYPE_CHECKING:
     from ...backends.base import Evidence
@@ -356,8 +357,7 @@ def marginal_map(
     max_table: int | None,
 ) -> Explanation:
     """See `jtgpu.JunctionTree.map`."""
-    if k < 1:
-        raise ValueError(f"k is the number of explanations, 1 or more, not {k!r}")
+    check_k(k)
     forest, cost, scope = _forest_of(tree, variables, settled)
     limit = int(MEMORY_SHARE * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     most = MAX_TABLE if max_table is None else max_table

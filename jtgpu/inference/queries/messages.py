@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from ...backends.forest import Forest, Sweep, collect_forest, derivative_forest
 from ...backends.reference import ReferenceSweep
-from ...model.network import DiscreteModel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from ...plans.plan import Plan
     from ..compiled import CompiledModel
 
-__all__ = ["CaseStates", "Messages", "messages_of", "named"]
+__all__ = ["Messages", "messages_of", "named"]
 
 T = TypeVar("T")
 
@@ -96,40 +95,3 @@ def messages_of(tree: CompiledModel, factors: Sequence[NDArray[np.float64]]) -> 
 def named(tree: CompiledModel, case: Evidence, run: Callable[[], T]) -> T:
     """What `run` returns; where it finds the case impossible, the error names the evidence."""
     return cast(T, tree.answer(cast(Any, lambda *_: run()), case, None))
-
-
-class CaseStates(Mapping[str, "NDArray[Any]"]):
-    """Whole configurations in rows: a mapping from a variable's name to the names of its states, (n,).
-
-    ``pandas.DataFrame(dict(rows))`` is a frame of labels; ``numpy.asarray(rows)`` the numbers.
-
-    Attributes
-    ----------
-    states : (n, V) int32
-        Numbers of the states, variables in the model's order; -1 in every cell of a case that is impossible.
-    """
-
-    def __init__(self, model: DiscreteModel, states: NDArray[np.int32]):
-        self._model = model
-        self.states = states
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        if dtype is None or np.dtype(dtype) == self.states.dtype:
-            return self.states.copy() if copy else self.states
-        return self.states.astype(dtype)
-
-    def __getitem__(self, variable: str | int) -> NDArray[Any]:
-        """Names of the states of one variable, (n,) of object; None where there is none."""
-        v = self._model.index(variable)
-        labels = np.array([*self._model.states(v), None], object)  # -1 is the last one
-        found: NDArray[Any] = labels[self.states[:, v]]
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._model.variables)
-
-    def __len__(self) -> int:
-        return len(self._model)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__} of {len(self)} variables in {len(self.states)} rows"

@@ -8,10 +8,10 @@ import numpy as np
 
 from ...backends.base import Evidence
 from ...errors import ImpossibleEvidence
-from ..answers import CasePosteriors, Posterior, Posteriors
 from ..compiled import CompiledModel
 from ..evidence import KnownCases
 from ..interventions import Settled
+from ..results.marginals import CasePosteriors, Posterior, Posteriors
 from ..soft import answer_cases
 
 __all__ = ["posterior", "posteriors", "posteriors_batch"]

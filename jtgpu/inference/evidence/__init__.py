@@ -1,0 +1,19 @@
+"""Evidence: from names and labels, as users write it, to numbers, as backends take it."""
+
+from __future__ import annotations
+
+from .case_table import read_cases, read_known_cases
+from .kinds import Cases, Findings, Known, KnownCases, More
+from .one_case import read_findings, read_known
+
+__all__ = [
+    "Cases",
+    "Findings",
+    "Known",
+    "KnownCases",
+    "More",
+    "read_cases",
+    "read_findings",
+    "read_known",
+    "read_known_cases",
+]

@@ -1,0 +1,59 @@
+"""The kinds of evidence: observations, likelihoods, soft evidence and interventions; by name and by number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypedDict, Union
+
+from ...backends.base import Evidence
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Cases", "Findings", "Known", "KnownCases", "More"]
+
+Findings = Mapping[Any, Any]  # variable (name or number) -> state (name or number), or a set of states
+# (B, V) state numbers, -1 if not observed; or variable -> B states
+Cases = Union["NDArray[Any]", Mapping[Any, Any]]
+
+
+class More(TypedDict, total=False):
+    """Evidence other than observations: keyword arguments of every query.
+
+    Each maps variables, by name or number, to a value:
+
+    likelihood
+        Virtual evidence: P(observation | state), weights >= 0, as an array or as a mapping from state to weight.
+    soft
+        Soft evidence (Jeffrey's rule): the posterior that the variable must have, as an array or as a mapping from
+        state to probability.
+    do
+        Interventions: the state that the variable is set to, or the probabilities with which it is set. The arcs from
+        its parents are cut.
+    """
+
+    likelihood: Findings | None
+    soft: Findings | None
+    do: Findings | None
+
+
+@dataclass(frozen=True)
+class Known:
+    """All evidence of one case, by number."""
+
+    case: Evidence  # observations and likelihoods; interventions are entered as observations, too
+    soft: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)  # variable -> (card,) probabilities
+    cut: tuple[int, ...] = ()  # variables with an intervention, ascending
+
+
+@dataclass(frozen=True)
+class KnownCases:
+    """All evidence of a table of B cases, by number."""
+
+    states: NDArray[np.int32]  # (B, V), -1: not observed
+    likelihood: Mapping[int, NDArray[np.float64]]  # variable -> (B, card) weights
+    # variable -> (B, card) probabilities, NaN in cases without soft evidence
+    soft: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+    cut: tuple[int, ...] = ()  # variables with an intervention, ascending

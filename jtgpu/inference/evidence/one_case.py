@@ -1,0 +1,120 @@
+"""Evidence of one case: `read_findings` for observations and likelihoods, `read_known` for all kinds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...backends.base import Evidence
+from ...errors import EvidenceError, ImpossibleEvidence
+from ...model.network import DiscreteModel
+from .kinds import Findings, Known
+from .values import by_number, check_intervention, is_distribution, probabilities, weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["read_findings", "read_known"]
+
+
+def read_findings(model: DiscreteModel, findings: Findings | None, likelihood: Findings | None = None) -> Evidence:
+    """Convert observations and likelihoods from names to numbers.
+
+    Parameters
+    ----------
+    model : DiscreteModel
+    findings : mapping, optional
+        Variable to its state, or to a set (list, tuple) of states one of which holds. The attribute ``likelihood`` of
+        a mapping from `jtgpu.read_evidence` is used, too.
+    likelihood : mapping, optional
+        Variable to weights >= 0: an array in the order of the states, or a mapping from every state to its weight.
+
+    Raises
+    ------
+    UnknownVariable, UnknownState
+        If the model has no such name; the message suggests the closest ones.
+    EvidenceError
+        If a value has the wrong type or length, a weight is negative, or a variable is given twice.
+    ImpossibleEvidence
+        If a set of states is empty, or all weights are zero.
+    """
+    state = np.full(len(model), -1, np.int32)
+    given: dict[int, NDArray[np.float64]] = {}
+    for v, value in by_number(model, findings, "evidence"):
+        chosen = _observed_states(model, v, value)
+        if len(chosen) == 1:
+            state[v] = chosen[0]
+        else:
+            given[v] = np.zeros(int(model.cardinality[v]))
+            given[v][chosen] = 1.0
+    for more in (getattr(findings, "likelihood", None), likelihood):
+        for v, value in by_number(model, more, "likelihood"):
+            vector = weights(model, v, value)
+            given[v] = given[v] * vector if v in given else vector
+    return Evidence(state, given)
+
+
+def _observed_states(model: DiscreteModel, v: int, value: Any) -> list[int]:
+    """Numbers of the states that an observation allows, ascending."""
+    name = model.variables[v]
+    if isinstance(value, (AbstractSet, list, tuple)):
+        chosen = sorted({model.state_index(v, s) for s in value})
+        if not chosen:
+            raise ImpossibleEvidence(f"the evidence on {name!r} is an empty set of states")
+        return chosen
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        raise EvidenceError(f"the evidence on {name!r} is {value!r}; omit variables that are not observed")
+    if isinstance(value, Mapping) or np.ndim(value) > 0:
+        raise EvidenceError(
+            f"the evidence on {name!r} must be a state or a set of states, got {value!r}; pass weights as "
+            f"likelihood={{{name!r}: ...}}"
+        )
+    return [model.state_index(v, value)]
+
+
+def read_known(
+    model: DiscreteModel,
+    evidence: Findings | None = None,
+    likelihood: Findings | None = None,
+    soft: Findings | None = None,
+    do: Findings | None = None,
+) -> Known:
+    """Convert all kinds of evidence from names to numbers; see `More`.
+
+    Raises
+    ------
+    UnknownVariable, UnknownState, EvidenceError, ImpossibleEvidence
+        As `read_findings`; also if probabilities do not sum to 1, if a variable with soft evidence is observed or set,
+        if a variable is set to one state and observed in another one, or if a model without arcs gets an intervention.
+    """
+    case = read_findings(model, evidence, likelihood)
+    if not soft and not do:
+        return Known(case)
+    given = dict(case.likelihood)
+    intervened = set()
+    for v, value in by_number(model, do, "do"):
+        check_intervention(model)
+        intervened.add(v)
+        if is_distribution(value):
+            vector = probabilities(model, v, value, "do")
+            given[v] = given[v] * vector if v in given else vector
+            continue
+        state = model.state_index(v, value)
+        if case.state[v] >= 0 and case.state[v] != state:
+            raise ImpossibleEvidence(
+                f"{model.variables[v]!r} is set to {model.states(v)[state]!r} by do, but observed to be "
+                f"{model.states(v)[case.state[v]]!r}"
+            )
+        case.state[v] = state
+    found: dict[int, NDArray[np.float64]] = {}
+    for v, value in by_number(model, soft, "soft"):
+        if v in intervened or case.state[v] >= 0:
+            raise EvidenceError(
+                f"soft evidence on {model.variables[v]!r}, which is {'set by do' if v in intervened else 'observed'}"
+            )
+        found[v] = probabilities(model, v, value, "soft evidence")
+    return Known(Evidence(case.state, given), dict(sorted(found.items())), tuple(sorted(intervened)))

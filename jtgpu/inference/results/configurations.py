@@ -1,0 +1,154 @@
+"""`Explanation` and `CaseStates`: configurations of the variables, one or a table of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...model.network import DiscreteModel
+from .marginals import as_array
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["CaseExplanations", "CaseStates", "Explanation", "Imputed", "Samples"]
+
+
+class Explanation(Mapping[str, str]):
+    """A most probable configuration: a mapping from variable name to state name.
+
+    Attributes
+    ----------
+    states : (V,) ndarray of int32
+        Number of each variable's state, in the order of the model; -1 for variables that are not part of the query.
+    log_joint : float
+        ln P(configuration, evidence); unnormalised for a Markov network.
+    ranked : tuple of Explanation
+        The k best configurations, most probable first; this one is among them.
+    """
+
+    def __init__(
+        self,
+        model: DiscreteModel,
+        states: NDArray[np.int32],
+        log_joint: float,
+        log_evidence: Callable[[], float],
+        variables: Sequence[int] | None = None,
+    ):
+        states.flags.writeable = False
+        self._model = model
+        self._variables = None if variables is None else dict.fromkeys(variables)
+        self.states = states
+        self.log_joint = log_joint
+        self.ranked: tuple[Explanation, ...] = (self,)
+        self._log_evidence = log_evidence
+
+    @property
+    def log_evidence(self) -> float:
+        """ln P(evidence), computed on first access, which requires that the tree is still open."""
+        return self._log_evidence()
+
+    @property
+    def log_posterior(self) -> float:
+        """ln P(configuration | evidence); see `log_evidence`."""
+        return min(self.log_joint - self.log_evidence, 0.0)  # not 1e-16 above 1
+
+    @property
+    def probability(self) -> float:
+        """P(configuration | evidence)."""
+        return math.exp(self.log_posterior)
+
+    def __getitem__(self, variable: str | int) -> str:
+        v = self._model.index(variable)
+        if self._variables is not None and v not in self._variables:
+            raise KeyError(f"{self._model.variables[v]!r} is not among the variables of this query")
+        return self._model.states(v)[int(self.states[v])]
+
+    def __iter__(self) -> Iterator[str]:
+        if self._variables is None:
+            return iter(self._model.variables)
+        return (self._model.variables[v] for v in self._variables)
+
+    def __len__(self) -> int:
+        return len(self._model) if self._variables is None else len(self._variables)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{v}={s}" for v, s in list(self.items())[:6])
+        more = f", ... ({len(self)} in total)" if len(self) > 6 else ""
+        return f"Explanation({shown}{more}; log_joint={self.log_joint:.9g})"
+
+
+class CaseStates(Mapping[str, "NDArray[Any]"]):
+    """A table of n full configurations: a mapping from variable name to the names of its states, (n,).
+
+    ``pandas.DataFrame(dict(rows))`` makes a data frame of state names; ``numpy.asarray(rows)`` gives ``states``.
+
+    Attributes
+    ----------
+    states : (n, V) ndarray of int32
+        State numbers, variables in the order of the model; -1 in every cell of an impossible case.
+    """
+
+    def __init__(self, model: DiscreteModel, states: NDArray[np.int32]):
+        self._model = model
+        self.states = states
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return as_array(self.states, dtype, copy)
+
+    def __getitem__(self, variable: str | int) -> NDArray[Any]:
+        """Names of one variable's states, (n,) ndarray of object; None in impossible cases."""
+        v = self._model.index(variable)
+        labels = np.array([*self._model.states(v), None], object)  # -1 is the last one
+        found: NDArray[Any] = labels[self.states[:, v]]
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._model.variables)
+
+    def __len__(self) -> int:
+        return len(self._model)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} of {len(self)} variables in {len(self.states)} rows"
+
+
+class CaseExplanations(CaseStates):
+    """Most probable explanations of a table of B cases; see `CaseStates`.
+
+    Attributes
+    ----------
+    log_joint : (B,) ndarray of float64
+        ln P(configuration, case); -inf for an impossible case.
+    impossible : (B,) ndarray of bool
+        Cases of probability zero.
+    """
+
+    def __init__(self, model: DiscreteModel, states: NDArray[np.int32], log_joint: NDArray[np.float64]):
+        super().__init__(model, states)
+        self.log_joint = log_joint
+        self.impossible = np.isneginf(log_joint)
+
+
+class Samples(CaseStates):
+    """Samples of the posterior distribution; see `CaseStates`."""
+
+
+class Imputed(CaseStates):
+    """A table of B cases whose missing cells have been filled in; see `CaseStates`.
+
+    Attributes
+    ----------
+    missing : (B, V) ndarray of bool
+        Cells that were filled in.
+    impossible : (B,) ndarray of bool
+        Cases of probability zero; their cells are -1.
+    """
+
+    def __init__(self, model: DiscreteModel, states: NDArray[np.int32], missing: NDArray[np.bool_]):
+        super().__init__(model, states)
+        self.missing = missing
+        self.impossible: NDArray[np.bool_] = np.asarray((states < 0).any(axis=1))

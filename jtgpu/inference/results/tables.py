@@ -1,0 +1,180 @@
+"""`Joint` and `Conditional`: probability tables with one labelled axis for each variable."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import EvidenceError, ImpossibleEvidence
+from ...model.network import DiscreteModel
+from .marginals import Posterior, as_array
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Conditional", "Joint"]
+
+
+class _Table:
+    """Probabilities with one axis for each variable, indexed by states."""
+
+    def __init__(self, variables: tuple[str, ...], states: tuple[tuple[str, ...], ...], table: NDArray[np.float64]):
+        table.flags.writeable = False
+        self.variables = variables  # names, one for each axis
+        self.states = states  # names of the states of each variable
+        self.probabilities = table  # float64, read-only
+
+    @cached_property
+    def _model(self) -> DiscreteModel:
+        return DiscreteModel(dict(zip(self.variables, self.states, strict=True)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return as_array(self.probabilities, dtype, copy)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of states of each variable."""
+        return self.probabilities.shape
+
+    def _index(self, key: Any, n: int) -> tuple[int, ...]:
+        """Numbers of the states that `key` gives for the first n variables."""
+        expected = f"expected one state for each of {', '.join(map(repr, self.variables[:n]))}"
+        if isinstance(key, Mapping):
+            found = {self._model.index(v): s for v, s in key.items()}
+            if sorted(found) != list(range(n)):
+                raise EvidenceError(f"{expected}, got {dict(key)!r}")
+            key = tuple(found[i] for i in range(n))
+        elif not isinstance(key, tuple):
+            key = (key,)
+        if len(key) != n:
+            raise EvidenceError(f"{expected}, got {key!r}")
+        return tuple(self._model.state_index(i, s) for i, s in enumerate(key))
+
+
+class Joint(_Table):
+    """P(variables | evidence): a table with one axis for each variable.
+
+    ``j["yes", "no"]``, ``j[0, 1]`` and ``j[{"lung": "yes", "bronc": "no"}]`` give one probability;
+    ``numpy.asarray(j)`` gives the table.
+
+    Attributes
+    ----------
+    variables : tuple of str
+    states : tuple of tuples of str
+        Names of the states of each variable.
+    probabilities : ndarray of float64
+        Read-only; sums to 1.
+    log_evidence : float
+        ln P(evidence).
+    """
+
+    def __init__(
+        self,
+        variables: tuple[str, ...],
+        states: tuple[tuple[str, ...], ...],
+        table: NDArray[np.float64],
+        log_evidence: float,
+    ):
+        super().__init__(variables, states, table)
+        self.log_evidence = log_evidence
+
+    def __getitem__(self, key: Any) -> float:
+        """Probability of one configuration.
+
+        Parameters
+        ----------
+        key : tuple or mapping
+            One state for each variable, by name or number.
+
+        Raises
+        ------
+        UnknownState, UnknownVariable, EvidenceError
+        """
+        return float(self.probabilities[self._index(key, len(self.variables))])
+
+    def items(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        """Iterate over all configurations and their probabilities; the last variable varies fastest."""
+        return zip(itertools.product(*self.states), self.probabilities.ravel().tolist(), strict=True)
+
+    def marginal(self, *variables: str | int) -> Joint:
+        """Sum out all other variables.
+
+        Parameters
+        ----------
+        *variables : str or int
+            The variables to keep, in the order of the result's axes.
+        """
+        kept = [self._model.index(v) for v in variables]
+        if len(set(kept)) < len(kept):
+            raise EvidenceError(f"a variable is repeated in {variables!r}")
+        rest = tuple(i for i in range(len(self.variables)) if i not in kept)
+        table = self.probabilities.sum(axis=rest)  # its axes ascend
+        table = np.ascontiguousarray(table.transpose([sorted(kept).index(i) for i in kept]))
+        names = tuple(self.variables[i] for i in kept)
+        return Joint(names, tuple(self.states[i] for i in kept), table, self.log_evidence)
+
+    @property
+    def mode(self) -> tuple[str, ...]:
+        """Names of the states of the most probable configuration; the first one in case of a tie."""
+        at = np.unravel_index(int(self.probabilities.argmax()), self.shape)
+        return tuple(labels[int(i)] for labels, i in zip(self.states, at, strict=True))
+
+    def __repr__(self) -> str:
+        return f"Joint of {', '.join(self.variables)}: {' x '.join(map(str, self.shape))} probabilities"
+
+
+class Conditional(_Table):
+    """P(targets | given, evidence): a table in the layout of a CPT, the axes of `given` first.
+
+    ``c["yes"]`` and ``c[{"smoke": "yes"}]`` give one row: a `Posterior`, or a `Joint` if there are several targets.
+
+    Attributes
+    ----------
+    given, targets : tuple of str
+        Names of the variables; ``variables`` holds both, in the order of the axes.
+    states : tuple of tuples of str
+        Names of the states of each variable.
+    probabilities : ndarray of float64
+        Read-only. Each row sums to 1; rows of impossible configurations are zeros.
+    possible : ndarray of bool
+        For each configuration of `given`, whether its probability is positive; one axis for each variable.
+    """
+
+    def __init__(
+        self,
+        given: tuple[str, ...],
+        targets: tuple[str, ...],
+        states: tuple[tuple[str, ...], ...],
+        table: NDArray[np.float64],
+        possible: NDArray[np.bool_],
+    ):
+        super().__init__((*given, *targets), states, table)
+        possible.flags.writeable = False
+        self.given, self.targets, self.possible = given, targets, possible
+
+    def __getitem__(self, key: Any) -> Posterior | Joint:
+        """Distribution of the targets for one configuration of `given`.
+
+        Raises
+        ------
+        ImpossibleEvidence
+            If the configuration has probability zero.
+        UnknownState, UnknownVariable, EvidenceError
+        """
+        at = self._index(key, len(self.given))
+        if not self.possible[at]:
+            labels = [f"{v} = {self.states[i][at[i]]!r}" for i, v in enumerate(self.given)]
+            raise ImpossibleEvidence(f"this configuration has probability 0: {'; '.join(labels)}")
+        row = self.probabilities[at].copy()
+        states = self.states[len(self.given) :]
+        if len(self.targets) > 1:
+            return Joint(self.targets, states, row, 0.0)
+        row.flags.writeable = False
+        return Posterior(self.targets[0], states[0], row)
+
+    def __repr__(self) -> str:
+        return f"P({', '.join(self.targets)} | {', '.join(self.given)}): {' x '.join(map(str, self.shape))}"
