@@ -187,7 +187,7 @@ class CompiledModel:
 
     def settled(self, known: Known) -> Settled:
         """See `settle`."""
-        intervened = self.intervened(known.cut)
+        intervened = self.intervened(known.intervened)
         case, shift = known.case, 0.0
         if known.soft:
             run, ptr = intervened.backend.run, self._plan.posterior_ptr

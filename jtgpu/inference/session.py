@@ -162,7 +162,7 @@ class Session:
     def _run(self, targets: list[int] | None) -> Result:
         compiled = self._compiled
         known = self._read
-        run = self._session(known.cut).run
+        run = self._session(known.intervened).run
         if not known.soft:
             return compiled.answer(run, known.case, targets)
         ptr = compiled.plan.posterior_ptr

@@ -45,7 +45,7 @@ class Known:
 
     case: Evidence  # observations and likelihoods; interventions are entered as observations, too
     soft: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)  # variable -> (card,) probabilities
-    cut: tuple[int, ...] = ()  # variables with an intervention, ascending
+    intervened: tuple[int, ...] = ()  # variables with an intervention, ascending
 
 
 @dataclass(frozen=True)
@@ -56,4 +56,4 @@ class KnownCases:
     likelihood: Mapping[int, NDArray[np.float64]]  # variable -> (B, card) weights
     # variable -> (B, card) probabilities, NaN in cases without soft evidence
     soft: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
-    cut: tuple[int, ...] = ()  # variables with an intervention, ascending
+    intervened: tuple[int, ...] = ()  # variables with an intervention, ascending

@@ -209,7 +209,7 @@ def _tables_of_findings(
     """
     case = known.case
     findings = [
-        v for v in range(len(tree.model)) if (case.state[v] >= 0 or v in case.likelihood) and v not in known.cut
+        v for v in range(len(tree.model)) if (case.state[v] >= 0 or v in case.likelihood) and v not in known.intervened
     ]
     states = np.tile(case.state, (len(kept), 1))
     weights: dict[int, NDArray[np.float64]] = {v: np.tile(w, (len(kept), 1)) for v, w in case.likelihood.items()}
@@ -217,14 +217,14 @@ def _tables_of_findings(
         states[~kept[:, i], v] = -1
         if v in weights:
             weights[v][~kept[:, i]] = 1.0
-    found = tree.intervened(known.cut).backend.run_batch(np.ascontiguousarray(states, np.int32), weights, targets)
+    found = tree.intervened(known.intervened).backend.run_batch(np.ascontiguousarray(states, np.int32), weights, targets)
     return found, findings
 
 
 def _n_findings(known: Known) -> int:
     case = known.case
     observed = {*np.flatnonzero(case.state >= 0).tolist(), *case.likelihood}
-    return len(observed.difference(known.cut))
+    return len(observed.difference(known.intervened))
 
 
 def conflict(tree: CompiledModel, known: Known) -> float:
@@ -242,7 +242,7 @@ def conflict(tree: CompiledModel, known: Known) -> float:
 
 def _refuse(tree: CompiledModel, known: Known, impossible: bool) -> None:
     if impossible:
-        tree.answer(tree.intervened(known.cut).backend.run, known.case, [])  # raises, naming it
+        tree.answer(tree.intervened(known.intervened).backend.run, known.case, [])  # raises, naming it
         raise ImpossibleEvidence("the evidence has probability 0")
 
 

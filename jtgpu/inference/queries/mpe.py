@@ -94,7 +94,7 @@ def evidence_of(tree: CompiledModel, settled: Settled) -> Callable[[], float]:
 
 def mpe_batch(tree: CompiledModel, known: KnownCases, on_impossible: str) -> CaseExplanations:
     """See `jtgpu.JunctionTree.mpe_batch`."""
-    sweep = messages_of(tree, tree.intervened(known.cut).factors).maximal()
+    sweep = messages_of(tree, tree.intervened(known.intervened).factors).maximal()
     best = sweep.best_rows(known.states, known.likelihood)
     impossible = np.isneginf(best.log_value)
     raise_if_impossible(tree, known, impossible, on_impossible)

@@ -33,7 +33,7 @@ def posteriors_batch(
     model: CompiledModel, known: KnownCases, targets: list[int] | None, on_impossible: str
 ) -> CasePosteriors:
     """See `jtgpu.JunctionTree.posteriors_batch`."""
-    backend = model.intervened(known.cut).backend
+    backend = model.intervened(known.intervened).backend
     reasons: Mapping[int, str] = {}
     if known.soft:
         result, reasons = answer_cases(model.model, backend.run_batch, known, targets)

@@ -42,7 +42,7 @@ def impute(tree: CompiledModel, known: KnownCases, how: str, seed: Any, on_impos
     """See `jtgpu.JunctionTree.impute`."""
     if how not in ("sample", "mpe"):
         raise ValueError(f"how must be 'sample' or 'mpe', got {how!r}")
-    messages = messages_of(tree, tree.intervened(known.cut).factors)
+    messages = messages_of(tree, tree.intervened(known.intervened).factors)
     if how == "mpe":
         filled = messages.maximal().best_rows(known.states, known.likelihood).states
     else:
