@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from jtgpu.util.system import cores
+from tests.support.emulated.install import emulated_gpu
 from tests.support.examples import register_profiles
 from tests.support.numba_lock import share_compilation
+
+__all__ = ["ROOT", "SHARED", "emulated_gpu", "shared_nets"]
 
 _STARTED = time.perf_counter()
 ROOT = Path(__file__).resolve().parent.parent

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.emulated.install import emulated_gpu
-
-__all__ = ["emulated_gpu"]
-
 
 @pytest.fixture(autouse=True)
 def on_emulated_gpu(emulated_gpu: object) -> None:

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tests.conftest import ROOT
 from tests.support.emulated.cards import CUresult, EmulatedLogicError, Stream, counts, current, lock, queued
 
 CALLS = """
@@ -63,7 +62,7 @@ _NAMES = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\([^;{]*?\)\s*)
 _CONSTANT = re.compile(r"__constant__\s+(\w+)\s+(\w+)\[([^\]]+)\];")
 _TIMER = re.compile(r'asm volatile\("mov.u64 %0, %%globaltimer;" : "=l"\((\w+)\)\);')
 # Compiled kernels are named by a hash of their source, shared by processes and kept from run to run.
-FOLDER = Path(os.environ.get("JTGPU_EMULATED_KERNELS") or ROOT / ".pytest_cache" / "emulated-kernels")
+FOLDER = Path(os.environ.get("JTGPU_EMULATED_KERNELS") or Path(__file__).parents[3] / ".pytest_cache" / "emulated-kernels")
 _building: dict[str, threading.Lock] = {}
 
 
