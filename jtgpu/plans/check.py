@@ -1,25 +1,21 @@
-"""The rules of `jtgpu.plans.plan.Plan`, one function each; `check` holds a plan to all of them."""
+"""The rules that every plan satisfies, one function per group of rules; `check` tests all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import PlanError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .plan import Plan
+from .arrays import PlanArrays
 
 __all__ = ["check"]
 
 
-def check(plan: Plan) -> None:
-    """Raise `PlanError` naming the first rule that `plan` breaks."""
+def check(plan: PlanArrays) -> None:
+    """Raise `PlanError`, naming the first rule that `plan` violates."""
     _check_shapes(plan)
     _check_tree(plan)
     _check_program(plan)
@@ -43,7 +39,7 @@ def _check_csr(name: str, ptr: NDArray[np.int64], values: NDArray[np.int64], n: 
     _need(_within(values, 0, high), f"{name}: a value lies outside 0..{high - 1}")
 
 
-def _check_shapes(plan: Plan) -> None:
+def _check_shapes(plan: PlanArrays) -> None:
     n, n_factors, n_cliques = plan.n_variables, plan.n_factors, plan.n_cliques
     n_tables, n_ops = len(plan.table_off), len(plan.op_out)
     _need(n_factors >= 0, "there are no bounds of factors")
@@ -72,7 +68,7 @@ def _check_shapes(plan: Plan) -> None:
     _need(plan.arena_cells.shape == (1,), "arena_cells is not one number")
 
 
-def _check_axis_order(plan: Plan, scopes: Sequence[Sequence[int]], what: str) -> None:
+def _check_axis_order(plan: PlanArrays, scopes: Sequence[Sequence[int]], what: str) -> None:
     rank = plan.axis_rank.tolist()
     for i, scope in enumerate(scopes):
         _need(
@@ -81,7 +77,7 @@ def _check_axis_order(plan: Plan, scopes: Sequence[Sequence[int]], what: str) ->
         )
 
 
-def _check_tree(plan: Plan) -> None:
+def _check_tree(plan: PlanArrays) -> None:
     cliques = [frozenset(c) for c in plan.cliques]
     parents = plan.clique_parent.tolist()
     _check_axis_order(plan, plan.cliques, "clique")
@@ -103,7 +99,7 @@ def _check_tree(plan: Plan) -> None:
         _need(set(scope) <= cliques[int(plan.factor_clique[f])], f"factor {f} does not lie within its clique")
 
 
-def _check_program(plan: Plan) -> None:
+def _check_program(plan: PlanArrays) -> None:
     scopes = plan.table_scopes
     n_factors = plan.n_factors
     _check_axis_order(plan, scopes, "table")
@@ -128,7 +124,7 @@ def _check_program(plan: Plan) -> None:
         _need(0 <= t < len(scopes) and scopes[t] == (), "a root's table is over variables")
 
 
-def _check_arena(plan: Plan) -> None:
+def _check_arena(plan: PlanArrays) -> None:
     start = plan.table_off
     size = np.array([plan.size(s) for s in plan.table_scopes], np.int64)
     by_start = np.argsort(start, kind="stable")

@@ -15,8 +15,9 @@ from ..errors import NetworkError, OrderError, PlanError, TableTooLarge, format_
 from ..model.network import DiscreteModel, Factor
 from ..util import doors
 from ..util.system import free_memory, parse_bytes
-from . import moral as graphs
+from .clique_tree import CliqueTree, clique_tree, elimination_cliques
 from .lowering import lay_out, lower, program_arrays
+from .moral import interaction_graph, neighbour_lists
 from .plan import Cost, Plan, ragged
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def order_graph(model: DiscreteModel, together: Sequence[Sequence[str | int]] = 
     """Sorted neighbours of every variable in the model's interaction (moral) graph; sets of variables that stand
     together are neighbours too."""
     sets = [sorted({model.index(v) for v in variables}) for variables in together]
-    return graphs.neighbour_lists(graphs.interaction_graph(len(model), [*(f.scope for f in model.factors), *sets]))
+    return neighbour_lists(interaction_graph(len(model), [*(f.scope for f in model.factors), *sets]))
 
 
 def make_plan(
@@ -274,8 +275,8 @@ def build_plan(
 ) -> Plan:
     """The plan of a given elimination order: integers in, integers out; the same input gives the same bytes."""
     cards = [int(c) for c in cardinality]
-    cliques, links = graphs.elimination_cliques(neighbours, order)
-    tree = graphs.junction_tree(cliques, links, cards)
+    cliques, links = elimination_cliques(neighbours, order)
+    tree = clique_tree(cliques, links, cards)
     rank = _axis_ranks(tree, cards)
     homes = _factor_homes(cliques, factor_scopes, cards)
     program = lower(cards, factor_scopes, homes, tree.parent, tree.depth, rank, lowering)
@@ -307,7 +308,7 @@ def build_plan(
     )
 
 
-def _axis_ranks(tree: graphs.JunctionTree, cards: Sequence[int]) -> list[int]:
+def _axis_ranks(tree: CliqueTree, cards: Sequence[int]) -> list[int]:
     """One order of the variables for the axes of every table: those of the deepest top cliques outermost.
 
     A clique's own variables then come before its separator's, so a message to the root sums over the slow axes

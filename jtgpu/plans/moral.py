@@ -1,35 +1,25 @@
-"""Graphs of variable numbers: interaction graph, cliques of an elimination order, Kruskal junction tree.
+"""The interaction graph of a model: variables are neighbours if a factor contains both.
 
-Nothing here knows names, states or probabilities; a variable is its number, a clique a sorted tuple of numbers.
+For a Bayesian network this is the moral graph. Variables are numbers; names and states do not occur here.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
-
-from ..errors import OrderError, PlanError
 
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["JunctionTree", "elimination_cliques", "interaction_graph", "junction_tree", "neighbour_lists"]
-
-Clique = tuple[int, ...]
-
-# Candidate edges of the clique graph. Above this many, only the edges that elimination itself gives are offered
-# to Kruskal: they contain a maximum-weight spanning tree, and a star of n cliques has n*n/2 edges.
-MOST_CLIQUE_EDGES = 200_000
+__all__ = ["interaction_graph", "neighbour_lists"]
 
 
 def interaction_graph(n_variables: int, scopes: Iterable[Sequence[int]]) -> networkx.Graph[int]:
-    """The graph in which the variables of every scope are neighbours of each other.
+    """The graph in which the variables of each scope are pairwise neighbours.
 
-    For a Bayesian network (scopes: the families) this is the moral graph: Lauritzen and Spiegelhalter,
-    Journal of the Royal Statistical Society B 50 (1988), section 4.
+    If the scopes are the families of a Bayesian network, this is its moral graph (Lauritzen and Spiegelhalter,
+    Journal of the Royal Statistical Society B 50, 1988, section 4).
     """
     import networkx
 
@@ -43,165 +33,3 @@ def interaction_graph(n_variables: int, scopes: Iterable[Sequence[int]]) -> netw
 def neighbour_lists(graph: networkx.Graph[int]) -> list[tuple[int, ...]]:
     """Sorted neighbours of every vertex 0..n-1."""
     return [tuple(sorted(graph[v])) for v in range(len(graph))]
-
-
-def elimination_cliques(
-    neighbours: Sequence[Iterable[int]], order: Sequence[int]
-) -> tuple[list[Clique], list[tuple[int, int]]]:
-    """Maximal cliques of the triangulation that an elimination order gives.
-
-    Returns
-    -------
-    cliques : list of sorted tuples of int
-        In the order in which elimination meets them.
-    links : list of (int, int)
-        For every clique but the last of each component the clique in which elimination goes on: a junction
-        tree, though not always the one that Kruskal picks.
-
-    Raises
-    ------
-    OrderError
-        When `order` is no permutation of the vertices.
-    """
-    n = len(neighbours)
-    position = [-1] * n
-    for at, v in enumerate(order):
-        if not 0 <= v < n or position[v] >= 0:
-            raise OrderError(f"an elimination order names each of the {n} variables once; number {v} breaks that")
-        position[v] = at
-    if len(order) != n:
-        raise OrderError(f"an elimination order names each of the {n} variables once; this one has {len(order)}")
-    later = [{u for u in neighbours[v] if position[u] > position[v]} for v in range(n)]
-    clique_of = [-1] * n  # the maximal clique that contains {v} and later[v]
-    children: list[list[int]] = [[] for _ in range(n)]  # of the elimination tree
-    cliques: list[Clique] = []
-    links: list[tuple[int, int]] = []
-    for v in order:
-        # {v} + later[v] holds later[u] for every child u; it is no maximal clique when it equals one of them
-        same = [u for u in children[v] if len(later[u]) == len(later[v]) + 1]
-        if same:
-            clique_of[v] = min(clique_of[u] for u in same)
-        else:
-            clique_of[v] = len(cliques)
-            cliques.append(tuple(sorted((v, *later[v]))))
-        links.extend((clique_of[u], clique_of[v]) for u in children[v] if clique_of[u] != clique_of[v])
-        if later[v]:
-            after = min(later[v], key=position.__getitem__)
-            children[after].append(v)
-            later[after] |= later[v]
-            later[after].discard(after)
-    return cliques, links
-
-
-@dataclass(frozen=True)
-class JunctionTree:
-    """A rooted junction forest over numbered cliques; one root a component of the graph."""
-
-    cliques: tuple[Clique, ...]
-    parent: tuple[int, ...]  # -1 for a root
-    depth: tuple[int, ...]  # 0 for a root
-
-    def separator(self, clique: int) -> Clique:
-        """The variables that a clique shares with its parent; empty for a root."""
-        up = self.parent[clique]
-        return () if up < 0 else tuple(sorted(set(self.cliques[clique]) & set(self.cliques[up])))
-
-    def top_cliques(self, n_variables: int) -> list[int]:
-        """For every variable the clique nearest to the root that contains it.
-
-        Raises
-        ------
-        PlanError
-            When running intersection fails: the cliques of some variable are not connected.
-        """
-        tops = [-1] * n_variables
-        for c, members in enumerate(self.cliques):
-            up = set(self.cliques[self.parent[c]]) if self.parent[c] >= 0 else set()
-            for v in members:
-                if v not in up:
-                    if tops[v] >= 0:
-                        raise PlanError(
-                            f"running intersection fails: variable {v} starts anew in the cliques {tops[v]} and {c}"
-                        )
-                    tops[v] = c
-        return tops
-
-
-def junction_tree(
-    cliques: Sequence[Clique], links: Sequence[tuple[int, int]], cardinality: Sequence[int]
-) -> JunctionTree:
-    """Maximum-weight spanning tree of the clique graph by Kruskal, rooted at the centre of each component.
-
-    The weight of an edge is the number of shared variables (Jensen and Jensen, Optimal junction trees, UAI 1994);
-    ties go to the lower clique numbers. Of two centres the one with the larger table becomes the root.
-
-    Parameters
-    ----------
-    cliques : sequence of sorted tuples of int
-        Maximal cliques of a triangulated graph.
-    links : sequence of (int, int)
-        Edges of any junction tree of these cliques, as `elimination_cliques` gives them.
-    cardinality : sequence of int
-        States of every variable.
-    """
-    import networkx
-
-    members = [set(c) for c in cliques]
-    graph: networkx.Graph[int] = networkx.Graph()
-    graph.add_nodes_from(range(len(cliques)))
-    for a, b in _candidate_edges(cliques, links, len(cardinality)):
-        graph.add_edge(a, b, weight=len(members[a] & members[b]))
-    forest = networkx.maximum_spanning_tree(graph, weight="weight", algorithm="kruskal")
-    neighbours = [sorted(forest[c]) for c in range(len(cliques))]
-    parent, depth = [-1] * len(cliques), [-1] * len(cliques)
-    for start in range(len(cliques)):
-        if depth[start] < 0:
-            root = max(
-                _centres(neighbours, start),
-                key=lambda c: (math.prod(cardinality[v] for v in cliques[c]), -c),
-            )
-            depth[root] = 0
-            for c in _walk(neighbours, root):
-                for d in neighbours[c]:
-                    if depth[d] < 0:
-                        parent[d], depth[d] = c, depth[c] + 1
-    return JunctionTree(tuple(cliques), tuple(parent), tuple(depth))
-
-
-def _candidate_edges(
-    cliques: Sequence[Clique], links: Sequence[tuple[int, int]], n_variables: int
-) -> list[tuple[int, int]]:
-    """Pairs of cliques that share a variable, lower number first, sorted."""
-    holders: list[list[int]] = [[] for _ in range(n_variables)]
-    for c, clique in enumerate(cliques):
-        for v in clique:
-            holders[v].append(c)
-    if sum(len(h) * (len(h) - 1) // 2 for h in holders) > MOST_CLIQUE_EDGES:
-        return sorted({(min(a, b), max(a, b)) for a, b in links})
-    return sorted({pair for h in holders for pair in combinations(h, 2)})
-
-
-def _walk(neighbours: Sequence[Sequence[int]], start: int) -> list[int]:
-    """Vertices of a tree, breadth first."""
-    seen = {start: None}
-    for v in (queue := [start]):
-        for u in neighbours[v]:
-            if u not in seen:
-                seen[u] = None
-                queue.append(u)
-    return queue
-
-
-def _centres(neighbours: Sequence[Sequence[int]], start: int) -> list[int]:
-    """The one or two middle vertices of a tree's longest path (two walks find its ends)."""
-    end = _walk(neighbours, start)[-1]
-    before = {end: -1}
-    last = end
-    for v in _walk(neighbours, end):
-        last = v
-        for u in neighbours[v]:
-            before.setdefault(u, v)
-    path = [last]
-    while before[path[-1]] >= 0:
-        path.append(before[path[-1]])
-    return sorted(path[(len(path) - 1) // 2 : len(path) // 2 + 1])

@@ -168,10 +168,10 @@ def test_saved_plans(tmp_path: Path) -> None:
     with pytest.raises(errors.PlanError, match="another model"):
         compiler.NetworkPlan.load(tmp_path / "lawn.plan", chain(3))
     (tmp_path / "bad.plan").write_bytes(plan.plan.to_bytes()[:-200])
-    with pytest.raises(errors.PlanError, match="no plan"):
+    with pytest.raises(errors.PlanError, match="not a saved plan"):
         Plan.load(tmp_path / "bad.plan")
     (tmp_path / "text.plan").write_text("not a plan")
-    with pytest.raises(errors.PlanError, match="no plan"):
+    with pytest.raises(errors.PlanError, match="not a saved plan"):
         Plan.load(tmp_path / "text.plan")
     with pytest.raises(FileNotFoundError):
         plan.save(tmp_path / "nowhere" / "lawn.plan")

@@ -23,7 +23,9 @@ import numpy as np
 from ...backends.wrappers.conditioned import Sliced, SliceJob, on_devices, one_after_another
 from ...backends.wrappers.devices import OnDevices
 from ...errors import JtgpuError, PlanError, TableTooLarge, format_bytes
+from ..clique_tree import elimination_cliques
 from ..compiler import NetworkPlan, model_factors
+from ..moral import interaction_graph, neighbour_lists
 from .split import Apart
 
 if TYPE_CHECKING:
@@ -187,13 +189,12 @@ def _next(model: DiscreteModel, chosen: list[int]) -> int | None:
 
 def _cliques(model: DiscreteModel, chosen: Sequence[int]) -> list[tuple[int, ...]]:
     """Cliques of a quick elimination order of the network with these variables taken apart."""
-    from .. import moral as graph
     from .. import ordering
 
     apart = _apart(model, chosen)
-    neighbours = graph.neighbour_lists(graph.interaction_graph(len(apart.of), apart.scopes))
+    neighbours = neighbour_lists(interaction_graph(len(apart.of), apart.scopes))
     order = ordering.find_order(apart.cardinality[apart.of], neighbours, "min-fill", seed=0)
-    cliques, _ = graph.elimination_cliques(neighbours, order.order.tolist())
+    cliques, _ = elimination_cliques(neighbours, order.order.tolist())
     return [tuple(c) for c in cliques]
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from jtgpu import errors
 from jtgpu.formats import read
-from jtgpu.plans import moral as graph
+from jtgpu.plans import clique_tree as graph
+from jtgpu.plans import moral
 from jtgpu.plans.compiler import order_graph
 from jtgpu.plans.ordering import read_num
 
@@ -37,9 +38,9 @@ def graphs_with_orders(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], list[int
     n = draw(st.integers(1, 9))
     pairs = [(a, b) for a in range(n) for b in range(a)]
     edges = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
-    made = graph.interaction_graph(n, edges)
+    made = moral.interaction_graph(n, edges)
     order = draw(st.permutations(range(n)))
-    return graph.neighbour_lists(made), list(order), draw(st.lists(st.integers(1, 4), min_size=n, max_size=n))
+    return moral.neighbour_lists(made), list(order), draw(st.lists(st.integers(1, 4), min_size=n, max_size=n))
 
 
 @given(graphs_with_orders())
@@ -65,7 +66,7 @@ def test_cliques_are_those_of_the_triangulation(case: tuple[list[tuple[int, ...]
 def test_junction_trees_keep_running_intersection(case: tuple[list[tuple[int, ...]], list[int], list[int]]) -> None:
     neighbours, order, cards = case
     cliques, links = graph.elimination_cliques(neighbours, order)
-    tree = graph.junction_tree(cliques, links, cards)
+    tree = graph.clique_tree(cliques, links, cards)
     tree.top_cliques(len(order))  # raises when it fails
     for v in range(len(order)):
         holders = {c for c, members in enumerate(cliques) if v in members}
@@ -79,7 +80,7 @@ def test_junction_trees_keep_running_intersection(case: tuple[list[tuple[int, ..
 def test_the_root_is_a_centre(case: tuple[list[tuple[int, ...]], list[int], list[int]]) -> None:
     neighbours, order, cards = case
     cliques, links = graph.elimination_cliques(neighbours, order)
-    tree = graph.junction_tree(cliques, links, cards)
+    tree = graph.clique_tree(cliques, links, cards)
     undirected: networkx.Graph[int] = networkx.Graph([(c, p) for c, p in enumerate(tree.parent) if p >= 0])
     undirected.add_nodes_from(range(len(cliques)))
     for members in networkx.connected_components(undirected):
@@ -92,9 +93,9 @@ def test_the_root_is_a_centre(case: tuple[list[tuple[int, ...]], list[int], list
 def test_kruskal_takes_the_heaviest_tree_when_candidates_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     star = [tuple(range(1, 30))] + [(0,)] * 29
     cliques, links = graph.elimination_cliques(star, [*range(1, 30), 0])
-    whole = graph.junction_tree(cliques, links, [2] * 30)
-    monkeypatch.setattr(graph, "MOST_CLIQUE_EDGES", 10)
-    thin = graph.junction_tree(cliques, links, [2] * 30)
+    whole = graph.clique_tree(cliques, links, [2] * 30)
+    monkeypatch.setattr(graph, "MAX_CLIQUE_EDGES", 10)
+    thin = graph.clique_tree(cliques, links, [2] * 30)
     for tree in (whole, thin):
         tree.top_cliques(30)
         assert tree.parent.count(-1) == 1
@@ -113,7 +114,7 @@ def test_published_orders_give_the_published_trees(shared_nets: Path, name: str)
     order = [int(v) for v in read_num(folder / f"{name}.num", net)]
     cards = net.cardinality.tolist()
     cliques, links = graph.elimination_cliques(order_graph(net), order)
-    tree = graph.junction_tree(cliques, links, cards)
+    tree = graph.clique_tree(cliques, links, cards)
     sizes = [math.prod(cards[v] for v in c) for c in cliques]
     separators = [math.prod(cards[v] for v in tree.separator(c)) for c in range(len(cliques)) if tree.parent[c] >= 0]
     n, largest, smallest, total, largest_separator, smallest_separator = PUBLISHED[name]

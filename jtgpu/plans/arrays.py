@@ -1,0 +1,138 @@
+"""The arrays of a plan: their names, shapes and meanings, and the lists of tuples derived from them.
+
+Nothing here computes a plan, checks one or says what it costs: see `jtgpu.plans.plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["COLLECT", "DISTRIBUTE", "POSTERIOR", "PlanArrays", "ragged"]
+
+COLLECT, DISTRIBUTE, POSTERIOR = 0, 1, 2  # kinds of contraction
+
+
+def ragged(lists: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """CSR arrays ``(ptr, values)`` of a list of lists of ints: list i is ``values[ptr[i]:ptr[i+1]]``."""
+    ptr = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum([len(x) for x in lists], out=ptr[1:])
+    return ptr, np.array([v for x in lists for v in x], np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class PlanArrays:
+    """A junction tree and the contractions that propagate on it, as arrays.
+
+    V variables, F factors, C cliques, T tables, P contractions. Every array is int64 and read-only; arrays whose
+    names end in ``_ptr`` are CSR bounds.
+    """
+
+    cardinality: NDArray[np.int64]  # (V,) states of each variable
+    factor_ptr: NDArray[np.int64]  # (F+1,)
+    factor_var: NDArray[np.int64]  # variables of each factor, in the order of the model's axes
+    # the junction tree (a forest: one root per component)
+    elimination_order: NDArray[np.int64]  # (V,) first eliminated first
+    clique_ptr: NDArray[np.int64]  # (C+1,)
+    clique_var: NDArray[np.int64]  # variables of each clique, in the plan's axis order
+    clique_parent: NDArray[np.int64]  # (C,) -1 for a root
+    clique_depth: NDArray[np.int64]  # (C,) 0 for a root
+    separator_ptr: NDArray[np.int64]  # (C+1,) separator of each clique to its parent; empty for a root
+    separator_var: NDArray[np.int64]  # in the plan's axis order
+    factor_clique: NDArray[np.int64]  # (F,) the clique that each factor is assigned to
+    axis_rank: NDArray[np.int64]  # (V,) position of each variable in the global axis order, 0 slowest
+    # the program
+    table_ptr: NDArray[np.int64]  # (T+1,)
+    table_var: NDArray[np.int64]  # scope of each table, in axis order; tables 0..F-1 are the factors
+    table_off: NDArray[np.int64]  # (T,) first cell in the arena
+    op_kind: NDArray[np.int64]  # (P,) COLLECT, DISTRIBUTE or POSTERIOR
+    op_level: NDArray[np.int64]  # (P,) ascending; contractions of one level are independent
+    op_out: NDArray[np.int64]  # (P,) table written; every table other than a factor is written exactly once
+    op_in_ptr: NDArray[np.int64]  # (P+1,)
+    op_in: NDArray[np.int64]  # tables multiplied
+    evidence_factor: NDArray[np.int64]  # (V,) the factor that evidence on each variable is multiplied into
+    posterior_table: NDArray[np.int64]  # (V,) the table that holds each variable's unnormalised posterior
+    root_table: NDArray[np.int64]  # (components,) tables of empty scope whose product is P(e)
+    arena_cells: NDArray[np.int64]  # (1,) cells of the arena, alignment included
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            array = np.ascontiguousarray(getattr(self, f.name), np.int64)
+            if array.flags.writeable:
+                array = array.copy() if array.base is not None else array
+                array.flags.writeable = False
+            object.__setattr__(self, f.name, array)
+
+    def __reduce__(self) -> tuple[type[PlanArrays], tuple[NDArray[np.int64], ...]]:
+        """Pickle the arrays only, not the lists cached from them; unpickled arrays are read-only again."""
+        return type(self), tuple(getattr(self, f.name) for f in fields(self))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PlanArrays):
+            return NotImplemented
+        return all(np.array_equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+
+    def __hash__(self) -> int:
+        return hash((self.cardinality.tobytes(), self.elimination_order.tobytes(), len(self.op_out)))
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables, V."""
+        return len(self.cardinality)
+
+    @property
+    def n_factors(self) -> int:
+        """Number of factors, F."""
+        return len(self.factor_ptr) - 1
+
+    @property
+    def n_cliques(self) -> int:
+        """Number of cliques, C."""
+        return len(self.clique_parent)
+
+    @cached_property
+    def cliques(self) -> tuple[tuple[int, ...], ...]:
+        """Variables of each clique, in axis order."""
+        return _rows(self.clique_ptr, self.clique_var)
+
+    @cached_property
+    def separators(self) -> tuple[tuple[int, ...], ...]:
+        """Variables that each clique shares with its parent, in axis order; empty for a root."""
+        return _rows(self.separator_ptr, self.separator_var)
+
+    @cached_property
+    def factor_scopes(self) -> tuple[tuple[int, ...], ...]:
+        """Variables of each factor, in the order of the model's axes."""
+        return _rows(self.factor_ptr, self.factor_var)
+
+    @cached_property
+    def table_scopes(self) -> tuple[tuple[int, ...], ...]:
+        """Variables of each table of the program, in axis order."""
+        return _rows(self.table_ptr, self.table_var)
+
+    @cached_property
+    def op_inputs(self) -> tuple[tuple[int, ...], ...]:
+        """Tables that each contraction multiplies."""
+        return _rows(self.op_in_ptr, self.op_in)
+
+    @cached_property
+    def posterior_ptr(self) -> NDArray[np.int64]:
+        """(V+1,) int64: bounds of each variable's states in an array of all posteriors."""
+        return np.concatenate([[0], np.cumsum(self.cardinality)])
+
+    def size(self, scope: tuple[int, ...]) -> int:
+        """Number of entries of a table over the variables `scope`."""
+        n = 1
+        for v in scope:
+            n *= int(self.cardinality[v])
+        return n
+
+
+def _rows(ptr: NDArray[np.int64], values: NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
+    flat, bounds = values.tolist(), ptr.tolist()
+    return tuple(tuple(flat[a:b]) for a, b in pairwise(bounds))

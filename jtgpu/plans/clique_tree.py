@@ -1,0 +1,185 @@
+"""The cliques of an elimination order and the maximum-weight tree that joins them.
+
+Variables are numbers, a clique is a sorted tuple of variables. The `CliqueTree` is the graph structure that a plan is
+built from; what users compile and query is `jtgpu.inference.tree.JunctionTree`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from ..errors import OrderError, PlanError
+
+__all__ = ["CliqueTree", "clique_tree", "elimination_cliques"]
+
+Clique = tuple[int, ...]
+
+# Candidate edges of the clique graph. Above this many, Kruskal gets only the edges that elimination itself gives: they
+# contain a maximum-weight spanning tree, and a star of n cliques has n^2 / 2 edges.
+MAX_CLIQUE_EDGES = 200_000
+
+
+def elimination_cliques(
+    neighbours: Sequence[Iterable[int]], order: Sequence[int]
+) -> tuple[list[Clique], list[tuple[int, int]]]:
+    """Maximal cliques of the triangulation that an elimination order induces.
+
+    Returns
+    -------
+    cliques : list of sorted tuples of int
+        In the order in which elimination finds them.
+    links : list of (int, int)
+        Edges of a junction tree (not necessarily the one of maximum weight): each clique except the last of its
+        component, and the clique in which elimination continues.
+
+    Raises
+    ------
+    OrderError
+        If `order` is not a permutation of the vertices.
+    """
+    n = len(neighbours)
+    position = [-1] * n
+    for at, v in enumerate(order):
+        if not 0 <= v < n or position[v] >= 0:
+            raise OrderError(f"an elimination order contains each of the {n} variables once; number {v} is out of range or repeated")
+        position[v] = at
+    if len(order) != n:
+        raise OrderError(f"an elimination order contains each of the {n} variables once; this one has {len(order)}")
+    later = [{u for u in neighbours[v] if position[u] > position[v]} for v in range(n)]
+    clique_of = [-1] * n  # the maximal clique that contains {v} and later[v]
+    children: list[list[int]] = [[] for _ in range(n)]  # of the elimination tree
+    cliques: list[Clique] = []
+    links: list[tuple[int, int]] = []
+    for v in order:
+        # {v} + later[v] holds later[u] for every child u; it is no maximal clique when it equals one of them
+        same = [u for u in children[v] if len(later[u]) == len(later[v]) + 1]
+        if same:
+            clique_of[v] = min(clique_of[u] for u in same)
+        else:
+            clique_of[v] = len(cliques)
+            cliques.append(tuple(sorted((v, *later[v]))))
+        links.extend((clique_of[u], clique_of[v]) for u in children[v] if clique_of[u] != clique_of[v])
+        if later[v]:
+            after = min(later[v], key=position.__getitem__)
+            children[after].append(v)
+            later[after] |= later[v]
+            later[after].discard(after)
+    return cliques, links
+
+
+@dataclass(frozen=True)
+class CliqueTree:
+    """A rooted forest over numbered cliques with one root per component of the graph."""
+
+    cliques: tuple[Clique, ...]
+    parent: tuple[int, ...]  # -1 for a root
+    depth: tuple[int, ...]  # 0 for a root
+
+    def separator(self, clique: int) -> Clique:
+        """The variables that a clique shares with its parent; empty for a root."""
+        up = self.parent[clique]
+        return () if up < 0 else tuple(sorted(set(self.cliques[clique]) & set(self.cliques[up])))
+
+    def top_cliques(self, n_variables: int) -> list[int]:
+        """For each variable, the clique nearest to the root that contains it.
+
+        Raises
+        ------
+        PlanError
+            If the running intersection property fails: the cliques of some variable are not connected.
+        """
+        tops = [-1] * n_variables
+        for c, members in enumerate(self.cliques):
+            up = set(self.cliques[self.parent[c]]) if self.parent[c] >= 0 else set()
+            for v in members:
+                if v not in up:
+                    if tops[v] >= 0:
+                        raise PlanError(
+                            f"the running intersection property fails: variable {v} has two topmost cliques, "
+                            f"{tops[v]} and {c}"
+                        )
+                    tops[v] = c
+        return tops
+
+
+def clique_tree(
+    cliques: Sequence[Clique], links: Sequence[tuple[int, int]], cardinality: Sequence[int]
+) -> CliqueTree:
+    """Maximum-weight spanning tree of the clique graph by Kruskal, rooted at the centre of each component.
+
+    The weight of an edge is the number of shared variables (Jensen and Jensen, Optimal junction trees, UAI 1994);
+    ties are broken by clique number. Of two centres, the one with the larger table becomes the root.
+
+    Parameters
+    ----------
+    cliques : sequence of sorted tuples of int
+        Maximal cliques of a triangulated graph.
+    links : sequence of (int, int)
+        Edges of any junction tree of these cliques, as `elimination_cliques` gives them.
+    cardinality : sequence of int
+        States of every variable.
+    """
+    import networkx
+
+    members = [set(c) for c in cliques]
+    graph: networkx.Graph[int] = networkx.Graph()
+    graph.add_nodes_from(range(len(cliques)))
+    for a, b in _candidate_edges(cliques, links, len(cardinality)):
+        graph.add_edge(a, b, weight=len(members[a] & members[b]))
+    forest = networkx.maximum_spanning_tree(graph, weight="weight", algorithm="kruskal")
+    neighbours = [sorted(forest[c]) for c in range(len(cliques))]
+    parent, depth = [-1] * len(cliques), [-1] * len(cliques)
+    for start in range(len(cliques)):
+        if depth[start] < 0:
+            root = max(
+                _centres(neighbours, start),
+                key=lambda c: (math.prod(cardinality[v] for v in cliques[c]), -c),
+            )
+            depth[root] = 0
+            for c in _walk(neighbours, root):
+                for d in neighbours[c]:
+                    if depth[d] < 0:
+                        parent[d], depth[d] = c, depth[c] + 1
+    return CliqueTree(tuple(cliques), tuple(parent), tuple(depth))
+
+
+def _candidate_edges(
+    cliques: Sequence[Clique], links: Sequence[tuple[int, int]], n_variables: int
+) -> list[tuple[int, int]]:
+    """Pairs of cliques that share a variable, lower number first, sorted."""
+    holders: list[list[int]] = [[] for _ in range(n_variables)]
+    for c, clique in enumerate(cliques):
+        for v in clique:
+            holders[v].append(c)
+    if sum(len(h) * (len(h) - 1) // 2 for h in holders) > MAX_CLIQUE_EDGES:
+        return sorted({(min(a, b), max(a, b)) for a, b in links})
+    return sorted({pair for h in holders for pair in combinations(h, 2)})
+
+
+def _walk(neighbours: Sequence[Sequence[int]], start: int) -> list[int]:
+    """Vertices of a tree, breadth first."""
+    seen = {start: None}
+    for v in (queue := [start]):
+        for u in neighbours[v]:
+            if u not in seen:
+                seen[u] = None
+                queue.append(u)
+    return queue
+
+
+def _centres(neighbours: Sequence[Sequence[int]], start: int) -> list[int]:
+    """The one or two middle vertices of a tree's longest path (two walks find its ends)."""
+    end = _walk(neighbours, start)[-1]
+    before = {end: -1}
+    last = end
+    for v in _walk(neighbours, end):
+        last = v
+        for u in neighbours[v]:
+            before.setdefault(u, v)
+    path = [last]
+    while before[path[-1]] >= 0:
+        path.append(before[path[-1]])
+    return sorted(path[(len(path) - 1) // 2 : len(path) // 2 + 1])
