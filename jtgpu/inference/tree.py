@@ -20,14 +20,15 @@ from .queries.information import (
     mutual_information,
     value_of_information,
 )
-from .queries.joint import JointCost, conditional, joint, joint_cost
-from .queries.map import MapCost, map_cost, marginal_map
+from .queries.joint import conditional, joint, joint_cost
+from .queries.map import map_cost, marginal_map
 from .queries.mpe import mpe, mpe_batch
 from .queries.posteriors import posteriors, posteriors_batch
 from .queries.sample import impute, sample
 from .queries.sensitivity import Sensitivity, sensitivity
 from .queries.text import ask
 from .results.configurations import CaseExplanations, Explanation, Imputed, Samples
+from .results.costs import JointCost, MapCost
 from .results.marginals import CasePosteriors, Posterior, Posteriors
 from .results.tables import Conditional, Joint
 from .session import Session

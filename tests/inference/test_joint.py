@@ -157,7 +157,7 @@ def through_a_wide_one() -> BayesianNetwork:
     return BayesianNetwork(states, {"x": ["a"], "b": ["x"], "c": ["x"]}, cpts)
 
 
-def test_the_cheaper_way_is_taken_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cheaper_method_is_chosen_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     net = star(7, 4)
     tree = compiled(net, "cpu")
     leaves = [f"f{i}" for i in range(7)]
@@ -174,10 +174,10 @@ def test_the_cheaper_way_is_taken_and_told(monkeypatch: pytest.MonkeyPatch) -> N
     assert "4 x 4" in repr(one)
 
 
-def test_tables_that_do_not_fit_are_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_that_do_not_fit_raise_before_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
     net = chain(60, 3)
     tree = compiled(net, "cpu")
-    with pytest.raises(errors.TableTooLarge, match="ask for fewer") as error:
+    with pytest.raises(errors.TableTooLarge, match="query fewer variables") as error:
         tree.joint(net.variables[:30])
     assert error.value.entries == 3**30
     with pytest.raises(errors.TableTooLarge, match="max_table"):
@@ -187,11 +187,11 @@ def test_tables_that_do_not_fit_are_refused_before_they_are_made(monkeypatch: py
     with pytest.raises(errors.TableTooLarge, match="how='together'"):
         compiled(through_a_wide_one(), "cpu").joint(["a", "b", "c"], how="together", max_table=8)
     monkeypatch.setattr(joints, "free_memory", lambda: 1000)
-    monkeypatch.setattr(joints, "LITTLE", 0)
-    with pytest.raises(errors.TableTooLarge, match="of what is free"):
+    monkeypatch.setattr(joints, "ALWAYS_FREE", 0)
+    with pytest.raises(errors.TableTooLarge, match="of the free memory"):
         tree.joint(["x0", "x20", "x40"])
     monkeypatch.undo()
-    assert tree.joint_cost(net.variables[:30]).entries == 3**30  # asking costs nothing
+    assert tree.joint_cost(net.variables[:30]).entries == 3**30
     with pytest.raises(ValueError, match="'cases' or 'together'"):
         tree.joint(["x0"], how="fast")
 
@@ -251,9 +251,9 @@ def test_a_conditional_table_is_labelled(asia: jtgpu.JunctionTree) -> None:
 
 @pytest.mark.parametrize(
     ("variables", "says"),
-    [([], "names no variable"), (["lung", "lung"], "'lung' twice"), (["lungs"], "did you mean 'lung'"), ([99], "99")],
+    [([], "has no variables"), (["lung", "lung"], "'lung' twice"), (["lungs"], "did you mean 'lung'"), ([99], "99")],
 )
-def test_what_is_no_set(asia: jtgpu.JunctionTree, variables: Any, says: str) -> None:
+def test_invalid_sets_of_variables(asia: jtgpu.JunctionTree, variables: Any, says: str) -> None:
     for ask in (asia.joint, asia.entropy, lambda v: asia.conditional(["xray"], v), asia.joint_cost):
         with pytest.raises(errors.EvidenceError, match=says):
             ask(variables)

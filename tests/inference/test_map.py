@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu.inference.queries import joint as queries_joint
 from jtgpu.inference.queries import map as queries_map
-from jtgpu.inference.queries.map import _ending_with
+from jtgpu.inference.queries.constrained_order import ending_with
+from jtgpu.inference.results.costs import JointCost
 from jtgpu.model.network import DiscreteModel
 from jtgpu.plans.ordering import order_cost
 from tests.support import judge, oracle
@@ -109,7 +109,7 @@ def test_cost_is_known_before_memory_is_taken() -> None:
     cost = tree.map_cost(["HR", "CO", "BP"])
     assert (cost.variables, cost.summed + cost.barren) == (3, len(net) - 3)
     assert cost.bytes == 8 * cost.table_entries
-    assert "3 variables chosen" in str(cost)
+    assert "3 variables maximised" in str(cost)
     with pytest.raises(jtgpu.TableTooLarge, match="max_table") as error:
         tree.map(["HR", "CO", "BP"], max_table=2)
     assert error.value.entries == cost.largest
@@ -135,9 +135,9 @@ def test_few_configurations_of_a_dense_model(monkeypatch: pytest.MonkeyPatch, ba
     tree = net.compile(backend)
     variables, evidence = ["Age", "Cushioning", "MedCost", "Airbag"], {"Accident": "Severe", "Airbag": "True"}
     by_order, cost = tree.map(variables, evidence, k=7), tree.map_cost(variables, evidence)
-    # as if the order were dear: the joint posterior of these has 3 x 4 x 4 configurations
+    # as if the order were expensive: the joint posterior of these has 3 x 4 x 4 configurations
     monkeypatch.setattr(queries_map, "CHEAP", -1)
-    monkeypatch.setattr(queries_map, "joint_cost", lambda *_: queries_joint.JointCost("cases", 48, 12, 0, 48, 384))
+    monkeypatch.setattr(queries_map, "joint_cost", lambda *_: JointCost("cases", 48, 12, 0, 48, 384))
     assert (cost.how, tree.map_cost(variables, evidence).how) == ("order", "joint")
     found = tree.map(variables, evidence, k=7)
     assert dict(found) == dict(by_order)
@@ -171,7 +171,7 @@ def test_an_order_may_end_with_any_clique_of_its_triangulation(data: st.DataObje
         neighbours[a].add(b)
         neighbours[b].add(a)
     order: list[int] = data.draw(st.permutations(range(n)))
-    found = _ending_with(neighbours, order, last)
+    found = ending_with(neighbours, order, last)
     assert sorted(found) == list(range(n))
     assert sorted(found[n - len(last) :]) == last
     cards = data.draw(st.lists(st.integers(2, 5), min_size=n, max_size=n))
@@ -179,8 +179,8 @@ def test_an_order_may_end_with_any_clique_of_its_triangulation(data: st.DataObje
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
-def test_weights_go_into_a_factor_that_is_there(backend: str) -> None:
-    # the smallest table with x is that of its barren child, which falls away
+def test_weights_are_multiplied_into_a_remaining_factor(backend: str) -> None:
+    # the smallest table with x is that of its barren child, which is removed
     net = jtgpu.BayesianNetwork(
         {"u": list("abcde"), "x": ["a", "b"], "y": ["a", "b"]},
         {"x": ["u"], "y": ["x"]},
@@ -190,7 +190,7 @@ def test_weights_go_into_a_factor_that_is_there(backend: str) -> None:
     assert [(e["x"], round(e.probability, 12)) for e in best.ranked] == [("b", 0.55), ("a", 0.45)]
 
 
-def test_states_of_what_is_observed_and_asked() -> None:
+def test_an_observed_variable_of_the_query_has_its_observed_state() -> None:
     net = bundled("asia")
     for backend in ("reference", "cpu"):
         best: Any = net.compile(backend).map(["xray", "lung"], {"xray": "yes"})

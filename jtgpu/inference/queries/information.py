@@ -15,7 +15,8 @@ import numpy as np
 
 from ...backends.base import Evidence
 from ...errors import EvidenceError, ImpossibleEvidence
-from .joint import joint, scope_of
+from .joint import joint
+from .scope import scope_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
