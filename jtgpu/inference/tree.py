@@ -11,25 +11,19 @@ from ..util import doors
 from .compiled import CompiledModel
 from .evidence import Cases, Findings, More, read_findings, read_known, read_known_cases
 from .frame_options import FrameOptions
-from .queries.information import (
-    Importance,
-    Observation,
-    conflict,
-    entropy,
-    evidence_importance,
-    mutual_information,
-    value_of_information,
-)
+from .queries.evidence_analysis import Importance, conflict, evidence_importance
+from .queries.information import Observation, entropy, mutual_information, value_of_information
 from .queries.joint import conditional, joint, joint_cost
 from .queries.map import map_cost, marginal_map
 from .queries.mpe import mpe, mpe_batch
 from .queries.posteriors import posteriors, posteriors_batch
 from .queries.sample import impute, sample
-from .queries.sensitivity import Sensitivity, sensitivity
+from .queries.sensitivity import sensitivity
 from .queries.text import ask
 from .results.configurations import CaseExplanations, Explanation, Imputed, Samples
 from .results.costs import JointCost, MapCost
 from .results.marginals import CasePosteriors, Posterior, Posteriors
+from .results.sensitivities import Sensitivity
 from .results.tables import Conditional, Joint
 from .session import Session
 

@@ -323,7 +323,7 @@ def test_what_went_well_is_printed_before_what_did_not() -> None:
         (("query", ASIA, "P(lung)", "-t", "lung"), 2, "its own targets"),
         (("voi", ASIA), 2, "TARGET"),
         (("voi", ASIA, "lungs"), 2, "did you mean 'lung'"),
-        (("voi", ASIA, "lung", "-c", "lung"), 2, "one of the others"),
+        (("voi", ASIA, "lung", "-c", "lung"), 2, "among the other variables"),
         (("voi", ASIA, "lung", "-c", "smok"), 2, "did you mean 'smoke'"),
         (("voi", ASIA, "lung", "-e", "lung=yes", "-e", "either=no"), 4, "probability 0"),
         (("voi", "no.net", "lung"), 2, "no.net"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu import errors
-from jtgpu.inference.queries.information import hellinger
+from jtgpu.inference.queries.evidence_analysis import hellinger
 from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
 from tests.conftest import ROOT
 from tests.support import judge, oracle, random_nets
@@ -129,7 +129,7 @@ def test_information_with_soft_evidence_and_interventions(asia: jtgpu.JunctionTr
     assert asia.mutual_information("lung", ["smoke"], **known)["smoke"] == 0.0
 
 
-def test_what_is_set_is_no_finding(asia: jtgpu.JunctionTree) -> None:
+def test_interventions_are_not_findings(asia: jtgpu.JunctionTree) -> None:
     alone = asia.conflict({"xray": "yes", "dysp": "no"}, do={"smoke": "yes"})
     log_p = [asia.log_evidence(e, do={"smoke": "yes"}) for e in ({"xray": 0}, {"dysp": 1}, {"xray": 0, "dysp": 1})]
     assert alone == pytest.approx(log_p[0] + log_p[1] - log_p[2], abs=1e-12)
@@ -138,18 +138,18 @@ def test_what_is_set_is_no_finding(asia: jtgpu.JunctionTree) -> None:
     np.testing.assert_allclose(found[0].without, asia.posterior("lung", do={"smoke": "yes"}), atol=1e-15)
 
 
-def test_what_has_no_answer(asia: jtgpu.JunctionTree) -> None:
+def test_invalid_queries(asia: jtgpu.JunctionTree) -> None:
     with pytest.raises(errors.EvidenceError, match="no evidence"):
         asia.conflict({})
     with pytest.raises(errors.EvidenceError, match="no evidence"):
         asia.evidence_importance("lung", {}, do={"smoke": "yes"})
-    with pytest.raises(errors.EvidenceError, match="the target 'lung' is one of the others"):
+    with pytest.raises(errors.EvidenceError, match="the target 'lung' must not be among the other variables"):
         asia.mutual_information("lung", ["lung"])
     with pytest.raises(errors.ImpossibleEvidence, match="lung = 'yes'"):
         asia.mutual_information("dysp", evidence={"lung": "yes", "either": "no"})
 
 
-def test_a_target_that_is_known_has_nothing_left_to_tell(asia: jtgpu.JunctionTree) -> None:
+def test_an_observed_target_has_no_uncertainty(asia: jtgpu.JunctionTree) -> None:
     assert set(asia.mutual_information("lung", evidence={"lung": "yes"}).values()) == {0.0}
     best = asia.value_of_information("lung", ["smoke"], {"lung": "yes"})[0]
     assert (best.gain, best.expected_entropy, best.expected_accuracy) == (0.0, 0.0, 1.0)
@@ -157,6 +157,6 @@ def test_a_target_that_is_known_has_nothing_left_to_tell(asia: jtgpu.JunctionTre
     assert compiled(alone, "reference").mutual_information("a") == {}
 
 
-def test_hellinger_is_between_nothing_and_one() -> None:
+def test_hellinger_is_between_zero_and_one() -> None:
     assert hellinger(np.array([0.5, 0.5]), np.array([0.5, 0.5])) == 0.0
     assert hellinger(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == 1.0

@@ -231,7 +231,7 @@ def test_weights_on_the_target(backend: str) -> None:
     assert not any(never[v].any() for v in never)
 
 
-def test_what_it_refuses() -> None:
+def test_invalid_targets_and_values() -> None:
     tree = chain().compile("cpu")
     with pytest.raises(jtgpu.EvidenceError, match="'b' is observed"):
         tree.sensitivity(("b", "yes"), {"b": "no"})

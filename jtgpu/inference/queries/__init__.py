@@ -1,5 +1,6 @@
-"""Questions beyond single posteriors, each a module: what a backend answers, turned into what was asked.
+"""The queries of a compiled model, one module for each kind.
 
-They stand on `jtgpu.backends.base.Backend` and a plan, so what they know of holds on every backend; `jtgpu.inference.tree` has a
-thin method for each and imports its module on first use.
+A query takes a `jtgpu.inference.compiled.CompiledModel` and evidence by number, runs cases on its backend, and returns
+one of `jtgpu.inference.results`. Queries know plans and the interface of backends, but no particular backend, so each
+works on all of them. The methods of `jtgpu.JunctionTree` call them.
 """

@@ -50,7 +50,6 @@ class Messages:
         self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: str, threads: int | None = None
     ):
         self._plan, self.factors, self._backend, self._threads = plan, factors, backend, threads
-        self.parameters: Any = None  # of queries.sensitivity
         self._kept: OrderedDict[Hashable, Sweep] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Posteriors of one case, and of a table of cases."""
+"""Posteriors of all variables or of some targets: of one case, and of a table of cases."""
 
 from __future__ import annotations
 

@@ -11,13 +11,8 @@ import numpy as np
 from ....backends.base import Evidence
 from ....errors import ImpossibleEvidence
 from ...evidence import read_known
-from ..information import (
-    conflict,
-    entropy,
-    evidence_importance,
-    mutual_information,
-    value_of_information,
-)
+from ..evidence_analysis import conflict, evidence_importance
+from ..information import entropy, mutual_information, value_of_information
 from ..joint import conditional, joint
 from ..map import marginal_map
 from ..mpe import mpe

@@ -1,0 +1,292 @@
+"""`Sensitivity`: derivatives of a probability with respect to every parameter, and the posterior as a function of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ...errors import ImpossibleEvidence
+from ...model.network import BayesianNetwork
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Bar", "Parameter", "Parameters", "Sensitivity"]
+
+IMPOSSIBLE = 1e-12  # new P(evidence) relative to the old one, below which it is rounding error
+NOISE = 1e-13  # a derivative relative to the terms that it is the difference of, below which it is rounding error
+
+
+class Parameter(NamedTuple):
+    """One entry of a CPT and its effect on the target."""
+
+    variable: str  # of the CPT
+    state: str  # of the variable
+    given: tuple[tuple[str, str], ...]  # parents and their states
+    value: float
+    derivative: float  # d P(target | evidence) / d value, with the rest of its row in proportion
+    entry: tuple[int, ...]  # index into the CPT
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{v} = {s}" for v, s in self.given)
+        return f"P({self.variable} = {self.state}{' | ' if given else ''}{given})"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar of a tornado diagram: the target's probability at both ends of a parameter's range.
+
+    Attributes
+    ----------
+    parameter : Parameter
+    low, high : float
+        Ends of the parameter's range.
+    at_low, at_high : float
+        P(target | evidence) there, exactly; NaN if the evidence is impossible there.
+    """
+
+    parameter: Parameter
+    low: float
+    high: float
+    at_low: float
+    at_high: float
+
+    @property
+    def width(self) -> float:
+        """Absolute difference of the two probabilities."""
+        return abs(self.at_high - self.at_low)
+
+
+class _Rows:
+    """All CPT rows of one width.
+
+    Attributes
+    ----------
+    places : (rows, width) ndarray of int64
+        Numbers of the parameters.
+    others : (width, width) ndarray of float64
+        ``x @ others`` is, for each entry, the sum over the rest of its row, without cancellation.
+    alone : tuple of two ndarrays
+        Rows and columns of the entries whose rest of the row is zero and has no proportions.
+    share : (rows, width) ndarray of float64
+        1 / (sum over the rest of the row); 0 if that sum is 0.
+    """
+
+    def __init__(self, theta: NDArray[np.float64], places: NDArray[np.int64]):
+        self.places, self.width = places, places.shape[1]
+        self.theta = theta[places]
+        self.others = 1.0 - np.eye(self.width)
+        rest = self.theta @ self.others
+        self.alone = np.nonzero(rest <= 0)
+        self.share = np.divide(1.0, rest, out=np.zeros_like(rest), where=rest > 0)
+
+
+class Parameters:
+    """All parameters of a network, one CPT after the other.
+
+    Parameters
+    ----------
+    factors : sequence of ndarray
+        The CPTs, in the order of the variables.
+
+    Attributes
+    ----------
+    shapes : list of tuple
+        Shape of each CPT.
+    first : (V + 1,) ndarray of int64
+        Number of each CPT's first parameter.
+    theta : (N,) ndarray of float64
+        Values of the parameters.
+    """
+
+    def __init__(self, factors: Sequence[NDArray[np.float64]]):
+        self.factors = factors
+        sizes = [f.size for f in factors]
+        self.shapes = [f.shape for f in factors]
+        self.first = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        self.theta = np.concatenate([f.ravel() for f in factors])
+        widths = np.repeat([s[-1] for s in self.shapes], sizes)
+        self._rows = [
+            _Rows(self.theta, np.flatnonzero(widths == w).reshape(-1, w)) for w in np.unique(widths).tolist()
+        ]
+
+    def proportional(self, partial: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Contribution of the rest of the row to each parameter's derivative, to be subtracted from the partial one.
+
+        Parameters
+        ----------
+        partial : (N,) ndarray of float64
+            Partial derivatives, each with all other parameters fixed.
+        """
+        lost = np.empty(len(partial))
+        for rows in self._rows:
+            mine = partial[rows.places]
+            if rows.width == 1:  # always 1: the total derivative is 0
+                lost[rows.places] = mine
+                continue
+            change = (rows.theta * mine) @ rows.others
+            change *= rows.share
+            if len(rows.alone[0]):
+                change[rows.alone] = (mine[rows.alone[0]] * rows.others[rows.alone[1]]).sum(axis=1) / (rows.width - 1)
+            lost[rows.places] = change
+        return lost
+
+
+class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
+    """Derivatives of P(target | evidence): a mapping from variable name to an array in the shape of its CPT.
+
+    Each entry is d P(target | evidence) / d theta, where the rest of theta's row keeps its proportions.
+
+    Attributes
+    ----------
+    target : tuple of (str, str)
+        The variable and its state.
+    probability : float
+        P(target | evidence).
+    log_evidence : float
+        ln P(evidence).
+    """
+
+    def __init__(
+        self,
+        model: BayesianNetwork,
+        target: tuple[str, str],
+        probability: float,
+        log_evidence: float,
+        partial: tuple[NDArray[np.float64], NDArray[np.float64]],
+        parameters: Parameters,
+    ):
+        self._model, self._parameters = model, parameters
+        self.target, self.probability, self.log_evidence = target, probability, log_evidence
+        # derivatives of P(target, evidence) and of P(evidence), both divided by P(evidence)
+        self._partial = partial
+        lost = tuple(parameters.proportional(p) for p in partial)
+        self._slopes = tuple(p - q for p, q in zip(partial, lost, strict=True))
+        flat = self._slopes[0] - probability * self._slopes[1]
+        # rounding errors are set to zero, so that they do not appear in the list of the largest derivatives
+        scale = partial[0] + lost[0] + probability * (partial[1] + lost[1])
+        flat[np.abs(flat) <= NOISE * scale] = 0.0
+        flat.flags.writeable = False
+        self._flat = flat
+
+    # Arrays in the shape of a CPT -------------------------------------------------------------------------------
+
+    def _shaped(self, flat: NDArray[np.float64], variable: str | int) -> NDArray[np.float64]:
+        v = self._model.index(variable)
+        found = flat[self._parameters.first[v] : self._parameters.first[v + 1]].reshape(self._parameters.shapes[v])
+        found.flags.writeable = False
+        return found
+
+    def __getitem__(self, variable: str | int) -> NDArray[np.float64]:
+        return self._shaped(self._flat, variable)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._model.variables)
+
+    def __len__(self) -> int:
+        return len(self._model)
+
+    def partial(self, variable: str | int) -> NDArray[np.float64]:
+        """Partial derivatives d P(target | evidence) / d theta: all other entries are fixed, rows need not sum to 1."""
+        joint, evidence = self._partial
+        return self._shaped(joint - self.probability * evidence, variable)
+
+    def log(self, variable: str | int) -> NDArray[np.float64]:
+        """d ln P(target | evidence) / d theta, the rest of the row in proportion.
+
+        Raises
+        ------
+        ImpossibleEvidence
+            If P(target | evidence) is 0.
+        """
+        if not self.probability > 0:
+            raise ImpossibleEvidence(f"{self.target[0]} = {self.target[1]!r} has probability 0 and no logarithm")
+        return self._shaped(self._flat / self.probability, variable)
+
+    # The posterior as a function of one parameter ---------------------------------------------------------------
+
+    def at(self, variable: str | int, index: tuple[int, ...], value: float) -> float:
+        """P(target | evidence) for another value of one parameter, exactly.
+
+        Parameters
+        ----------
+        variable : str or int
+        index : tuple of int
+            Index of the parameter in the variable's CPT.
+        value : float
+            The new value, 0 to 1; the rest of the row keeps its proportions.
+
+        Returns
+        -------
+        float
+            NaN if the evidence is impossible with this value.
+        """
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"value must be a probability, 0 to 1, got {value!r}")
+        v = self._model.index(variable)
+        place = int(self._parameters.first[v]) + int(np.ravel_multi_index(index, self._parameters.shapes[v]))
+        step = value - float(self._parameters.theta[place])
+        joint, evidence = (float(s[place]) for s in self._slopes)
+        ratio = 1.0 + step * evidence  # of the new P(evidence) to the old one
+        return min(max((self.probability + step * joint) / ratio, 0.0), 1.0) if ratio > IMPOSSIBLE else float("nan")
+
+    def top(self, n: int = 10) -> list[Parameter]:
+        """The n parameters with the largest absolute derivatives; parameters with derivative 0 are left out."""
+        return [self._parameter(i) for i in self._largest(np.abs(self._flat), n)]
+
+    def tornado(self, n: int = 10, spread: float = 0.1) -> list[Bar]:
+        """The n parameters that change the target most, each from (1 - spread) to (1 + spread) times its value.
+
+        Parameters
+        ----------
+        n : int
+        spread : float
+            Relative half width of the ranges, which are cut at 0 and 1.
+        """
+        if not spread > 0:
+            raise ValueError(f"spread, a relative width, must be above 0, got {spread!r}")
+        low = np.maximum(self._parameters.theta * (1.0 - spread), 0.0)
+        high = np.minimum(self._parameters.theta * (1.0 + spread), 1.0)
+        joint, evidence = self._slopes
+        ends = []
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for end in (low, high):
+                step = end - self._parameters.theta
+                ratio = 1.0 + step * evidence
+                ends.append(np.where(ratio > IMPOSSIBLE, (self.probability + step * joint) / ratio, np.nan))
+        moved = np.nan_to_num(np.abs(ends[1] - ends[0]))
+        return [
+            Bar(self._parameter(i), float(low[i]), float(high[i]), *(float(np.clip(e[i], 0, 1)) for e in ends))
+            for i in self._largest(moved, n)
+        ]
+
+    def _parameter(self, place: int) -> Parameter:
+        model = self._model
+        first, theta = self._parameters.first, float(self._parameters.theta[place])
+        v = int(np.searchsorted(first, place, side="right")) - 1
+        index = tuple(int(i) for i in np.unravel_index(place - int(first[v]), self._parameters.shapes[v]))
+        given = tuple((p, model.states(p)[i]) for p, i in zip(model.parents(v), index, strict=False))
+        return Parameter(
+            model.variables[v], model.states(v)[index[-1]], given, theta, float(self._flat[place]), index
+        )  # fmt: skip
+
+    def _largest(self, values: NDArray[np.float64], n: int) -> list[int]:
+        """Numbers of the n parameters with the largest positive values; ties, up to rounding, by number."""
+        n = min(n, len(values))
+        if n < 1:
+            return []
+        mantissa, exponent = np.frexp(values)
+        values = np.ldexp(np.round(mantissa, 11), exponent)
+        smallest = np.partition(values, len(values) - n)[len(values) - n]
+        enough = np.flatnonzero(values >= smallest)  # with all ties
+        return [int(i) for i in enough[np.argsort(-values[enough], kind="stable")][:n] if values[i] > 0]
+
+    def __repr__(self) -> str:
+        n = len(self._parameters.theta)
+        return (
+            f"Sensitivity of P({self.target[0]} = {self.target[1]}) = {self.probability:.6g} to {n:,} parameters of "
+            f"{len(self)} variables"
+        )
