@@ -26,9 +26,12 @@ import numpy as np  # noqa: E402
 from rows import commit  # noqa: E402
 
 import jtgpu  # noqa: E402
-from jtgpu.backends.published import timetable, tuning  # noqa: E402
+from jtgpu.backends.published import tuning  # noqa: E402
 from jtgpu.backends.published.indextables import Shape  # noqa: E402
-from jtgpu.backends.published.launches import Rules  # noqa: E402
+from jtgpu.backends.published.measure import measure  # noqa: E402
+from jtgpu.backends.published.rules import Rules  # noqa: E402
+from jtgpu.backends.published.timetable import TimeTable  # noqa: E402
+from jtgpu.backends.published.workbench import Workbench  # noqa: E402
 from jtgpu.device.context import Device, open_device  # noqa: E402
 from jtgpu.plans.compiler import model_factors  # noqa: E402
 from jtgpu.util.system import cpu_name  # noqa: E402
@@ -81,7 +84,7 @@ def variants(device: Device) -> Iterator[dict[str, Any]]:
     with device.active():
         for n, m in shapes:
             shape = Shape((m, n), (False, True))
-            bench = tuning.Workbench(device, shape, Rules())
+            bench = Workbench(device, shape, Rules())
             bench.load(np.random.default_rng(1).random(shape.entries))
             ones = np.ones(n)
             for options in marginal:
@@ -97,7 +100,7 @@ def variants(device: Device) -> Iterator[dict[str, Any]]:
             bench.close()
 
 
-def _constant(device: Device, bench: tuning.Workbench, ones: np.ndarray) -> Iterator[dict[str, Any]]:
+def _constant(device: Device, bench: Workbench, ones: np.ndarray) -> Iterator[dict[str, Any]]:
     file = "published/trials/constant_index"
     address, _ = device.symbol(file, "constant_index")
     device.upload(address, bench.table.index, bench.stream)
@@ -140,7 +143,7 @@ def copy_rate(device: Device) -> dict[str, float]:
 
 def bounds(plan: Plan, rates: dict[str, float]) -> dict[str, float]:
     """Least milliseconds that one propagation's traffic takes: over the bus in mode "each", through memory resident."""
-    from jtgpu.backends.published.host import Schedule
+    from jtgpu.backends.published.schedule import Schedule
 
     schedule = Schedule(plan)
     bus = memory = 0
@@ -186,7 +189,7 @@ def main() -> int:
     for name in arguments.networks:
         started = time.perf_counter()
         plan, factors = load(name)
-        column = timetable.measure(name, plan, factors, runs=arguments.runs, cpu_runs=arguments.cpu_runs, tuned=tuned)
+        column = measure(name, plan, factors, runs=arguments.runs, cpu_runs=arguments.cpu_runs, tuned=tuned)
         limits[name] = bounds(plan, rates)
         columns.append(column)
         gains = {k: round(g, 1) for k in ("gpu", "resident", "tuned") if (g := column.gain(k)) is not None}
@@ -203,7 +206,7 @@ def main() -> int:
         "measured ceilings, GB/s": {k: round(v) for k, v in rates.items()},
         "least ms of traffic": {k: {n: round(x, 3) for n, x in v.items()} for k, v in limits.items()},
     }
-    table = timetable.TimeTable(columns, machine)
+    table = TimeTable(columns, machine)
     rows = [] if arguments.smoke else list(variants(device))
     print(table.to_rst())
     for row in rows:
@@ -213,7 +216,7 @@ def main() -> int:
     return 0
 
 
-def keep(table: timetable.TimeTable, rows: list[dict[str, Any]], folder: Path, plot: bool) -> None:
+def keep(table: TimeTable, rows: list[dict[str, Any]], folder: Path, plot: bool) -> None:
     """Write the table as JSON, CSV and reST, the kernel variants as JSON lines, and the figures."""
     folder.mkdir(parents=True, exist_ok=True)
     name = "indexed-" + re.sub(r"[^A-Za-z0-9]+", "-", str(table.machine["device"])).strip("-").lower()

@@ -37,7 +37,8 @@ def published_table(
     BackendUnavailable
         Without a GPU, and for figures without matplotlib.
     """
-    from ..backends.published import timetable
+    from ..backends.published.measure import measure
+    from ..backends.published.timetable import TimeTable
     from ..device.context import open_device
     from ..plans.compiler import model_factors
 
@@ -53,7 +54,7 @@ def published_table(
         def tell(what: str, at: str = at) -> None:
             step(f"{at}: {what}")
 
-        columns.append(timetable.measure(stem(file), plan, factors, runs=runs, step=tell))
+        columns.append(measure(stem(file), plan, factors, runs=runs, step=tell))
     machine = {
         "device": device.name,
         "driver": device.driver,
@@ -62,7 +63,7 @@ def published_table(
         "order": order,
         "runs": runs,
     }
-    table = timetable.TimeTable(columns, machine)
+    table = TimeTable(columns, machine)
     if save is not None:
         save.mkdir(parents=True, exist_ok=True)
         for suffix, text in (("json", table.to_json()), ("csv", table.to_csv()), ("rst", table.to_rst())):

@@ -50,6 +50,7 @@ def tune(
         _tune_network(file, order, options, device, json)
         return
     from ..backends.published import tuning
+    from ..backends.published.best_rules import Row
 
     with status("measuring") as now:
         found = tuning.tune(device, launches=launches, progress=now)
@@ -61,7 +62,7 @@ def tune(
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("operation", "n", "m", "best choice", "time"):
         table.add_column(name, justify="left" if name == "operation" else "right")
-    best: dict[tuple[str, int, int], tuning.Row] = {}
+    best: dict[tuple[str, int, int], Row] = {}
     for row in found.rows:
         key = (row.operation, row.n, row.m)
         if key not in best or row.seconds < best[key].seconds:

@@ -43,8 +43,8 @@ from jtgpu.backends.gpu.single.sparse.lists import make_lists
 from jtgpu.backends.gpu.single.specialised import shape_plan, slab_code, slab_layout, slabs
 from jtgpu.backends.published.backend import prepare
 from jtgpu.backends.published.indextables import Shape
-from jtgpu.backends.published.launches import Rules
-from jtgpu.backends.published.tuning import Workbench
+from jtgpu.backends.published.rules import Rules
+from jtgpu.backends.published.workbench import Workbench
 from jtgpu.device.context import Device, open_device
 from jtgpu.device.driver import most_shared
 from jtgpu.plans.compiler import model_factors

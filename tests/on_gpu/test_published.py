@@ -15,7 +15,7 @@ from jtgpu import errors
 from jtgpu.backends import get
 from jtgpu.backends.base import Evidence, Result
 from jtgpu.backends.published.backend import prepare
-from jtgpu.backends.published.launches import Rules
+from jtgpu.backends.published.rules import Rules
 from jtgpu.device.context import Device
 from jtgpu.plans.compiler import NetworkPlan, model_factors
 

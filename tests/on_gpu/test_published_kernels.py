@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jtgpu.backends.published import host
+from jtgpu.backends.published import arithmetic
 from jtgpu.backends.published.indextables import Shape
-from jtgpu.backends.published.launches import Rules
-from jtgpu.backends.published.tuning import Workbench
+from jtgpu.backends.published.rules import Rules
+from jtgpu.backends.published.workbench import Workbench
 from jtgpu.device.context import Device, Launch
 from jtgpu.device.nvcc import JOB
 
@@ -262,5 +262,5 @@ def test_the_host_operations_are_the_definition() -> None:
 
     for shape in SHAPES[::4]:
         psi, out, index = table(shape, 9), np.empty(shape.n), build(shape).inner
-        host.marginalise(psi, index, out)
+        arithmetic.marginalise(psi, index, out)
         np.testing.assert_allclose(out, sums(shape, psi), rtol=1e-12)

@@ -1,37 +1,37 @@
 """The published GPU engine (A. Gottoli, F. Pettenuzzo, 2014) on today's devices: ``backend="indexed"``.
 
-Index tables written out, marginalisation in parallel over m or over n, scattering, normalisation, and small tables on
-the CPU. The rules are `jtgpu.backends.published.launches.Rules`; every one is an option of `prepare`.
+Explicit index tables; marginalisation in parallel over m or over n; scattering; normalisation; small tables on the CPU.
+Every field of `jtgpu.backends.published.rules.Rules` is an option of `prepare`.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ...device.context import Device, open_device
 from ...errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge, format_bytes
+from ...plans.plan import Plan
 from ...util.system import free_memory
 from ..base import BackendDefaults, Evidence, Result
-from .host import Clock, HostEngine, Schedule, check_entries
+from .host import Clock, HostEngine
 from .indextables import IndexTable, build_all, layout
-from .launches import Rules
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...device.context import Device
-    from ...plans.plan import Plan
-    from .resident import ResidentEngine
-    from .streamed import EachEngine
+from .resident import ResidentEngine
+from .rules import Rules
+from .schedule import Schedule
+from .streamed import HostTables, StreamedEngine
+from .tuning import saved_rules
 
 __all__ = ["Indexed", "Rules", "prepare"]
 
 
 def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Indexed:
-    """A plan and a model's numbers on the published engine.
+    """Prepare the published engine for a plan and the numbers of a model.
 
     Parameters
     ----------
@@ -39,21 +39,22 @@ def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) 
     factors : sequence of float64 arrays
         As in `jtgpu.backends.base.Prepare`.
     **options
-        The fields of `Rules`; ``thresholds="tuned"`` starts from what ``jtgpu tune`` saved for this device, and
-        ``engine="host"`` runs the same algorithm on the CPU alone, message after message (no device is needed).
+        The fields of `Rules`. ``thresholds="tuned"`` replaces the published defaults by those that ``jtgpu tune`` saved
+        for this device. ``engine="host"`` runs the same algorithm on the CPU and needs no device.
 
     Raises
     ------
     BackendUnavailable
-        Without PyCUDA, a driver and a device.
+        If PyCUDA, the driver or the device is missing.
     TableTooLarge
-        Before memory is taken: a clique of more than `max_entries` entries, or more than host or device has free.
+        Before memory is allocated, if a clique has more than `max_entries` entries or the tables do not fit into the
+        free memory of the host or the device.
     """
     return Indexed(plan, factors, **options)
 
 
 class Indexed(BackendDefaults):
-    """`jtgpu.backends.base.Backend`; made by `prepare`.
+    """Implements `jtgpu.backends.base.Backend`; made by `prepare`.
 
     Attributes
     ----------
@@ -79,21 +80,17 @@ class Indexed(BackendDefaults):
         if thresholds not in ("published", "tuned"):
             raise ValueError(f'thresholds must be "published" or "tuned", not {thresholds!r}')
         self._lock = threading.Lock()
-        self._engine: HostEngine | EachEngine | ResidentEngine | None = None
+        self._engine: HostEngine | StreamedEngine | ResidentEngine | None = None
         self._pinned: list[NDArray[Any]] = []
         self.device: Device | None = None
         self.uses_blas = False
         self._plan = plan
         self.schedule = Schedule(plan)
         rules = Rules(**options)
-        check_entries(self.schedule, rules.max_entries)
+        self.schedule.check_entries(rules.max_entries)
         if engine == "device":
-            from ...device.context import open_device
-
             self.device = open_device(rules.device)
             if thresholds == "tuned":
-                from .tuning import saved_rules
-
                 rules = Rules(**{**saved_rules(self.device, rules.transfers), **options})
         self.rules = rules
         if self.device is None:
@@ -117,7 +114,7 @@ class Indexed(BackendDefaults):
         return np.empty(cells, self.rules.dtype)
 
     def _check_memory(self, *, in_work: bool) -> None:
-        """State what the host has to hold before any of it is taken."""
+        """Check the host's memory before it is allocated."""
         real = np.dtype(self.rules.dtype).itemsize
         cells = int(self.schedule.clique_off[-1]) * (2 if in_work else 1) + 2 * int(self.schedule.separator_off[-1])
         index = layout(self.schedule.shapes)[1]
@@ -132,9 +129,6 @@ class Indexed(BackendDefaults):
             )
 
     def _start_device(self, factors: Sequence[NDArray[np.float64]]) -> None:
-        from .resident import ResidentEngine
-        from .streamed import EachEngine
-
         assert self.device is not None
         each = self.rules.transfers == "each"
         self._check_memory(in_work=each)
@@ -146,9 +140,8 @@ class Indexed(BackendDefaults):
         if each:
             pair = self._array(separators, pin=True), self._array(separators, pin=True)
             work = self._array(cells, pin=True)
-            self._engine = EachEngine(
-                self.schedule, tables, initial, work, pair, self.device, self.rules, self.uses_blas
-            )
+            host = HostTables(tables, initial, work, pair)
+            self._engine = StreamedEngine(self.schedule, host, self.device, self.rules, self.uses_blas)
         else:
             self._engine = ResidentEngine(self.schedule, tables, initial, self.device, self.rules)
 
@@ -160,10 +153,10 @@ class Indexed(BackendDefaults):
         return build_all(self.schedule.shapes, max_entries=None, buffer=buffer)
 
     def _choose_blas(self) -> bool:
-        """Whether cuBLAS normalises. ``"cublas"`` insists on it, ``"auto"`` takes it where it is."""
+        """Whether cuBLAS normalises: ``"cublas"`` requires it, ``"auto"`` uses it if it is installed."""
         if self.rules.transfers == "resident" and self.rules.normalise == "cublas":
             raise ValueError(
-                "normalise='cublas' goes with transfers='each': its sum comes to the host, and resident tables do not"
+                "normalise='cublas' needs transfers='each': cuBLAS returns its sum to the host"
             )
         if self.rules.transfers == "resident" or self.rules.normalise == "kernel":
             return False
@@ -184,9 +177,9 @@ class Indexed(BackendDefaults):
         wanted = range(plan.n_variables) if targets is None else [int(v) for v in targets]
         out = np.zeros(int(plan.posterior_ptr[-1]))
         with self._lock, self._active() as engine:
-            taken = engine.load(evidence.vectors(plan.cardinality))
+            log_scale = engine.load(evidence.vectors(plan.cardinality))
             engine.propagate()
-            log_evidence = engine.log_evidence() + taken
+            log_evidence = engine.log_evidence() + log_scale
             engine.posteriors(wanted, out)
         for v in wanted:
             cells = out[plan.posterior_ptr[v] : plan.posterior_ptr[v + 1]]
@@ -197,15 +190,13 @@ class Indexed(BackendDefaults):
         return Result(out, log_evidence)
 
     def propagate(self, evidence: Evidence, clock: Clock | None = None) -> None:
-        """Collect and distribute only, for measurements: what the published times are of."""
+        """Collect and distribute only; the published times measure this."""
         with self._lock, self._active() as engine:
             engine.load(evidence.vectors(self._plan.cardinality))
             engine.propagate(clock)
 
     def timed_propagation(self, evidence: Evidence) -> float:
-        """Seconds of one propagation by the host's clock, from tables that are ready to tables that are calibrated."""
-        from time import perf_counter
-
+        """Seconds of one propagation by the host's clock, from initial to calibrated tables."""
         with self._lock, self._active() as engine:
             engine.load(evidence.vectors(self._plan.cardinality))
             if self.device is not None:
@@ -234,7 +225,7 @@ class Indexed(BackendDefaults):
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
-        del engine  # it holds views of the pinned arrays
+        del engine  # it has views of the pinned arrays
         while self._pinned:
             assert self.device is not None
             self.device.unpin(self._pinned.pop())

@@ -1,14 +1,15 @@
-"""Index tables: where in a clique's table the entries of each configuration of a separator lie.
+"""Index tables: the positions in a clique's table of the entries of each separator configuration.
 
-The published method (A. Gottoli, F. Pettenuzzo, 2014, section 2; after Zheng, Mengshoel, Chong, UAI 2011) writes
-the map from separator configurations to clique entries out in full. For a separator of n configurations, and m
-entries of the clique for each of them, cell ``[i, j]`` of the (m, n) table is the index into the clique's table of
-the i-th entry of configuration j, so that neighbouring threads (j) read neighbouring cells, and the entries to be
-summed lie n cells apart. Both sides are padded to the next power of two; the padding holds the type's greatest
-number (all bits one, the published ``SIZE_MAX``) and is skipped by whoever reads the table.
+The published method (A. Gottoli, F. Pettenuzzo, 2014, section 2; after Zheng, Mengshoel, Chong, UAI 2011) stores the
+map from separator configurations to clique entries explicitly. For a separator of n configurations, and m entries of
+the clique for each of them, cell ``[i, j]`` of the (m, n) table is the index into the clique's table of the i-th entry
+of configuration j, so that neighbouring threads (j) read neighbouring cells, and the entries to be summed are n cells
+apart. Both sides are padded to the next power of two; padding holds the largest number of the type (all bits one, the
+published ``SIZE_MAX``), which kernels skip.
 
 A table depends only on the clique's extents and on which of its axes the separator keeps: its `Shape`. Axes of one
-state and runs of axes that share a fate are merged, and cliques of equal `Shape` share one table.
+state are dropped, adjacent axes that are both kept or both summed are merged, and cliques of equal `Shape` share one
+table.
 """
 
 from __future__ import annotations
@@ -16,17 +17,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import PlanError, TableTooLarge, format_bytes
+from ...plans.plan import Plan
 from ...util.system import free_memory
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...plans.plan import Plan
 
 __all__ = [
     "MAX_ENTRIES",
@@ -42,16 +40,16 @@ __all__ = [
     "shape_of",
 ]
 
-MAX_ENTRIES = 100_000_000  # a larger clique table stops the published program before memory is taken
-_ALIGNMENT = 256  # bytes; what one cudaMalloc guarantees, so that tables laid end to end stay aligned on a device
-_NARROW = 16  # below this many columns the table is written column by column: NumPy's inner loop would be too short
+MAX_ENTRIES = 100_000_000  # the published program rejects larger clique tables
+_ALIGNMENT = 256  # bytes; as cudaMalloc guarantees, so that consecutive tables stay aligned on a device
+_NARROW = 16  # tables of fewer columns are written column by column: NumPy's inner loop would be too short
 
 
 class Shape(NamedTuple):
-    """What an index table depends on: a clique's axes, merged, and which of them the separator keeps."""
+    """The merged axes of a clique, and which of them the separator keeps: all that an index table depends on."""
 
     extents: tuple[int, ...]  # states of each merged axis, slowest first; no axis of one state
-    kept: tuple[bool, ...]  # whether the separator ranges over it
+    kept: tuple[bool, ...]  # whether the separator has it
 
     @property
     def n(self) -> int:
@@ -60,7 +58,7 @@ class Shape(NamedTuple):
 
     @property
     def m(self) -> int:
-        """Entries of the clique for each of them: rows."""
+        """Entries of the clique for each configuration: rows."""
         return math.prod(e for e, k in zip(self.extents, self.kept, strict=True) if not k)
 
     @property
@@ -81,7 +79,7 @@ class IndexTable:
     Attributes
     ----------
     index : (m_pad, n_pad) uint32 or uint64
-        Read-only. ``index[i, j]`` for i < m, j < n: the i-th entry of configuration j; elsewhere `sentinel`.
+        Read-only. ``index[i, j]`` for i < m, j < n: the i-th entry of configuration j; `sentinel` elsewhere.
     n, m : int
         Configurations of the separator, entries of the clique for each.
     """
@@ -102,7 +100,7 @@ class IndexTable:
 
     @property
     def sentinel(self) -> int:
-        """What padding cells hold: all bits one."""
+        """The value of padding cells: all bits one."""
         return int(np.iinfo(self.index.dtype).max)
 
     @property
@@ -130,12 +128,12 @@ def shape_of(table: Iterable[int], kept: Iterable[int], cardinality: NDArray[np.
     Raises
     ------
     PlanError
-        When `kept` is no subsequence of `table`: the separator's axes would then stand in another order.
+        If `kept` is not a subsequence of `table`.
     """
     table, kept = [int(v) for v in table], [int(v) for v in kept]
     wanted = set(kept)
     if [v for v in table if v in wanted] != kept:
-        raise PlanError(f"separator {kept} is no ordered subsequence of clique {table}")
+        raise PlanError(f"separator {kept} is not an ordered subsequence of clique {table}")
     extents: list[int] = []
     flags: list[bool] = []
     for v in table:
@@ -185,7 +183,7 @@ def offsets(shape: Shape) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def index_dtype(entries: int) -> np.dtype[np.unsignedinteger]:
-    """The index type for tables of up to `entries` entries: uint32 while its greatest number stays free."""
+    """The index type for tables of up to `entries` entries: uint32 unless that needs its largest number."""
     return np.dtype(np.uint32 if entries <= np.iinfo(np.uint32).max else np.uint64)
 
 
@@ -196,7 +194,7 @@ def build(shape: Shape, out: NDArray[np.unsignedinteger] | None = None) -> Index
     ----------
     shape : Shape
     out : (m_pad, n_pad) uint32 or uint64, optional
-        C-contiguous array to write into; None: a new one of the type that fits.
+        C-contiguous array to write into; None: a new one of the smallest type that fits.
     """
     n, m = shape.n, shape.m
     if out is None:
@@ -221,17 +219,17 @@ def build_all(
     memory_limit: int | None = None,
     buffer: NDArray[np.uint8] | None = None,
 ) -> list[IndexTable]:
-    """Index tables of all `shapes`, one a distinct shape, laid end to end in one buffer.
+    """Index tables of all `shapes`, one for each distinct shape, consecutive in one buffer.
 
     Parameters
     ----------
     shapes : sequence of Shape
     max_entries : int or None
-        Largest clique table allowed; None: no limit.
+        Size limit of a clique table; None: no limit.
     memory_limit : int or None
-        Bytes allowed for all tables together; None: the memory that the machine has free.
+        Bytes allowed for all tables together; None: the free memory of the machine.
     buffer : (bytes,) uint8, optional
-        Memory to lay the tables in, of the size that `layout` gives (or more); None: taken here.
+        Memory for the tables, at least as large as `layout` returns; None: allocated here.
 
     Returns
     -------
@@ -241,7 +239,7 @@ def build_all(
     Raises
     ------
     TableTooLarge
-        Before any memory is taken, when a table or their sum is over its limit.
+        Before memory is allocated, if a table or the sum of all is over its limit.
     """
     largest = max((s.entries for s in shapes), default=0)
     if max_entries is not None and largest > max_entries:
@@ -268,7 +266,7 @@ def build_all(
 
 
 def layout(shapes: Sequence[Shape]) -> tuple[dict[Shape, int], int]:
-    """First byte of the table of each distinct shape in `build_all`'s buffer, and the bytes of all."""
+    """The first byte of each distinct shape's table in the buffer of `build_all`, and the bytes of all tables."""
     itemsize = index_dtype(max((s.entries for s in shapes), default=0)).itemsize
     starts: dict[Shape, int] = {}
     end = 0

@@ -1,145 +1,41 @@
-"""The published rules of the GPU engine, and the kernel launches that follow from them.
+"""The kernel launches of the published engine.
 
-A launch works on a list of independent jobs (see cuda/published/job.cuh). `LaunchBook` collects the job lists of every launch
-of an engine, sends them to the device once, and hands out launches that are ready to be queued.
+A launch processes a list of independent jobs (see cuda/published/job.cuh). `LaunchBook` collects the job lists of all
+launches of an engine, copies them to the device once, and returns launches that are ready to be queued.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...device.context import Device, Launch
 from ...device.nvcc import JOB, MAP
-from .indextables import MAX_ENTRIES, padded
+from .indextables import padded
+from .rules import Rules
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LaunchBook", "Rules", "Step", "Task", "block_size", "scratch_cells"]
+__all__ = ["LaunchBook", "Step", "Task", "block_size", "partial_sums", "scratch_cells"]
 
-_SUM_CELLS = 1024  # cells that one block of normalise_sum adds, at least; 256 threads
-_SUM_BLOCKS = 1024  # at most: what normalise_scale's blocks add again
+_SUM_CELLS = 1024  # cells that a block of normalise_sum adds, at least; 256 threads
+_SUM_BLOCKS = 1024  # most partial sums, which every block of normalise_scale adds again
 _SCALE_BLOCKS = 2048
 
 
-@dataclass(frozen=True)
-class Rules:
-    """The rules of the published system, as options; the defaults are the published ones.
-
-    Attributes
-    ----------
-    transfers : {"each", "resident"}
-        ``"each"``: tables are copied to the device and back for every message, as published. ``"resident"``: they
-        stay on the device from the evidence to the posteriors, and a level's messages share their launches.
-    dtype : {"float64", "float32"}
-        Type of the tables.
-    split_n : int
-        A separator of fewer configurations is marginalised in parallel over m, else over n. At most 1024.
-    marginalise_threads, scatter_threads : int
-        Most threads of a block: powers of two up to 1024.
-    min_entries : int or None
-        A clique table of fewer entries is marginalised, or scattered into, on the CPU: the two are decided one by
-        one. None: 5000 with ``transfers="each"``, 0 with ``"resident"``, where the tables are on the device anyway.
-    normalise : {"auto", "cublas", "kernel"}
-        ``"auto"``: cuBLAS with ``transfers="each"`` where scikit-cuda is installed, else our kernels.
-    ways : int
-        Cells that a thread of either marginalisation kernel adds in one launch: 2 (published), 4, 8 or 16.
-    scatter_ways : int
-        Cells that a thread of the scattering kernel multiplies: 1 (published), 2, 4 or 8.
-    marginalise_m : {"syncwarp", "shuffle"}
-        The m-parallel kernel: the published one, or cuda/published/trials/marginalise_m_shuffle.cu.
-    scatter : {"two_phase", "fused"}
-        The scattering kernel: the published one, or cuda/published/trials/scatter_fused.cu.
-    index_transfers : {"once", "each"}
-        With ``transfers="each"``: whether index tables, which never change, travel with every message too.
-    streams : int
-        Streams of ``transfers="each"``; 1 is the published order of one thing after another.
-    graph : bool
-        ``transfers="resident"``: replay the sweeps as one CUDA graph (needs cuda-bindings; without it, launches).
-    max_entries : int or None
-        Largest clique table allowed.
-    device : int or None
-        Number of the device; None: the one of highest compute capability.
-    """
-
-    transfers: str = "each"
-    dtype: str = "float64"
-    split_n: int = 512
-    marginalise_threads: int = 512
-    scatter_threads: int = 256
-    min_entries: int | None = None
-    normalise: str = "auto"
-    ways: int = 2
-    scatter_ways: int = 1
-    marginalise_m: str = "syncwarp"
-    scatter: str = "two_phase"
-    index_transfers: str = "once"
-    streams: int = 4
-    graph: bool = True
-    max_entries: int | None = MAX_ENTRIES
-    device: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}, not {getattr(self, name)!r}")
-        for name in ("marginalise_threads", "scatter_threads"):
-            threads = getattr(self, name)
-            if threads != padded(threads) or not 32 <= threads <= 1024:
-                raise ValueError(f"{name} must be a power of two from 32 to 1024, not {threads!r}")
-        if not 1 <= self.split_n <= 1025:
-            raise ValueError(f"split_n must lie between 1 and 1025, not {self.split_n!r}")
-        if not 1 <= self.streams <= 64:
-            raise ValueError(f"streams must lie between 1 and 64, not {self.streams!r}")
-
-    @property
-    def threshold(self) -> int:
-        """Entries from which a table is worked on by the GPU."""
-        if self.min_entries is not None:
-            return self.min_entries
-        return 5000 if self.transfers == "each" else 0
-
-    @property
-    def file_m(self) -> str:
-        """Kernel file of the m-parallel marginalisation."""
-        return f"published/{'marginalise_m' if self.marginalise_m == 'syncwarp' else 'trials/marginalise_m_shuffle'}"
-
-    @property
-    def file_scatter(self) -> str:
-        """Kernel file of scattering."""
-        return "published/scatter" if self.scatter == "two_phase" else "published/trials/scatter_fused"
-
-    def with_(self, **changes: Any) -> Rules:
-        """The same rules but for `changes`."""
-        return replace(self, **changes)
-
-
-_CHOICES: dict[str, tuple[Any, ...]] = {
-    "transfers": ("each", "resident"),
-    "dtype": ("float64", "float32"),
-    "normalise": ("auto", "cublas", "kernel"),
-    "ways": (2, 4, 8, 16),
-    "scatter_ways": (1, 2, 4, 8),
-    "marginalise_m": ("syncwarp", "shuffle"),
-    "scatter": ("two_phase", "fused"),
-    "index_transfers": ("once", "each"),
-}
-
-
 class Task(NamedTuple):
-    """One marginalisation or scattering, by device addresses."""
+    """One marginalisation or scattering; device addresses."""
 
-    clique: int  # address of the clique's table
-    table: int  # address of its index table
-    new: int  # separator: marginalise writes it, scatter reads it
-    old: int  # separator's old table; scatter's divide turns it into the ratio
-    n: int  # true configurations and entries for each
-    m: int
-    scratch: int = 0  # address of `scratch_cells` cells; marginalise only
+    clique: int  # the clique's table
+    table: int  # its index table
+    new: int  # the separator's new table: written by marginalise, read by scatter
+    old: int  # the separator's old table, which divide replaces by the ratio
+    n: int  # configurations of the separator, without padding
+    m: int  # entries of the clique for each of them
+    scratch: int = 0  # `scratch_cells` cells; marginalise only
 
     @property
     def total(self) -> int:
@@ -148,7 +44,7 @@ class Task(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A launch before its addresses are known: jobs and map as offsets in the book."""
+    """A launch before its addresses are known: jobs and map are offsets into the book."""
 
     file: str
     name: str
@@ -160,13 +56,15 @@ class Step(NamedTuple):
 
 
 def block_size(cells: int, most: int) -> int:
-    """Threads of a block that reduces `cells` cells, two a thread (the published rule): `most` where the cells fill
-    one block or more, else the power of two that leaves a single block."""
+    """Threads of a block that reduces `cells` cells, two per thread (the published rule).
+
+    `most` if the cells fill at least one such block, otherwise the power of two that leaves a single block.
+    """
     return most if cells >= 2 * most else padded((cells + 1) // 2)
 
 
 def scratch_cells(n: int, m: int, rules: Rules) -> int:
-    """Cells of partial sums that marginalising an m x n table takes at most."""
+    """Most cells of partial sums that the marginalisation of an m x n table needs."""
     columns, total = padded(n), padded(n) * padded(m)
     if n >= rules.split_n:
         return 0 if padded(m) <= rules.ways else total // rules.ways
@@ -180,7 +78,11 @@ def scratch_cells(n: int, m: int, rules: Rules) -> int:
 
 
 class LaunchBook:
-    """Launches under construction for one device, type of table and type of index."""
+    """The job lists of an engine's launches, for one device, table type and index type.
+
+    Add launches, `send` the job lists once, then turn steps into launches by `ready`. Used inside
+    ``device.active()``.
+    """
 
     def __init__(self, device: Device, rules: Rules, index: str):
         self._device, self.rules, self._index = device, rules, index
@@ -209,7 +111,7 @@ class LaunchBook:
     # The operations -------------------------------------------------------------------------------------------
 
     def marginalise(self, tasks: Sequence[Task]) -> list[Step]:
-        """Launches that marginalise independent tables: those in parallel over m, then those over n."""
+        """Launches that marginalise independent tables: first those parallel over m, then those over n."""
         split = self.rules.split_n
         return [
             *self._over_m([t for t in tasks if t.n < split]),
@@ -218,7 +120,7 @@ class LaunchBook:
 
     def _over_m(self, tasks: list[Task]) -> list[Step]:
         steps = []
-        # what is left: task, address read, cells, the other half of the scratch
+        # remaining work: task, address read, cells, address of the partial sums
         left = [(t, t.clique, t.total, t.scratch) for t in tasks]
         kind = "gather"
         while left:
@@ -228,7 +130,7 @@ class LaunchBook:
             jobs, blocks = np.zeros(len(left), JOB), []
             after = []
             for i, (t, source, cells, to) in enumerate(left):
-                # more ways only where they leave every block full
+                # more cells per thread only if every block stays full
                 ways = max(2, min(self.rules.ways, padded(cells) // threads))
                 count = -(-cells // (ways * threads))
                 final = count == 1
@@ -239,7 +141,7 @@ class LaunchBook:
                 blocks.append(count)
                 if not final:
                     partial = count * columns[i]
-                    # ping-pong: the first half holds the larger list, the second starts behind it
+                    # alternate: the first half of the scratch holds the larger list, the second follows it
                     other = t.scratch + partial * self._itemsize if to == t.scratch else t.scratch
                     after.append((t, to, partial, other))
             name = f"marginalise_m_{kind}_{threads}"
@@ -272,7 +174,7 @@ class LaunchBook:
         return steps
 
     def divide(self, tasks: Sequence[Task]) -> list[Step]:
-        """The launch that turns old separator tables into ratios; none where scattering divides as it goes."""
+        """The launch that replaces old separator tables by ratios; none if the scattering kernel divides."""
         if self.rules.scatter == "fused" or not tasks:
             return []
         threads = min(self.rules.scatter_threads, padded(max(t.n for t in tasks)))
@@ -295,8 +197,14 @@ class LaunchBook:
         return [self._step(self.rules.file_scatter, "scatter_multiply", threads, jobs, blocks, self.rules.scatter_ways)]
 
     def normalise(self, tables: Sequence[tuple[int, int, int, int]]) -> list[Step]:
-        """The two launches that normalise tables: (address, cells, address of the sum, doubles from there to the
-        partial sums). A table needs `partial_sums` doubles of them."""
+        """The two launches that normalise tables.
+
+        Parameters
+        ----------
+        tables : sequence of (int, int, int, int)
+            Address, cells, address of the sum (a double), and the distance in doubles from there to the partial sums,
+            of which a table needs `partial_sums`.
+        """
         if not tables:
             return []
         sums = np.zeros(len(tables), JOB)
@@ -313,7 +221,7 @@ class LaunchBook:
         ]
 
     def hold(self, nanoseconds: int) -> list[Step]:
-        """A launch that keeps the stream busy, so that what is queued behind it runs without gaps."""
+        """A launch that occupies the stream, so that launches queued after it run without gaps."""
         jobs = np.zeros(1, JOB)
         jobs["total"] = nanoseconds
         return [self._step("common/hold", "hold", 1, jobs, [1])]
@@ -322,11 +230,11 @@ class LaunchBook:
 
     @property
     def n_bytes(self) -> int:
-        """Device memory that the job lists take."""
+        """Device memory of the job lists, in bytes."""
         return self._n_jobs * JOB.itemsize + self._n_maps * MAP.itemsize
 
     def send(self, stream: Any) -> None:
-        """Copy all job lists to the device; no launch can be added after it."""
+        """Copy all job lists to the device; no launch can be added afterwards."""
         jobs = np.concatenate(self._jobs) if self._jobs else np.zeros(0, JOB)
         maps = np.concatenate(self._maps) if self._maps else np.zeros(0, MAP)
         self._memory = self._device.alloc(self.n_bytes)
@@ -339,7 +247,7 @@ class LaunchBook:
         self._jobs, self._maps = [], []
 
     def ready(self, steps: Sequence[Step]) -> list[Launch]:
-        """Launches of steps, once the book has been sent."""
+        """The launches of steps; after `send`."""
         return [
             Launch(
                 self._device.function(s.file, s.name, real=self.rules.dtype, index=self._index, ways=s.ways),
@@ -352,12 +260,12 @@ class LaunchBook:
         ]
 
     def close(self) -> None:
-        """Free the job lists; inside ``device.active()``."""
+        """Free the job lists."""
         if self._memory is not None:
             self._memory.free()
         self._memory = None
 
 
 def partial_sums(cells: int) -> int:
-    """Doubles of partial sums that normalising a table of `cells` cells takes."""
+    """Doubles of partial sums that the normalisation of a table of `cells` cells needs."""
     return min(_SUM_BLOCKS, -(-cells // _SUM_CELLS))

@@ -1,41 +1,41 @@
-"""The published kernels with tables that stay on the device: evidence goes up, posteriors come down.
+"""The published kernels with tables that stay on the device: only evidence and posteriors are copied.
 
-All messages of a level share their launches, since they are independent (scatterings into one clique take turns, a
-round each). The launches are the same for every case, so they are recorded once as a CUDA graph.
+All messages of a level share their launches, since they are independent; scatterings into the same clique run in
+successive rounds. The launches are the same for every case, so they are recorded once as a CUDA graph.
 
 Memory on the device, in cells of the tables' type:
     initial | clique tables before evidence, separators of ones
     work    | the same, during a run; copied from `initial` when a run starts
-    other   | the second table of every separator: new and old swap at each sweep
+    other   | the second table of every separator; new and old swap with each sweep
     scratch | partial sums of one level's marginalisations
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...device.context import Device, Graph, Launch
-from ...device.nvcc import JOB, MAP
 from ...errors import BackendUnavailable, TableTooLarge, format_bytes
-from . import host
-from .host import Clock, Message, Schedule
+from . import arithmetic
+from .findings import Findings
+from .host import Clock
 from .indextables import IndexTable
-from .launches import LaunchBook, Rules, Step, Task, partial_sums, scratch_cells
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from .launches import LaunchBook, Step, Task, partial_sums, scratch_cells
+from .rules import Rules
+from .schedule import Message, Schedule
 
 __all__ = ["ResidentEngine"]
 
 _HOLD_NS = 3_000_000  # while this runs, the host queues a chunk of stages
-_CHUNK = 24  # stages; with their events well below the launches that a stream takes before the host has to wait
+_CHUNK = 24  # stages; with their events, far fewer than the launches that a stream queues before the host waits
 
 
 class _Stage(NamedTuple):
-    """Work of one phase on one level: launches, then messages that the CPU does."""
+    """Work of one phase on one level: launches, then messages on the CPU."""
 
     phase: str
     steps: list[Step]
@@ -43,12 +43,12 @@ class _Stage(NamedTuple):
 
 
 class ResidentEngine:
-    """See the module; the interface is `HostEngine`'s.
+    """The interface of `HostEngine`, on the device; see the module.
 
     Raises
     ------
     TableTooLarge
-        When the device has not the memory; nothing is left behind.
+        If the device's memory is too small; nothing stays allocated.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class ResidentEngine:
         self.schedule, self.tables, self.device, self.rules = schedule, tables, device, rules
         self._real = np.dtype(rules.dtype)
         self._index_type = tables[0].index.dtype.name if tables else "uint32"
-        self._n_slots = schedule.n_messages + len(schedule.lone_roots)
+        self._n_slots = schedule.n_messages + len(schedule.isolated_cliques)
+        self.stream: Any = None
         self._owned: list[Any] = []
         self._pinned: list[NDArray[Any]] = []
         self._graph: Graph | None = None
-        self._evidence_memory: Any = None
-        self._evidence_room = 0
+        self._findings: Findings | None = None
         self._book = LaunchBook(device, rules, self._index_type)
         try:
             self._prepare(initial)
@@ -80,55 +80,60 @@ class ResidentEngine:
     def _prepare(self, initial: NDArray[np.floating]) -> None:
         schedule = self.schedule
         self._clique_cells, self._separator_cells = int(schedule.clique_off[-1]), int(schedule.separator_off[-1])
-        state = self._clique_cells + self._separator_cells
-        n_post = int(schedule.plan.posterior_ptr[-1])
-        levels = [[m for r in level for m in r] for sweep in (schedule.collect, schedule.distribute) for level in sweep]
-        scratch = max((self._scratch_of([m.source_shape for m in lv])[-1] for lv in levels), default=0)
-        asked = [s.shape for s in schedule.posterior_source]
-        scratch = max(scratch, self._scratch_of(asked)[-1])
+        summed = [s.shape for s in schedule.posterior_source]
         starts, index_bytes = self._index_layout()
-        widest = max([*(len(lv) for lv in levels), len(schedule.lone_roots), 1])
-        partials = max(
-            [sum(partial_sums(schedule.clique_entries[m.target]) for m in lv) for lv in levels]
-            + [sum(partial_sums(schedule.clique_entries[c]) for c in schedule.lone_roots), widest]
-        )
-        sizes = {
-            "initial": state * self._real.itemsize,
-            "work": state * self._real.itemsize,
-            "other": self._separator_cells * self._real.itemsize,
-            "scratch": scratch * self._real.itemsize,
-            "posterior": n_post * self._real.itemsize,
-            "sums": 8 * (self._n_slots + partials),
-            "index": index_bytes,
-        }
-        self.n_bytes = sum(sizes.values())
-        free = self.device.free_memory()
-        if self.n_bytes > free:
-            raise TableTooLarge(
-                f"the tables need {format_bytes(self.n_bytes)} on {self.device.name} (index tables "
-                f"{format_bytes(index_bytes)}), where {format_bytes(free)} are free; transfers='each' needs the index "
-                "tables and one clique at a time",
-                entries=max(schedule.clique_entries, default=0),
-                needed=self.n_bytes,
-                limit=free,
-            )
-        at = {}
-        for name, size in sizes.items():
-            self._owned.append(self.device.alloc(size))
-            at[name] = int(self._owned[-1])
-        self._at = at
-        self._index_at = [at["index"] + starts[s] for s in range(len(schedule.shapes))]
+        self._allocate(self._sizes(summed, index_bytes))
+        self._index_at = [self._at["index"] + start for start in starts]
         self.stream = self.device.stream()
+        self._findings = Findings(self.device, schedule, self._real, self._index_type, self._clique_at)
         self._send(initial)
         self._stages = self._plan_sweeps()
-        self._posterior_steps = self._plan_posteriors(asked)
+        self._posterior_steps = self._plan_posteriors(summed)
         hold = self._book.hold(_HOLD_NS)
         self._book.send(self.stream)
         self._launches = [self._book.ready(s.steps) for s in self._stages]
         self._posterior_launches = self._book.ready(self._posterior_steps)
         self._hold = self._book.ready(hold)
         self._sums = self._pin(self._n_slots, np.float64)
-        self._posteriors = self._pin(n_post, self._real)
+        self._posteriors = self._pin(int(schedule.plan.posterior_ptr[-1]), self._real)
+
+    def _sizes(self, summed: list[int], index_bytes: int) -> dict[str, int]:
+        """Bytes of each allocation; `summed` are the shapes of the posteriors."""
+        schedule, real = self.schedule, self._real.itemsize
+        levels = [[m for r in level for m in r] for sweep in (schedule.collect, schedule.distribute) for level in sweep]
+        scratch = max((self._scratch_of([m.source_shape for m in lv])[-1] for lv in levels), default=0)
+        scratch = max(scratch, self._scratch_of(summed)[-1])
+        widest = max([*(len(lv) for lv in levels), len(schedule.isolated_cliques), 1])
+        partials = max(
+            [sum(partial_sums(schedule.clique_entries[m.target]) for m in lv) for lv in levels]
+            + [sum(partial_sums(schedule.clique_entries[c]) for c in schedule.isolated_cliques), widest]
+        )
+        return {
+            "initial": (self._clique_cells + self._separator_cells) * real,
+            "work": (self._clique_cells + self._separator_cells) * real,
+            "other": self._separator_cells * real,
+            "scratch": scratch * real,
+            "posterior": int(schedule.plan.posterior_ptr[-1]) * real,
+            "sums": 8 * (self._n_slots + partials),
+            "index": index_bytes,
+        }
+
+    def _allocate(self, sizes: dict[str, int]) -> None:
+        self.n_bytes = sum(sizes.values())
+        free = self.device.free_memory()
+        if self.n_bytes > free:
+            raise TableTooLarge(
+                f"the tables need {format_bytes(self.n_bytes)} on {self.device.name} (index tables "
+                f"{format_bytes(sizes['index'])}), where {format_bytes(free)} are free; transfers='each' needs the "
+                "index tables and one clique at a time",
+                entries=max(self.schedule.clique_entries, default=0),
+                needed=self.n_bytes,
+                limit=free,
+            )
+        self._at: dict[str, int] = {}
+        for name, size in sizes.items():
+            self._owned.append(self.device.alloc(size))
+            self._at[name] = int(self._owned[-1])
 
     def _pin(self, cells: int, dtype: Any) -> NDArray[Any]:
         self._pinned.append(self.device.pinned(cells, dtype))
@@ -151,7 +156,7 @@ class ResidentEngine:
         self.stream.synchronize()
 
     def _scratch_of(self, shapes: Sequence[int]) -> list[int]:
-        """First scratch cell of each of several marginalisations at once, and the cells of all."""
+        """The first scratch cell of each of several simultaneous marginalisations, and at the end the cells of all."""
         starts = [0]
         for s in shapes:
             shape = self.schedule.shapes[s]
@@ -178,8 +183,8 @@ class ResidentEngine:
         for sweep in (self.schedule.collect, self.schedule.distribute):
             for rounds in sweep:
                 self._plan_level(rounds, stages)
-        if self.schedule.lone_roots:
-            slots = enumerate(self.schedule.lone_roots, self.schedule.n_messages)
+        if self.schedule.isolated_cliques:
+            slots = enumerate(self.schedule.isolated_cliques, self.schedule.n_messages)
             stages.append(_Stage("normalise", self._normalise([(c, slot) for slot, c in slots]), []))
         return stages
 
@@ -203,7 +208,7 @@ class ResidentEngine:
             stages.append(_Stage("normalise", self._normalise([(m.target, m.number) for m in large]), []))
 
     def _normalise(self, tables: list[tuple[int, int]]) -> list[Step]:
-        """Steps that normalise cliques' tables, each with the slot of its sum; partial sums lie behind the slots."""
+        """Steps that normalise cliques' tables, each with the slot of its sum; partial sums follow the slots."""
         jobs, partial = [], self._n_slots
         for c, slot in tables:
             entries = self.schedule.clique_entries[c]
@@ -211,8 +216,8 @@ class ResidentEngine:
             partial += partial_sums(entries)
         return self._book.normalise(jobs)
 
-    def _plan_posteriors(self, asked: list[int]) -> list[Step]:
-        starts = self._scratch_of(asked)
+    def _plan_posteriors(self, summed: list[int]) -> list[Step]:
+        starts = self._scratch_of(summed)
         tasks = []
         for v, source in enumerate(self.schedule.posterior_source):
             shape = self.schedule.shapes[source.shape]
@@ -228,66 +233,8 @@ class ResidentEngine:
         """See `HostEngine.load`."""
         n_bytes = (self._clique_cells + self._separator_cells) * self._real.itemsize
         self.device.copy(self._at["work"], self._at["initial"], n_bytes, self.stream)
-        taken = 0.0
-        turns: list[list[tuple[int, int, NDArray[np.floating]]]] = []  # one finding a clique in each
-        seen: dict[int, int] = {}
-        for v, weights in vectors.items():
-            scaled, log_factor = host.scaled_weights(weights)
-            taken += log_factor
-            c = self.schedule.evidence_clique[v]
-            turn = seen[c] = seen.get(c, -1) + 1
-            if turn == len(turns):
-                turns.append([])
-            turns[turn].append((v, c, scaled.astype(self._real)))
-        if turns:
-            self._weigh(turns)
-        return taken
-
-    def _weigh(self, turns: list[list[tuple[int, int, NDArray[np.floating]]]]) -> None:
-        """Send evidence and multiply it in, a launch a turn: job lists, maps and weights go up in one copy."""
-        threads, plan = 256, self.schedule.plan
-        jobs, maps, weights, ends = [], [], [], []
-        weight_cells = 0
-        for turn in turns:
-            block = 0
-            for i, (v, c, scaled) in enumerate(turn):
-                cells, clique = self.schedule.clique_entries[c], plan.cliques[c]
-                stride = plan.size(clique[clique.index(v) + 1 :])
-                blocks = -(-cells // threads)
-                jobs.append((0, 0, weight_cells, self._clique_at(c), cells, len(scaled), 0, block, stride, 0))
-                maps.append(np.full(blocks, i, MAP))
-                weights.append(scaled)
-                weight_cells += len(scaled)
-                block += blocks
-            ends.append(block)
-        packed_jobs = np.array(jobs, JOB)
-        map_ = np.concatenate(maps)
-        numbers = np.concatenate(weights)
-        map_at = packed_jobs.nbytes
-        weights_at = map_at + -(-map_.nbytes // 8) * 8
-        base = self._evidence_buffer(weights_at + numbers.nbytes)
-        packed_jobs["other"] = base + weights_at + packed_jobs["other"] * np.uint64(self._real.itemsize)
-        packed = np.zeros(weights_at + numbers.nbytes, np.uint8)
-        packed[:map_at] = packed_jobs.view(np.uint8)
-        packed[map_at : map_at + map_.nbytes] = map_.view(np.uint8)
-        packed[weights_at:] = numbers.view(np.uint8)
-        self.device.upload(base, packed, self.stream)
-        function = self.device.function("published/evidence", "evidence", real=self._real.name, index=self._index_type)
-        job, block = base, base + map_at
-        for turn, blocks in zip(turns, ends, strict=True):
-            self.device.launch(Launch(function, (blocks, 1, 1), (threads, 1, 1), job, block), self.stream)
-            job += len(turn) * JOB.itemsize
-            block += blocks * MAP.itemsize
-
-    def _evidence_buffer(self, n_bytes: int) -> int:
-        if n_bytes > self._evidence_room:
-            if self._evidence_memory is not None:
-                self.stream.synchronize()
-                self._evidence_memory.free()
-                self._evidence_memory, self._evidence_room = None, 0
-            self._evidence_memory = self.device.alloc(2 * n_bytes)
-            self._evidence_room = 2 * n_bytes
-        return int(self._evidence_memory)
+        assert self._findings is not None
+        return self._findings.multiply(vectors, self.stream)
 
     def propagate(self, clock: Clock | None = None) -> None:
         """See `HostEngine.propagate`; returns when the device has finished."""
@@ -309,14 +256,14 @@ class ResidentEngine:
             (self._host_marginalise if stage.phase == "marginalise" else self._host_scatter)(message)
 
     def _graphed(self) -> bool:
-        """Whether the sweeps run as a graph; records it when asked first."""
+        """Whether the sweeps run as a graph; the first call records it."""
         if not self.rules.graph or any(s.on_host for s in self._stages):
             return False
         if self._graph is None:
             try:
                 self._graph = self.device.capture(self.stream, self._queue_all)
             except BackendUnavailable:
-                self.rules = self.rules.with_(graph=False)  # no cuda-bindings: plain launches do the same
+                self.rules = self.rules.replaced(graph=False)  # no cuda-bindings: launch one by one
                 return False
         return True
 
@@ -326,7 +273,7 @@ class ResidentEngine:
                 self.device.launch(launch, self.stream)
 
     def _timed(self, clock: Clock) -> None:
-        """Stage by stage between device events, the host a chunk ahead so that no gap of its making is counted."""
+        """Measure each stage between device events; the host queues chunks ahead, so that its own gaps do not count."""
         for first in range(0, len(self._stages), _CHUNK):
             marks: list[Any] = []
             self.stream.synchronize()
@@ -350,7 +297,7 @@ class ResidentEngine:
     def log_evidence(self) -> float:
         """See `HostEngine.log_evidence`."""
         half = self.schedule.n_messages // 2
-        return host.log_of_sums(np.concatenate([self._sums[:half], self._sums[2 * half : self._n_slots]]))
+        return arithmetic.log_of_sums(np.concatenate([self._sums[:half], self._sums[2 * half : self._n_slots]]))
 
     def posteriors(self, targets: Sequence[int], out: NDArray[np.float64]) -> None:
         """See `HostEngine.posteriors`; all variables are summed in the same few launches."""
@@ -375,7 +322,7 @@ class ResidentEngine:
     def _host_marginalise(self, m: Message) -> None:
         psi = self._fetch(self._clique_at(m.source), self.schedule.clique_entries[m.source])
         new = np.empty(self.schedule.separator_entries[m.edge], self._real)
-        host.marginalise(psi, self.tables[m.source_shape].inner, new)
+        arithmetic.marginalise(psi, self.tables[m.source_shape].inner, new)
         self._put(self._separator_at(1 if m.collect else 0, m.edge), new)
 
     def _host_scatter(self, m: Message) -> None:
@@ -383,8 +330,8 @@ class ResidentEngine:
         new_at, old_at = (self._separator_at(w, m.edge) for w in ((1, 0) if m.collect else (0, 1)))
         psi = self._fetch(self._clique_at(m.target), self.schedule.clique_entries[m.target])
         new, old = self._fetch(new_at, cells), self._fetch(old_at, cells)
-        host.divide(new, old)
-        host.multiply(psi, self.tables[m.target_shape].inner, old)
+        arithmetic.divide(new, old)
+        arithmetic.multiply(psi, self.tables[m.target_shape].inner, old)
         total = float(np.add.reduce(psi, dtype=np.float64))
         if total > 0.0 and total != 1.0:
             psi /= self._real.type(total)
@@ -393,15 +340,15 @@ class ResidentEngine:
 
     def close(self) -> None:
         """Free everything; inside ``device.active()``."""
-        if hasattr(self, "stream"):
+        if self.stream is not None:
             self.stream.synchronize()
         if self._graph is not None:
             self._graph.close()
         self._graph = None
         self._book.close()
-        if self._evidence_memory is not None:
-            self._evidence_memory.free()
-        self._evidence_memory, self._evidence_room = None, 0
+        if self._findings is not None:
+            self._findings.close()
+        self._findings = None
         while self._owned:
             self._owned.pop().free()
         while self._pinned:

@@ -1,19 +1,18 @@
-"""The published search for block sizes and thresholds, on this device: 100 launches for every table and block size.
+"""The published search for block sizes and thresholds on this device: 100 launches for every table and block size.
 
-`tune` measures, `save` keeps the winners beside the cubins, `saved_rules` is what ``backend="indexed"`` starts from
-when asked with ``thresholds="tuned"``.
+`tune` measures, `save` stores the best rules in the cache folder, and ``thresholds="tuned"`` of ``backend="indexed"``
+loads them by `saved_rules`.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,209 +20,25 @@ from ...device.context import Device, open_device
 from ...errors import BackendUnavailable
 from ...util import atomic_file
 from ...util.system import cache_folder
-from . import host
-from .indextables import IndexTable, Shape, build
-from .launches import LaunchBook, Rules, Step, Task, partial_sums, scratch_cells
+from . import arithmetic
+from .best_rules import Row, best_rules
+from .indextables import Shape
+from .rules import Rules
+from .workbench import Workbench
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["Row", "Tuning", "Workbench", "save", "saved_rules", "tune"]
+__all__ = ["Tuning", "save", "saved_rules", "tune"]
 
 BLOCK_SIZES = (64, 128, 256, 512, 1024)
 WAYS = (2, 4, 8, 16)
 SCATTER_WAYS = (1, 2, 4, 8)
 LAUNCHES = 100
 FORMAT_VERSION = 1
-
-
-class Workbench:
-    """One table on a device, and each operation of the engine on it alone: for tests, timings and tuning.
-
-    Use inside ``with device.active():``, and close it there.
-
-    Parameters
-    ----------
-    device : Device
-    shape : Shape
-    rules : Rules
-        What launches follow from; `use` changes them.
-    index : {"uint32", "uint64"}, optional
-        Index type; None: the one that fits.
-    """
-
-    def __init__(self, device: Device, shape: Shape, rules: Rules, index: str | None = None):
-        self.device, self.shape = device, shape
-        out = None
-        if index is not None:
-            like = build(shape)
-            out = np.empty(like.index.shape, index)
-        self.table: IndexTable = build(shape, out)
-        self._index = self.table.index.dtype.name
-        self._real = np.dtype(rules.dtype)
-        self.stream = device.stream()
-        real = self._real.itemsize
-        room = max(scratch_cells(shape.n, shape.m, rules.with_(**r)) for r in _SCRATCH_EXTREMES)
-        sizes = (
-            shape.entries * real, self.table.index.nbytes, shape.n * real, shape.n * real, room * real,
-            8 * (1 + partial_sums(shape.entries)),
-        )  # fmt: skip
-        self._memory = []
-        try:
-            for size in sizes:
-                self._memory.append(device.alloc(size))
-        except BaseException:
-            self.close()
-            raise
-        self._psi, self._index_at, self._new, self._old, self._scratch, self._sums = (int(a) for a in self._memory)
-        device.upload(self._index_at, self.table.index, self.stream)
-        self.stream.synchronize()
-        self.use(rules)
-
-    def use(self, rules: Rules) -> None:
-        """Launch by other rules from now on (of the same dtype)."""
-        self.rules = rules
-
-    def _run(self, plan: Callable[[LaunchBook, Task], list[Step]], launches: int = 1) -> float:
-        """Queue an operation `launches` times; seconds of one by device events, the host's gaps left out."""
-        book = LaunchBook(self.device, self.rules, self._index)
-        n, m = self.shape.n, self.shape.m
-        steps = plan(book, Task(self._psi, self._index_at, self._new, self._old, n, m, self._scratch))
-        hold = book.hold(20_000 * min(launches * len(steps), 700)) if launches > 1 else []
-        book.send(self.stream)
-        try:
-            ready = book.ready(steps)
-            for launch in book.ready(hold):
-                self.device.launch(launch, self.stream)
-            start, end = self.device.event(timing=True), self.device.event(timing=True)
-            start.record(self.stream)
-            for _ in range(launches):
-                for launch in ready:
-                    self.device.launch(launch, self.stream)
-            end.record(self.stream)
-            end.synchronize()
-        finally:
-            book.close()
-        return float(end.time_since(start)) * 1e-3 / launches
-
-    def _put(self, address: int, array: NDArray[Any]) -> None:
-        self.device.upload(address, np.ascontiguousarray(array, self._real), self.stream)
-        self.stream.synchronize()
-
-    def _get(self, address: int, cells: int, dtype: Any = None) -> NDArray[Any]:
-        out = np.empty(cells, dtype or self._real)
-        self.device.download(out, address, self.stream)
-        self.stream.synchronize()
-        return out
-
-    def load(self, psi: NDArray[Any]) -> None:
-        """Send the clique's table, (entries,)."""
-        self._put(self._psi, psi)
-
-    def psi(self) -> NDArray[Any]:
-        """The clique's table as it is now."""
-        return self._get(self._psi, self.shape.entries)
-
-    def marginalise(self, launches: int = 1) -> tuple[NDArray[Any], float]:
-        """The separator's table, (n,), and seconds."""
-        self._put(self._new, np.full(self.shape.n, np.nan))
-        seconds = self._run(lambda book, task: book.marginalise([task]), launches)
-        return self._get(self._new, self.shape.n), seconds
-
-    def marginalise_by(self, file: str, launches: int = 1) -> tuple[NDArray[Any], float]:
-        """`marginalise` with the first launch taken from another kernel file of the same kernel names."""
-        self._put(self._new, np.full(self.shape.n, np.nan))
-
-        def plan(book: LaunchBook, task: Task) -> list[Step]:
-            first, *rest = book.marginalise([task])
-            return [first._replace(file=file, ways=16), *rest]
-
-        seconds = self._run(plan, launches)
-        return self._get(self._new, self.shape.n), seconds
-
-    def scatter_by(
-        self, file: str, new: NDArray[Any], old: NDArray[Any], launches: int = 1
-    ) -> tuple[NDArray[Any], float]:
-        """`scatter` with the multiplication taken from another kernel file."""
-        self._put(self._new, new)
-        self._put(self._old, old)
-        seconds = self._run(
-            lambda book, task: [*book.divide([task]), *(s._replace(file=file, ways=16) for s in book.multiply([task]))],
-            launches,
-        )
-        return self.psi(), seconds
-
-    def scatter(self, new: NDArray[Any], old: NDArray[Any], launches: int = 1) -> tuple[NDArray[Any], float]:
-        """The clique's table with new/old multiplied in, and seconds."""
-        self._put(self._new, new)
-        self._put(self._old, old)
-        seconds = self._run(lambda book, task: [*book.divide([task]), *book.multiply([task])], launches)
-        return self.psi(), seconds
-
-    def normalise(self, launches: int = 1) -> tuple[NDArray[Any], float, float]:
-        """The clique's table scaled to sum 1, its sum before, and seconds."""
-        job = [(self._psi, self.shape.entries, self._sums, 1)]
-        seconds = self._run(lambda book, task: book.normalise(job), launches)
-        return self.psi(), float(self._get(self._sums, 1, np.float64)[0]), seconds
-
-    def round_trip(self, operation: str, repeats: int) -> float:
-        """Seconds of one ``"marginalise"`` or ``"scatter"`` with its transfers, median of `repeats`."""
-        psi = self.device.pinned(self.shape.entries, self._real)
-        separator = self.device.pinned(self.shape.n, self._real)
-        book = LaunchBook(self.device, self.rules, self._index)
-        task = Task(self._psi, self._index_at, self._new, self._old, self.shape.n, self.shape.m, self._scratch)
-        gather = operation == "marginalise"
-        steps = book.marginalise([task]) if gather else [*book.divide([task]), *book.multiply([task])]
-        book.send(self.stream)
-        ready = book.ready(steps)
-        psi[:], separator[:] = 1.0, 1.0
-        times = []
-        for _ in range(repeats):
-            start = perf_counter()
-            self.device.upload(self._psi, psi[: self.shape.entries], self.stream)
-            if not gather:
-                self.device.upload(self._new, separator[: self.shape.n], self.stream)
-                self.device.upload(self._old, separator[: self.shape.n], self.stream)
-            for launch in ready:
-                self.device.launch(launch, self.stream)
-            if gather:
-                self.device.download(separator[: self.shape.n], self._new, self.stream)
-            else:
-                self.device.download(psi[: self.shape.entries], self._psi, self.stream)
-            self.stream.synchronize()
-            times.append(perf_counter() - start)
-        book.close()
-        self.device.unpin(psi)
-        self.device.unpin(separator)
-        return float(np.median(times))
-
-    def close(self) -> None:
-        """Free the table."""
-        while self._memory:
-            self._memory.pop().free()
-
-
-# The rules that leave the most partial sums of either kernel.
-_SCRATCH_EXTREMES: tuple[dict[str, Any], ...] = (
-    {"split_n": 1, "ways": 2},
-    {"split_n": 1025, "marginalise_threads": 32},
-)
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measurement: an operation on an (n, m) table by one choice, in seconds."""
-
-    operation: str  # "marginalise_m", "marginalise_n", "scatter", "gpu_...", "cpu_..."
-    n: int
-    m: int
-    choice: int  # threads of a block; for "..._ways" the cells a thread (negative: fused); 0 where there is none
-    seconds: float
+_TUNED = ("marginalise_threads", "scatter_threads", "scatter", "ways", "scatter_ways", "split_n", "min_entries")
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What `tune` found for one device.
+    """The result of `tune`, for one device.
 
     Attributes
     ----------
@@ -231,7 +46,7 @@ class Tuning:
     rows : list of Row
         Every measurement.
     rules : dict
-        The fields of `Rules` that did best, for either mode of transfers.
+        The best fields of `Rules`, for both modes of transfers.
     """
 
     device: str
@@ -252,18 +67,18 @@ def tune(
     Parameters
     ----------
     ordinal : int, optional
-        The device; None: the one of highest compute capability.
+        Device ordinal; None: the device of highest compute capability.
     sizes : sequence of int
         Base-2 logarithms of the table sizes; at each, n runs over powers of 8 from 1 to the size.
     launches : int, default 100
-        Launches for every table size and choice, as published.
+        Launches per table size and choice; 100 as published.
     progress : callable, optional
-        Told what is measured next.
+        Called with the name of what is measured next.
 
     Raises
     ------
     BackendUnavailable
-        Without a device.
+        If there is no device.
     """
     device = open_device(ordinal)
     rows: list[Row] = []
@@ -273,7 +88,7 @@ def tune(
                 if progress is not None:
                     progress(f"tables of 2^{size} entries, n = 2^{log_n}")
                 rows += _measure(device, Shape((1 << (size - log_n), 1 << log_n), (False, True)), dtype, launches)
-    return Tuning(device.name, rows, _choose(rows))
+    return Tuning(device.name, rows, best_rules(rows))
 
 
 def _measure(device: Device, shape: Shape, dtype: str, launches: int) -> Iterable[Row]:
@@ -286,34 +101,34 @@ def _measure(device: Device, shape: Shape, dtype: str, launches: int) -> Iterabl
         ones = np.ones(n)
         for threads in BLOCK_SIZES:
             if n <= threads:
-                bench.use(base.with_(split_n=1025, marginalise_threads=threads))
+                bench.use(base.replaced(split_n=1025, marginalise_threads=threads))
                 rows.append(Row("marginalise_m", n, m, threads, bench.marginalise(launches)[1]))
-            bench.use(base.with_(split_n=1, marginalise_threads=threads))
+            bench.use(base.replaced(split_n=1, marginalise_threads=threads))
             rows.append(Row("marginalise_n", n, m, threads, bench.marginalise(launches)[1]))
-            bench.use(base.with_(scatter_threads=threads))
+            bench.use(base.replaced(scatter_threads=threads))
             rows.append(Row("scatter", n, m, threads, bench.scatter(ones, ones, launches)[1]))
         for ways in WAYS:
             if n <= base.marginalise_threads:
-                bench.use(base.with_(split_n=1025, ways=ways))
+                bench.use(base.replaced(split_n=1025, ways=ways))
                 rows.append(Row("marginalise_m_ways", n, m, ways, bench.marginalise(launches)[1]))
-            bench.use(base.with_(split_n=1, ways=ways))
+            bench.use(base.replaced(split_n=1, ways=ways))
             rows.append(Row("marginalise_n_ways", n, m, ways, bench.marginalise(launches)[1]))
         for ways in SCATTER_WAYS:
             for kind, sign in (("two_phase", 1), ("fused", -1)):
-                bench.use(base.with_(scatter=kind, scatter_ways=ways))
+                bench.use(base.replaced(scatter=kind, scatter_ways=ways))
                 rows.append(Row("scatter_ways", n, m, sign * ways, bench.scatter(ones, ones, launches)[1]))
         bench.use(base)
         index, repeats = bench.table.inner, max(3, launches // 10)
         cpu_psi, separator = psi.astype(dtype), np.empty(n, dtype)
         rows.append(Row("gpu_marginalise", n, m, 0, bench.round_trip("marginalise", repeats)))
         rows.append(Row("gpu_scatter", n, m, 0, bench.round_trip("scatter", repeats)))
-        timed = _median(lambda: host.marginalise(cpu_psi, index, separator), repeats)
+        timed = _median(lambda: arithmetic.marginalise(cpu_psi, index, separator), repeats)
         rows.append(Row("cpu_marginalise", n, m, 0, timed))
         factor, old = np.ones(n, dtype), np.ones(n, dtype)
 
         def scatter() -> None:
-            host.divide(factor, old)
-            host.multiply(cpu_psi, index, old)
+            arithmetic.divide(factor, old)
+            arithmetic.multiply(cpu_psi, index, old)
 
         rows.append(Row("cpu_scatter", n, m, 0, _median(scatter, repeats)))
     finally:
@@ -330,71 +145,12 @@ def _median(work: Callable[[], None], repeats: int) -> float:
     return float(np.median(times))
 
 
-def _choose(rows: Sequence[Row]) -> dict[str, Any]:
-    """The rules that lose least: for each choice, the mean logarithm of its time over the best at each table."""
-    scatter = _least_loss(rows, ("scatter_ways",))
-    rules: dict[str, Any] = {
-        "marginalise_threads": max(_least_loss(rows, ("marginalise_m", "marginalise_n")), 64),
-        "scatter_threads": _least_loss(rows, ("scatter",)),
-        "ways": _least_loss(rows, ("marginalise_m_ways", "marginalise_n_ways")),
-        "scatter": "fused" if scatter < 0 else "two_phase",
-        "scatter_ways": abs(scatter),
-    }
-    rules["split_n"] = _split(rows, rules["ways"])
-    rules["min_entries"] = _threshold(rows)
-    return rules
-
-
-def _least_loss(rows: Sequence[Row], operations: tuple[str, ...]) -> int:
-    best: dict[tuple[str, int, int], float] = {}
-    for r in rows:
-        if r.operation in operations:
-            key = (r.operation, r.n, r.m)
-            best[key] = min(best.get(key, math.inf), r.seconds)
-    losses: dict[int, list[float]] = {}
-    for r in rows:
-        if r.operation in operations:
-            losses.setdefault(r.choice, []).append(math.log(r.seconds / best[r.operation, r.n, r.m]))
-    return min(sorted(losses), key=lambda c: sum(losses[c]) / len(losses[c]))
-
-
-def _split(rows: Sequence[Row], ways: int) -> int:
-    """The least n from which the n-parallel kernel takes less time over all measured tables of that n."""
-    over_m: dict[int, float] = {}
-    over_n: dict[int, float] = {}
-    for r in rows:
-        if r.operation == "marginalise_m_ways" and r.choice == ways:
-            over_m[r.n] = over_m.get(r.n, 0.0) + math.log(r.seconds)
-        if r.operation == "marginalise_n_ways" and r.choice == ways:
-            over_n[r.n] = over_n.get(r.n, 0.0) + math.log(r.seconds)
-    both = sorted(set(over_m) & set(over_n))
-    for at, n in enumerate(both):
-        if all(over_n[later] <= over_m[later] for later in both[at:]):
-            return n
-    return min(both[-1] + 1, 1025) if both else 512
-
-
-def _threshold(rows: Sequence[Row]) -> int:
-    """The least table size from which the device, transfers included, beats the CPU on both operations together."""
-    cpu: dict[int, float] = {}
-    gpu: dict[int, float] = {}
-    for r in rows:
-        for found, prefix in ((cpu, "cpu_"), (gpu, "gpu_")):
-            if r.operation.startswith(prefix):
-                found[r.n * r.m] = found.get(r.n * r.m, 0.0) + r.seconds
-    sizes = sorted(set(cpu) & set(gpu))
-    for at, size in enumerate(sizes):
-        if all(gpu[later] <= cpu[later] for later in sizes[at:]):
-            return size
-    return sizes[-1] + 1 if sizes else 5000
-
-
 def _file(device_name: str) -> Path:
     return cache_folder() / "tuned" / (re.sub(r"[^A-Za-z0-9]+", "-", device_name).strip("-") + ".json")
 
 
 def save(tuning: Tuning) -> Path:
-    """Keep the rules found, with every measurement, for this device; the file's path."""
+    """Save the rules and all measurements for this device; return the file's path."""
     path = _file(tuning.device)
     text = json.dumps({"format": "jtgpu tuning", "version": FORMAT_VERSION, **asdict(tuning)}, indent=1)
     atomic_file.write_text(path, text, make_folders=True)
@@ -407,7 +163,7 @@ def saved_rules(device: Device, transfers: str) -> dict[str, Any]:
     Raises
     ------
     BackendUnavailable
-        When none are saved, or when they cannot be read.
+        If none are saved, or if they cannot be read.
     """
     path = _file(device.name)
     try:
@@ -415,14 +171,11 @@ def saved_rules(device: Device, transfers: str) -> dict[str, Any]:
         if data.get("version") != FORMAT_VERSION:
             raise ValueError(f"version {data.get('version')!r}")
         rules = {name: data["rules"][name] for name in _TUNED}
-        Rules(**rules)  # refuses what no rule may be
+        Rules(**rules)  # checks the values
     except FileNotFoundError:
-        raise BackendUnavailable(f"nothing is tuned for {device.name} yet: run jtgpu tune --save first") from None
+        raise BackendUnavailable(f"no tuned rules are saved for {device.name}: run jtgpu tune --save first") from None
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise BackendUnavailable(f"{path} holds no tuned rules ({error}); run jtgpu tune --save again") from None
     if transfers == "resident":
-        rules.pop("min_entries")  # measured with transfers, which resident tables do not pay
+        rules.pop("min_entries")  # measured with transfers, which resident tables do not need
     return rules
-
-
-_TUNED = ("marginalise_threads", "scatter_threads", "scatter", "ways", "scatter_ways", "split_n", "min_entries")

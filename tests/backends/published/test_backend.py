@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu import errors
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.published import timetable
 from jtgpu.backends.published.backend import Indexed, prepare
+from jtgpu.backends.published.figures import PUBLISHED
+from jtgpu.backends.published.measure import tree_figures
 from jtgpu.model.network import DiscreteModel
 from jtgpu.plans.compiler import model_factors
 from tests.plans.test_plan import chain
@@ -155,6 +156,6 @@ def test_published_networks_on_the_cpu(shared_nets: Path, name: str) -> None:
     found = prepare(plan, factors, engine="host").run(Evidence.none(plan.n_variables))
     expected = jtgpu.backends.get("reference")(plan, factors).run(Evidence.none(plan.n_variables))
     np.testing.assert_allclose(found.posterior, expected.posterior, atol=1e-12)
-    tree = timetable._tree(plan)
+    tree = tree_figures(plan)
     for key in ("cliques", "largest", "smallest", "entries", "largest_separator", "smallest_separator"):
-        assert tree[key] == timetable.PUBLISHED[name.lower()][key], key
+        assert tree[key] == PUBLISHED[name.lower()][key], key

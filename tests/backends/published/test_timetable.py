@@ -6,25 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from jtgpu.backends.published import timetable
+from jtgpu.backends.published.figures import PUBLISHED, PUBLISHED_ROWS, RATIOS, ROWS
+from jtgpu.backends.published.measure import measure
+from jtgpu.backends.published.timetable import TimeTable
 from jtgpu.plans.compiler import model_factors
 from tests.plans.test_plan import chain
 
 
 @pytest.fixture
-def table() -> timetable.TimeTable:
+def table() -> TimeTable:
     """A measured table of a small network under a published name."""
     model = chain(6, 80)
     plan = model.plan(order="min-fill", cache=False).plan
     factors = [f.table for f in model_factors(model)]
-    column = timetable.measure("Water", plan, factors, runs=2, tuned={"ways": 8})
-    return timetable.TimeTable([column], {"device": "NumPy"})
+    column = measure("Water", plan, factors, runs=2, tuned={"ways": 8})
+    return TimeTable([column], {"device": "emulated"})
 
 
-def test_every_published_row_is_measured(table: timetable.TimeTable) -> None:
+def test_every_published_row_is_measured(table: TimeTable) -> None:
     values = table.columns[0].values
-    assert set(timetable._PUBLISHED_ROWS) <= set(values)
-    assert {r.key for r in timetable.ROWS} <= set(values)
+    assert set(PUBLISHED_ROWS) <= set(values)
+    assert {r.key for r in ROWS} <= set(values)
     assert values["cliques"] == 5
     assert values["speedup"] == pytest.approx(values["cpu"] / values["gpu"])
     gain = table.columns[0].gain("resident_scatter")
@@ -32,8 +34,8 @@ def test_every_published_row_is_measured(table: timetable.TimeTable) -> None:
     assert gain == pytest.approx(5 / values["resident_scatter"])
 
 
-def test_the_table_is_written_in_three_formats(table: timetable.TimeTable) -> None:
-    assert timetable.TimeTable.from_json(table.to_json()) == table
+def test_the_table_is_written_in_three_formats(table: TimeTable) -> None:
+    assert TimeTable.from_json(table.to_json()) == table
     lines = table.to_csv().splitlines()
     assert lines[0].startswith("network,group,row")
     assert any(line.startswith("Water,total,gpu,ms,") and ",140," in line for line in lines)
@@ -45,13 +47,13 @@ def test_the_table_is_written_in_three_formats(table: timetable.TimeTable) -> No
 
 def test_published_speed_ups_are_those_of_their_times() -> None:
     """The published figures, held to themselves: a slip in copying would show. Two are rounded from finer times."""
-    for name, column in timetable.PUBLISHED.items():
-        for key, (over, under) in timetable._RATIOS.items():
+    for name, column in PUBLISHED.items():
+        for key, (over, under) in RATIOS.items():
             assert column[key] == pytest.approx(column[over] / column[under], rel=0.1), (name, key)
         assert column["average"] == column["entries"] // column["cliques"], name
 
 
-def test_the_published_figures_are_drawn(table: timetable.TimeTable, tmp_path: Path) -> None:
+def test_the_published_figures_are_drawn(table: TimeTable, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from jtgpu.show.published import draw
 

@@ -8,7 +8,8 @@ import pytest
 
 from jtgpu import errors
 from jtgpu.backends.published import tuning
-from jtgpu.backends.published.launches import Rules
+from jtgpu.backends.published.best_rules import Row, best_rules
+from jtgpu.backends.published.rules import Rules
 from jtgpu.device.context import Device
 from tests.backends.published.test_backend import backend_of
 from tests.plans.test_plan import chain
@@ -34,7 +35,6 @@ def test_tuned_rules_are_chosen_saved_and_read(
 
 
 def test_the_winner_loses_least_over_all_tables() -> None:
-    Row = tuning.Row
     rows = [
         *(Row("scatter", 1, m, t, s) for m, t, s in ((8, 64, 1.0), (8, 256, 1.1), (64, 64, 9.0), (64, 256, 2.0))),
         *(Row("marginalise_m", 1, 8, t, 1.0 + t / 1e4) for t in (128, 512)),
@@ -46,7 +46,7 @@ def test_the_winner_loses_least_over_all_tables() -> None:
             for d, m, s in (("cpu", 8, 1.0), ("gpu", 8, 2.0), ("cpu", 64, 9.0), ("gpu", 64, 2.0))
         ),
     ]
-    assert tuning._choose(rows) == {
+    assert best_rules(rows) == {
         "marginalise_threads": 128, "scatter_threads": 256, "ways": 8, "scatter": "fused", "scatter_ways": 2,
         "split_n": 64, "min_entries": 64,
     }  # fmt: skip

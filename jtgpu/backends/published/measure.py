@@ -1,0 +1,167 @@
+"""One network's column of the table of times, measured on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...device.context import open_device
+from ...errors import JtgpuError
+from ...plans.plan import Plan
+from ..base import Evidence, Result
+from .backend import Indexed, prepare
+from .figures import RATIOS
+from .schedule import Schedule
+from .timetable import Column
+
+__all__ = ["PhaseClock", "measure", "tree_figures"]
+
+
+@dataclass
+class PhaseClock:
+    """Sums the seconds of each phase; implements `Clock`."""
+
+    kernels_only: bool
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def add(self, phase: str, seconds: float) -> None:
+        """See `Clock`."""
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+
+def measure(
+    name: str,
+    plan: Plan,
+    factors: Sequence[NDArray[np.float64]],
+    *,
+    runs: int = 5,
+    cpu_runs: int = 1,
+    tuned: Mapping[str, Any] | None = None,
+    step: Callable[[str], None] | None = None,
+    **options: Any,
+) -> Column:
+    """Measure one network as published: collect and distribute without evidence.
+
+    Parameters
+    ----------
+    name : str
+    plan : Plan
+    factors : sequence of float64 arrays
+    runs, cpu_runs : int
+        Measured propagations after a first one; totals are their median.
+    tuned : mapping, optional
+        Rules of the rows "tuned"; None omits these rows.
+    step : callable, optional
+        Called with the name of the next measurement.
+    **options
+        More fields of `Rules`, for all runs.
+
+    Raises
+    ------
+    JtgpuError
+        If the answers of the device and the CPU differ.
+    BackendUnavailable, TableTooLarge
+        See `jtgpu.backends.published.backend.prepare`; without a device, before anything is measured.
+    """
+    report = step or (lambda what: None)
+    none = Evidence.none(plan.n_variables)
+    open_device(options.get("device"))
+    values = tree_figures(plan)
+    spread: dict[str, float] = {}
+
+    def total(key: str, backend: Indexed, repeats: int) -> None:
+        backend.propagate(none)  # the first one allocates memory and loads kernels
+        _record(key, [backend.timed_propagation(none) for _ in range(repeats)], values, spread)
+
+    report("on the CPU")
+    backend = prepare(
+        plan, factors, engine="host", **{k: v for k, v in options.items() if k in ("dtype", "max_entries")}
+    )
+    schedule = backend.schedule
+    expected = backend.run(none)
+    tolerance = 1e-10 if backend.rules.dtype == "float64" else 1e-3
+    total("cpu", backend, cpu_runs)
+    _phases(backend, none, False, {"marginalise": "cpu_marginalise", "scatter": "cpu_scatter"}, values)
+    backend.close()
+
+    report("on the GPU, tables copied for every message")
+    backend = prepare(plan, factors, transfers="each", **options)
+    _compare(name, "each", backend.run(none), expected, tolerance)
+    total("gpu", backend, runs)
+    _phases(backend, none, True, {"marginalise": "kernels_marginalise", "scatter": "kernels_scatter"}, values)
+    _phases(backend, none, False, {"marginalise": "gpu_marginalise", "scatter": "gpu_scatter"}, values)
+    backend.close()
+    for mode, rules in (("resident", options), ("tuned", None if tuned is None else {**options, **tuned})):
+        if rules is None:
+            continue
+        report(f"on the GPU, {mode}")
+        backend = prepare(plan, factors, transfers="resident", **rules)
+        _compare(name, mode, backend.run(none), expected, tolerance)
+        total(mode, backend, runs)
+        _record(f"{mode}_run", [_timed_run(backend, none) for _ in range(runs)], values, spread)
+        keys = {phase: f"{mode}_{phase}" for phase in ("marginalise", "scatter", "normalise")}
+        _phases(backend, none, True, keys, values)
+        backend.close()
+    return _column(name, values, spread, schedule)
+
+
+def _compare(name: str, mode: str, found: Result, expected: Result, tolerance: float) -> None:
+    worst = float(np.abs(found.posterior - expected.posterior).max(initial=0.0))
+    if not worst <= tolerance or not abs(found.log_evidence - expected.log_evidence) <= tolerance * 100:
+        raise JtgpuError(f"{name}, {mode}: the device's answers differ from the CPU's by {worst:.3g}")
+
+
+def _record(key: str, seconds: list[float], values: dict[str, float], spread: dict[str, float]) -> None:
+    values[key] = median(seconds) * 1e3
+    spread[key] = (max(seconds) - min(seconds)) / 2 * 1e3
+
+
+def _timed_run(backend: Indexed, evidence: Evidence) -> float:
+    start = perf_counter()
+    backend.run(evidence)
+    return perf_counter() - start
+
+
+def _phases(
+    backend: Indexed, evidence: Evidence, kernels_only: bool, keys: Mapping[str, str], values: dict[str, float]
+) -> None:
+    """Seconds of each phase: of three measured propagations, the one with the median sum."""
+    clocks = []
+    for _ in range(3 if backend.device is not None else 1):
+        clock = PhaseClock(kernels_only)
+        backend.propagate(evidence, clock)
+        clocks.append(clock.seconds)
+    clocks.sort(key=lambda seconds: sum(seconds.values()))
+    for phase, key in keys.items():
+        values[key] = clocks[len(clocks) // 2].get(phase, 0.0) * 1e3
+
+
+def tree_figures(plan: Plan) -> dict[str, float]:
+    """The rows of the junction tree itself: numbers and sizes of cliques and separators."""
+    cost = plan.cost()
+    separators = [plan.size(s) for s, up in zip(plan.separators, plan.clique_parent.tolist(), strict=True) if up >= 0]
+    return {
+        "cliques": cost.cliques,
+        "largest": cost.largest,
+        "smallest": cost.smallest,
+        "average": cost.entries // max(cost.cliques, 1),
+        "entries": cost.entries,
+        "largest_separator": max(separators, default=0),
+        "smallest_separator": min(separators, default=0),
+        "average_separator": sum(separators) // max(len(separators), 1),
+    }
+
+
+def _column(name: str, values: dict[str, float], spread: dict[str, float], schedule: Schedule) -> Column:
+    for key, (over, under) in RATIOS.items():
+        if values.get(over) and values.get(under):
+            values[key] = values[over] / values[under]
+    used = {s for sweep in schedule.collect for r in sweep for m in r for s in (m.source_shape, m.target_shape)}
+    pairs = [(schedule.shapes[s].n, schedule.shapes[s].m) for s in sorted(used)]
+    return Column(name, values, spread, pairs, [int(n) for n in schedule.clique_entries])
