@@ -1,0 +1,1 @@
+"""Learning from data: a Bayesian-network classifier."""

@@ -20,8 +20,7 @@ import jtgpu
 from jtgpu.cli import app
 from jtgpu.errors import ImpossibleEvidence, ParseError, TableTooLarge
 from jtgpu.formats import Case, read, read_evidence_cases, read_query, write
-from jtgpu.inference import competition
-from jtgpu.inference.competition import Limits, conditioned, solve_text, width_at_least
+from jtgpu.inference.competition import Limits, conditioned, limits, solve_text, width_at_least
 from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
 from tests.conftest import ROOT
 from tests.support import oracle
@@ -184,18 +183,18 @@ def grid(n: int) -> MarkovNetwork:
 
 
 def test_too_wide_ends_with_the_width_and_nothing_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(competition, "SEARCH_SECONDS", 0.1)
+    monkeypatch.setattr(limits, "SEARCH_SECONDS", 0.1)
     write(grid(12), folder / "grid.uai")
     output = run("grid.uai", "PR", "--memory-limit", "40kB", code=3).output
-    assert re.search(r"too wide: the elimination order found has a width of 1[2-9] \(\d+,\d+ entries", output)
-    assert "allowed are 39.1 KiB" in output
+    assert re.search(r"too wide: the best elimination order found has width 1[2-9] \(\d+,\d+ entries", output)
+    assert "the limit is 39.1 KiB" in output
     output = run("grid.uai", "MAR", "--max-table", "10", code=3).output
     assert "too wide" in output
-    assert "10 entries of one table" in output
+    assert "10 entries in one table" in output
     assert not list(folder.glob("grid.uai.*"))
     monkeypatch.setenv("INF_MEMORY", "0.000001")
     output = run("grid.uai", "PR", code=3).output
-    assert "too wide: every elimination order has a width of 2 or more (8 entries" in output
+    assert "too wide: every elimination order has width 2 or more (at least 8 entries" in output
     monkeypatch.setenv("INF_MEMORY", "4")
     run("grid.uai", "PR", "--backend", "reference")
     assert (folder / "grid.uai.PR").exists()
@@ -206,7 +205,7 @@ def test_much_too_wide_is_seen_at_once(folder: Path) -> None:
     factors = [((i, j), np.ones((2, 2))) for i in range(n) for j in range(i)]
     net = MarkovNetwork({f"v{i}": ["0", "1"] for i in range(n)}, factors)
     assert width_at_least(net) == (n - 1, 2**n)
-    with pytest.raises(TableTooLarge, match=r"too wide: .* a width of 149 or more \(2\^150 entries") as caught:
+    with pytest.raises(TableTooLarge, match=r"too wide: .* width 149 or more \(at least 2\^150 entries") as caught:
         solve_text(net, [], "PR")
     assert caught.value.entries == 2**n
 
@@ -218,7 +217,7 @@ def test_a_width_between_what_is_proven_and_what_is_possible(monkeypatch: pytest
         raise TableTooLarge("more than 2^62")
 
     monkeypatch.setattr(MarkovNetwork, "plan", plan)
-    with pytest.raises(TableTooLarge, match=r"too wide: .* the width is 2 or more; allowed are"):
+    with pytest.raises(TableTooLarge, match=r"too wide: .* the width is 2 or more; the limit is"):
         solve_text(grid(3), [], "PR")
 
 
@@ -351,7 +350,7 @@ def test_what_says_nothing_of_the_evidence_is_left_out() -> None:
     assert sorted(net.variables[v] for f in left.factors for v in f.scope) == ["smoke", "smoke"]
     assert [f.scope for f in conditioned(net, {}, only_evidence=True).factors] == []
     assert solve_text(net, [], "PR") == "PR\n0\n"
-    with pytest.raises(ValueError, match="the task is one of PR, MAR, MPE, MMAP, not 'SUM'"):
+    with pytest.raises(ValueError, match="task must be one of PR, MAR, MPE, MMAP, got 'SUM'"):
         solve_text(net, [], "SUM")
 
 

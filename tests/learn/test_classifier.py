@@ -96,18 +96,18 @@ def test_a_network_gives_arcs_and_states() -> None:
     rng = np.random.default_rng(1)
     rows = {v: rng.choice(["yes", "no"], 50) for v in net.variables}
     y = rows.pop("bronc")
-    rows["asia"] = np.full(50, "no")  # the other state is never seen, and is one all the same
+    rows["asia"] = np.full(50, "no")  # the other state is not in the data, but remains a state
     model = JunctionTreeClassifier(net, target="bronc", backend="reference").fit(rows, y)
     assert model.network_.states("asia") == ("yes", "no")
     assert set(model.network_.parents("dysp")) == set(net.parents("dysp"))
     assert model.predict_proba({k: v[:3] for k, v in rows.items()}).shape == (3, 2)
 
 
-def test_what_fit_did_not_see() -> None:
+def test_values_and_columns_that_are_not_in_the_training_data() -> None:
     X, y = data(50)
     strict = JunctionTreeClassifier(TREE, backend="reference").fit(X, y)
     strange = {"a": ["hi", "high"], "b": [0, 1], "noise": [0, 1]}
-    with pytest.raises(errors.EvidenceError, match="row 1: the column 'a' has the unknown value 'high'; did you"):
+    with pytest.raises(errors.EvidenceError, match="row 1: column 'a' has the unknown value 'high'; did you"):
         strict.predict(strange)
     lenient = JunctionTreeClassifier(TREE, backend="reference", unknown="missing").fit(X, y)
     known = {"a": ["hi", None], "b": [0, 1], "noise": [0, 1]}
@@ -121,7 +121,7 @@ def test_what_fit_did_not_see() -> None:
         zero.predict(impossible)
     apart = {"a": np.array(["x", "y"]), "b": np.array([0, 1])}
     never = JunctionTreeClassifier(pseudo_count=0.0, backend="reference").fit(apart, [0, 1])
-    with pytest.raises(errors.ImpossibleEvidence, match="row 0 has probability 0; a pseudo_count"):
+    with pytest.raises(errors.ImpossibleEvidence, match="row 0 has probability 0; fit with a pseudo_count"):
         never.predict({"a": ["x"], "b": [1]})
     np.testing.assert_array_equal(zero.predict_proba(X).sum(axis=1).round(12), 1.0)
 
@@ -133,22 +133,22 @@ def test_what_fit_did_not_see() -> None:
         ({"structure": {"class": []}}, {"a": [1]}, [1], "the column 'a'"),
         ({"structure": {"a": []}}, {"a": [1]}, [1], "does not have the class"),
         ({"structure": {"class": ["a"], "a": ["class"]}}, {"a": [1]}, [1], "cycle"),
-        ({"target": "a"}, {"a": [1]}, [1], "the class's name"),
+        ({"target": "a"}, {"a": [1]}, [1], "the name of the class"),
         ({}, {"a": [1, 2]}, [1], "2 rows and y 1"),
         ({}, {"a": []}, [], "at least one"),
         ({}, {"a": [1], "b": [1, 2]}, [1], "different lengths"),
         ({}, [1, 2], [1, 2], r"shape \(2,\)"),
-        ({"structure": {"a": ["class"]}}, [[1, 2]], [1], "2 columns; the structure has 1"),
-        ({}, {"a": [None]}, [1], "column 'a' is empty"),
-        ({}, {"a": [1]}, [None], "empty cell"),
-        ({}, {"a": [1]}, [[1]], "one class a row"),
-        ({}, {"a": [[1]]}, [1], "no value of|has shape"),
+        ({"structure": {"a": ["class"]}}, [[1, 2]], [1], "2 columns, but the structure has 1"),
+        ({}, {"a": [None]}, [1], "column 'a' has only missing values"),
+        ({}, {"a": [1]}, [None], "missing value"),
+        ({}, {"a": [1]}, [[1]], "one class for each row"),
+        ({}, {"a": [[1]]}, [1], "not a single value|has shape"),
         ({"states": {"a": [2]}}, {"a": [1]}, [1], "unknown value 1"),
         ({"pseudo_count": -1}, {"a": [1]}, [1], "pseudo_count"),
         ({"unknown": "guess"}, {"a": [1]}, [1], "'missing'"),
     ],
 )
-def test_what_cannot_be_fitted(change: dict[str, Any], X: Any, y: Any, says: str) -> None:
+def test_invalid_training_data(change: dict[str, Any], X: Any, y: Any, says: str) -> None:
     with pytest.raises((errors.JtgpuError, ValueError), match=says):
         JunctionTreeClassifier(**change).fit(X, y)
 

@@ -1,4 +1,4 @@
-"""`Sensitivity`: derivatives of a probability with respect to every parameter, and the posterior as a function of one."""
+"""`Sensitivity`: derivatives of a probability with respect to every parameter of a network."""
 
 from __future__ import annotations
 
