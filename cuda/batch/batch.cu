@@ -1,7 +1,7 @@
 // Many cases at once: a lane a case, 32 cases' tables together ([group of 32][cell][lane]), one kernel a level.
 //
-//   batch_turn    evidence that comes case after case, into case-minor order
-//   batch_spread  evidence that comes as columns of small numbers, to where the other kernels look for it
+//   batch_transpose    evidence that comes case after case, into case-minor order
+//   batch_scatter  evidence that comes as columns of small numbers, to where the other kernels look for it
 //   batch_clear   zeros: once, since cells that are always zero are never written
 //   batch_enter   evidence factors of every case: observed states, and weights where the caller has some
 //   batch_level   a warp takes one tile of outputs for 32 cases: the record is the same for all lanes and cases, loads
@@ -92,7 +92,7 @@ __device__ __forceinline__ Group group_of(const Batch& b, u32 group, u32 lane) {
 
 // A tile of 32 x 32 of a matrix, turned round; the odd row length keeps its columns in different banks.
 template <class T>
-__device__ __forceinline__ void turn_tile(const T* from, T* to, u32 n_rows, u32 n_columns, u32 row, u32 column) {
+__device__ __forceinline__ void transpose_tile(const T* from, T* to, u32 n_rows, u32 n_columns, u32 row, u32 column) {
     __shared__ T tile[32][33];
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     for (u32 i = warp; i < 32; i += 8)
@@ -102,11 +102,11 @@ __device__ __forceinline__ void turn_tile(const T* from, T* to, u32 n_rows, u32 
         if (column + i < n_columns && row + lane < n_rows) to[(u64)(column + i) * n_rows + row + lane] = tile[lane][i];
 }
 
-extern "C" __global__ void __launch_bounds__(256) batch_turn(Rows r) {
+extern "C" __global__ void __launch_bounds__(256) batch_transpose(Rows r) {
     const u32 of_states = (r.n_variables + 31) / 32, wide = of_states + (r.n_weights + 31) / 32;
     const u32 what = blockIdx.x % wide, row = blockIdx.x / wide * 32;
-    if (what < of_states) turn_tile(r.states, r.state, r.n_cases, r.n_variables, row, 32 * what);
-    else turn_tile(r.weights, r.weight, r.n_cases, r.n_weights, row, 32 * (what - of_states));
+    if (what < of_states) transpose_tile(r.states, r.state, r.n_cases, r.n_variables, row, 32 * what);
+    else transpose_tile(r.weights, r.weight, r.n_cases, r.n_weights, row, 32 * (what - of_states));
 }
 
 // Four cases a thread: n_cases is a multiple of 32.
@@ -116,7 +116,7 @@ __device__ __forceinline__ int4 widened(const void* codes, u64 at) {
     return make_int4(c.x, c.y, c.z, c.w);
 }
 
-extern "C" __global__ void __launch_bounds__(256) batch_spread(Columns c) {
+extern "C" __global__ void __launch_bounds__(256) batch_scatter(Columns c) {
     const u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     const u32 fours = c.n_cases / 4, what = (u32)(thread / fours), at = (u32)(thread % fours);
     if (what >= c.n_given) return;
@@ -277,5 +277,5 @@ extern "C" __global__ void __launch_bounds__(256) batch_check(Batch b, const Che
 
 extern "C" __global__ void __launch_bounds__(256) batch_rows(Answers a) {
     const u32 high = (a.n_out + 31) / 32;
-    turn_tile(a.columns, a.rows, a.n_out, a.n_cases, blockIdx.x % high * 32, blockIdx.x / high * 32);
+    transpose_tile(a.columns, a.rows, a.n_out, a.n_cases, blockIdx.x % high * 32, blockIdx.x / high * 32);
 }

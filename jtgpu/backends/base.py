@@ -138,12 +138,14 @@ class Backend(Protocol):
     ) -> BatchResult:
         """Propagate B cases.
 
+        Backends trust states and weights to be valid: `jtgpu.inference.evidence` checks what users give.
+
         Parameters
         ----------
         states : (B, V) int32
             Observed states, -1 = not observed.
         likelihood : mapping, optional
-            Variable to weights >= 0, (B, card) float64; ones where a case has none.
+            Variable to finite weights >= 0, (B, card) float64; ones where a case has none.
         targets : sequence of int, optional
             Variables whose posteriors are computed, in the order of the result's columns. Default: all.
         """
@@ -158,14 +160,9 @@ class Backend(Protocol):
         variables : sequence of int
             The E variables that some case observes.
         codes : (E, B) array of int
-            Observed states, -1 = not observed; int8 is fastest.
+            Observed states, -1 = not observed, trusted to be valid as in `run_batch`; int8 is fastest.
         targets : sequence of int, optional
             See `run_batch`.
-
-        Raises
-        ------
-        EvidenceError
-            For an array of another shape, or a state that a variable does not have.
         """
 
     def run_counts(self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None) -> Counts:

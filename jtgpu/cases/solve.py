@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import EvidenceError, UnknownVariable, closest
 from ..inference.tree import JunctionTree
 from ..model.network import DiscreteModel
+from ..util.equal_rows import find_equal_rows
 from .arrow import arrow
 from .encode import NOTHING, Each, Encoded
 
@@ -22,12 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Answers", "Question", "Solver", "Wanted", "ask"]
 
-SAMPLE = 8192  # rows that are looked at to tell whether rows come again and again
-WORTH = 0.05  # share of rows that must be saved
+WORTH = 0.05  # least share of rows that must equal earlier ones for merging them to pay
 AT_ONCE = 64 << 20  # bytes of posteriors and evidence of one call of the backend
 BLOCK = 2048  # rows
-HASHED = 1 << 14  # rows that one of several threads numbers at a time: they stay in the cache
-DEAR = 200_000  # operations of a propagation from which on a card's time is worth a search for equal cases
 LEAST_ROWS, MOST_ROWS = 1024, 1 << 17
 
 
@@ -210,7 +208,7 @@ class Answers:
         Target after target; a view of (T, u) where columns are what the backend gives.
     log_evidence : (u,) float64
     impossible : (u,) bool
-    inverse : (n,) int32, optional
+    inverse : (n,) int64, optional
         Which of the u a case is; None: all, in order.
     explanations : CaseExplanations, optional
         Of the u cases, where they were asked for.
@@ -219,7 +217,7 @@ class Answers:
     posterior: NDArray[np.float64]
     log_evidence: NDArray[np.float64]
     impossible: NDArray[np.bool_]
-    inverse: NDArray[np.int32] | None = None
+    inverse: NDArray[np.int64] | None = None
     explanations: Any = None
 
     def spread(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -261,11 +259,9 @@ class Solver:
         self.each: Each = map
         self.model = tree.model
         self._more: dict[str, Any] = {"do": do} if do else {}
-        self._hash = _Hash([int(self.model.cardinality[v]) for v in question.evidence])
         self._log_prior = self._priors() if question.conflict else []
         cards = [int(self.model.cardinality[v]) for v in question.targets]
         self._first = np.cumsum([0, *cards])  # first column of each target
-        self._merges = not self.by_columns or tree.plan.plan.cost().flops >= DEAR
 
     @property
     def by_columns(self) -> bool:
@@ -287,12 +283,13 @@ class Solver:
         codes : (E, n) array of int
             See `jtgpu.cases.encode.Encoded`.
         """
-        unique, inverse = self._hash.unique(codes, self.each) if self._merges else (None, None)
-        different = codes if inverse is None else codes[:, unique]
-        backend: Any = self.tree.intervened().backend if self.by_columns else None
-        if backend is not None:
-            given = backend.run_columns(self.question.evidence, different, self.question.targets)
-            return Answers(given.posterior.T, given.log_evidence, given.impossible, inverse)
+        if self.by_columns:  # such a backend merges equal cases itself
+            backend = self.tree.intervened().backend
+            given = backend.run_columns(self.question.evidence, codes, self.question.targets)
+            return Answers(given.posterior.T, given.log_evidence, given.impossible, None)
+        equal = find_equal_rows(codes.T, worth=WORTH, each=self.each)
+        inverse = None if equal is None else equal.kind
+        different = codes if equal is None else codes[:, equal.first]
         n = different.shape[1]
         states = np.full((n, len(self.model)), NOTHING, np.int32)
         for first in range(0, n, BLOCK):  # a block at a time stays in the cache, on both sides
@@ -402,60 +399,3 @@ def _highest(columns: NDArray[np.float64]) -> NDArray[np.int32]:
         best[column > top] = k
         np.maximum(top, column, out=top)
     return best
-
-
-class _Hash:
-    """Equal cases found: a number of 64 bits a case."""
-
-    def __init__(self, cards: Sequence[int]):
-        self._exact = float(np.prod([c + 1.0 for c in cards])) < 2.0**62
-        step, factors = 1, []
-        random = np.random.default_rng(0x6A74)  # any fixed numbers do: equal keys are compared cell by cell
-        for c in cards:
-            factors.append(step if self._exact else int(random.integers(1, 2**63)) | 1)
-            step *= c + 1
-        self._factors = [np.uint64(f) for f in factors]
-
-    def unique(self, codes: NDArray[Any], each: Each = map) -> tuple[NDArray[np.int64], NDArray[np.int32] | None]:
-        """First occurrences of the different cases, and which of them each case is (None: not worth it)."""
-        n = codes.shape[1]
-        if n < 2:
-            return np.arange(n), None
-        if n > SAMPLE:
-            keys = self._keys(codes[:, :: n // SAMPLE][:, :SAMPLE])
-            if not _pays(len(keys), len(np.unique(keys)), n):
-                return np.arange(n), None
-        found = arrow().array(self._keys(codes, each)).dictionary_encode()
-        inverse = found.indices.to_numpy()
-        n_unique = len(found.dictionary)
-        if n - n_unique < WORTH * n:
-            return np.arange(n), None
-        first = np.empty(n_unique, np.int64)
-        first[inverse[::-1]] = np.arange(n - 1, -1, -1)  # the last one written is the first case
-        if not self._exact and not all(np.array_equal(row[first][inverse], row) for row in codes):
-            return np.arange(n), None
-        return first, inverse
-
-    def _keys(self, codes: NDArray[Any], each: Each = map) -> NDArray[np.uint64]:
-        n = codes.shape[1]
-        keys = np.zeros(n, np.uint64)
-
-        def add(at: int) -> None:
-            part = keys[at : at + HASHED]
-            for row, factor in zip(codes, self._factors, strict=True):
-                part += (row[at : at + HASHED] + 1).astype(np.uint64) * factor  # modulo 2**64
-
-        list(each(add, range(0, n, HASHED)))
-        return keys
-
-
-def _pays(sample: int, different: int, n: int) -> bool:
-    """Would n rows, of which a sample holds so many different ones, hold few enough of them?
-
-    By the birthday problem: s draws among N equally frequent rows have about s^2 / 2N doubles, n draws
-    N (1 - exp(-n / N)) different ones. Rows that are not equally frequent come again more often.
-    """
-    if different == sample:
-        return False
-    kinds = sample**2 / (2.0 * (sample - different))
-    return bool(1.0 + kinds / n * np.expm1(-n / kinds) > WORTH)

@@ -1,4 +1,4 @@
-"""Tables of states on the host, looked through by as many threads as their size is worth: arrays only."""
+"""Read and copy large tables on several threads."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Each", "extremes", "taken", "threads_for"]
+__all__ = ["Each", "extremes", "take_columns", "take_rows", "thread_map"]
 
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`, or that of a pool of threads
 
 LARGE = 16 << 20  # bytes of a table from which threads pay
-OWN = 8 << 20  # of those, that each thread has at least: a millisecond or two, and starting one takes a tenth
-PIECE = 1 << 20  # bytes that are looked through at a time, so that they are still in the cache the second time
-PIECES = 4  # of those, that a thread is sent for at a time: sending takes the interpreter's lock
+OWN = 8 << 20  # least bytes of each thread: reading them takes a millisecond or two, starting a thread a tenth
+PIECE = 1 << 20  # bytes that are read at a time, so that they are still in the cache the second time
+PIECES = 4  # of those, that form one task: each task takes the interpreter's lock
 THREADS = 16  # with 64 on 64 cores, most wait for the interpreter's lock
 
 
 @contextmanager
-def threads_for(nbytes: int) -> Iterator[Each]:
+def thread_map(nbytes: int) -> Iterator[Each]:
     """What maps a function over the pieces of a table of so many bytes: several threads where that pays."""
     if nbytes < LARGE:
         yield map
@@ -48,13 +48,13 @@ def extremes(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
             low, high = np.minimum(low, part.min(axis=0)), np.maximum(high, part.max(axis=0))
         return low, high
 
-    with threads_for(table.nbytes) as each:
+    with thread_map(table.nbytes) as each:
         low, high = zip(*each(look, range(0, n, PIECES * step)), strict=True)
     return np.min(low, axis=0), np.max(high, axis=0)
 
 
-def taken(table: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
-    """``table[rows]``: fresh memory is slow to touch, so large ones are copied by several threads."""
+def take_rows(table: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """``table[rows]``; fresh memory is slow to touch, so several threads copy large ones."""
     found = np.empty((len(rows), *table.shape[1:]), table.dtype)
     step = max(PIECES * PIECE // max(found.nbytes // max(len(rows), 1), 1), 1)
 
@@ -62,6 +62,18 @@ def taken(table: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
         some = slice(first, first + step)
         np.take(table, rows[some], axis=0, out=found[some], mode="clip")  # "raise" would copy twice
 
-    with threads_for(found.nbytes) as each:
+    with thread_map(found.nbytes) as each:
         list(each(copy, range(0, len(rows), step)))
+    return found
+
+
+def take_columns(table: NDArray[Any], columns: NDArray[np.int64]) -> NDArray[Any]:
+    """``table[:, columns]``, C-contiguous, on several threads if it is large."""
+    found = np.empty((len(table), len(columns)), table.dtype)
+
+    def copy(row: int) -> None:
+        np.take(table[row], columns, out=found[row], mode="clip")
+
+    with thread_map(found.nbytes) as each:
+        list(each(copy, range(len(table))))
     return found

@@ -213,7 +213,7 @@ def batch(written: bool, dtype: str = "float64") -> float:
     """Largest error of tables of cases, by kernels written for the network or by those for any."""
     small = Small()
     worst = 0.0
-    with changed(batches, WRITTEN=batches.WRITTEN if written else 0):
+    with changed(batches, GENERATED_FLOPS=batches.GENERATED_FLOPS if written else 0):
         backend = resident.prepare(small.plan, small.factors, single=False, dtype=dtype)
         for _ in range(2):
             worst = max(worst, float(np.abs(backend.run_batch(small.states).posterior - small.table).max()))

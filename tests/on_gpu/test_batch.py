@@ -14,7 +14,7 @@ from jtgpu.backends import reference
 from jtgpu.backends.base import BatchResult, Evidence
 from jtgpu.backends.gpu import backend as resident
 from jtgpu.device.context import Device
-from jtgpu.errors import EvidenceError, ImpossibleEvidence, JtgpuError
+from jtgpu.errors import EvidenceError, ImpossibleEvidence, JtgpuError, UnknownState
 from jtgpu.model.network import BayesianNetwork, DiscreteModel
 from jtgpu.plans import compiler
 from jtgpu.plans.plan import Plan
@@ -122,9 +122,9 @@ def test_networks(gpu: Device, name: str) -> None:
 
 
 def test_chunks_and_equal_rows(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jtgpu.backends.gpu.batch import engine as batch
+    from jtgpu.backends.gpu.batch import buffers, engine
 
-    monkeypatch.setattr(batch, "LARGE", 64)
+    monkeypatch.setattr(buffers, "LARGE", 64)
     model = jtgpu.read(ROOT / "nets" / "alarm.net")
     plan = model.plan(order="min-fill").plan
     backend = resident.prepare(plan, tables(model))
@@ -132,12 +132,19 @@ def test_chunks_and_equal_rows(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> 
     for given in ({}, soft):
         whole = backend.run_batch(states, given)
         hold_rows(plan, tables(model), states, given, whole, range(0, 1003, 51))
-        for n in (1, 31, 33, 64, 65, 400, 1003):  # fewer cases, more cases: memory is kept or taken anew
+        for n in (1, 31, 33, 64, 65, 400, 1003):  # fewer cases, more cases: memory is reused or allocated again
             part = backend.run_batch(states[:n], {v: w[:n] for v, w in given.items()})
             np.testing.assert_array_equal(part.posterior, whole.posterior[:n])
     pick = np.random.default_rng(1).integers(0, 20, 5000)
-    equal = backend.run_batch(states[pick])
-    np.testing.assert_array_equal(equal.posterior, backend.run_batch(states[:20]).posterior[pick])
+    few = backend.run_batch(states[:20])
+    monkeypatch.setattr(engine, "SEARCH_FLOPS", 1)  # else a search for equal rows does not pay for so few operations
+    merging = resident.prepare(plan, tables(model))
+    for made in (backend, merging):
+        np.testing.assert_array_equal(made.run_batch(states[pick]).posterior, few.posterior[pick])
+        columns = made.run_columns(range(len(model)), states[pick].T.astype(np.int8))
+        np.testing.assert_array_equal(columns.posterior, few.posterior[pick].T)
+        np.testing.assert_array_equal(columns.log_evidence, few.log_evidence[pick])
+    merging.close()
     assert backend.run_batch(states[:0]).posterior.shape == (0, int(plan.posterior_ptr[-1]))
     backend.close()
     with pytest.raises(JtgpuError, match="closed"):
@@ -147,10 +154,10 @@ def test_chunks_and_equal_rows(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("name", ["alarm.net", "andes.net"])
 def test_columns(gpu: Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evidence and answers by columns: the bits of the answers by rows, in as many chunks as it takes."""
-    from jtgpu.backends.gpu.batch import engine as batch
+    from jtgpu.backends.gpu.batch import buffers
 
-    monkeypatch.setattr(batch, "LARGE", 64)
-    monkeypatch.setattr(batch, "PIPELINE", 7)
+    monkeypatch.setattr(buffers, "LARGE", 64)
+    monkeypatch.setattr(buffers, "PIPELINE", 7)
     model = jtgpu.read(ROOT / "nets" / name)
     plan = model.plan(order="min-fill").plan
     backend = resident.prepare(plan, tables(model))
@@ -167,8 +174,6 @@ def test_columns(gpu: Device, name: str, monkeypatch: pytest.MonkeyPatch) -> Non
             np.testing.assert_array_equal(found.impossible, whole.impossible[:n])
     nothing = backend.run_columns([], np.zeros((0, 40), np.int8))
     np.testing.assert_array_equal(nothing.posterior.T, backend.run_batch(np.full((40, len(model)), -1)).posterior)
-    with pytest.raises(EvidenceError, match="case 2"):
-        backend.run_columns([1], np.array([[0, 0, 99]], np.int8))
     assert backend.batch_device_us > 0
     backend.close()
     with pytest.raises(JtgpuError, match="closed"):
@@ -265,16 +270,21 @@ def test_what_users_call(gpu: Device) -> None:
         session.close()
 
 
-def test_what_is_no_table_of_cases(gpu: Device) -> None:
+def test_tables_that_are_refused(gpu: Device) -> None:
+    """States are checked once, by the public methods; the engine checks the shape alone."""
     model = jtgpu.read(ROOT / "nets" / "asia.net")
-    plan = model.plan(order="min-fill").plan
-    backend = resident.prepare(plan, tables(model))
-    wrong: list[Any] = [np.zeros((2, 3), np.int32), np.zeros((2, 8)), np.full((2, 8), 2)]
-    for states in wrong:
-        with pytest.raises(EvidenceError):
-            backend.run_batch(states)
-    with pytest.raises(EvidenceError, match="weights"):
-        backend.run_batch(np.full((2, 8), -1), {0: np.ones((2, 3))})
+    with model.compile(backend="gpu") as tree:
+        wrong: list[Any] = [np.zeros((2, 3), np.int32), np.zeros((2, 8)), np.full((2, 8), 2)]
+        for states in wrong:
+            with pytest.raises(EvidenceError if states.shape == (2, 3) or states.dtype == float else UnknownState):
+                tree.posteriors_batch(states)
+        with pytest.raises(EvidenceError, match="likelihood"):
+            tree.posteriors_batch(np.full((2, 8), -1), likelihood={0: np.ones((2, 3))})
+    backend = resident.prepare(model.plan(order="min-fill").plan, tables(model))
+    with pytest.raises(EvidenceError, match="shape"):
+        backend.run_batch(np.zeros((2, 3), np.int32))
+    with pytest.raises(EvidenceError, match="shape"):
+        backend.run_columns([0, 1], np.zeros((3, 2), np.int8))
     backend.close()
 
 

@@ -75,8 +75,8 @@ def test_tables_have_the_bits_of_one_card(name: str, devices: Any) -> None:
 
 
 def test_a_table_larger_than_the_chunks_of_all_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jtgpu.backends.gpu.batch.engine.LARGE", 512)
-    monkeypatch.setattr("jtgpu.backends.gpu.batch.engine.PINNED", 1 << 20)
+    monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.LARGE", 512)
+    monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.PINNED", 1 << 20)
     net, backend = several("alarm.net", [0, 0])
     one = resident.prepare(net.plan("min-fill", cache=False).plan, tables(net))
     states = evidence(net, 50_000, 6)[0]
@@ -91,14 +91,14 @@ def test_a_table_larger_than_the_chunks_of_all_cards(monkeypatch: pytest.MonkeyP
 
 def test_chunks_that_were_not_answered_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """A card that fails amidst a table: what it had taken is answered by the other one."""
-    monkeypatch.setattr("jtgpu.backends.gpu.batch.engine.LARGE", 512)
-    monkeypatch.setattr("jtgpu.backends.gpu.batch.engine.PINNED", 1 << 20)
+    monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.LARGE", 512)
+    monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.PINNED", 1 << 20)
     from jtgpu.backends.gpu.batch.engine import BatchEngine
 
     net, backend = several("alarm.net", [0, 0])
     states = evidence(net, 50_000, 7)[0]
     expected = backend.run_batch(states)
-    send, sent = BatchEngine._send, [0]
+    send, sent = BatchEngine._upload, [0]
     broken: list[Any] = []
 
     def failing(self: Any, *arguments: Any) -> None:
@@ -110,7 +110,7 @@ def test_chunks_that_were_not_answered_come_back(monkeypatch: pytest.MonkeyPatch
                 raise RuntimeError("unspecified launch failure")
         send(self, *arguments)
 
-    monkeypatch.setattr(BatchEngine, "_send", failing)
+    monkeypatch.setattr(BatchEngine, "_upload", failing)
     found = backend.run_batch(states)
     np.testing.assert_array_equal(found.posterior, expected.posterior)
     np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
@@ -144,8 +144,8 @@ def test_no_memory_left_on_a_card_names_it(gpu: Device) -> None:
 
 @pytest.mark.alone
 def test_ctrl_c_stops_all_cards_and_leaves_them_usable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jtgpu.backends.gpu.batch.engine.LARGE", 512)
-    monkeypatch.setattr("jtgpu.backends.gpu.batch.engine.PINNED", 1 << 20)
+    monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.LARGE", 512)
+    monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.PINNED", 1 << 20)
     net, backend = several("alarm.net", [0, 0])
     states = evidence(net, 50_000, 9)[0]
     expected = backend.run_batch(states)

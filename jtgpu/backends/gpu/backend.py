@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 
     from ...device.driver import After
     from ..wrappers.row_queue import Deal
-    from .batch.cases import TableCases
     from .batch.engine import BatchEngine
-    from .batch.shared import SharedTable
+    from .batch.table import ColumnTable, RowTable, Table
     from .single.levels.engine import CaseEngine
     from .single.pattern_configs import CutWay
     from .single.select import Maker
@@ -177,15 +176,10 @@ class Gpu(BackendDefaults):
 
         Raises
         ------
-        EvidenceError
-            For an array of another shape, a state that a variable does not have, a weight below zero.
         TableTooLarge
             When not even 32 cases fit the card's memory.
         """
-        from .batch.rows import checked_states
-
-        table = checked_states(states, self._plan.cardinality)
-        return self._batches().run(table, likelihood, targets)
+        return self._batches().run(states, likelihood, targets)
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
@@ -204,21 +198,19 @@ class Gpu(BackendDefaults):
         states: NDArray[np.int32],
         likelihood: Mapping[int, NDArray[np.float64]] | None,
         targets: Sequence[int] | None,
-    ) -> SharedTable[BatchResult]:
+    ) -> RowTable:
         """See `jtgpu.backends.wrappers.devices.SharesTables.share`."""
-        from .batch.rows import checked_states
-
-        return self._batches().share_rows(checked_states(states, self._plan.cardinality), likelihood, targets)
+        return self._batches().row_table(states, likelihood, targets)
 
     def share_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None
-    ) -> SharedTable[ColumnResult]:
+    ) -> ColumnTable:
         """See `jtgpu.backends.wrappers.devices.SharesTables.share_columns`."""
-        return self._batches().share_columns(variables, codes, targets)
+        return self._batches().column_table(variables, codes, targets)
 
-    def answer(self, cases: TableCases, wanted: Sequence[int], deal: Deal) -> None:
-        """See `jtgpu.backends.gpu.batch.shared.Answers`."""
-        self._batches().answer(cases, wanted, deal)
+    def answer(self, table: Table[Any], queue: Deal) -> None:
+        """See `jtgpu.backends.gpu.batch.table.TableWorker`."""
+        self._batches().answer(table, queue)
 
     def _batches(self) -> BatchEngine:
         """What answers tables of cases, made for the first of them."""

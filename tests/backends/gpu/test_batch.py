@@ -21,18 +21,19 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.gpu.batch import cases as batch_cases
 from jtgpu.backends.gpu.batch import partition as batch_parts
 from jtgpu.backends.gpu.batch import records as batch_tables
 from jtgpu.backends.gpu.batch import register_plan as batch_kept
 from jtgpu.backends.gpu.batch import sums as batch_sums
 from jtgpu.backends.gpu.batch import tiling as batch_tiles
+from jtgpu.backends.gpu.batch.buffers import Buffers
+from jtgpu.backends.gpu.batch.chunk import Chunk, answers_to_rows, enter_evidence
 from jtgpu.backends.gpu.batch.codegen import LANE_THREADS, Part
-from jtgpu.backends.gpu.batch.engine import BatchEngine
 from jtgpu.backends.gpu.batch.live import live_program
 from jtgpu.backends.gpu.batch.partition import lane_parts, lines_of
-from jtgpu.backends.gpu.batch.rows import NO_WEIGHTS, checked_states, read_rows
+from jtgpu.backends.gpu.batch.table import ColumnTable, RowTable, Targets, scale_weights
 from jtgpu.backends.gpu.program import tiling as shapes
+from jtgpu.backends.gpu.program.structs import NONE
 from jtgpu.backends.gpu.program.tiling import binary_program
 from jtgpu.device import nvcc as kernels
 from jtgpu.errors import EvidenceError, ImpossibleEvidence, TableTooLarge
@@ -151,77 +152,116 @@ def test_float32_of_networks() -> None:
     assert log_evidence[2] == pytest.approx(0.0, abs=1e-3)
 
 
-def test_rows_are_merged_where_many_are_equal() -> None:
+EVERY = Targets([0], 2, None)
+CARD = np.array([2, 3, 4])
+
+
+def test_equal_rows_are_merged() -> None:
     rng = np.random.default_rng(1)
-    card = np.array([2, 3, 4])
     few = rng.integers(-1, 2, (5, 3), np.int32)
     pick = rng.integers(0, 5, 3000)
-    rows = read_rows(few[pick], None, card, merge=False)
-    assert rows.place is not None
-    assert len(rows.states) <= 5
-    np.testing.assert_array_equal(rows.states[rows.place], few[pick])
-    weights = rng.random((3000, 3))  # all different: nothing is equal any more
-    rows = read_rows(few[pick], {1: weights}, card, merge=True)
-    assert rows.place is None
-    assert len(rows.states) == 3000
+    table = RowTable.read(few[pick], None, EVERY, CARD, 0.5)
+    assert table.kind is not None
+    assert table.n <= 5
+    np.testing.assert_array_equal(table.states[table.kind], few[pick])
+    soft = {1: rng.random((3000, 3))}  # all different: no rows are equal
+    table = RowTable.read(few[pick], soft, EVERY, CARD, 0.0)
+    assert table.kind is None
+    assert table.n == 3000
+    soft = {1: soft[1][pick]}
+    table = RowTable.read(few[pick], soft, EVERY, CARD, 0.0)
+    assert table.kind is not None
+    assert table.n == 5
+    np.testing.assert_array_equal(table.weights.values[table.kind], scale_weights(soft, 3000, CARD).values)
+
+
+def test_equal_columns_are_merged() -> None:
+    rng = np.random.default_rng(1)
+    codes = rng.integers(-1, 2, (3, 5)).astype(np.int8)[:, rng.integers(0, 5, 3000)]
+    table = ColumnTable.read([0, 1, 2], codes, EVERY, 3, 0.5)
+    assert table.kind is not None
+    assert table.n <= 5
+    np.testing.assert_array_equal(table.codes[:, table.kind], codes)
+    table.posterior[:] = np.arange(table.n) + np.array([[0.0], [0.5]])
+    table.log_evidence[:], table.impossible[:] = np.arange(table.n), np.arange(table.n) == 1
+    found = table.result()
+    np.testing.assert_array_equal(found.log_evidence, table.kind)
+    np.testing.assert_array_equal(found.posterior[1], np.where(table.kind == 1, 0.0, table.kind + 0.5))
+    assert ColumnTable.read([0, 1, 2], codes, EVERY, 3, 1.0).kind is None  # a search that cannot pay
 
 
 def test_different_rows_stay_as_they_are() -> None:
     states = np.arange(64, dtype=np.int32).reshape(-1, 1)
-    rows = read_rows(states, None, np.array([64]), merge=True)
-    assert rows.place is None
-    np.testing.assert_array_equal(rows.states, states)
-    assert rows.weight_row.tolist() == [NO_WEIGHTS]
-    assert rows.smallest == 0.0
+    table = RowTable.read(states, None, EVERY, np.array([64]), 0.0)
+    assert table.kind is None
+    np.testing.assert_array_equal(table.states, states)
+    assert table.weights.first.tolist() == [NONE]
+    assert table.weights.smallest == 0.0
 
 
 def test_weights_are_scaled_by_powers_of_two() -> None:
     weights = np.array([[3e250, 1e250], [0.0, 0.0], [1e-280, 4e-280]])
-    rows = read_rows(np.full((3, 2), -1, np.int32), {1: weights}, np.array([2, 2]), merge=False)
-    assert rows.weight_row.tolist() == [NO_WEIGHTS, 0]
-    assert (rows.weights[[0, 2]].max(axis=1) >= 0.5).all()
-    assert (rows.weights < 1).all()
-    back = rows.weights * np.exp(rows.log_scale)[:, None]
+    scaled = scale_weights({1: weights}, 3, np.array([2, 2]))
+    assert scaled.first.tolist() == [NONE, 0]
+    assert (scaled.values[[0, 2]].max(axis=1) >= 0.5).all()
+    assert (scaled.values < 1).all()
+    back = scaled.values * np.exp(scaled.log_scale)[:, None]
     np.testing.assert_allclose(back, weights, rtol=1e-12)
-    assert -3 < rows.smallest <= -1
+    assert -3 < scaled.smallest <= -1
 
 
-@pytest.mark.parametrize(
-    ("states", "likelihood", "match"),
-    [
-        (np.zeros((2, 2), int), None, "shape"),
-        (np.zeros((2, 3)), None, "integers"),
-        (np.array([[0, 0, 0], [0, 3, 0]]), None, "case 1: variable 1"),
-        (np.array([[0, 0, -2]]), None, "case 0: variable 2"),
-        (np.zeros((2, 3), int), {1: np.ones((2, 2))}, "shape"),
-        (np.zeros((2, 3), int), {1: -np.ones((2, 3))}, ">= 0"),
-        (np.zeros((2, 3), int), {1: np.full((2, 3), np.nan)}, "finite"),
-    ],
-)
-def test_what_is_no_table_of_cases(states: np.ndarray, likelihood: dict[int, np.ndarray] | None, match: str) -> None:
-    card = np.array([2, 3, 4])
-    with pytest.raises(EvidenceError, match=match):
-        read_rows(checked_states(states, card), likelihood, card, merge=True)
+def test_float32_recomputes_what_it_lost() -> None:
+    """Rows whose ln P(e) is not finite are answered again, and only those."""
+    table = RowTable.read(np.arange(12, dtype=np.int32).reshape(4, 3), None, EVERY, CARD, 1.0)
+    table.posterior[:], table.log_evidence[:] = 0.5, [-1.0, np.nan, -np.inf, -2.0]
+
+    def again(part: Any) -> None:
+        np.testing.assert_array_equal(part.states, table.states[1:3])
+        part.posterior[:], part.log_evidence[:] = 0.25, [-7.0, -np.inf]
+
+    table.recompute = again
+    found = table.result()
+    assert found.log_evidence.tolist() == [-1.0, -7.0, -np.inf, -2.0]
+    assert found.posterior[:, 0].tolist() == [0.5, 0.25, 0.0, 0.5]
+    assert found.impossible.tolist() == [False, False, True, False]
+
+
+def test_repeated_targets() -> None:
+    plan = jtgpu.read(ROOT / "nets" / "asia.net").plan(order="min-fill").plan
+    found = Targets.of(plan, [3, 0, 3])
+    assert found.variables == [3, 0]
+    assert found.n_out == 4
+    assert found.columns is not None
+    assert found.columns.tolist() == [0, 1, 2, 3, 0, 1]
+    assert Targets.of(plan, None) == (list(range(8)), 16, None)
+    assert Targets.of(plan, []) == ([], 0, None)
+
+
+def test_tables_of_another_shape() -> None:
+    with pytest.raises(EvidenceError, match="shape"):
+        RowTable.read(np.zeros((2, 2), np.int32), None, EVERY, CARD, 0.0)
+    with pytest.raises(EvidenceError, match="shape"):
+        ColumnTable.read([0], np.zeros((3, 2), np.int8), EVERY, 3, 0.0)
 
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32])
-def test_columns_are_spread(dtype: Any) -> None:
-    """Codes of any width, to the rows of their variables; the others stay as they are."""
+def test_columns_are_scattered(dtype: Any) -> None:
+    """Codes of any width, to the rows of their variables; other rows do not change."""
     rng = np.random.default_rng(3)
     size, codes = 96, rng.integers(-1, 100, (5, 96)).astype(dtype)
     state = np.full((9, size), -1, np.int32)
     variables = np.array([7, 0, 3, 8, 4], np.uint32)
-    chunk = batch_tables.Chunk(
-        size, 0, codes.ctypes.data, 0, state.ctypes.data, 0, 0, 0, 0, variables.ctypes.data, 5, codes.dtype.itemsize
+    chunk = Chunk(
+        size, 0, codes.ctypes.data, 0, state.ctypes.data, 0, 0, 0, 0, 0, variables.ctypes.data, 5, codes.dtype.itemsize
     )
-    turn = batch_tables.turn_of(chunk, 9)
-    host_cuda.library("batch").run_batch_spread(turn.n_blocks, ctypes.c_void_p(turn.struct.ctypes.data))
+    scatter = enter_evidence(chunk, 9)
+    host_cuda.library("batch").run_batch_scatter(scatter.n_blocks, ctypes.c_void_p(scatter.struct.ctypes.data))
     np.testing.assert_array_equal(state[variables], codes)
     assert (state[[1, 2, 5, 6]] == -1).all()
-    assert turn.name == "batch_spread"
-    assert batch_tables.rows_of(chunk, 12) is None
-    rows = batch_tables.rows_of(replace(chunk, rows=4096), 33)
+    assert scatter.name == "batch_scatter"
+    assert answers_to_rows(chunk, 12) is None
+    rows = answers_to_rows(replace(chunk, rows=4096), 33)
     assert rows is not None
     assert (rows.name, rows.n_blocks) == ("batch_rows", 3 * 2)
 
@@ -229,8 +269,8 @@ def test_columns_are_spread(dtype: Any) -> None:
 def test_columns_are_copied_in_and_out() -> None:
     rng = np.random.default_rng(4)
     codes = rng.integers(-1, 2, (3, 1000)).astype(np.int8)
-    cases = batch_cases.ColumnCases([2, 0, 1], codes, 4, 6)
-    host = cases.host(320, lambda cells, dtype: np.zeros(cells, dtype))
+    cases = ColumnTable([2, 0, 1], codes, Targets([0, 1, 3], 6, None), 4)
+    host = cases.host_chunk(320, lambda cells, dtype: np.zeros(cells, dtype))
     assert cases.state_bytes == 3
     posterior, log_evidence = rng.random((6, 1000)), np.where(rng.random(1000) < 0.1, -np.inf, -1.0)
     for first in range(0, 1000, 320):
@@ -251,44 +291,26 @@ def test_columns_are_copied_in_and_out() -> None:
     1_000_000, 1 << 18, 33_792), (40_000, 1 << 18, 33_792), (1 << 20, 1 << 14, 32)])  # fmt: skip
 def test_chunks_are_whole_waves_or_even(n: int, most: int, wave: int) -> None:
     """As large as they may be, of whole waves where there is room for one; never larger than what they may be."""
-    engine = BatchEngine.__new__(BatchEngine)
-    engine.plan = jtgpu.read(ROOT / "nets" / "asia.net").plan(order="min-fill").plan
-    engine.device = SimpleNamespace(free_memory=lambda: 1 << 36)  # type: ignore[assignment]
-    cases = batch_cases.ColumnCases([0], np.zeros((1, n), np.int8), 8, 16)
+    device: Any = SimpleNamespace(free_memory=lambda: 1 << 36)
+    buffers = Buffers(device, [])
+    table = ColumnTable([0], np.zeros((1, n), np.int8), Targets(list(range(8)), 16, None), 8)
     program: Any = SimpleNamespace(case_bytes=1000, most_cases=most, wave=wave)
-    size, full = engine._chunk(program, cases, n)
+    size, full = buffers.chunk_size(program, table, n)
     assert size % 32 == 0
     assert size <= most
     assert size % wave == 0 or size < wave
     assert size >= min(n, most, 1 << 14) / 2
     assert full == (most < min(n, max(n // 4, 1 << 14)))
-    engine.device = SimpleNamespace(free_memory=lambda: 1 << 10)  # type: ignore[assignment]
+    device.free_memory = lambda: 1 << 10
     with pytest.raises(TableTooLarge, match="32 cases"):
-        engine._chunk(program, cases, n)
-
-
-@pytest.mark.parametrize(
-    ("variables", "codes", "match"),
-    [
-        ([0, 1], np.zeros((3, 2), np.int8), "shape"),
-        ([0], np.zeros((1, 2)), "integers"),
-        ([0, 0], np.zeros((2, 2), np.int8), "different"),
-        ([9], np.zeros((1, 2), np.int8), "variables"),
-        ([2, 1], np.array([[0, 0, 3], [0, 0, 3]], np.int8), "case 2: variable 1"),
-        ([1], np.array([[0, -2]]), "case 1: variable 1"),
-    ],
-)
-def test_what_is_no_column_of_states(variables: list[int], codes: np.ndarray, match: str) -> None:
-    with pytest.raises(EvidenceError, match=match):
-        batch_cases.checked_columns(variables, codes, np.array([2, 3, 4]))
+        buffers.chunk_size(program, table, n)
 
 
 def test_columns_of_any_integers() -> None:
-    card = np.array([2, 3, 4])
     small = np.zeros((1, 2), np.int8)
-    assert batch_cases.checked_columns([0], small, card) is small
-    assert batch_cases.checked_columns([0], small.astype(np.int64), card).dtype == np.int32
-    assert batch_cases.checked_columns([], np.zeros((0, 5), np.int8), card).shape == (0, 5)
+    assert ColumnTable.read([0], small, EVERY, 3, 1.0).codes is small
+    assert ColumnTable.read([0], small.astype(np.int64), EVERY, 3, 1.0).codes.dtype == np.int32
+    assert ColumnTable.read([], np.zeros((0, 5), np.int8), EVERY, 3, 1.0).n == 5
 
 
 _libraries: dict[str, ctypes.CDLL] = {}
@@ -318,11 +340,9 @@ def run_lanes(
     live = live_program(plan, tables(model))
     parts, cells = lane_parts(plan, live, weights=bool(soft), blocks=3, slots=slots)
     n = len(states)
-    rows = read_rows(states, soft, plan.cardinality, merge=False)
-    weights = rows.weights if rows.place is None else rows.weights[rows.place]
-    log_scale = rows.log_scale if rows.place is None else rows.log_scale[rows.place]
-    state, weight = np.ascontiguousarray(states.T), np.ascontiguousarray(weights.T)
-    column, at = np.full(plan.n_variables, NO_WEIGHTS, np.uint32), 0
+    scaled = scale_weights(soft, n, plan.cardinality)
+    state, weight = np.ascontiguousarray(states.T), np.ascontiguousarray(scaled.values.T)
+    column, at = np.full(plan.n_variables, NONE, np.uint32), 0
     for v in range(plan.n_variables) if targets is None else targets:
         column[v] = at
         at += int(plan.cardinality[v])
@@ -332,13 +352,13 @@ def run_lanes(
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         libraries = list(pool.map(lambda x: built(x[1], folder, x[0]), enumerate(parts)))
     for part, library in zip(parts, libraries, strict=True):
-        arrays = (arena, part.factors, state, weight, rows.weight_row, column, posterior, log_evidence)
+        arrays = (arena, part.factors, state, weight, scaled.first, column, posterior, log_evidence)
         struct = np.array([*(x.ctypes.data for x in arrays), n | at << 32], np.uint64)
         if at or not part.answers:
             library.run(blocks, ctypes.c_void_p(struct.ctypes.data))
     posterior = np.ascontiguousarray(posterior.T)
     posterior[np.isneginf(log_evidence)] = 0.0
-    return posterior, log_evidence + log_scale
+    return posterior, log_evidence + scaled.log_scale
 
 
 @needs_compiler

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from jtgpu.backends.base import Evidence, Result
 from jtgpu.backends.gpu.batch.records import answers_of, batch_layout
-from jtgpu.backends.gpu.batch.rows import read_rows
+from jtgpu.backends.gpu.batch.table import scale_weights
 from jtgpu.backends.gpu.program import encoding as answers
 from jtgpu.backends.gpu.program.layout import chunks_with_tops, load_factors
 from jtgpu.backends.gpu.program.nonzero import needed_products
@@ -62,8 +62,8 @@ extern "C" void run_flow_plain(unsigned warps, Flow* f) { host::launch(1, 32 * w
 extern "C" void run_flow_blocks(unsigned warps, Flow* f) { host::launch(1, 32 * warps, [=] { flow_blocks(*f); }); }
 """,
     "batch": """
-extern "C" void run_batch_turn(unsigned n, Rows* r) { host::launch(n, 256, [=] { batch_turn(*r); }); }
-extern "C" void run_batch_spread(unsigned n, Columns* c) { host::launch(n, 256, [=] { batch_spread(*c); }); }
+extern "C" void run_batch_transpose(unsigned n, Rows* r) { host::launch(n, 256, [=] { batch_transpose(*r); }); }
+extern "C" void run_batch_scatter(unsigned n, Columns* c) { host::launch(n, 256, [=] { batch_scatter(*c); }); }
 extern "C" void run_batch_clear(unsigned n, unsigned long long* words, unsigned each, unsigned times) {
     host::launch(n, 256, [=] { batch_clear(words, each, times); });
 }
@@ -276,14 +276,11 @@ def run_batch(
     pristine, shared_slots = load_factors(plan, s, factors)
     size = -(-len(states) // 32) * 32
     records, n_out = answers_of(plan, layout, range(plan.n_variables))
-    rows = read_rows(states, likelihood, plan.cardinality, merge=False)
+    scaled = scale_weights(likelihood, len(states), plan.cardinality)
     given = np.full((size, plan.n_variables), -1, np.int32)
     given[: len(states)] = states
-    weights = np.ones((size, rows.weights.shape[1]))
-    if rows.place is None:
-        weights[: len(states)] = rows.weights
-    else:
-        weights[: len(states)] = rows.weights[rows.place]
+    weights = np.ones((size, scaled.values.shape[1]))
+    weights[: len(states)] = scaled.values
     state, weight = np.full((plan.n_variables, size), -7, np.int32), np.full(weights.T.shape, np.nan)
     counts = np.array([size, plan.n_variables, weights.shape[1], 0], np.uint32)
     turn = np.concatenate([_pointers(given, weights, state, weight), counts.view(np.uint64)])
@@ -291,13 +288,13 @@ def run_batch(
     arena, slots = np.full(layout.n_cells * size, np.nan, real), np.zeros(s.n_tables * size, shared_slots.dtype)
     arrays = (
         arena, np.append(pristine, pristine.dtype.type(1.0)), slots, shared_slots, layout.tiles, layout.steps,
-        layout.factors, s.known, state, weight, rows.weight_row, records, layout.roots, posterior, log_evidence,
+        layout.factors, s.known, state, weight, scaled.first, records, layout.roots, posterior, log_evidence,
     )  # fmt: skip
     counts = np.array([size, len(layout.factors), len(records), len(layout.roots), layout.n_cells], np.uint32)
     struct = np.concatenate([_pointers(*arrays), np.append(counts, np.uint32(s.n_tables)).view(np.uint64)])
     lib, groups = library("batch", real), size // 32
     lib.run_batch_clear(3, _at(arena), layout.n_cells * arena.itemsize * 4, groups)
-    lib.run_batch_turn(groups * (-(-plan.n_variables // 32) + -(-weights.shape[1] // 32)), _at(turn))
+    lib.run_batch_transpose(groups * (-(-plan.n_variables // 32) + -(-weights.shape[1] // 32)), _at(turn))
     lib.run_batch_enter(-(-len(layout.factors) * groups // 8), _at(struct))
     for first, n_tiles in layout.levels:
         lib.run_batch_level(n_tiles * -(-groups // warps), warps, _at(struct), first, n_tiles)
@@ -311,5 +308,4 @@ def run_batch(
         counts = np.array([size, n_out], np.uint32)
         turned = np.concatenate([_pointers(posterior, answers), counts.view(np.uint64)])
         lib.run_batch_rows(groups * -(-n_out // 32), _at(turned))
-    scale = rows.log_scale if rows.place is None else rows.log_scale[rows.place]
-    return answers[: len(states)], log_evidence[: len(states)] + scale
+    return answers[: len(states)], log_evidence[: len(states)] + scaled.log_scale

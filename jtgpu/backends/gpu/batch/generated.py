@@ -15,10 +15,10 @@ from ....device.driver import Arguments, Kernels, most_shared
 from ....plans.plan import Plan
 from ..program.structs import NONE
 from ..single.levels.engine import Memory
+from .chunk import TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
 from .codegen import LANE_THREADS, Part
 from .live import Live
 from .partition import lane_parts, lines_of
-from .records import THREADS, Bound, Chunk, Turn, rows_of, turn_of
 
 __all__ = ["LaneProgram", "lane_candidate"]
 
@@ -62,7 +62,7 @@ class LaneProgram:
         self._lower, self._multiprocessors = live.lower, device.multiprocessors
         slots = max(0, (most_shared(device) // BLOCKS - RESERVED) // (8 * LANE_THREADS))
         self.parts, self.cells = lane_parts(plan, live, weights=weights, blocks=BLOCKS, slots=slots)
-        self._turn = Kernels(device, "batch/batch", ("batch_turn", "batch_spread", "batch_rows"))
+        self._transposing = Kernels(device, "batch/batch", TRANSPOSING)
         self._kernels: list[Kernels] = []
         try:
             for part, image in zip(self.parts, _compiled(self.parts, device.arch), strict=True):
@@ -101,36 +101,32 @@ class LaneProgram:
         return memory.empty(8 * self.cells * blocks * LANE_THREADS), 0
 
     def bind(
-        self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], weight_row: int, memory: Memory,
-        stream: Any,
-    ) -> Bound:  # fmt: skip
-        """The kernels' parameters for a chunk. A target that is asked for twice is none: see `BatchEngine`."""
+        self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], memory: Memory, stream: Any
+    ) -> Bound:
+        """See `Program.bind`."""
         column = np.full(self.plan.n_variables, NONE, np.uint32)
         at = 0
         for v in targets:
             column[v] = at
             at += int(self.plan.cardinality[v])
-        words = [scratch[0], 0, chunk.state, chunk.weight, weight_row, memory.put(column, stream), chunk.posterior]
-        struct = np.array([*words, chunk.log_evidence, chunk.size | at << 32], np.uint64)
-        turn = turn_of(chunk, self.plan.n_variables)
-        return Bound(turn, struct, chunk.size, len(targets), rows_of(chunk, at))
+        words = [scratch[0], 0, chunk.state, chunk.weight, chunk.weight_row, memory.put(column, stream)]
+        struct = np.array([*words, chunk.posterior, chunk.log_evidence, chunk.size | at << 32], np.uint64)
+        evidence = enter_evidence(chunk, self.plan.n_variables)
+        return Bound(evidence, struct, chunk.size, len(targets), answers_to_rows(chunk, at))
 
     def queue(self, bound: Bound, stream: Any) -> None:
         """Queue one chunk's kernels."""
-        self._queue_turn(bound.turn, stream)
+        bound.evidence.queue(self._transposing, stream)
         blocks, struct = -(-bound.size // LANE_THREADS), Arguments(bound.struct)
         for part, made in zip(self.parts, self._kernels, strict=True):
             if bound.n_answers or not part.answers:
                 made.launch("batch_lane", blocks, LANE_THREADS, stream, struct, shared=part.shared)
-        self._queue_turn(bound.rows, stream)
-
-    def _queue_turn(self, turn: Turn | None, stream: Any) -> None:
-        if turn is not None and turn.n_blocks:
-            self._turn.launch(turn.name, turn.n_blocks, THREADS, stream, Arguments(turn.struct))
+        if bound.rows is not None:
+            bound.rows.queue(self._transposing, stream)
 
     def close(self) -> None:
         """Unload the kernels."""
-        for made in (self._turn, *self._kernels):
+        for made in (self._transposing, *self._kernels):
             made.close()
 
 

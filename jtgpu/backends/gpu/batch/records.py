@@ -15,6 +15,7 @@ from ..program.layout import Places, load_factors, make_places
 from ..program.structs import ANSWER, CASE_FACTOR, SLOT
 from ..program.tiling import Binary, binary_program, loops_of
 from ..single.levels.engine import Memory
+from .chunk import GROUP, THREADS, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
 from .live import Live, live_program
 from .sums import split_sums
 from .tiling import A_SHARED, B_SHARED, FIRST, SHAPES, WORDS, TileMaker, Tiles
@@ -22,14 +23,8 @@ from .tiling import A_SHARED, B_SHARED, FIRST, SHAPES, WORDS, TileMaker, Tiles
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "GROUP", "THREADS", "BatchLayout", "Bound", "Chunk", "TableProgram", "Turn", "answers_of", "batch_layout",
-    "rows_of", "turn_of",
-]  # fmt: skip
+__all__ = ["LOOK", "BatchLayout", "TableProgram", "answers_of", "batch_layout"]
 
-THREADS = 256
-GROUP = 32  # cases of a warp
-TILE = 32  # cells a side of what a block turns round
 LEVEL_WARPS = 4  # of a block of the levels' kernel
 CLEAR_BLOCKS = 1024
 MOST_CASES = 1 << 14  # of a chunk
@@ -155,67 +150,6 @@ def answers_of(plan: Plan, layout: BatchLayout, targets: Sequence[int]) -> tuple
     return np.array(made, ANSWER), at
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Where a chunk's evidence and answers lie on the card."""
-
-    size: int  # cases, a multiple of GROUP
-    n_weights: int
-    states: int  # address of (size, V) int32; by columns (E, size) integers of `width` bytes
-    weights: int  # address of (size, n_weights) float64
-    state: int  # the same, (V, size)
-    weight: int  # the same, (n_weights, size)
-    posterior: int  # address of (n_out, size) float64
-    rows: int  # address of (size, n_out) float64, the same turned round; 0: not wanted
-    log_evidence: int  # address of (size,) float64
-    columns: int = 0  # by columns: address of the E variables, uint32
-    n_columns: int = 0
-    width: int = 0  # 0: by rows
-
-
-@dataclass(frozen=True)
-class Turn:
-    """The kernel that brings a chunk's evidence into case-minor order, and its parameters."""
-
-    name: str
-    struct: NDArray[np.uint64]
-    n_blocks: int
-
-
-def turn_of(chunk: Chunk, n_variables: int) -> Turn:
-    """See `Turn`."""
-    if chunk.width:
-        counts = np.array([chunk.size, chunk.n_columns, chunk.width, 0], np.uint32)
-        words = np.array([chunk.states, chunk.columns, chunk.state], np.uint64)
-        struct = np.concatenate([words, counts.view(np.uint64)])
-        return Turn("batch_spread", struct, -(-chunk.n_columns * chunk.size // (4 * THREADS)))
-    counts = np.array([chunk.size, n_variables, chunk.n_weights, 0], np.uint32)
-    words = np.array([chunk.states, chunk.weights, chunk.state, chunk.weight], np.uint64)
-    struct = np.concatenate([words, counts.view(np.uint64)])
-    tiles = -(-n_variables // TILE) + -(-chunk.n_weights // TILE)
-    return Turn("batch_turn", struct, chunk.size // GROUP * tiles)
-
-
-def rows_of(chunk: Chunk, n_out: int) -> Turn | None:
-    """The kernel that turns a chunk's answers into rows, where they are wanted."""
-    if not chunk.rows or not n_out:
-        return None
-    counts = np.array([chunk.size, n_out], np.uint32)
-    struct = np.concatenate([np.array([chunk.posterior, chunk.rows], np.uint64), counts.view(np.uint64)])
-    return Turn("batch_rows", struct, chunk.size // GROUP * -(-n_out // TILE))
-
-
-@dataclass(frozen=True)
-class Bound:
-    """The parameters of a chunk's kernels."""
-
-    turn: Turn
-    struct: NDArray[np.uint64]
-    size: int
-    n_answers: int
-    rows: Turn | None
-
-
 class TableProgram:
     """A plan and a model's numbers on one card, by records. Used inside ``device.active()``."""
 
@@ -238,8 +172,8 @@ class TableProgram:
         more = (layout.factors, s.known, layout.roots, layout.checks)
         self._records = [memory.put(x, stream) for x in (*kept, *more)]
         self._cell_bytes, self._checked = pristine.dtype.itemsize, real == "float32"
-        names = ("batch_turn", "batch_spread", "batch_clear", "batch_enter", "batch_level", "batch_finish")
-        self._kernels = Kernels(device, "batch/batch", (*names, "batch_check", "batch_rows"), real=real)
+        names = ("batch_clear", "batch_enter", "batch_level", "batch_finish", "batch_check")
+        self._kernels = Kernels(device, "batch/batch", (*TRANSPOSING, *names), real=real)
 
     @property
     def case_bytes(self) -> int:
@@ -272,34 +206,29 @@ class TableProgram:
         return cells, slots
 
     def bind(
-        self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], weight_row: int, memory: Memory,
-        stream: Any,
-    ) -> Bound:  # fmt: skip
-        """The kernels' parameters for a chunk."""
+        self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], memory: Memory, stream: Any
+    ) -> Bound:
+        """See `Program.bind`."""
         layout = self.layout
         answers, n_out = answers_of(self.plan, layout, targets)
         pristine, shared, tiles, steps, factors, known, roots, _ = self._records
         words = [scratch[0], pristine, scratch[1], shared, tiles, steps, factors, known]
-        words += [chunk.state, chunk.weight, weight_row, memory.put(answers, stream), roots]
+        words += [chunk.state, chunk.weight, chunk.weight_row, memory.put(answers, stream), roots]
         words += [chunk.posterior, chunk.log_evidence]
         counts = [chunk.size, len(layout.factors), len(answers), len(layout.roots), layout.n_cells]
         numbers = np.array([*counts, layout.places.n_tables], np.uint32).view(np.uint64)
         struct = np.concatenate([np.array(words, np.uint64), numbers])
-        turn = turn_of(chunk, self.plan.n_variables)
-        return Bound(turn, struct, chunk.size, len(answers), rows_of(chunk, n_out))
+        evidence = enter_evidence(chunk, self.plan.n_variables)
+        return Bound(evidence, struct, chunk.size, len(answers), answers_to_rows(chunk, n_out))
 
     def queue(self, bound: Bound, stream: Any) -> None:
         """Queue one chunk's kernels."""
         groups, whole = bound.size // GROUP, Arguments(bound.struct)
 
-        def turned(turn: Turn | None) -> None:
-            if turn is not None and turn.n_blocks:
-                self._kernels.launch(turn.name, turn.n_blocks, THREADS, stream, Arguments(turn.struct))
-
         def call(name: str, warps: int) -> None:
             self._kernels.launch(name, -(-warps * groups * GROUP // THREADS), THREADS, stream, whole)
 
-        turned(bound.turn)
+        bound.evidence.queue(self._kernels, stream)
         if len(self.layout.factors):
             call("batch_enter", len(self.layout.factors))
         warps = min(LEVEL_WARPS, groups)
@@ -312,7 +241,8 @@ class TableProgram:
             n = len(self.layout.checks)
             arguments = Arguments(bound.struct, np.array([self._records[-1]], np.uint64), n)
             self._kernels.launch("batch_check", -(-n * groups * GROUP // THREADS), THREADS, stream, arguments)
-        turned(bound.rows)
+        if bound.rows is not None:
+            bound.rows.queue(self._kernels, stream)
 
     def close(self) -> None:
         """Unload the kernels."""

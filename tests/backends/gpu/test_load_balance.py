@@ -1,4 +1,4 @@
-"""Several cards end a table at the same time: the real deal and chunks, cards whose time is a number."""
+"""Several GPUs end a table at the same time: the real row queue and chunks, on devices with simulated clocks."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import pytest
 
 import jtgpu
 from jtgpu import timing
-from jtgpu.backends.gpu.batch.cases import TableCases
-from jtgpu.backends.gpu.batch.engine import SLOTS, _Buffers, _Slot, chunk_size
+from jtgpu.backends.gpu.batch.buffers import SLOTS, Slot, chunk_size
+from jtgpu.backends.gpu.batch.table import Table
 from jtgpu.plans.plan import Plan
-from tests.backends.gpu.test_deal import Engine, Event, a_table, on_cards
+from tests.backends.gpu.test_shared_tables import Engine, Event, a_table, on_devices
 
-COPIED = 0.1  # what copying a chunk out takes, of what its kernels take
+COPIED = 0.1  # time of copying a chunk out, as a share of its kernels' time
 
 
 class Clock:
-    """Time that goes on when everybody waits for it.
+    """Simulated time: it advances when all threads wait for it.
 
     Parameters
     ----------
     n : int
-        Threads that are on their way: time stands still until all of them have come.
+        Threads: time stands still until all of them wait.
     """
 
     def __init__(self, n: int):
@@ -56,7 +56,7 @@ class Clock:
 
 
 class Stream:
-    """Work on a card of that clock."""
+    """Work on a device of that clock."""
 
     def __init__(self, clock: Clock):
         self.clock, self.until = clock, 0.0
@@ -69,7 +69,7 @@ class Stream:
 
 
 class Timed(Engine):
-    """A card that takes a second for a case of a chunk, whether there is one or not.
+    """A GPU that takes a second for each case of a chunk, whether it is used or not.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Timed(Engine):
     each : float
         Seconds a case.
     late : float
-        Seconds until it is ready.
+        Seconds until the GPU is ready.
     """
 
     def __init__(self, plan: Plan, clock: Clock, fits: int, wave: int = 32, each: float = 1.0, late: float = 0.0):
@@ -92,23 +92,23 @@ class Timed(Engine):
         finally:
             self._clock.leave()
 
-    def _buffers_for(self, program: Any, cases: TableCases, targets: list[int], n: int) -> _Buffers:
+    def slots(self, program: Any, table: Table[Any], n: int) -> tuple[Slot, ...]:
         self._clock.wait(self._late)
-        self._size = size = chunk_size(n, self._fits, self._wave)[0]
+        self._size = self._buffers.size = size = chunk_size(n, self._fits, self._wave)[0]
         made = []
         for _ in range(min(-(-n // size), SLOTS)):
-            host = cases.host(size, lambda cells, dtype: np.zeros(cells, dtype))
+            host = table.host_chunk(size, lambda cells, dtype: np.zeros(cells, dtype))
             chunk: Any = SimpleNamespace(size=size, n_weights=0, states=0, posterior=0, log_evidence=0, rows=0)
             graph: Any = SimpleNamespace(launch=lambda stream, host=host: self._launch(stream, host, False))
-            made.append(_Slot(Stream(self._clock), Event(), Event(), host, chunk, graph))
-        return _Buffers(b"", size, False, tuple(made))
+            made.append(Slot(Stream(self._clock), Event(), Event(), host, chunk, graph))
+        return tuple(made)
 
     def _launch(self, stream: Any, host: Any, by_columns: bool) -> None:
         super()._launch(SimpleNamespace(until=0.0), host, by_columns)  # type: ignore[arg-type]
         stream.until = max(stream.until, self._clock.now) + self._each * self._size
 
-    def _finish(self, slot: Any, first: int, last: int, cases: TableCases) -> None:
-        super()._finish(slot, first, last, cases)
+    def _finish(self, slot: Any, first: int, last: int, table: Table[Any]) -> None:
+        super()._finish(slot, first, last, table)
         self._clock.wait(self._clock.now + COPIED * self._each * (last - first))
 
 
@@ -124,13 +124,13 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def seconds(plan: Plan, n: int, each: list[dict[str, Any]]) -> float:
-    """What a table of n cases takes on such cards."""
+    """Simulated seconds of a table of n cases on such GPUs."""
     clock, made = Clock(len(each)), []  # type: ignore[var-annotated]
 
-    def card(plan: Plan, **options: Any) -> Timed:
+    def engine(plan: Plan, **options: Any) -> Timed:
         return Timed(plan, clock, **options)
 
-    backend = on_cards(plan, made, each, card)
+    backend = on_devices(plan, made, each, engine)
     states = a_table(plan, n)
     found = backend.run_batch(states, None, [1])
     np.testing.assert_array_equal(found.log_evidence, Engine(plan).run(states, None, [1]).log_evidence)
@@ -139,27 +139,27 @@ def seconds(plan: Plan, n: int, each: list[dict[str, Any]]) -> float:
     return clock.now
 
 
-# cases, and those of the largest chunk: of tables that take a second of one card, and of some in between
+# cases, and those of the largest chunk: tables that take a second on one GPU, and some in between
 TABLES = {"link": (12_288, 4128), "munin2": (65_536, 3200), "pigs": (262_144, 12_192), "few": (20_000, 16_384)}
 
 
-@pytest.mark.parametrize("n_cards", [2, 4, 8])
+@pytest.mark.parametrize("n_gpus", [2, 4, 8])
 @pytest.mark.parametrize("table", TABLES)
-def test_equal_cards_end_together(plan: Plan, table: str, n_cards: int) -> None:
+def test_equal_gpus_end_together(plan: Plan, table: str, n_gpus: int) -> None:
     n, fits = TABLES[table]
-    alone, found = (seconds(plan, n, [{"fits": fits}] * k) for k in (1, n_cards))
-    assert alone / found / n_cards >= 0.9
-    assert alone <= (1.1 + COPIED) * n  # and one card alone wastes nothing, either
+    alone, found = (seconds(plan, n, [{"fits": fits}] * k) for k in (1, n_gpus))
+    assert alone / found / n_gpus >= 0.9
+    assert alone <= (1.1 + COPIED) * n  # and one GPU alone wastes no time
 
 
-def test_waves_are_dealt_out_evenly(plan: Plan) -> None:
+def test_waves_are_distributed_evenly(plan: Plan) -> None:
     alone, found = (seconds(plan, 500_000, [{"fits": 1 << 16, "wave": 8192}] * k) for k in (1, 4))
     assert alone / found / 4 >= 0.85  # 61 waves
 
 
-def test_a_slow_card_and_a_late_one_are_helped(plan: Plan) -> None:
+def test_a_slow_gpu_and_a_late_one_are_helped(plan: Plan) -> None:
     n = 65_536
-    usual: dict[str, Any] = {"fits": 800}  # three chunks are on their way: of many, not of a few
+    usual: dict[str, Any] = {"fits": 800}  # three chunks are in flight: of many, not of a few
     slow = seconds(plan, n, [usual, usual, usual, usual | {"each": 2.0}])
     assert slow <= 1.25 * n / 3.5
     late = seconds(plan, n, [usual, usual, usual, usual | {"late": n / 8}])

@@ -1,4 +1,4 @@
-"""How the GPU's tables are dealt out to several cards, on cards played by the host: every row once, in place."""
+"""Tables shared by several GPUs, on simulated devices: every row is answered once and in its place."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 import jtgpu
 from jtgpu import timing
-from jtgpu.backends.gpu.batch.cases import TableCases
-from jtgpu.backends.gpu.batch.engine import BatchEngine, _Buffers, _Slot
+from jtgpu.backends.gpu.batch.buffers import Slot
+from jtgpu.backends.gpu.batch.engine import BatchEngine
+from jtgpu.backends.gpu.batch.table import Table
 from jtgpu.backends.wrappers.devices import OnDevices, Several
 from jtgpu.errors import BackendUnavailable, EvidenceError
 from jtgpu.plans.plan import Plan
@@ -47,10 +48,10 @@ class Event:
         return 1e3 * (self.at - other.at)
 
 
-class Card:
-    """What `BatchEngine` asks of a device; nothing is copied, since its memory is the host's."""
+class Device:
+    """What `BatchEngine` uses of a device; nothing is copied, since its memory is the host's."""
 
-    name = "a card"
+    name = "a device"
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -64,29 +65,29 @@ class Card:
 
 
 class Engine(BatchEngine):
-    """The real one, but for its memory and its kernels: an answer is made of a case's states, and takes a while."""
+    """The engine without memory and kernels: an answer is computed from a case's states, and takes a while."""
 
     def __init__(self, plan: Plan, seconds: float = 0.0, fails: int = -1):
-        self.plan, self.device, self._seconds, self._fails = plan, Card(), seconds, fails  # type: ignore[assignment]
-        self.lock, self._open, self.device_us, self._dear = threading.Lock(), True, 0.0, False
+        self.plan, self.device, self._seconds, self._fails = plan, Device(), seconds, fails  # type: ignore[assignment]
+        self.lock, self._open, self.device_us, self._worth = threading.Lock(), True, 0.0, 1.0
         self._copiers = ThreadPoolExecutor(2)
         self.real, self._exact, self._copying, self._streams = "float64", None, [], []
+        self._buffers: Any = SimpleNamespace(size=SIZE, slots=self.slots)
         self.chunks: list[int] = []
 
     def _program(self, *, weights: bool, smallest: float) -> Any:
         return None
 
-    def _buffers_for(self, program: Any, cases: TableCases, targets: list[int], n: int) -> _Buffers:
+    def slots(self, program: Any, table: Table[Any], n: int) -> tuple[Slot, ...]:
         made = []
         for _ in range(3):
-            host = cases.host(SIZE, lambda cells, dtype: np.zeros(cells, dtype))
+            host = table.host_chunk(SIZE, lambda cells, dtype: np.zeros(cells, dtype))
             chunk: Any = SimpleNamespace(
-                size=SIZE, n_weights=cases.n_weights, states=0, weights=0, posterior=0, log_evidence=0, rows=0
+                size=SIZE, n_weights=host.weights.shape[1], states=0, weights=0, posterior=0, log_evidence=0, rows=0
             )
-            stream = Stream()
-            graph: Any = SimpleNamespace(launch=lambda s, host=host: self._launch(s, host, bool(cases.width)))
-            made.append(_Slot(stream, Event(), Event(), host, chunk, graph))
-        return _Buffers(b"", SIZE, False, tuple(made))
+            graph: Any = SimpleNamespace(launch=lambda s, host=host: self._launch(s, host, bool(table.width)))
+            made.append(Slot(Stream(), Event(), Event(), host, chunk, graph))
+        return tuple(made)
 
     def _launch(self, stream: Stream, host: Any, by_columns: bool) -> None:
         self.chunks.append(1)
@@ -104,19 +105,19 @@ class Engine(BatchEngine):
 
 
 class Worker:
-    """A card as `Several` sees it."""
+    """A GPU as `Several` sees it."""
 
     def __init__(self, engine: Engine):
         self.engine = engine
 
     def share(self, states: Any, likelihood: Any, targets: Any) -> Any:
-        return self.engine.share_rows(states, likelihood, targets)
+        return self.engine.row_table(states, likelihood, targets)
 
     def share_columns(self, variables: Sequence[int], codes: Any, targets: Any) -> Any:
-        return self.engine.share_columns(variables, codes, targets)
+        return self.engine.column_table(variables, codes, targets)
 
-    def answer(self, cases: Any, wanted: Sequence[int], deal: Any) -> None:
-        self.engine.answer(cases, wanted, deal)
+    def answer(self, table: Any, queue: Any) -> None:
+        self.engine.answer(table, queue)
 
     def close(self) -> None:
         self.engine.close()
@@ -128,11 +129,11 @@ def plan() -> Plan:
     return found
 
 
-def on_cards(
-    plan: Plan, made: list[Engine], each: Sequence[dict[str, Any]], card: Callable[..., Engine] = Engine
+def on_devices(
+    plan: Plan, made: list[Engine], each: Sequence[dict[str, Any]], engine: Callable[..., Engine] = Engine
 ) -> Several:
     def prepare(plan: Plan, factors: Any, **options: Any) -> Any:
-        made.append(card(plan, **options))
+        made.append(engine(plan, **options))
         return Worker(made[-1])
 
     return OnDevices(prepare, [(f"GPU {i}", options) for i, options in enumerate(each)])(plan, [])
@@ -147,11 +148,11 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jtgpu.backends.wrappers.devices.LEAST_ROWS", 32)
 
 
-@pytest.mark.parametrize("n_cards", [1, 2, 5])
+@pytest.mark.parametrize("n_devices", [1, 2, 5])
 @pytest.mark.parametrize("n", [1, 63, 64, 1000, 4097])
-def test_rows_and_columns_land_where_they_belong(plan: Plan, n_cards: int, n: int) -> None:
+def test_rows_and_columns_are_answered_in_place(plan: Plan, n_devices: int, n: int) -> None:
     made: list[Engine] = []
-    backend = on_cards(plan, made, [{"seconds": 1e-4}] * n_cards)
+    backend = on_devices(plan, made, [{"seconds": 1e-4}] * n_devices)
     assert backend.native_columns
     states = a_table(plan, n)
     alone = Engine(plan).run(states, None, [3, 0, 3])
@@ -169,9 +170,9 @@ def test_rows_and_columns_land_where_they_belong(plan: Plan, n_cards: int, n: in
 
 
 @pytest.mark.parametrize("fails", [1, 2, 5, 9])
-def test_what_a_card_had_taken_goes_to_the_others(plan: Plan, fails: int) -> None:
+def test_rows_of_a_failed_gpu_go_to_the_others(plan: Plan, fails: int) -> None:
     made: list[Engine] = []
-    backend = on_cards(plan, made, [{"seconds": 1e-3}, {"fails": fails, "seconds": 1e-3}])
+    backend = on_devices(plan, made, [{"seconds": 1e-3}, {"fails": fails, "seconds": 1e-3}])
     states = a_table(plan, 3000)
     found, expected = backend.run_batch(states), Engine(plan).run(states)
     np.testing.assert_array_equal(found.posterior, expected.posterior)
@@ -179,23 +180,23 @@ def test_what_a_card_had_taken_goes_to_the_others(plan: Plan, fails: int) -> Non
     assert len(made[1].chunks) == fails
     assert backend.max_concurrent_tables == 3
     with pytest.raises(BackendUnavailable, match=r"illegal memory access.*GPU 1|GPU 1.*illegal memory access"):
-        on_cards(plan, [], [{"fails": 1}, {"fails": fails}]).run_batch(a_table(plan, 5000))
+        on_devices(plan, [], [{"fails": 1}, {"fails": fails}]).run_batch(a_table(plan, 5000))
 
 
-def test_a_wrong_table_is_refused_before_any_card_works(plan: Plan) -> None:
+def test_a_table_of_another_shape_is_refused_before_any_gpu_works(plan: Plan) -> None:
     made: list[Engine] = []
-    backend: Any = on_cards(plan, made, [{}, {}])
-    with pytest.raises(EvidenceError, match="weights"):
-        backend.run_batch(a_table(plan, 500), {0: -np.ones((500, int(plan.cardinality[0])))})
-    with pytest.raises(EvidenceError, match="different variables"):
-        backend.run_columns([0, 0], np.zeros((2, 9), np.int8))
+    backend: Any = on_devices(plan, made, [{}, {}])
+    with pytest.raises(EvidenceError, match="shape"):
+        backend.run_batch(a_table(plan, 500)[:, 1:])
+    with pytest.raises(EvidenceError, match="shape"):
+        backend.run_columns([0, 1], np.zeros((3, 9), np.int8))
     assert not made[0].chunks
 
 
-def test_cards_share_the_work(plan: Plan) -> None:
-    """Whoever is free takes the next chunk: a card that is slower gets fewer."""
+def test_gpus_share_the_work(plan: Plan) -> None:
+    """An idle GPU takes the next chunk: a slower one answers fewer."""
     made: list[Engine] = []
-    backend = on_cards(plan, made, [{"seconds": 2e-3}, {"seconds": 2e-3}, {"seconds": 12e-3}])
+    backend = on_devices(plan, made, [{"seconds": 2e-3}, {"seconds": 2e-3}, {"seconds": 12e-3}])
     backend.run_batch(a_table(plan, 100 * SIZE))
     shares = [len(e.chunks) for e in made]
     assert sum(shares) >= 100

@@ -1,0 +1,159 @@
+"""Memory of the chunks in flight: page-locked on the host, on the GPU, and the captured kernels of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ....device.context import Device, Graph
+from ....errors import TableTooLarge, format_bytes
+from ..single.levels.engine import Memory
+from .chunk import GROUP, Chunk, Program
+from .table import HostChunk, Table
+
+__all__ = ["SLOTS", "Buffers", "Slot", "chunk_size"]
+
+MEMORY_SHARE = 0.7  # of the GPU's free memory
+SLOTS = 3  # chunks in flight: one is copied out by the host's threads, one is downloaded, one is computed
+PINNED = 144 << 20  # most bytes of one chunk's answers, which are page-locked
+PIPELINE = 4  # least chunks of a call, if each is still large
+LARGE = 1 << 14  # cases of such a chunk
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One of the chunks in flight."""
+
+    stream: Any
+    start: Any  # events before and after the kernels
+    stop: Any
+    host: HostChunk
+    chunk: Chunk
+    graph: Graph  # of the kernels
+
+
+def chunk_size(n: int, fits: int, wave: int) -> tuple[int, bool]:
+    """Cases of each chunk of a GPU's n cases, and whether memory limits it.
+
+    Kernels run over a whole chunk, however few cases are in it: so all chunks are of about the same size.
+
+    Parameters
+    ----------
+    n : int
+    fits : int
+        Cases of the largest chunk that there is memory for, a multiple of 32.
+    wave : int
+        Cases that the GPU runs at the same time; larger chunks are multiples of it.
+    """
+    even = max(-(-n // PIPELINE), LARGE)  # several chunks, so that copies overlap with kernels
+    wanted = -(-min(n, even) // GROUP) * GROUP
+    unit = wave if min(fits, wanted) >= wave else GROUP
+    most = min(fits, wanted) // unit * unit
+    n_chunks = -(-n // most)
+    return -(-n // n_chunks // unit) * unit, fits < wanted
+
+
+class Buffers:
+    """Chunks' memory, reused by calls of the same layout: allocating page-locked memory takes milliseconds.
+
+    Used inside ``device.active()``.
+
+    Parameters
+    ----------
+    device : Device
+    streams : sequence
+        One a chunk in flight.
+
+    Attributes
+    ----------
+    size : int
+        Cases of a chunk.
+    """
+
+    def __init__(self, device: Device, streams: Sequence[Any]):
+        self.device, self.streams = device, list(streams)
+        self.size = 0
+        self._slots: tuple[Slot, ...] = ()
+        self._key = b""  # program, targets, weighted variables and columns of the layout
+        self._is_full = False  # more cases would not have fitted
+        self._graphs: list[Graph] = []
+        self._memory: Memory | None = None
+
+    def slots(self, program: Program, table: Table[Any], n: int) -> tuple[Slot, ...]:
+        """Slots for a table of which this GPU answers about n cases: the last call's if they fit.
+
+        Raises
+        ------
+        TableTooLarge
+            If not even 32 cases fit.
+        """
+        layout = [id(program), table.width, len(table.variables), *table.variables.tolist(), *table.targets.variables]
+        key = np.array(layout, np.int64).tobytes() + table.weights.first.tobytes()
+        is_large_enough = self._is_full or n <= 2 * PIPELINE * self.size
+        if self._slots and self._key == key and self.size <= max(2 * n, GROUP) and is_large_enough:
+            return self._slots
+        self.drop()
+        self._memory = Memory(self.device)
+        try:
+            self.size, self._is_full = self.chunk_size(program, table, n)
+            self._slots = self._allocated(self._memory, program, table, n)
+        except BaseException:
+            self.drop()
+            raise
+        self._key = key
+        return self._slots
+
+    def chunk_size(self, program: Program, table: Table[Any], n: int) -> tuple[int, bool]:
+        """See `chunk_size`: of n cases in the memory that is free."""
+        n_variables, n_weights = len(table.weights.first), table.weights.values.shape[1]
+        io = 8 * (table.targets.n_out + 1) + table.state_bytes + 8 * n_weights
+        each = program.case_bytes + (SLOTS + 1) * io + 4 * n_variables
+        free = int(MEMORY_SHARE * self.device.free_memory())
+        fits = min(free // each, program.most_cases, max(PINNED // io, GROUP)) // GROUP * GROUP
+        if fits < GROUP:
+            raise TableTooLarge(
+                f"{GROUP} cases take {format_bytes(GROUP * each)} of GPU memory, of which {format_bytes(free)} may be "
+                "allocated; query them one at a time",
+                needed=GROUP * each,
+                limit=free,
+            )
+        return chunk_size(n, fits, program.wave)
+
+    def _allocated(self, memory: Memory, program: Program, table: Table[Any], n: int) -> tuple[Slot, ...]:
+        size, n_out, n_weights = self.size, table.targets.n_out, table.weights.values.shape[1]
+        n_variables, stream = len(table.weights.first), self.streams[0]
+        scratch = program.scratch(memory, stream, size)
+        if table.width:  # variables without a column are never observed
+            state = memory.put(np.full((n_variables, size), -1, np.int32), stream)
+        else:
+            state = memory.empty(4 * n_variables * size)
+        weight, weight_row = memory.empty(8 * n_weights * size), memory.put(table.weights.first, stream)
+        columns = memory.put(table.variables, stream)
+        by_column = 0 if table.width else memory.empty(8 * n_out * size)  # answers before they are transposed
+        slots = []
+        for lane in self.streams[: min(-(-n // size), SLOTS)]:
+            chunk = Chunk(
+                size, n_weights, memory.empty(table.state_bytes * size), memory.empty(8 * n_weights * size), state,
+                weight, weight_row, by_column or memory.empty(8 * n_out * size),
+                memory.empty(8 * n_out * size) if by_column else 0, memory.empty(8 * size), columns,
+                len(table.variables), table.width,
+            )  # fmt: skip
+            bound = program.bind(chunk, scratch, table.targets.variables, memory, stream)
+            graph = self.device.capture(lane, partial(program.queue, bound, lane))
+            self._graphs.append(graph)
+            start, stop = self.device.event(timing=True), self.device.event(timing=True)
+            slots.append(Slot(lane, start, stop, table.host_chunk(size, memory.host), chunk, graph))
+        return tuple(slots)
+
+    def drop(self) -> None:
+        """Free the memory."""
+        self._slots, self._key = (), b""
+        while self._graphs:
+            self._graphs.pop().close()
+        if self._memory is not None:
+            self._memory.close()
+        self._memory = None

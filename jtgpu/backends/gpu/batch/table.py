@@ -1,0 +1,383 @@
+"""The cases of one call and where their answers go, by rows or by columns; equal cases are answered once.
+
+`jtgpu.backends.gpu.batch.engine` asks a table for page-locked memory of the right shape, has it copy a chunk's evidence
+there and a chunk's answers out of it. Host memory only; knows no device.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from ....errors import EvidenceError
+from ....plans.plan import Plan
+from ....util.equal_rows import find_equal_rows
+from ....util.rows import take_columns, take_rows
+from ...base import BatchResult, ColumnResult
+from ...wrappers.row_queue import Deal
+from ..program.structs import NONE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["CODES", "ColumnTable", "HostChunk", "RowTable", "Table", "Targets", "Weights", "scale_weights"]
+
+CODES = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))  # types of columns that the kernels read
+COPY = 1 << 22  # bytes that a thread copies at a time, since each piece takes the interpreter's lock
+
+PinnedMemory = Callable[[int, Any], "NDArray[Any]"]  # (cells, dtype) -> page-locked array of at least so many cells
+R = TypeVar("R")
+
+
+class Targets(NamedTuple):
+    """Variables whose posteriors a call wants, and the columns of its answers."""
+
+    variables: list[int]  # each once
+    n_out: int  # columns that the kernels write, a state each, variable after variable
+    columns: NDArray[np.int64] | None  # where some targets are repeated: the column of each column of the result
+
+    @classmethod
+    def of(cls, plan: Plan, targets: Sequence[int] | None) -> Targets:
+        """None: all variables."""
+        if targets is None:
+            return cls(list(range(plan.n_variables)), int(plan.posterior_ptr[-1]), None)
+        variables = [int(v) for v in dict.fromkeys(targets)]
+        card = plan.cardinality
+        ends = np.cumsum([0, *card[variables]]).tolist()
+        columns = None
+        if len(variables) < len(targets):
+            first = dict(zip(variables, ends, strict=False))
+            columns = np.concatenate([np.arange(first[v], first[v] + card[v]) for v in targets])
+        return cls(variables, ends[-1], columns)
+
+
+class Weights(NamedTuple):
+    """Weights of all weighted variables side by side, each row's of a variable scaled by a power of two."""
+
+    values: NDArray[np.float64]  # (n, W), the largest of a variable and row in [0.5, 1)
+    first: NDArray[np.uint32]  # (V,) column of a variable's first weight; NONE: it has none
+    log_scale: NDArray[np.float64]  # (n,) natural logarithm of the powers of two
+    smallest: float  # lower bound of log2 of the product of a row's weights > 0, one a variable; 0 without weights
+
+
+def scale_weights(
+    likelihood: Mapping[int, NDArray[np.float64]] | None, n: int, cardinality: NDArray[np.int64]
+) -> Weights:
+    """Weights as the kernels read them.
+
+    Parameters
+    ----------
+    likelihood : mapping, optional
+        Variable to finite weights >= 0, (n, card).
+    n : int
+    cardinality : (V,)
+    """
+    first = np.full(len(cardinality), NONE, np.uint32)
+    log_scale, smallest, width = np.zeros(n), 0.0, 0
+    parts: list[NDArray[np.float64]] = []
+    for v, given in sorted((likelihood or {}).items()):
+        table = np.asarray(given, np.float64)
+        top = table.max(axis=1, initial=0.0)
+        shift = np.where(top > 0, np.frexp(top)[1], 0)
+        log_scale += shift * np.log(2.0)
+        parts.append(np.ldexp(table, -shift[:, None]))
+        positive = parts[-1][parts[-1] > 0]
+        smallest += float(np.log2(positive.min())) if len(positive) else 0.0
+        first[v] = width
+        width += int(cardinality[v])
+    values = np.ascontiguousarray(np.hstack(parts)) if parts else np.zeros((n, 0))
+    return Weights(values, first, log_scale, smallest)
+
+
+@dataclass(frozen=True)
+class HostChunk:
+    """Page-locked memory of one chunk."""
+
+    states: NDArray[Any]
+    weights: NDArray[np.float64]  # (size, W)
+    posterior: NDArray[np.float64]
+    log_evidence: NDArray[np.float64]  # (size,)
+
+
+class TableWorker(Protocol):
+    """What answers chunks of a table: a `jtgpu.backends.gpu.batch.engine.BatchEngine`, or its owner."""
+
+    def answer(self, table: Table[Any], queue: Deal) -> None:
+        """Answer chunks from the queue until it is empty; on an error, return the rows that were not answered."""
+
+
+class Table(ABC, Generic[R]):
+    """The cases of one call, answered by one GPU or by several of them together.
+
+    Which kernels answer depends on the whole table, never on the GPU or on how rows are distributed, and each row is
+    answered by itself: so results are bit-identical for any number of GPUs.
+
+    Attributes
+    ----------
+    n : int
+        Cases to answer: equal ones are one.
+    targets : Targets
+    weights : Weights
+    variables : (E,) uint32
+        Variables of the columns of states; empty if states come as rows.
+    width : int
+        Bytes of a state in a column; 0 if states come as rows.
+    log_evidence : (n,) float64
+        Written by the kernels; -inf or, if float32 lost it, NaN.
+    recompute : callable, optional
+        Answers a table in float64; given if the kernels' float32 may lose P(e).
+    """
+
+    n: int
+    targets: Targets
+    weights: Weights
+    variables: NDArray[np.uint32]
+    width: int
+    log_evidence: NDArray[np.float64]
+    recompute: Callable[[Table[Any]], None] | None = None
+
+    def answer(self, worker: TableWorker, queue: Deal) -> None:
+        """See `jtgpu.backends.wrappers.devices.Shared.answer`."""
+        worker.answer(self, queue)
+
+    def result(self) -> R:
+        """The answers of all cases, once every row of the queue is answered."""
+        if self.recompute is not None:
+            lost = np.flatnonzero(~np.isfinite(self.log_evidence))
+            if len(lost):
+                part = self.subset(lost)
+                self.recompute(part)
+                self.replace(lost, part)
+        return self.expanded()
+
+    @property
+    @abstractmethod
+    def state_bytes(self) -> int:
+        """Bytes of a case's states on their way to the GPU."""
+
+    @abstractmethod
+    def host_chunk(self, size: int, pinned: PinnedMemory) -> HostChunk:
+        """Memory for a chunk of so many cases."""
+
+    @abstractmethod
+    def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
+        """Copy cases first to last in; cases behind them, up to `used`, observe nothing."""
+
+    @abstractmethod
+    def copies(self, chunk: HostChunk, first: int, last: int) -> list[Callable[[], None]]:
+        """Tasks, for several threads, that copy the answers of cases first to last out."""
+
+    @abstractmethod
+    def subset(self, rows: NDArray[np.int64]) -> Table[R]:
+        """Some of the cases as a table of their own."""
+
+    @abstractmethod
+    def replace(self, rows: NDArray[np.int64], other: Any) -> None:
+        """Take the answers of `subset(rows)`."""
+
+    @abstractmethod
+    def expanded(self) -> R:
+        """The answers of all cases, equal ones repeated."""
+
+
+def _pinned(pinned: PinnedMemory, shape: tuple[int, int], dtype: Any) -> NDArray[Any]:
+    cells = shape[0] * shape[1]
+    return pinned(cells, dtype)[:cells].reshape(shape)
+
+
+class RowTable(Table[BatchResult]):
+    """Cases by rows.
+
+    Parameters
+    ----------
+    states : (n, V) int32
+    weights : Weights
+    targets : Targets
+    kind : (B,) int64, optional
+        The row that answers each case. Default: its own.
+    """
+
+    width = 0
+    variables = np.zeros(0, np.uint32)
+
+    def __init__(
+        self, states: NDArray[np.int32], weights: Weights, targets: Targets, kind: NDArray[np.int64] | None = None
+    ):
+        self.states, self.weights, self.targets, self.kind = states, weights, targets, kind
+        self.n = len(states)
+        self.posterior, self.log_evidence = np.empty((self.n, targets.n_out)), np.empty(self.n)
+
+    @classmethod
+    def read(
+        cls,
+        states: NDArray[np.int32],
+        likelihood: Mapping[int, NDArray[np.float64]] | None,
+        targets: Targets,
+        cardinality: NDArray[np.int64],
+        worth: float,
+    ) -> RowTable:
+        """The cases of `jtgpu.backends.base.Backend.run_batch`; `worth`: see `find_equal_rows`."""
+        states = np.ascontiguousarray(states, np.int32)
+        if states.ndim != 2 or states.shape[1] != len(cardinality):
+            raise EvidenceError(f"cases have shape {states.shape}, not (B, {len(cardinality)})")
+        weights = scale_weights(likelihood, len(states), cardinality)
+        both = (states, weights.values) if likelihood else (states,)
+        equal = find_equal_rows(*both, worth=worth)
+        if equal is None:
+            return cls(states, weights, targets)
+        return cls(states, weights, targets).subset(equal.first, equal.kind)
+
+    @property
+    def state_bytes(self) -> int:
+        """See `Table`."""
+        return 4 * int(self.states.shape[1])
+
+    def host_chunk(self, size: int, pinned: PinnedMemory) -> HostChunk:
+        """See `Table`."""
+        return HostChunk(
+            _pinned(pinned, (size, self.states.shape[1]), np.int32),
+            _pinned(pinned, (size, self.weights.values.shape[1]), np.float64),
+            _pinned(pinned, (size, self.targets.n_out), np.float64),
+            pinned(size, np.float64)[:size],
+        )
+
+    def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
+        """See `Table`."""
+        n = last - first
+        chunk.states[:n], chunk.states[n:used] = self.states[first:last], -1
+        if chunk.weights.size:
+            chunk.weights[:n], chunk.weights[n:used] = self.weights.values[first:last], 1.0
+
+    def copies(self, chunk: HostChunk, first: int, last: int) -> list[Callable[[], None]]:
+        """See `Table`."""
+        n, step = last - first, max(COPY // max(8 * self.targets.n_out, 1), 1)
+
+        def copy(at: int) -> None:
+            end = min(at + step, n)
+            self.posterior[first + at : first + end] = chunk.posterior[at:end]
+            self.log_evidence[first + at : first + end] = chunk.log_evidence[at:end]
+
+        return [partial(copy, at) for at in range(0, n, step)]
+
+    def subset(self, rows: NDArray[np.int64], kind: NDArray[np.int64] | None = None) -> RowTable:
+        """See `Table`."""
+        w = self.weights
+        some = w._replace(values=w.values[rows], log_scale=w.log_scale[rows])
+        return RowTable(take_rows(self.states, rows), some, self.targets, kind)
+
+    def replace(self, rows: NDArray[np.int64], other: RowTable) -> None:
+        """See `Table`."""
+        self.posterior[rows], self.log_evidence[rows] = other.posterior, other.log_evidence
+
+    def expanded(self) -> BatchResult:
+        """See `Table`."""
+        posterior, log_evidence, kind = self.posterior, self.log_evidence, self.kind
+        impossible = np.isneginf(log_evidence)
+        posterior[impossible] = 0.0
+        log_evidence += self.weights.log_scale
+        if self.targets.columns is not None:
+            posterior = posterior[:, self.targets.columns]
+        if kind is None:
+            return BatchResult(posterior, log_evidence, impossible)
+        return BatchResult(take_rows(posterior, kind), log_evidence[kind], impossible[kind])
+
+
+class ColumnTable(Table[ColumnResult]):
+    """Cases by columns: each column of a frame is one piece of memory.
+
+    Parameters
+    ----------
+    variables : sequence of int
+    codes : (E, n) array of int
+    targets : Targets
+    n_variables : int
+    kind : (B,) int64, optional
+        The column of `codes` that answers each case. Default: its own.
+    """
+
+    def __init__(
+        self,
+        variables: Sequence[int],
+        codes: NDArray[Any],
+        targets: Targets,
+        n_variables: int,
+        kind: NDArray[np.int64] | None = None,
+    ):
+        self.codes, self.targets, self.kind, self.n = codes, targets, kind, codes.shape[1]
+        self.variables, self.width = np.array(variables, np.uint32), codes.dtype.itemsize
+        self.weights = scale_weights(None, 0, np.zeros(n_variables, np.int64))
+        self.posterior, self.log_evidence = np.empty((targets.n_out, self.n)), np.empty(self.n)
+        self.impossible = np.empty(self.n, np.bool_)
+
+    @classmethod
+    def read(
+        cls, variables: Sequence[int], codes: NDArray[Any], targets: Targets, n_variables: int, worth: float
+    ) -> ColumnTable:
+        """The cases of `jtgpu.backends.base.Backend.run_columns`; `worth`: see `find_equal_rows`."""
+        codes = np.asarray(codes)
+        if codes.ndim != 2 or len(codes) != len(variables):
+            raise EvidenceError(f"columns of states have shape {codes.shape}, not ({len(variables)}, B)")
+        codes = codes if codes.dtype in CODES else codes.astype(np.int32)
+        equal = find_equal_rows(codes.T, worth=worth)
+        if equal is None:
+            return cls(variables, codes, targets, n_variables)
+        return cls(variables, take_columns(codes, equal.first), targets, n_variables, equal.kind)
+
+    @property
+    def state_bytes(self) -> int:
+        """See `Table`."""
+        return len(self.variables) * self.width
+
+    def host_chunk(self, size: int, pinned: PinnedMemory) -> HostChunk:
+        """See `Table`."""
+        return HostChunk(
+            _pinned(pinned, (len(self.variables), size), self.codes.dtype),
+            np.zeros((size, 0)),
+            _pinned(pinned, (self.targets.n_out, size), np.float64),
+            pinned(size, np.float64)[:size],
+        )
+
+    def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
+        """See `Table`."""
+        n = last - first
+        chunk.states[:, :n], chunk.states[:, n:used] = self.codes[:, first:last], -1
+
+    def copies(self, chunk: HostChunk, first: int, last: int) -> list[Callable[[], None]]:
+        """See `Table`."""
+        n = last - first
+        step = max(COPY // (8 * n), 1)
+
+        def copy(at: int) -> None:
+            end = at + step
+            self.posterior[at:end, first:last] = chunk.posterior[at:end, :n]
+
+        def rest() -> None:
+            self.log_evidence[first:last] = chunk.log_evidence[:n]
+            np.isneginf(chunk.log_evidence[:n], out=self.impossible[first:last])
+
+        return [rest, *(partial(copy, at) for at in range(0, self.targets.n_out, step))]
+
+    def subset(self, rows: NDArray[np.int64]) -> ColumnTable:
+        """See `Table`."""
+        return ColumnTable(self.variables, take_columns(self.codes, rows), self.targets, len(self.weights.first))
+
+    def replace(self, rows: NDArray[np.int64], other: ColumnTable) -> None:
+        """See `Table`."""
+        self.posterior[:, rows], self.log_evidence[rows] = other.posterior, other.log_evidence
+        self.impossible[rows] = other.impossible
+
+    def expanded(self) -> ColumnResult:
+        """See `Table`."""
+        posterior, log_evidence, impossible, kind = self.posterior, self.log_evidence, self.impossible, self.kind
+        if impossible.any():
+            posterior[:, np.flatnonzero(impossible)] = 0.0
+        if self.targets.columns is not None:
+            posterior = posterior[self.targets.columns]
+        if kind is None:
+            return ColumnResult(posterior, log_evidence, impossible)
+        return ColumnResult(take_columns(posterior, kind), log_evidence[kind], impossible[kind])
