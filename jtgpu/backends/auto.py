@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import backends
-from ..device.nvcc import tell
 from ..errors import BackendUnavailable, JtgpuError, format_bytes
 from ..util import atomic_file
+from ..util.progress import report
 from ..util.system import cache_folder, cpu_name
 from .base import Evidence
 
@@ -161,7 +161,7 @@ def _rates() -> dict[str, Rates]:
     kept = _load(path)
     if kept is None:
         logging.getLogger("jtgpu").warning("the CPU and the GPU are measured for backend=\"auto\"; once a machine")
-        tell("measuring the CPU and the GPU for --backend auto (once a machine)")
+        report("measuring the CPU and the GPU for --backend auto (once a machine)")
         kept = {name: measure(name) for name in ("cpu", "gpu")}
         _save(path, kept)
     return kept

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from ..device.nvcc import telling
+from ..util.progress import reporting
 from .console import cell, format_seconds, guarded, print_json, print_table, status
 from .options import Json, MaxTable, NoCache, Order, Seed, TimeLimit, chosen_order, plan_options, read_network
 
@@ -78,7 +78,7 @@ def tune(
 def _tune_network(file: str, order: str, options: dict[str, Any], device: int | None, json: bool) -> None:
     net = read_network(file)
     made = net.plan(chosen_order(order, file), **options)
-    with status("measuring") as now, telling(now):
+    with status("measuring") as now, reporting(now):
         name, tried = made.tune(device)
     able = [t for t in tried if t.microseconds < math.inf]
     if json:

@@ -1,8 +1,8 @@
-"""The one file that touches CUDA through PyCUDA: the device, its context, memory, streams, events, graphs, cuBLAS.
+"""A CUDA device through PyCUDA: its context, memory, streams, events and kernels.
 
-The device's *primary* context is retained once a process and pushed and popped round every use (`Device.active`),
-never left current: so jtgpu works beside PyTorch and CuPy, which use the same context, and from any thread.
-What is allocated is freed inside `active`, by hand, in ``close()`` methods; nothing waits for a destructor.
+The device's *primary* context is retained once per process, and pushed and popped around every use (`Device.active`).
+It is never left current, so jtgpu works in any thread and together with PyTorch and CuPy, which use the same context.
+Memory is freed explicitly inside `active`, in ``close()`` methods; nothing relies on a destructor.
 """
 
 from __future__ import annotations
@@ -11,22 +11,20 @@ import atexit
 import operator
 import struct
 import threading
-import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from ..errors import BackendUnavailable, TableTooLarge, format_bytes
-from . import nvcc as kernels
+from . import nvcc
+from .blas import Blas
+from .graph import Graph
 
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike, NDArray
+__all__ = ["Device", "Graph", "Launch", "device_numbers", "open_device"]
 
-__all__ = ["Blas", "Device", "Graph", "Launch", "device_numbers", "open_device"]
-
-_INSTALL = "install it with: pip install 'jtgpu[cuda]' (needs the CUDA toolkit)"
 _PAIR = struct.Struct("PP")  # a kernel's two arguments
 _opened: dict[int, Device] = {}
 _opening = threading.Lock()
@@ -38,12 +36,15 @@ def _driver() -> Any:
     Raises
     ------
     BackendUnavailable
-        When PyCUDA, the driver or every device is missing.
+        If PyCUDA or the driver is missing, or there is no device.
     """
     try:
         import pycuda.driver as cuda
     except ImportError as error:
-        raise BackendUnavailable(f"this backend needs PyCUDA, which cannot be imported ({error}); {_INSTALL}") from None
+        raise BackendUnavailable(
+            f"this backend needs PyCUDA, which cannot be imported ({error}); install it with: pip install "
+            "'jtgpu[cuda]' (needs the CUDA toolkit)"
+        ) from None
     try:
         cuda.init()
         count = cuda.Device.count()
@@ -55,18 +56,18 @@ def _driver() -> Any:
 
 
 def open_device(ordinal: int | None = None) -> Device:
-    """A device; opened once a process.
+    """A device; opened once per process.
 
     Parameters
     ----------
     ordinal : int, optional
-        Number of the device. None: the one of highest compute capability, then most multiprocessors, then lowest
+        Number of the device. None: the highest compute capability, then the most multiprocessors, then the lowest
         number.
 
     Raises
     ------
     BackendUnavailable
-        When PyCUDA, the driver or the device is missing.
+        If PyCUDA, the driver or the device is missing.
     """
     cuda = _driver()
     with _opening:
@@ -80,26 +81,26 @@ def open_device(ordinal: int | None = None) -> Device:
 
 
 def device_numbers(devices: Any) -> list[int]:
-    """CUDA devices as people name them: ``"all"``, a number, or numbers; a number may stand more than once.
+    """The device numbers of an option: ``"all"``, a number, or several, which may repeat.
 
     Raises
     ------
     BackendUnavailable
-        For a device that is not there, or where there is none at all.
+        If a device does not exist.
     ValueError
         For anything else.
     """
     count = _driver().Device.count()
     if isinstance(devices, str):
         if devices != "all":
-            raise ValueError(f"devices is 'all' or numbers of GPUs, not {devices!r}")
+            raise ValueError(f"devices must be 'all' or GPU numbers, not {devices!r}")
         return list(range(count))
     try:
         numbers = [operator.index(devices)] if not np.iterable(devices) else [operator.index(d) for d in devices]
     except TypeError:
-        raise ValueError(f"devices is 'all' or numbers of GPUs, not {devices!r}") from None
+        raise ValueError(f"devices must be 'all' or GPU numbers, not {devices!r}") from None
     if not numbers:
-        raise ValueError("devices names no GPU")
+        raise ValueError("devices is empty")
     for n in numbers:
         if not 0 <= n < count:
             raise BackendUnavailable(f"there is no CUDA device {n}; this machine has {count}")
@@ -111,7 +112,7 @@ def _rank(device: Any) -> tuple[int, int, int]:
 
 
 class Launch(NamedTuple):
-    """A kernel launch with all it needs, ready to be queued again and again."""
+    """A kernel launch that can be queued repeatedly."""
 
     function: Any
     grid: tuple[int, int, int]
@@ -121,7 +122,7 @@ class Launch(NamedTuple):
 
 
 class _Current(AbstractContextManager[None]):
-    """A context made current for a while; a generator's `with` would take each query two microseconds more."""
+    """Makes a context current for a block; `contextmanager` would cost each query two microseconds more."""
 
     def __init__(self, push: Callable[[], None], pop: Callable[[], None]):
         self._push = push
@@ -145,7 +146,7 @@ class Device:
         ``"sm_90"`` ...
     multiprocessors : int
     driver : str
-        The CUDA version that the driver speaks.
+        The CUDA version of the driver.
     """
 
     def __init__(self, cuda: Any, ordinal: int):
@@ -161,15 +162,15 @@ class Device:
         try:
             self._context = handle.retain_primary_context()
         except cuda.Error as error:
-            raise BackendUnavailable(f"the primary context of {self.name} cannot be taken: {error}") from None
+            raise BackendUnavailable(f"the primary context of {self.name} is not available: {error}") from None
         self._current = _Current(self._context.push, cuda.Context.pop)
-        # What prepared_async_call ends in; without its bookkeeping a launch takes the host half the time.
+        # the core of prepared_async_call; without its bookkeeping a launch takes half the time
         self._direct = hasattr(cuda.Function, "_launch_kernel")
         self._modules: dict[tuple[str, str, str, int], Any] = {}
         self._functions: dict[tuple[str, str, str, str, int], Any] = {}
 
     def active(self) -> AbstractContextManager[None]:
-        """The device's primary context, current inside the block and as it was before after it."""
+        """Make the device's primary context current for a block, and restore the previous one."""
         return self._current
 
     # Memory ----------------------------------------------------------------------------------------------------
@@ -179,12 +180,12 @@ class Device:
         return int(self._cuda.mem_get_info()[0])
 
     def alloc(self, n_bytes: int) -> Any:
-        """Device memory; ``int()`` of it is the address, ``.free()`` gives it back.
+        """Allocate device memory: ``int()`` of it is the address, ``.free()`` releases it.
 
         Raises
         ------
         TableTooLarge
-            When the device has no such block free. The context stays usable.
+            If the device has no free block of that size. The context stays usable.
         """
         try:
             return self._cuda.mem_alloc(max(n_bytes, 1))
@@ -197,12 +198,12 @@ class Device:
             ) from None
 
     def pinned(self, cells: int, dtype: DTypeLike) -> NDArray[Any]:
-        """Page-locked host memory, shape (cells,); given back with `unpin`.
+        """Allocate page-locked host memory, shape (cells,); `unpin` releases it.
 
         Raises
         ------
         TableTooLarge
-            When the system locks no more pages.
+            If the system cannot lock more pages.
         """
         try:
             array: NDArray[Any] = self._cuda.pagelocked_empty(max(cells, 1), dtype)
@@ -214,16 +215,16 @@ class Device:
         return array
 
     def unpin(self, array: NDArray[Any]) -> None:
-        """Give back what `pinned` gave. No view of the array may be used after it."""
+        """Release an array of `pinned`; no view of it may be used afterwards."""
         owner: Any = array.base
         owner.free()
 
     def upload(self, address: int, array: NDArray[Any], stream: Any) -> None:
-        """Queue a copy of a C-contiguous host array to the device; asynchronous when the array is pinned."""
+        """Queue a copy of a C-contiguous host array to the device; asynchronous if the array is page-locked."""
         self._cuda.memcpy_htod_async(address, array, stream)
 
     def download(self, array: NDArray[Any], address: int, stream: Any) -> None:
-        """Queue a copy from the device into a C-contiguous host array; asynchronous when the array is pinned."""
+        """Queue a copy from the device into a C-contiguous host array; asynchronous if the array is page-locked."""
         self._cuda.memcpy_dtoh_async(array, address, stream)
 
     def copy(self, to: int, source: int, n_bytes: int, stream: Any) -> None:
@@ -248,12 +249,12 @@ class Device:
             raise TableTooLarge("the GPU has no memory left for an event") from None
 
     def synchronize(self) -> None:
-        """Wait for everything queued on the device.
+        """Wait for all queued work of the device.
 
         Raises
         ------
         BackendUnavailable
-            When a kernel failed; CUDA then refuses this context for good.
+            If a kernel failed; the context is then unusable.
         """
         try:
             self._cuda.Context.synchronize()
@@ -261,10 +262,10 @@ class Device:
             raise BackendUnavailable(f"{self.name} failed: {error}") from None
 
     def module(self, file: str, real: str, index: str, ways: int = 16) -> Any:
-        """The loaded module of a kernel file (see `jtgpu.device.nvcc.cubin`); loaded once a process."""
+        """The loaded module of a kernel file (see `jtgpu.device.nvcc.cubin`); loaded once per process."""
         key = (file, real, index, ways)
         if key not in self._modules:
-            image = kernels.cubin(file, self.arch, real=real, index=index, ways=ways)
+            image = nvcc.cubin(file, self.arch, real=real, index=index, ways=ways)
             self._modules[key] = self._cuda.module_from_buffer(image)
         return self._modules[key]
 
@@ -290,12 +291,12 @@ class Device:
             function.prepared_async_call(grid, block, stream, jobs, map_)
 
     def capture(self, stream: Any, work: Callable[[], None]) -> Graph:
-        """Record what `work` queues on `stream` (and on streams that it forks to and joins) as a graph.
+        """Record the work that `work()` queues on `stream`, and on streams forked from and joined to it, as a graph.
 
         Raises
         ------
         BackendUnavailable
-            When cuda-bindings is missing.
+            If cuda-bindings is missing.
         """
         return Graph(stream, work)
 
@@ -304,94 +305,12 @@ class Device:
         return Blas(stream, dtype)
 
     def close(self) -> None:
-        """Forget modules and the context; the process's last act."""
+        """Unload modules and release the context, at the end of the process."""
         self._functions.clear()
         if self._modules:
             with self.active():
                 self._modules.clear()
         self._context = None
-
-
-class Graph:
-    """A recorded sequence of device work, launched in one call. Through cuda-bindings, which PyCUDA has no part of:
-    both speak of the same driver handles."""
-
-    def __init__(self, stream: Any, work: Callable[[], None]):
-        try:
-            from cuda.bindings import driver
-        except ImportError as error:
-            raise BackendUnavailable(f"CUDA graphs need cuda-bindings ({error}); {_INSTALL}") from None
-        self._driver = driver
-        self._graph: Any = None
-        self._executable: Any = None
-        handle = driver.CUstream(stream.handle)
-        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        self._checked(driver.cuStreamBeginCapture(handle, mode))
-        try:
-            work()
-        finally:  # ends the capture in any case, or the stream would be lost
-            ended = driver.cuStreamEndCapture(handle)
-        self._graph = self._checked(ended)
-        self._executable = self._checked(driver.cuGraphInstantiate(self._graph, 0))
-
-    def launch(self, stream: Any) -> None:
-        """Queue the whole graph."""
-        self._checked(self._driver.cuGraphLaunch(self._executable, self._driver.CUstream(stream.handle)))
-
-    def close(self) -> None:
-        """Give the graph back."""
-        if self._executable is not None:
-            self._driver.cuGraphExecDestroy(self._executable)
-        if self._graph is not None:
-            self._driver.cuGraphDestroy(self._graph)
-        self._graph = self._executable = None
-
-    def _checked(self, answer: tuple[Any, ...]) -> Any:
-        if answer[0] == self._driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
-            raise TableTooLarge("the GPU has no memory left for a graph of kernels")
-        if answer[0] != self._driver.CUresult.CUDA_SUCCESS:
-            raise BackendUnavailable(f"CUDA graph: {answer[0]}")
-        return answer[1] if len(answer) > 1 else None
-
-
-class Blas:
-    """cuBLAS's asum and scal, by ``skcuda.cublas`` (the one module of scikit-cuda 0.5.3 that still imports).
-
-    Raises
-    ------
-    BackendUnavailable
-        When scikit-cuda or the cuBLAS library is missing: normalise with ``normalise="kernel"`` then.
-    """
-
-    def __init__(self, stream: Any, dtype: DTypeLike):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # scikit-cuda imports pkg_resources, which warns of its own end
-            try:
-                from skcuda import cublas
-            except (ImportError, OSError, AttributeError) as error:
-                raise BackendUnavailable(
-                    f"normalise='cublas' needs skcuda.cublas, which cannot be imported ({error}); {_INSTALL}, or use "
-                    "normalise='kernel'"
-                ) from None
-        double = np.dtype(dtype) == np.float64
-        self._asum = cublas.cublasDasum if double else cublas.cublasSasum
-        self._scal = cublas.cublasDscal if double else cublas.cublasSscal
-        self._destroy = cublas.cublasDestroy
-        self._handle: Any = cublas.cublasCreate()
-        cublas.cublasSetStream(self._handle, stream.handle)
-
-    def normalise(self, address: int, cells: int) -> float:
-        """Scale a table of non-negative numbers so that it sums to 1; its sum before. Waits for the stream."""
-        total = float(self._asum(self._handle, cells, address, 1))
-        if total > 0.0 and total != 1.0:
-            self._scal(self._handle, cells, 1.0 / total, address, 1)
-        return total
-
-    def close(self) -> None:
-        """Give the handle back."""
-        if self._handle is not None:
-            self._destroy(self._handle)
-        self._handle = None
 
 
 @atexit.register

@@ -16,11 +16,11 @@ from .. import backends
 from ..backends.auto import choose
 from ..backends.base import Evidence
 from ..backends.wrappers.pattern_cache import WORTH, Replanning
-from ..device.nvcc import telling
 from ..errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, PlanError, TableTooLarge
 from ..model.network import DiscreteModel
 from ..plans.compiler import model_factors
 from ..util.lru import LRU
+from ..util.progress import reporting
 from .evidence import Findings, Known, read_known
 from .interventions import Intervened, Interventions, Settled
 from .soft import fit_case
@@ -58,12 +58,12 @@ class CompiledModel:
         if backend == "auto" and devices is not None:
             backend = "gpu"
         if backend == "auto":
-            with telling(progress):
+            with reporting(progress):
                 backend = choose(plan.plan).backend
         self._name = backends.resolve(backend)
         self._options, self._replan = _with_dtype(self._name, asked, options), replan
         self._factors = [f.table for f in model_factors(plan.model)]
-        with telling(progress):
+        with reporting(progress):
             self._backend: backends.Backend | None = self._prepared(asked == "auto" and devices is None)
         self._interventions = Interventions(self._prepare, self._factors)
         self._caches: dict[str, LRU[Hashable, Any]] = {}  # of queries, by kind; see `cached`

@@ -37,7 +37,8 @@ def test_the_gpu_tests(name: str) -> None:
     order = "mixed" if name in ("batch", "devices") else "late"  # where several streams have work, and where one has
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JTGPU_EMULATED_ORDER": order}
     done = subprocess.run(
-        [sys.executable, *command, "-k", CHOSEN[name], f"tests/on_gpu/test_{name}.py"], cwd=ROOT, env=environment, capture_output=True,
+        [sys.executable, *command, "-k", CHOSEN[name], f"tests/on_gpu/test_{name}.py"],
+        cwd=ROOT, env=environment, capture_output=True,
         text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

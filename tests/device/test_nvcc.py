@@ -9,6 +9,8 @@ import pytest
 
 from jtgpu import errors
 from jtgpu.device import nvcc as kernels
+from jtgpu.device.job import JOB
+from jtgpu.util.progress import reporting
 from tests.support.examples import slow
 
 PUBLISHED = [name for name in kernels.sources() if name.startswith("published/")]
@@ -34,12 +36,12 @@ def test_the_job_has_the_layout_of_the_kernels() -> None:
     found = re.search(r"struct Job \{.*?\n(.*?)\};", header, re.DOTALL)
     assert found is not None
     fields = re.findall(r"^\s+(?:const )?(\w+)(\*?) (\w+);", found[1], re.MULTILINE)
-    assert [name for _, _, name in fields] == list(kernels.JOB.names or ())
+    assert [name for _, _, name in fields] == list(JOB.names or ())
     sizes = {"u64": 8, "unsigned": 4}
     assert [8 if star else sizes[kind] for kind, star, _ in fields] == [
-        kernels.JOB[name].itemsize for name in kernels.JOB.names or ()
+        JOB[name].itemsize for name in JOB.names or ()
     ]
-    assert kernels.JOB.itemsize == 64
+    assert JOB.itemsize == 64
 
 
 def test_no_warp_counts_on_lock_step() -> None:
@@ -88,9 +90,18 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch:
     assert kernels.cubin("published/evidence", "sm_90", cache=tmp_path / "file" / "cubin") == b"image"
 
 
-def test_nvcc_says_what_it_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_nvcc_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if kernels.find_nvcc() is None:
         pytest.skip("no nvcc on this machine")
     monkeypatch.setattr(kernels, "read_source", lambda *_, **__: "this is no CUDA")
-    with pytest.raises(errors.BackendUnavailable, match="refused"):
+    with pytest.raises(errors.BackendUnavailable, match="cannot compile"):
         kernels.cubin("published/evidence", "sm_90", cache=tmp_path)
+
+
+@pytest.mark.skipif(kernels.find_nvcc() is None, reason="there is no nvcc")
+def test_compilation_is_reported_once(tmp_path: Path) -> None:
+    messages: list[str] = []
+    with reporting(messages.append):
+        for _ in range(2):
+            kernels.cubin("common/hold", "sm_90", cache=tmp_path)
+    assert messages == ["compiling common/hold for sm_90 (one time; cached)"]

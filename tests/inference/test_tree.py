@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 import jtgpu
 from jtgpu import errors, timing
 from jtgpu.backends import auto as choice
-from jtgpu.device import nvcc as kernels
 from tests.model.test_network import lawn
 from tests.support import oracle
 
@@ -163,26 +161,6 @@ def test_auto_may_take_what_computes_in_float64(monkeypatch: pytest.MonkeyPatch)
     with net.compile(dtype="float32") as tree:
         assert tree.backend == "cpu"
         assert tree.posterior("lung")["yes"] == pytest.approx(0.055, abs=1e-12)
-
-
-def test_what_takes_seconds_is_told() -> None:
-    told: list[str] = []
-    with kernels.telling(told.append):
-        kernels.tell("one")
-        with kernels.telling(None):
-            kernels.tell("two")
-        kernels.tell("three")
-    kernels.tell("four")
-    assert told == ["one", "three"]
-
-
-@pytest.mark.skipif(kernels.find_nvcc() is None, reason="there is no nvcc")
-def test_kernels_that_are_compiled_are_told_of(tmp_path: Path) -> None:
-    told: list[str] = []
-    with kernels.telling(told.append):
-        for _ in range(2):
-            kernels.cubin("hold", "sm_90", cache=tmp_path)
-    assert told == ["compiling hold for sm_90 (once a machine)"]
 
 
 def test_dtype_on_the_command_line() -> None:

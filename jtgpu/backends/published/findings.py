@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...device.context import Device, Launch
-from ...device.nvcc import JOB, MAP
+from ...device.job import JOB, MAP
 from .arithmetic import scaled_weights
 from .schedule import Schedule
 

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...device.context import Device, Graph, Launch
+from ...device.context import Device, Launch
+from ...device.graph import Graph
 from ...errors import BackendUnavailable, TableTooLarge, format_bytes
 from . import arithmetic
 from .findings import Findings

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...device.context import Blas, Device, Launch
+from ...device.blas import Blas
+from ...device.context import Device, Launch
 from ...errors import TableTooLarge, format_bytes
 from .host import Clock, HostEngine
 from .indextables import IndexTable

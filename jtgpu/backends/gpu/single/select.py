@@ -9,10 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ....device.driver import most_shared
-from ....device.nvcc import find_nvcc, tell
+from ....device.nvcc import find_nvcc
 from ....errors import BackendUnavailable, JtgpuError, TableTooLarge
 from ....plans.lowering import PRICE, relowered
 from ....plans.plan import Plan
+from ....util.progress import report
 from ...wrappers.workers import Once
 from ..program.layout import LEAST, smallest_entries
 from ..program.nonzero import Listed, needed_products
@@ -72,7 +73,7 @@ class Maker:
         JtgpuError
             Where the engine asked for cannot be.
         """
-        tell("preparing the GPU engine")
+        report("preparing the GPU engine")
         if engine is not None or lists:
             named = engine or "lists"
             return self.made(Way(named, shallow=self._quickest_lists()[1] if named == "lists" else self._shallow()))
@@ -132,7 +133,7 @@ class Maker:
         OSError
             When it cannot be kept.
         """
-        found = best_way(self.made, self.plan.n_variables, tell)
+        found = best_way(self.made, self.plan.n_variables, report)
         if not found[0].microseconds < math.inf:
             raise JtgpuError(f"no engine can answer cases of this network on {self.device.name}")
         keep_way(self.device.name, self.plan, self.factors, found)
@@ -191,7 +192,7 @@ class Maker:
 
 
 def _told(done: int, n: int) -> None:
-    tell(f"compiling this network's kernels: {done} of {n}")
+    report(f"compiling this network's kernels: {done} of {n}")
 
 
 def tune(

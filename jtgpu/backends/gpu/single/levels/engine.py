@@ -11,7 +11,7 @@ import numpy as np
 
 from .....device.context import Device, Graph, Launch
 from .....device.driver import After, Arguments, Kernels
-from .....device.nvcc import JOB as HELD
+from .....device.job import JOB as HELD
 from .....errors import JtgpuError
 from .....plans.plan import Plan
 from ....base import Evidence, Result

@@ -1,0 +1,28 @@
+"""Progress messages of long preparations: kernels to compile, engines to measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+__all__ = ["report", "reporting"]
+
+_listener: ContextVar[Callable[[str], None] | None] = ContextVar("jtgpu_progress", default=None)
+
+
+@contextmanager
+def reporting(progress: Callable[[str], None] | None) -> Iterator[None]:
+    """Inside the block, and in its thread, `report` calls `progress`; None: nothing."""
+    before = _listener.set(progress)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
+
+
+def report(text: str) -> None:
+    """Pass a message to the function that `reporting` has set."""
+    progress = _listener.get()
+    if progress is not None:
+        progress(text)
