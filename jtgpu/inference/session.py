@@ -1,4 +1,4 @@
-"""`Session`: evidence that grows, changes and is taken back, with everything that stays the same computed once."""
+"""`Session`: evidence that changes step by step; only what depends on a change is computed again."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["Session"]
 
 
 class Session:
-    """Evidence that changes little by little; made by ``tree.session()``.
+    """A sequence of queries with changing evidence; created by ``tree.session()``.
 
-    Neither the network nor the tree is changed. A session holds the tables of one propagation; several sessions of
-    one tree know nothing of each other.
+    The network and the tree are not changed. A session holds the tables of one propagation and is independent of other
+    sessions of the same tree.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class Session:
     >>> session.retract("wet")
     >>> round(session.posterior("rain")["yes"], 6)
     0.2
-    >>> session.do("wet", "yes")  # wetted by hand: that says nothing of rain
+    >>> session.do("wet", "yes")  # an intervention: it says nothing about rain
     >>> round(session.posterior("rain")["yes"], 6)
     0.2
     """
@@ -54,7 +54,7 @@ class Session:
         compiled.intervened()  # raises if it is closed
         self._compiled = compiled
         self._known: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
-        # by the variables that are set from outside: those of none, and the last other ones; None: closed
+        # by the variables with an intervention: that of none, and the last other one; None: closed
         self._sessions: dict[tuple[int, ...], tuple[BackendSession, Intervened]] | None = {}
         self.set(evidence, **more)
 
@@ -62,26 +62,31 @@ class Session:
 
     @property
     def evidence(self) -> dict[str, Any]:
-        """What is observed now, by name; a copy."""
+        """The current observations, by name; a copy."""
         return dict(self._known["evidence"])
 
     @property
     def likelihood(self) -> dict[str, Any]:
-        """Weights that are given now, by name; a copy."""
+        """The current likelihoods, by name; a copy."""
         return dict(self._known["likelihood"])
 
     @property
     def known(self) -> dict[str, Any]:
-        """All that is known now, as every question of a tree takes it: ``tree.mpe(**session.known)``; copies."""
+        """All current evidence as keyword arguments of a query: ``tree.mpe(**session.known)``; a copy."""
         return {kind: dict(given) for kind, given in self._known.items()}
 
     def set(self, evidence: Findings | None = None, **more: Unpack[More]) -> None:
-        """Put this evidence in the place of all that was given before; see `jtgpu.JunctionTree.posteriors`.
+        """Replace all evidence.
+
+        Parameters
+        ----------
+        evidence, likelihood, soft, do : mapping, optional
+            See `jtgpu.JunctionTree.posteriors`.
 
         Raises
         ------
         UnknownVariable, UnknownState, EvidenceError
-            And then nothing has changed.
+            If the evidence is invalid; the session is then unchanged.
         """
         model = self._compiled.model
         read = read_known(model, evidence, **more)
@@ -92,19 +97,19 @@ class Session:
         self._read = read
 
     def observe(self, variable: str | int, state: Any) -> None:
-        """Add a finding, or change it: a state, or a set of states of which one holds."""
+        """Add or change an observation: a state, or a set of states one of which holds."""
         self._change("evidence", variable, state)
 
     def weigh(self, variable: str | int, weights: Any) -> None:
-        """Add virtual evidence, P(observation | state), or change it."""
+        """Add or change virtual evidence: P(observation | state) for each state."""
         self._change("likelihood", variable, weights)
 
     def believe(self, variable: str | int, probabilities: Any) -> None:
-        """Add soft evidence by Jeffrey's rule, or change it: the probabilities that the variable shall have."""
+        """Add or change soft evidence (Jeffrey's rule): the posterior that the variable must have."""
         self._change("soft", variable, probabilities)
 
     def do(self, variable: str | int, state: Any) -> None:
-        """Set a variable from outside, to a state or with probabilities, or change what it is set to."""
+        """Add or change an intervention: the state that the variable is set to, or probabilities of its states."""
         self._change("do", variable, state)
 
     def _change(self, kind: str, variable: str | int, value: Any) -> None:
@@ -114,22 +119,22 @@ class Session:
         self._known = changed
 
     def retract(self, variable: str | int) -> None:
-        """Take back what is known of a variable, of whatever kind.
+        """Remove all evidence on a variable.
 
         Raises
         ------
         EvidenceError
-            When nothing is.
+            If there is none.
         """
         name = self._name(variable)
         if not any(name in given for given in self._known.values()):
-            raise EvidenceError(f"there is no evidence on {name!r} to take back")
+            raise EvidenceError(f"there is no evidence on {name!r} to retract")
         for given in self._known.values():
             given.pop(name, None)
         self._read = read_known(self._compiled.model, **self._known)
 
     def clear(self) -> None:
-        """Take back everything."""
+        """Remove all evidence."""
         self.set()
 
     def _name(self, variable: str | int) -> str:
@@ -139,7 +144,7 @@ class Session:
     # Queries ----------------------------------------------------------------------------------------------------
 
     def posteriors(self, *, targets: Iterable[str | int] | None = None) -> Posteriors:
-        """Posterior of every variable, or of the targets; see `jtgpu.JunctionTree.posteriors`."""
+        """Compute the posterior of every variable, or of the targets; see `jtgpu.JunctionTree.posteriors`."""
         model = self._compiled.model
         if isinstance(targets, str):
             targets = [targets]
@@ -148,15 +153,21 @@ class Session:
         return Posteriors(model, result.posterior, self._compiled.plan.posterior_ptr, result.log_evidence, wanted)
 
     def posterior(self, variable: str | int) -> Posterior:
-        """Posterior of one variable."""
+        """Compute the posterior of one variable."""
         return self.posteriors(targets=[variable])[variable]
 
     def log_evidence(self) -> float:
-        """ln P(evidence), natural logarithm. Impossible evidence is an error, never -inf."""
+        """Compute ln P(evidence).
+
+        Raises
+        ------
+        ImpossibleEvidence
+            If the evidence has probability zero.
+        """
         return self._run([]).log_evidence
 
     def joint(self, variables: Iterable[str | int]) -> Joint:
-        """P(variables | evidence); see `jtgpu.JunctionTree.joint`. Nothing of it is kept for the next question."""
+        """Compute P(variables | evidence); see `jtgpu.JunctionTree.joint`. Later queries do not reuse its work."""
         return joint(self._compiled, variables, self._compiled.settle(**self.known))
 
     def _run(self, targets: list[int] | None) -> Result:
@@ -172,7 +183,7 @@ class Session:
         return Result(compiled.answer(run, case, targets).posterior, log_evidence)
 
     def _session(self, cut: tuple[int, ...]) -> BackendSession:
-        """The backend's session in which the arcs into some variables are cut."""
+        """The backend's session without the arcs into some variables."""
         if self._sessions is None:
             raise JtgpuError("this session is closed")
         if cut not in self._sessions:
@@ -183,7 +194,7 @@ class Session:
         return self._sessions[cut][0]
 
     def close(self) -> None:
-        """Give the session's memory back; the tree stays."""
+        """Free the memory of the session. The tree stays open."""
         for session, _ in (self._sessions or {}).values():
             session.close()
         self._sessions = None

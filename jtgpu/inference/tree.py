@@ -1,4 +1,4 @@
-"""`JunctionTree`: what users hold. Names and labels in, labelled probabilities out."""
+"""`JunctionTree`: the object that users query. Evidence by name in, labelled probabilities out."""
 
 from __future__ import annotations
 
@@ -36,30 +36,31 @@ __all__ = ["JunctionTree"]
 
 
 class JunctionTree(CompiledModel):
-    """A compiled model, ready for queries; made by ``net.compile()`` or ``plan.compile()``.
+    """A compiled model, ready for queries; created by ``net.compile()`` or ``plan.compile()``.
 
     Parameters
     ----------
     plan : NetworkPlan
-    backend : str
-        ``"reference"``, ``"cpu"``, ``"indexed"``, ``"gpu"``, or ``"auto"``: the GPU where there is one and it
-        should be quicker for this plan, else the CPU.
-    replan : bool
-        Make a plan of its own for a set of observed variables once its queries have cost as much as that takes, on the
-        CPU and on one GPU; see `jtgpu.backends.wrappers.pattern_cache`. Answers before and after may differ in the last digits.
+    backend : {"auto", "cpu", "gpu", "reference", "indexed"}
+        What computes. ``"auto"`` chooses the GPU if there is one and it is estimated to be faster for this plan, else
+        the CPU. ``"reference"`` is plain NumPy; ``"indexed"`` is the GPU system published in 2014.
+    replan : bool, default True
+        Make a specialised plan for a set of observed variables that is queried often enough to pay for the planning, on
+        the CPU and on a single GPU; see `jtgpu.backends.wrappers.pattern_cache`. This is automatic; pass
+        ``replan=False`` to disable it. Results of the two plans may differ in the last digits.
     devices : "all", int or sequence of int, optional
-        GPUs of this machine, by number, that work together, for ``"gpu"`` (which ``"auto"`` then is) and ``"indexed"``:
-        the rows of a table of cases, and slices, are dealt out to them; single cases go to the first. A number that
-        stands twice has two workers. Answers have the same bits for any number of devices.
+        Numbers of the GPUs to use, for the backends ``"gpu"`` (which ``"auto"`` then means) and ``"indexed"``. The rows
+        of a table of cases, and the slices of a sliced plan, are distributed over them; single cases run on the first
+        one. A number that is repeated gets two workers. Results are bit-identical for any number of devices.
     executor : callable, optional
-        Of a plan of slices: makes what answers them; see `jtgpu.backends.wrappers.conditioned`.
+        For a sliced plan: creates the executor of its slices; see `jtgpu.backends.wrappers.conditioned`.
     progress : callable, optional
-        Called with a line of text whenever something begins that takes seconds: kernels compiled for this machine,
-        the CPU and the GPU measured for ``"auto"``.
+        Called with a message before steps that take seconds: compiling kernels for this machine, and measuring the CPU
+        and the GPU for ``"auto"``.
     **options
-        Of the backend: ``threads`` of the CPU; ``dtype="float32"`` of the GPU, with which tables are half as large,
-        posteriors right to some 1e-6 and ln P(e) right however small P(e) is (where ``"auto"`` takes the CPU, that
-        computes in float64); ``stream``, ``device`` and ``lists`` of the GPU, see `jtgpu.backends.gpu.backend.Gpu`.
+        Options of the backend. ``threads``: number of CPU threads. ``dtype="float32"``: single precision on the GPU;
+        tables are half as large, posteriors are accurate to about 1e-6, and ln P(e) does not underflow (if ``"auto"``
+        chooses the CPU, it computes in float64). ``stream`` and ``device``: see `jtgpu.backends.gpu.backend.Gpu`.
 
     Examples
     --------
@@ -85,34 +86,36 @@ class JunctionTree(CompiledModel):
         do: Findings | None = None,
         targets: Iterable[str | int] | None = None,
     ) -> Posteriors:
-        """Posterior of every variable, or of the targets.
+        """Compute the posterior of every variable, or of some targets.
 
         Parameters
         ----------
         evidence : mapping, optional
-            Variable to a state (name or number) or to a set of states of which one holds.
+            Variable to its state (name or number), or to a set of states one of which holds.
         likelihood : mapping, optional
-            Virtual evidence: variable to P(observation | state), an array or a mapping from state to weight.
+            Virtual evidence: variable to P(observation | state), as an array or a mapping from state to weight.
         soft : mapping, optional
-            Soft evidence by Jeffrey's rule: variable to the probabilities that it has once all is taken into account.
+            Soft evidence (Jeffrey's rule): variable to the posterior that it must have.
         do : mapping, optional
-            Interventions: variable to the state that it is set to from outside, or the probabilities with which it
-            is set. Nothing is planned or changed for it; the CPTs are given to the backend once a set of variables.
+            Interventions: variable to the state that it is set to, or to the probabilities with which it is set.
+            Nothing is planned again; the first intervention on a set of variables passes modified CPTs to the backend.
         targets : iterable, optional
-            Variables whose posteriors are wanted; default: all.
+            Variables whose posteriors are computed. Default: all.
 
         Returns
         -------
         Posteriors
-            With ``.log_evidence``, natural logarithm of the probability of `evidence` and `likelihood` (under `do`):
-            soft evidence is no event and has none.
+            A mapping from variable name to `Posterior`. ``.log_evidence`` is ln of the probability of `evidence` and
+            `likelihood`, given `do`; soft evidence does not contribute to it.
 
         Raises
         ------
         ImpossibleEvidence
-            When the evidence has probability zero, naming the evidence.
-        UnknownVariable, UnknownState, EvidenceError
-            See `jtgpu.inference.evidence.read_known`; also for soft evidence that contradicts itself.
+            If the evidence has probability zero; the message names it.
+        UnknownVariable, UnknownState
+            If the model has no such name; the message suggests the closest ones.
+        EvidenceError
+            If the evidence is malformed, or soft evidence contradicts itself.
         """
         if isinstance(targets, str):
             targets = [targets]
@@ -125,11 +128,29 @@ class JunctionTree(CompiledModel):
     def posterior(
         self, variable: str | int, evidence: Findings | None = None, **more: Unpack[More]
     ) -> Posterior:
-        """Posterior of one variable; see `posteriors`."""
+        """Compute the posterior of one variable.
+
+        Parameters
+        ----------
+        variable : str or int
+        evidence, likelihood, soft, do : mapping, optional
+            See `posteriors`.
+        """
         return self.posteriors(evidence, **more, targets=[variable])[variable]
 
     def log_evidence(self, evidence: Findings | None = None, **more: Unpack[More]) -> float:
-        """ln P(evidence), natural logarithm; see `posteriors`. Impossible evidence is an error, never -inf."""
+        """Compute ln P(evidence).
+
+        Parameters
+        ----------
+        evidence, likelihood, soft, do : mapping, optional
+            See `posteriors`.
+
+        Raises
+        ------
+        ImpossibleEvidence
+            If the evidence has probability zero.
+        """
         return self.posteriors(evidence, **more, targets=()).log_evidence
 
     def posteriors_batch(
@@ -142,35 +163,40 @@ class JunctionTree(CompiledModel):
         targets: Iterable[str | int] | None = None,
         on_impossible: str = "error",
     ) -> CasePosteriors:
-        """Posteriors of B cases in one call.
+        """Compute posteriors of a table of B cases in one call.
 
         Parameters
         ----------
         cases : (B, V) array of int, mapping, or data frame
-            Number of the observed state of each variable, in the model's order, -1 for what is not observed; or
-            variable to B states (names or numbers; -1, None and NaN: not observed) for those that some case observes;
-            or a frame, as `predict_proba` reads it.
+            An array of state numbers, variables in the order of the model, -1 if not observed. Or a mapping from
+            variable to B states (names or numbers; -1, None and NaN: not observed). Or a data frame; see
+            `predict_proba`.
         likelihood : mapping, optional
-            Variable to weights >= 0, (B, card), or (card,) for the same in every case.
+            Variable to weights >= 0, (B, n_states), or (n_states,) for all cases.
         soft : mapping, optional
-            Soft evidence: variable to probabilities, (B, card) or (card,); a row of NaN: none in this case.
+            Soft evidence: variable to probabilities, (B, n_states) or (n_states,); a row of NaN: none in this case.
         do : mapping, optional
-            Interventions: variable to a state, to B states, or to probabilities, (B, card) or (card,) of float.
+            Interventions: variable to a state, to B states, or to probabilities, (B, n_states) or (n_states,) of float.
         targets : iterable, optional
-            Variables whose posteriors are wanted; default: all.
-        on_impossible : str
-            ``"error"``, or ``"flag"``: a case of probability zero is marked in ``.impossible``, its ``.log_evidence``
-            is -inf and its posteriors are zeros.
+            Variables whose posteriors are computed. Default: all.
+        on_impossible : {"error", "flag"}, default "error"
+            What to do with a case of probability zero: raise an error, or set it in ``.impossible``; its
+            ``.log_evidence`` is then -inf and its posteriors are zeros.
+
+        Returns
+        -------
+        CasePosteriors
+            A mapping from variable name to a (B, n_states) array.
 
         Raises
         ------
         ImpossibleEvidence
-            Naming the first case of probability zero and its evidence, unless flagged.
+            If a case has probability zero, unless ``on_impossible="flag"``; the message names the first such case.
         UnknownVariable, UnknownState, EvidenceError
-            See `jtgpu.inference.evidence.read_known_cases`.
+            See `posteriors`.
         """
         if on_impossible not in ("error", "flag"):
-            raise ValueError(f"on_impossible is 'error' or 'flag', not {on_impossible!r}")
+            raise ValueError(f"on_impossible must be 'error' or 'flag', got {on_impossible!r}")
         given: Any = cases
         if not isinstance(given, (np.ndarray, Mapping)) and doors.cases().is_frame(given):
             cases = doors.cases().frame_states(self._model, given)
@@ -181,9 +207,19 @@ class JunctionTree(CompiledModel):
         return posteriors_batch(self, known, wanted, on_impossible)
 
     def log_likelihood(self, cases: Cases, **more: Any) -> NDArray[np.float64]:
-        """ln P(case) of B cases, missing cells summed out: (B,) float64; -inf for a case of probability zero.
+        """Compute ln P(case) of a table of B cases; missing cells are summed out.
 
-        Takes what `posteriors_batch` takes; the sum is the log-likelihood of a table of independent cases.
+        The sum of the result is the log-likelihood of a table of independent cases.
+
+        Parameters
+        ----------
+        cases, likelihood, soft, do
+            See `posteriors_batch`.
+
+        Returns
+        -------
+        (B,) ndarray of float64
+            -inf for a case of probability zero.
         """
         return self.posteriors_batch(cases, **more, targets=(), on_impossible="flag").log_evidence
 
@@ -191,46 +227,48 @@ class JunctionTree(CompiledModel):
         self, frame: Any, targets: str | int | Iterable[str | int] | None = None, *,
         evidence_columns: str | Iterable[str] | None = None, **more: Unpack[FrameOptions],
     ) -> Any:  # fmt: skip
-        """Posteriors of every row of a data frame, as a frame of the same kind, in the same order.
+        """Compute posteriors of every row of a data frame.
 
         Parameters
         ----------
-        frame : pandas, Polars or Arrow table, another frame that narwhals knows, or a dataset of Ray
-            A column a variable; null, NaN and empty text are "not observed". Cells are states by name, or by number
-            where no state is called by a number; `jtgpu.cases.encode` has the rules.
+        frame : data frame
+            A pandas, Polars or Arrow table, any other frame that narwhals supports, or a Ray dataset; one column for
+            each variable. Null, NaN and empty strings are missing values. Cells are state names, or state numbers if no
+            state is named by a number; see `jtgpu.cases.encode`.
         targets : variables, optional
-            Default: those that are no evidence; where all are, all.
+            Default: all variables that are not evidence; if all variables are, all of them.
         evidence_columns : names, optional
-            Default: the columns that are variables, without the targets that are named. Other columns are left
-            alone, but one whose name is nearly a variable's is an error.
+            Default: all columns that are variables and not in `targets`. Other columns are ignored, but a column whose
+            name is almost that of a variable raises an error.
         keep : names, optional
-            Columns of `frame` that go in front of the answer's.
+            Columns of `frame` to copy to the left of the result.
         log_evidence, conflict, mpe : bool
-            More columns: ``log_evidence`` is ln P(evidence); ``conflict`` as `conflict` has it; ``mpe:variable`` each
-            target's state in the row's most probable explanation, and ``log_mpe``.
+            Additional columns: ``log_evidence``, ln P(evidence); ``conflict``, see `conflict`; ``mpe:variable``, the
+            state of each target in the row's most probable explanation, and ``log_mpe``.
         on_error : {"error", "flag"}
-            What a row is that names an unknown state or has probability zero: an error, or a row of nulls with the
+            What to do with a row that has an unknown state or probability zero: raise an error, or return nulls and the
             reason in the column ``error``.
         do : mapping, optional
-            Interventions that hold in every row; see `posteriors`.
+            Interventions for all rows; see `posteriors`.
         missing : iterable of str
-            Texts that mean "not observed" unless they are states; default: `jtgpu.cases.MISSING`.
+            Strings that are missing values unless they are states. Default: `jtgpu.cases.MISSING`.
         cluster : str or jtgpu.cluster.Cluster, optional
-            A cluster of Ray whose workers answer: ``"auto"``, ``"local"``, ``"ray://host:10001"``.
+            A Ray cluster to compute on: ``"auto"``, ``"local"`` or ``"ray://host:10001"``.
 
         Returns
         -------
-        frame
-            Columns ``variable=state`` of float64. A pandas frame has the index of `frame`.
+        data frame
+            Of the same kind as `frame` and in the same order, with float64 columns ``variable=state``. A pandas frame
+            keeps its index.
 
         Raises
         ------
         UnknownState, ImpossibleEvidence
-            Naming the row and the column.
+            For a row; the message has the row and the column.
         UnknownVariable, EvidenceError
             For columns.
         JtgpuError
-            Where narwhals or pyarrow are missing: they come with ``jtgpu[frames]``.
+            If narwhals or pyarrow is not installed; install ``jtgpu[frames]``.
         """
         return doors.cases().answer_frame(self, frame, targets=targets, evidence_columns=evidence_columns, **more)
 
@@ -238,46 +276,69 @@ class JunctionTree(CompiledModel):
         self, frame: Any, targets: str | int | Iterable[str | int] | None = None, *,
         evidence_columns: str | Iterable[str] | None = None, **more: Unpack[FrameOptions],
     ) -> Any:  # fmt: skip
-        """The most probable state of each target in every row of a data frame: a column each, called like it.
+        """Predict the most probable state of each target in every row of a data frame.
 
-        Each target by itself: see `mpe` for the most probable configuration. Parameters as `predict_proba`.
+        Targets are predicted independently; see `mpe` for the most probable configuration.
+
+        Parameters
+        ----------
+        frame, targets, evidence_columns, **more
+            See `predict_proba`.
+
+        Returns
+        -------
+        data frame
+            One column of state names for each target.
         """
-        return doors.cases().answer_frame(self, frame, targets=targets, evidence_columns=evidence_columns, labels=True, **more)
+        return doors.cases().answer_frame(
+            self, frame, targets=targets, evidence_columns=evidence_columns, labels=True, **more
+        )
 
     def session(self, evidence: Findings | None = None, **more: Unpack[More]) -> Session:
-        """Queries one after another in which little changes: what they have in common is computed once.
+        """Start a session: a sequence of queries between which little of the evidence changes.
+
+        Only what depends on the changed evidence is computed again.
 
         Parameters
         ----------
         evidence, likelihood, soft, do : mapping, optional
-            What is known at the beginning; see `posteriors`.
+            Initial evidence; see `posteriors`.
+
+        Returns
+        -------
+        Session
         """
         return Session(self, evidence, **more)
 
-    # More questions, each in a module of jtgpu.inference.queries --------------------------------------------------------
+    # Joint distributions, explanations, samples, analysis ---------------------------------------------------------
 
     def joint(
         self, variables: Iterable[str | int], evidence: Findings | None = None, *, how: str = "auto",
         max_table: int | None = None, **more: Unpack[More],
     ) -> Joint:  # fmt: skip
-        """P(variables | evidence) of any set of variables, however far apart; see `jtgpu.inference.queries.joint`.
+        """Compute the joint posterior P(variables | evidence) of any set of variables.
 
         Parameters
         ----------
-        variables : iterable
-            Names or numbers, in the order of the answer's axes.
+        variables : iterable of str or int
+            The variables, in the order of the result's axes.
         evidence, likelihood, soft, do : mapping, optional
             See `posteriors`.
         how : {"auto", "cases", "together"}
-            By a table of cases on this tree; by a plan of its own that keeps the variables together, on the CPU in
-            NumPy; or what `joint_cost` finds cheaper.
+            The method. ``"cases"``: one case for each configuration of all but one variable, on this tree.
+            ``"together"``: a second plan with the variables in one clique, in NumPy on the CPU. ``"auto"``: the cheaper
+            one; see `joint_cost`.
         max_table : int, optional
-            Entries that the answer or a table on the way may have; default 100,000,000.
+            Largest number of entries of the result and of intermediate tables. Default: 100,000,000.
+
+        Returns
+        -------
+        Joint
 
         Raises
         ------
         TableTooLarge
-            Before memory is taken.
+            If a table is too large; raised before memory is allocated.
         """
         return joint(self, variables, self.settle(evidence, **more), how, max_table)
 
@@ -285,42 +346,89 @@ class JunctionTree(CompiledModel):
         self, variables: Iterable[str | int], evidence: Findings | None = None, *, how: str = "auto",
         **more: Unpack[More],
     ) -> JointCost:  # fmt: skip
-        """What `joint` would do for such a question, and how much of it, without doing it."""
+        """Estimate the cost of `joint` without computing it.
+
+        Parameters
+        ----------
+        variables, evidence, how, likelihood, soft, do
+            See `joint`.
+        """
         return joint_cost(self, variables, self.settle(evidence, **more), how)
 
     def conditional(
         self, variables: str | int | Iterable[str | int], given: Iterable[str | int],
         evidence: Findings | None = None, **more: Unpack[More],
     ) -> Conditional:  # fmt: skip
-        """The table P(variables | given, evidence), whatever the arcs between them: axes of `given` first.
+        """Compute the conditional table P(variables | given, evidence).
 
-        Rows whose configuration of `given` has probability zero are zeros, and False in the answer's ``.possible``.
+        Parameters
+        ----------
+        variables : str, int, or iterable of these
+        given : iterable of str or int
+            The variables that are conditioned on; they need not be parents. Their axes are the first ones.
+        evidence, likelihood, soft, do : mapping, optional
+            See `posteriors`.
+
+        Returns
+        -------
+        Conditional
+            If a configuration of `given` has probability zero, its row is zeros and ``.possible`` is False there.
         """
         return conditional(self, variables, given, self.settle(evidence, **more))
 
     def conflict(
         self, evidence: Findings, *, likelihood: Findings | None = None, do: Findings | None = None
     ) -> float:
-        """How much findings contradict each other: ln(prod P(e_i) / P(e)).
+        """Compute the conflict measure of the findings: ln(prod P(e_i) / P(e)).
 
-        Positive where they are less probable together than if they were independent (Jensen, Chamberlain, Nordahl,
-        Jensen: Analysis in HUGIN of data conflict, UAI 1990).
+        It is positive if the findings are less probable together than if they were independent (Jensen, Chamberlain,
+        Nordahl, Jensen, Analysis in HUGIN of data conflict, UAI 1990).
+
+        Parameters
+        ----------
+        evidence, likelihood, do : mapping
+            See `posteriors`.
         """
         return conflict(self, read_known(self._model, evidence, likelihood, None, do))
 
     def entropy(
         self, variables: str | int | Iterable[str | int], evidence: Findings | None = None, **more: Unpack[More]
     ) -> float:
-        """Entropy of a variable's posterior, or of a set's joint one, in nats (``/ math.log(2)``: bits)."""
+        """Compute the entropy of the posterior of a variable, or of the joint posterior of several.
+
+        Parameters
+        ----------
+        variables : str, int, or iterable of these
+        evidence, likelihood, soft, do : mapping, optional
+            See `posteriors`.
+
+        Returns
+        -------
+        float
+            In nats; divide by ``math.log(2)`` for bits.
+        """
         return entropy(self, variables, self.settle(evidence, **more))
 
     def mutual_information(
         self, target: str | int, others: Iterable[str | int] | None = None, evidence: Findings | None = None,
         **more: Unpack[More],
     ) -> dict[str, float]:  # fmt: skip
-        """I(target; other | evidence) in nats, by the other's name, largest first; default: every other variable.
+        """Compute I(target; X | evidence) for other variables X.
 
-        All of them from one table with a case for each state of the target.
+        All of them come from one table with a case for each state of the target.
+
+        Parameters
+        ----------
+        target : str or int
+        others : iterable, optional
+            The variables X. Default: all other variables.
+        evidence, likelihood, soft, do : mapping, optional
+            See `posteriors`.
+
+        Returns
+        -------
+        dict of str to float
+            Mutual information in nats by variable name, largest first.
         """
         return mutual_information(self, target, others, self.settle(evidence, **more))
 
@@ -328,30 +436,57 @@ class JunctionTree(CompiledModel):
         self, target: str | int, candidates: Iterable[str | int] | None = None, evidence: Findings | None = None,
         **more: Unpack[More],
     ) -> list[Observation]:  # fmt: skip
-        """What to observe next to learn about a target: for each candidate the expected entropy of the target after
-        it is observed, and the expected probability of its most probable state; best first."""
+        """Rank variables by what observing them is expected to tell about a target.
+
+        Parameters
+        ----------
+        target : str or int
+        candidates : iterable, optional
+            Variables that could be observed. Default: all that are not observed yet.
+        evidence, likelihood, soft, do : mapping, optional
+            See `posteriors`.
+
+        Returns
+        -------
+        list of Observation
+            For each candidate, the expected entropy of the target after the observation, and the expected probability
+            of the target's most probable state; best first.
+        """
         return value_of_information(self, target, candidates, self.settle(evidence, **more))
 
     def evidence_importance(
         self, target: str | int, evidence: Findings, *, likelihood: Findings | None = None, do: Findings | None = None
     ) -> list[Importance]:
-        """What each finding does to a target's posterior, left out and alone; most important first."""
+        """Compute the effect of each finding on the posterior of a target.
+
+        Parameters
+        ----------
+        target : str or int
+        evidence, likelihood, do : mapping
+            See `posteriors`.
+
+        Returns
+        -------
+        list of Importance
+            For each finding, the posterior without it and with it alone, and their distances; most important first.
+        """
         return evidence_importance(self, target, read_known(self._model, evidence, likelihood, None, do))
 
     def mpe(self, evidence: Findings | None = None, *, k: int = 1, **more: Unpack[More]) -> Explanation:
-        """The most probable explanation: the configuration of all variables that is most probable given the evidence.
+        """Find the most probable explanation: the most probable configuration of all variables given the evidence.
 
         Parameters
         ----------
         evidence, likelihood, soft, do : mapping, optional
             See `posteriors`.
-        k : int
-            How many to find, each once, most probable first: ``.ranked`` of the answer. Fewer where fewer are possible.
+        k : int, default 1
+            Number of distinct configurations to find.
 
         Returns
         -------
         Explanation
-            The best one: a mapping from variable to state, with ``.log_joint`` and ``.log_posterior``.
+            The best one, a mapping from variable to state with ``.log_joint`` and ``.log_posterior``. ``.ranked`` has
+            the k best, or fewer if fewer are possible.
         """
         return mpe(self, self.settle(evidence, **more), k)
 
@@ -359,47 +494,68 @@ class JunctionTree(CompiledModel):
         self, cases: Cases, *, likelihood: Mapping[Any, ArrayLike] | None = None, do: Mapping[Any, Any] | None = None,
         on_impossible: str = "error",
     ) -> CaseExplanations:  # fmt: skip
-        """Most probable explanations of B cases; the arguments are those of `posteriors_batch`."""
+        """Find the most probable explanations of a table of B cases.
+
+        Parameters
+        ----------
+        cases, likelihood, do, on_impossible
+            See `posteriors_batch`.
+
+        Returns
+        -------
+        CaseExplanations
+        """
         return mpe_batch(self, read_known_cases(self._model, cases, likelihood, None, do), on_impossible)
 
     def map(
         self, variables: Iterable[str | int], evidence: Findings | None = None, *, k: int = 1,
         memory_limit: int | float | str | None = None, max_table: int | None = None, **more: Unpack[More],
     ) -> Explanation:  # fmt: skip
-        """Marginal MAP: the most probable configuration of some variables, all others summed out; exact.
+        """Marginal MAP: find the most probable configuration of some variables, all others summed out.
 
-        Far harder than `mpe` in general: `map_cost` tells what it takes.
+        The result is exact. In general this is far harder than `mpe`; see `map_cost`.
 
         Parameters
         ----------
-        variables : iterable
-            Names or numbers.
+        variables : iterable of str or int
         evidence, likelihood, soft, do : mapping, optional
             See `posteriors`.
-        k : int
-            How many to find; see `mpe`.
+        k : int, default 1
+            Number of distinct configurations to find; see `mpe`.
         memory_limit : int or str, optional
-            Bytes that it may take; default: 80 % of what is free.
+            Bytes, or a string such as ``"8GiB"``. Default: 80 % of the free memory.
         max_table : int, optional
-            Entries that a table on the way may have; default 100,000,000.
+            Largest number of entries of an intermediate table. Default: 100,000,000.
+
+        Returns
+        -------
+        Explanation
 
         Raises
         ------
         TableTooLarge
-            Before memory is taken.
+            If a limit is exceeded; raised before memory is allocated.
         """
         return marginal_map(self, variables, self.settle(evidence, **more), k, memory_limit, max_table)
 
     def map_cost(
         self, variables: Iterable[str | int], evidence: Findings | None = None, **more: Unpack[More]
     ) -> MapCost:
-        """What `map` takes for such a question, without doing it."""
+        """Compute the cost of `map` without running it.
+
+        Parameters
+        ----------
+        variables, evidence, likelihood, soft, do
+            See `map`.
+        """
         return map_cost(self, variables, self.settle(evidence, **more))
 
     def sample(
         self, n: int, evidence: Findings | None = None, *, seed: Any = None, **more: Unpack[More]
     ) -> Samples:
-        """n exact samples of P(all variables | evidence); rare evidence costs nothing extra.
+        """Draw n exact samples from P(all variables | evidence).
+
+        No sample is rejected or weighted, so the time does not depend on the probability of the evidence.
 
         Parameters
         ----------
@@ -407,8 +563,7 @@ class JunctionTree(CompiledModel):
         evidence, likelihood, soft, do : mapping, optional
             See `posteriors`.
         seed : optional
-            As `numpy.random.default_rng` takes it. The same seed gives the same samples, and of a smaller n the first
-            of them.
+            See `numpy.random.default_rng`. The same seed gives the same samples; a smaller n gives the first of them.
 
         Returns
         -------
@@ -421,40 +576,47 @@ class JunctionTree(CompiledModel):
         self, cases: Cases, *, how: str = "sample", seed: Any = None, likelihood: Mapping[Any, ArrayLike] | None = None,
         do: Mapping[Any, Any] | None = None, on_impossible: str = "error",
     ) -> Imputed:  # fmt: skip
-        """B cases with their missing cells filled in, all cells of a case together.
+        """Fill in the missing cells of a table of B cases.
 
         Parameters
         ----------
         cases, likelihood, do, on_impossible
             See `posteriors_batch`.
         how : {"sample", "mpe"}
-            One exact sample given the case's other cells, or the most probable configuration.
+            Fill in one exact joint sample given the other cells of the case, or the most probable configuration.
         seed : optional
-            As `numpy.random.default_rng` takes it.
+            See `numpy.random.default_rng`.
+
+        Returns
+        -------
+        Imputed
         """
         return impute(self, read_known_cases(self._model, cases, likelihood, None, do), how, seed, on_impossible)
 
     def sensitivity(
         self, target: tuple[str | int, str | int], evidence: Findings | None = None, **more: Unpack[More]
     ) -> Sensitivity:
-        """How P(target | evidence) depends on every parameter of every CPT.
+        """Compute the sensitivity of P(target | evidence) to every parameter of every CPT.
 
         Parameters
         ----------
         target : (variable, state)
         evidence, likelihood, soft, do : mapping, optional
-            See `posteriors`. Soft evidence stands as the weights that bring it about now.
+            See `posteriors`. Soft evidence is converted to likelihoods, which are then constant.
 
         Returns
         -------
         Sensitivity
-            A mapping from variable to derivatives, of the shape of its CPT; with ``.top(n)`` and ``.tornado(n)``.
+            A mapping from variable to derivatives in the shape of its CPT; ``.top(n)`` and ``.tornado(n)`` list the
+            most influential parameters.
         """
         return sensitivity(self, target, self.settle(evidence, **more))
 
     def ask(self, question: str) -> Any:
-        """The answer to a question as people write it: ``"P(lung | xray=yes)"``, ``"MI(lung)"``.
+        """Answer a question given as text, such as ``"P(lung | xray=yes)"`` or ``"MI(lung)"``.
 
-        Returns what the method that answers it returns; see `jtgpu.inference.queries.text` for all there are.
+        Returns
+        -------
+        The result of the corresponding method; see `jtgpu.inference.queries.text` for all kinds of questions.
         """
         return ask(self, question)

@@ -142,7 +142,7 @@ def test_tables_of_cases_with_interventions_and_soft_evidence(data: st.DataObjec
             np.testing.assert_allclose(found[name][i], one[name], atol=1e-12)
 
 
-def test_backends_of_interventions_are_kept_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backends_of_interventions_are_cached_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interventions, "MAX_BACKENDS", 2)
     tree = compiled(rain(), "cpu")
     first = tree.intervened((0,))
