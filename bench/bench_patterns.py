@@ -25,9 +25,9 @@ from rows import append, row
 
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
+from jtgpu.backends.gpu.patterns import GpuPatternCache, RestrictedBackend
 from jtgpu.device.context import open_device
 from jtgpu.plans import compiler
-from jtgpu.plans.conditioning.restriction import GpuReplanning, OnGpu
 
 NAMES = ("diabetes", "munin4", "link", "barley", "mildew", "water", "munin1", "munin2")
 SHARES = (0.1, 0.2)
@@ -48,7 +48,7 @@ def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[s
     plan = net.plan(order=order, max_table=None, memory_limit=math.inf).plan
     tables = [f.table for f in compiler.model_factors(net)]
     usual = resident.prepare(plan, tables)
-    patterns = GpuReplanning(plan, tables, usual)
+    patterns = GpuPatternCache(plan, tables, usual)
     rows = []
     for i, share in enumerate(shares):
         cases = observed(net, share, 4, i)
@@ -57,7 +57,7 @@ def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[s
         ways = patterns.ways(seen)
         planned = time.perf_counter()
         remainder, way = next(ways)
-        new = OnGpu(remainder, way.make())
+        new = RestrictedBackend(remainder, way.make())
         made = time.perf_counter()
         less = new.engine.plan
         error, evidence = 0.0, 0.0
@@ -72,7 +72,7 @@ def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[s
             engine = way.make()
             tried.append((way.kind, way.nanoseconds, statistics.median(engine.measure(runs, cases))))
             engine.close()
-        kept, told = patterns.better(seen, None, usual.work(seen))
+        kept, told = patterns.improve(seen, None, usual.work(seen))
         if kept is not None:
             kept.close()
         rows.append(
@@ -96,7 +96,7 @@ def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[s
                 "engine_s": round(made - planned, 3),
                 "pays_after": round((made - start) * 1e6 / gain) if gain > 0 else None,
                 "ways": {kind: {"work_us": round(ns / 1e3, 1), "device_us": round(us, 1)} for kind, ns, us in tried},
-                "kept": kept.engine.kind if isinstance(kept, OnGpu) else None,
+                "kept": kept.engine.kind if isinstance(kept, RestrictedBackend) else None,
                 "told": told,
                 "error_posterior": error,
                 "error_evidence": evidence,

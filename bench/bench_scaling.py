@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 from rows import ROOT, append, network, row
 
 import jtgpu
-from jtgpu import backends, timing
-from jtgpu.backends import cpu
-from jtgpu.backends.wrappers.devices import OnDevices
+from jtgpu import timing
+from jtgpu.backends import cpu, make
+from jtgpu.backends.wrappers.devices import DevicePool
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 from jtgpu.util import system
 
@@ -72,13 +72,13 @@ class Machine:
         """A tree on the first so many workers."""
         if not self.smoke:
             return plan.compile("gpu", devices=list(range(count)))
-        fakes = OnDevices(cpu.prepare, [(f"worker {i}", {"threads": 1}) for i in range(count)])
-        known = backends.on_devices
-        backends.on_devices = lambda name, devices: fakes
+        fakes = DevicePool(cpu.prepare, [(f"worker {i}", {"threads": 1}) for i in range(count)])
+        known = make.device_pool
+        make.device_pool = lambda name, devices: fakes
         try:
             return plan.compile("gpu", devices="all")
         finally:
-            backends.on_devices = known
+            make.device_pool = known
 
 
 def scaled(

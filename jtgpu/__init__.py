@@ -34,13 +34,13 @@ from .model.network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
 
 if TYPE_CHECKING:
     from .formats import read, read_evidence, write
+    from .inference.network_plan import NetworkPlan
     from .inference.results.marginals import CasePosteriors, Posterior, Posteriors
     from .inference.results.tables import Conditional, Joint
     from .inference.session import Session
     from .inference.tree import JunctionTree
     from .interop import from_networkx, from_pgmpy, from_pyagrum, to_pgmpy, to_pyagrum
     from .learn.classifier import JunctionTreeClassifier
-    from .plans.compiler import NetworkPlan
     from .plans.plan import Cost, Plan
 
 __version__ = "0.1.0"
@@ -90,7 +90,7 @@ __all__ = [
 _LAZY = {
     "Cost": "plans.plan",
     "JunctionTree": "inference.tree",
-    "NetworkPlan": "plans.compiler",
+    "NetworkPlan": "inference.network_plan",
     "Plan": "plans.plan",
     "CasePosteriors": "inference.results.marginals",
     "Conditional": "inference.results.tables",

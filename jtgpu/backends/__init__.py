@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..plans.plan import Plan
-    from .wrappers.devices import OnDevices
 
 __all__ = [
-    "BACKENDS", "Backend", "Evidence", "Prepare", "Result", "free_on_devices", "get", "on_devices", "resolve",
+    "BACKENDS", "Backend", "Evidence", "Prepare", "Result", "device_numbers", "free_on_devices", "get", "resolve",
     "tune_gpu",
 ]  # fmt: skip
 
@@ -28,12 +27,12 @@ ON_GPUS = ("indexed", "gpu")
 
 
 def resolve(name: str) -> str:
-    """A backend's name as it is; `jtgpu.backends.auto` knows what "auto" stands for.
+    """Check a backend's name; "auto" is none, see `jtgpu.backends.auto`.
 
     Raises
     ------
     BackendUnavailable
-        For a name that no backend has.
+        For an unknown name.
     """
     if name not in BACKENDS:
         raise BackendUnavailable(
@@ -48,7 +47,7 @@ def get(name: str) -> Prepare:
     Raises
     ------
     BackendUnavailable
-        For an unknown name, or when what the backend needs is not installed.
+        For an unknown name, or if a package that the backend needs is not installed.
     """
     name = resolve(name)
     try:
@@ -58,50 +57,38 @@ def get(name: str) -> Prepare:
     return cast(Prepare, module.prepare)
 
 
-def on_devices(name: str, devices: Any) -> OnDevices:
-    """The ``prepare`` function of a backend with a worker on each of several GPUs of this machine; for one use.
-
-    Parameters
-    ----------
-    name : str
-    devices : "all", int or sequence of int
-        Numbers of CUDA devices; one that stands twice has two workers.
+def device_numbers(name: str, devices: Any) -> list[int]:
+    """Numbers of the CUDA devices that ``devices=`` names, for a backend that runs on GPUs.
 
     Raises
     ------
     BackendUnavailable
-        For a backend that runs on no GPU, and a device that is not there.
+        For a backend that runs on no GPU, and for a device that does not exist.
     """
-    _check_on_gpus(name)
-    device: Any = importlib.import_module("..device.context", __package__)
-    several: Any = importlib.import_module(".wrappers.devices", __package__)
-    numbers = device.device_numbers(devices)
-    each: list[tuple[str, dict[str, Any]]] = [(f"GPU {n}", {"device": n}) for n in numbers]
-    if name == "gpu":
-        once = importlib.import_module(".wrappers.workers", __package__).Once()
-        for i, (_, options) in enumerate(each):  # tables need nothing of what single cases do
-            options |= {"once": once, "single": i == 0}
-    made: OnDevices = several.OnDevices(get(name), each)
-    return made
+    if resolve(name) not in ON_GPUS:
+        raise BackendUnavailable(f"devices= names GPUs; the backend {name!r} runs on none ({', '.join(ON_GPUS)} do)")
+    context: Any = importlib.import_module("..device.context", __package__)
+    numbers: list[int] = context.device_numbers(devices)
+    return numbers
 
 
 def free_on_devices(name: str, devices: Any = None) -> int | None:
-    """Bytes free on the GPU that a backend would run on, of several the least; None for a backend on the CPU.
+    """Free bytes of the GPU that a backend would use, the minimum of several; None for a backend on the CPU.
 
     Raises
     ------
     BackendUnavailable
-        Where there is no such GPU.
+        If there is no such GPU.
     """
     if devices is None and resolve(name) not in ON_GPUS:
         return None
-    _check_on_gpus("gpu" if name == "auto" else name)
-    device: Any = importlib.import_module("..device.context", __package__)
+    numbers = [None] if devices is None else device_numbers("gpu" if name == "auto" else name, devices)
+    context: Any = importlib.import_module("..device.context", __package__)
     free: list[int] = []
-    for number in [None] if devices is None else device.device_numbers(devices):
-        card = device.open_device(number)
-        with card.active():
-            free.append(card.free_memory())
+    for number in numbers:
+        device = context.open_device(number)
+        with device.active():
+            free.append(device.free_memory())
     return min(free)
 
 
@@ -112,8 +99,3 @@ def tune_gpu(
     single: Any = importlib.import_module(".gpu.single.select", __package__)
     name, tried = single.tune(plan, factors, device)
     return str(name), list(tried)
-
-
-def _check_on_gpus(name: str) -> None:
-    if resolve(name) not in ON_GPUS:
-        raise BackendUnavailable(f"devices= names GPUs; the backend {name!r} runs on none ({', '.join(ON_GPUS)} do)")

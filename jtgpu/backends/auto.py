@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .. import backends
 from ..errors import BackendUnavailable, JtgpuError, format_bytes
+from ..model.network import MarkovNetwork
+from ..plans.compiler import plan_model
 from ..util import atomic_file
 from ..util.progress import report
 from ..util.system import cache_folder, cpu_name
+from . import get
 from .base import Evidence
 
 if TYPE_CHECKING:
-    from ..model.network import MarkovNetwork
     from ..plans.plan import Cost, Plan
 
 __all__ = ["Choice", "Rates", "choose", "measure"]
@@ -96,8 +97,6 @@ def _steps(backend: str, cost: Cost) -> int:
 
 def _network(n: int, card: int, window: int) -> MarkovNetwork:
     """n variables, every two of which interact that are less than `window` apart: cliques of that many."""
-    from ..model.network import MarkovNetwork
-
     random = np.random.default_rng(1)
     pairs = [(i, j) for i in range(n) for j in range(i + 1, min(i + window, n))]
     return MarkovNetwork(
@@ -107,8 +106,8 @@ def _network(n: int, card: int, window: int) -> MarkovNetwork:
 
 
 def _time(net: MarkovNetwork, backend: str) -> tuple[float, Cost]:
-    plan = net.plan("min-fill", cache=False).plan
-    engine = backends.get(backend)(plan, [f.table for f in net.factors])
+    plan, _ = plan_model(net, "min-fill", cache=False)
+    engine = get(backend)(plan, [f.table for f in net.factors])
     try:
         nothing = Evidence.none(len(net))
         engine.run(nothing)

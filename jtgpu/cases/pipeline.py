@@ -25,7 +25,7 @@ from .stream import Chunk, open_cases
 
 if TYPE_CHECKING:
     from ..cluster import Cluster
-    from ..plans.compiler import NetworkPlan
+    from ..inference.network_plan import NetworkPlan
 
 __all__ = [
     "PackingSink", "Report", "Sink", "answer_file", "model_identity", "plain_do", "run_chunks", "side_by_side",

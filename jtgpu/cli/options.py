@@ -141,7 +141,7 @@ def plan_options(
     backend: str = "auto",
     devices: str | None = None,
 ) -> dict[str, Any]:
-    """Options as `jtgpu.plans.compiler.make_plan` takes them; what was not given is left to it."""
+    """Options as `jtgpu.inference.network_plan.make_plan` takes them; what was not given is left to it."""
     options: dict[str, Any] = {"seed": seed, "cache": not no_cache}
     if time_limit is not None:
         options["time_limit"] = time_limit

@@ -69,10 +69,9 @@ def plan(
         sys.stdout.write("\n".join(shown(line) for line in lines) + "\n")
         return
     head: dict[str, Any] = {"file": file, "order": order, "cost": asdict(made.cost())}
-    cut: tuple[str, ...] = getattr(made, "slices", ())
-    if cut:  # the cost is that of one slice
-        count = int(getattr(made, "n_slices", 1))
-        head["slices"] = {"variables": list(cut), "count": count, "flops": count * made.cost().flops}
+    if made.slices:  # the cost is that of one slice
+        flops = made.n_slices * made.cost().flops
+        head["slices"] = {"variables": list(made.slices), "count": made.n_slices, "flops": flops}
     if found is not None:
         head["search"] = {
             "method": found.method,

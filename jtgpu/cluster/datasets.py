@@ -20,7 +20,7 @@ from .connect import Cluster, Share, as_cluster, connect, connected, understood
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..plans.compiler import NetworkPlan
+    from ..inference.network_plan import NetworkPlan
 
 __all__ = ["answer_dataset", "solver_on"]
 

@@ -32,7 +32,7 @@ from .storage import find_cases
 if TYPE_CHECKING:
     import os
 
-    from ..plans.compiler import NetworkPlan
+    from ..inference.network_plan import NetworkPlan
 
 __all__ = ["ClusterReport", "Job", "Progress", "answer_files", "columns_of"]
 

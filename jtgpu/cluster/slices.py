@@ -1,7 +1,7 @@
-"""Slices of a tree too large for one memory, answered by actors of a Ray cluster.
+"""Slices of a model too large for one memory, answered by actors of a Ray cluster.
 
-A slice is pure: doing it twice changes nothing. Ray starts a lost actor anew and gives it its tasks again; the sum is
-made where the case is, in the order of the slices, so that it has the same bits wherever they were answered.
+A slice is a pure function, so Ray may restart a lost actor and run its tasks again. The process with the case adds the
+results in the order of the slices, so an answer has the same bits on any cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RaySlices"]
 
-AHEAD = 2  # tasks of an actor: the one that it answers and the one that it finds then
+TASKS_PER_ACTOR = 2  # one runs and one waits
 
 
 class RaySlices:
@@ -27,23 +27,22 @@ class RaySlices:
     Parameters
     ----------
     cluster : str or Cluster
-        See `jtgpu.cluster.Cluster`; what it takes is taken until the tree is closed. A cluster that this connects to
-        stays connected: slices are answered one query after the other.
+        See `jtgpu.cluster.Cluster`. Its workers are reserved until the tree is closed, and the connection stays open
+        between queries.
     """
 
     def __init__(self, cluster: str | Cluster = "auto"):
         self.cluster = as_cluster(cluster)
 
     def __call__(self, job: SliceJob) -> Executor:
-        """Actors that know a job, which is sent once."""
+        """Start the actors; the job is sent to each once."""
         ray = connect(self.cluster)
-        backend = job.prepare.__module__.rpartition("backends.")[2].partition(".")[0]
-        share = Share.of(self.cluster, ray.cluster_resources(), backend, 2**31)
-        return _OnRay(ray, replace(job, options=share.options(job.options)), share)
+        share = Share.of(self.cluster, ray.cluster_resources(), job.backend, 2**31)
+        return _RayExecutor(ray, replace(job, options=share.options(job.options)), share)
 
 
-class _Slicer:
-    """What an actor is."""
+class _SliceActor:
+    """The class of the actors."""
 
     def __init__(self, job: list[Any]):
         import ray
@@ -55,13 +54,13 @@ class _Slicer:
         return self._worker.run(task)
 
 
-class _OnRay:
-    """`jtgpu.backends.wrappers.conditioned.Executor`."""
+class _RayExecutor:
+    """`jtgpu.backends.wrappers.conditioned.Executor` with workers on a cluster."""
 
     def __init__(self, ray: Any, job: SliceJob, share: Share):
         self._ray = ray
-        self._job = [ray.put(job)]  # held here, so that an actor that is started anew finds it
-        kind = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_restarts=-1, max_task_retries=-1)(_Slicer)
+        self._job = [ray.put(job)]  # the reference keeps the job alive for actors that are restarted
+        kind = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_restarts=-1, max_task_retries=-1)(_SliceActor)
         self._actors = [kind.remote(self._job) for _ in range(share.workers)]
 
     def run(self, tasks: Iterable[SliceTask]) -> Iterator[tuple[int, Partial]]:
@@ -69,26 +68,29 @@ class _OnRay:
         if not self._actors:
             raise BackendUnavailable("this executor is closed")
         ray, coming = self._ray, enumerate(tasks)
-        out: dict[Any, tuple[int, Any]] = {}  # what is being answered: the task's number, and who does it
+        running: dict[Any, tuple[int, Any]] = {}  # reference -> the task's number, and the actor that runs it
         try:
-            for actor in [a for _ in range(AHEAD) for a in self._actors]:
-                self._give(coming, actor, out)
-            while out:
-                ready, _ = ray.wait(list(out), num_returns=1)
-                number, actor = out.pop(ready[0])
+            for actor in [a for _ in range(TASKS_PER_ACTOR) for a in self._actors]:
+                self._submit(coming, actor, running)
+            while running:
+                ready, _ = ray.wait(list(running), num_returns=1)
+                number, actor = running.pop(ready[0])
                 partial = ray.get(ready[0])
-                self._give(coming, actor, out)
+                self._submit(coming, actor, running)
                 yield number, partial
         except ray.exceptions.RayError as error:
             raise understood(error, BackendUnavailable) from None
         finally:
-            for reference in out:
+            for reference in running:
                 ray.cancel(reference)
 
-    def _give(self, coming: Iterator[tuple[int, SliceTask]], actor: Any, out: dict[Any, tuple[int, Any]]) -> None:
+    def _submit(
+        self, coming: Iterator[tuple[int, SliceTask]], actor: Any, running: dict[Any, tuple[int, Any]]
+    ) -> None:
+        """Submit the next task, if there is one, to an actor."""
         found = next(coming, None)
         if found is not None:
-            out[actor.run.remote(found[1])] = found[0], actor
+            running[actor.run.remote(found[1])] = found[0], actor
 
     def close(self) -> None:
         """See `jtgpu.backends.wrappers.conditioned.Executor.close`."""

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from .. import backends
+from ..backends import resolve
 from ..backends.auto import choose
-from ..backends.base import Evidence
-from ..backends.wrappers.pattern_cache import WORTH, Replanning
-from ..errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, PlanError, TableTooLarge
+from ..backends.base import Backend, Evidence, Result
+from ..backends.make import supported_options
+from ..errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge
 from ..model.network import DiscreteModel
 from ..plans.compiler import model_factors
 from ..util.lru import LRU
 from ..util.progress import reporting
 from .evidence import Findings, Known, read_known
 from .interventions import Intervened, Interventions, Settled
+from .network_plan import NetworkPlan
 from .soft import fit_case
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..plans.compiler import NetworkPlan
     from .evidence import More
 
 __all__ = ["CompiledModel"]
@@ -60,15 +60,15 @@ class CompiledModel:
         if backend == "auto":
             with reporting(progress):
                 backend = choose(plan.plan).backend
-        self._name = backends.resolve(backend)
-        self._options, self._replan = _with_dtype(self._name, asked, options), replan
+        self._name = resolve(backend)
+        self._options, self._replan = supported_options(self._name, options, asked == "auto"), replan
         self._factors = [f.table for f in model_factors(plan.model)]
         with reporting(progress):
-            self._backend: backends.Backend | None = self._prepared(asked == "auto" and devices is None)
+            self._backend: Backend | None = self._prepared(asked == "auto" and devices is None)
         self._interventions = Interventions(self._prepare, self._factors)
         self._caches: dict[str, LRU[Hashable, Any]] = {}  # of queries, by kind; see `cached`
 
-    def _prepared(self, may_change: bool) -> backends.Backend:
+    def _prepared(self, may_change: bool) -> Backend:
         """The backend; the CPU's where nobody named one and the GPU cannot after all."""
         try:
             return self._prepare(self._factors)
@@ -77,30 +77,11 @@ class CompiledModel:
                 raise
             logging.getLogger("jtgpu").warning("the CPU is taken, for the GPU cannot: %s", error)
             self._name = "cpu"
-            self._options = _with_dtype(self._name, "auto", self._options)
+            self._options = supported_options(self._name, self._options, True)
             return self._prepare(self._factors)
 
-    def _prepare(self, factors: Sequence[NDArray[np.float64]]) -> backends.Backend:
-        plan = self._plan.plan
-        on = self._devices
-        prepare = backends.get(self._name) if on is None else backends.on_devices(self._name, on)
-        if "executor" in self._options and not hasattr(self._plan, "slices"):
-            raise PlanError("executor= runs the slices of a plan, and this one has none: plan(slices=...) cuts it")
-        backend = self._plan.prepare(prepare, factors, **self._options)
-        if not self._replan or plan.cost().flops < WORTH:
-            return backend
-        if self._name == "cpu":
-            from ..backends.cpu import Cpu
-
-            if isinstance(backend, Cpu):  # and not a sum over slices
-                return Replanning(plan, factors, backend, lambda p, f: Cpu(p, f, **self._options))
-        if self._name == "gpu":
-            from ..backends.gpu.backend import Gpu
-            from ..plans.conditioning.restriction import GpuReplanning
-
-            if isinstance(backend, Gpu):  # and not several
-                return GpuReplanning(plan, factors, backend)
-        return backend
+    def _prepare(self, factors: Sequence[NDArray[np.float64]]) -> Backend:
+        return self._plan.prepare(self._name, factors, devices=self._devices, replan=self._replan, **self._options)
 
     # What it is -----------------------------------------------------------------------------------------------
 
@@ -220,18 +201,18 @@ class CompiledModel:
             cache = self._caches.setdefault(kind, LRU(most))
         return cast(T, cache.get_or_make(key, make))
 
-    def _open(self) -> backends.Backend:
+    def _open(self) -> Backend:
         if self._backend is None:
             raise JtgpuError("this tree is closed")
         return self._backend
 
-    def _run(self, case: Evidence, targets: Sequence[int] | None) -> backends.Result:
+    def _run(self, case: Evidence, targets: Sequence[int] | None) -> Result:
         return self.answer(self._open().run, case, targets)
 
     def answer(
-        self, run: Callable[[Evidence, Sequence[int] | None], backends.Result], case: Evidence,
+        self, run: Callable[[Evidence, Sequence[int] | None], Result], case: Evidence,
         targets: Sequence[int] | None,
-    ) -> backends.Result:  # fmt: skip
+    ) -> Result:  # fmt: skip
         """What a backend or a session of it answers; impossible evidence is named."""
         try:
             return run(case, targets)
@@ -249,14 +230,3 @@ class CompiledModel:
             return f"the model {self._model.name!r} gives every configuration probability 0"
         more = f" and {len(found) - 20} more" if len(found) > 20 else ""
         return f"this evidence has probability 0: {'; '.join(found[:20])}{more}"
-
-
-def _with_dtype(name: str, asked: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options as the backend takes them: those that compute in float64 alone know no ``dtype``."""
-    if name in ("indexed", "gpu") or "dtype" not in options:
-        return options
-    if options["dtype"] not in ("float64", "float32"):
-        raise ValueError(f"dtype is 'float64' or 'float32', not {options['dtype']!r}")
-    if asked != "auto" and options["dtype"] != "float64":
-        raise BackendUnavailable(f"the backend {name!r} computes in float64; float32 is an option of 'gpu', 'indexed'")
-    return {key: value for key, value in options.items() if key != "dtype"}

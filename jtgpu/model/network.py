@@ -160,8 +160,8 @@ class DiscreteModel:
     def plan(self, order: Any = "auto", **options: Any) -> Any:
         """Choose an elimination order and lay out the work; allocates no tables.
 
-        Takes the options of `jtgpu.plans.compiler.make_plan` (``order``, ``time_limit``, ``memory_limit``,
-        ``max_table``, ``seed``, ``lowering``) and returns a `jtgpu.plans.compiler.NetworkPlan`.
+        Takes the options of `jtgpu.inference.network_plan.make_plan` (``order``, ``time_limit``, ``memory_limit``,
+        ``max_table``, ``seed``, ``lowering``) and returns a `jtgpu.NetworkPlan`.
         """
         return doors.planning().make_plan(self, order, **options)
 

@@ -14,8 +14,8 @@ __all__ = ["cases", "cluster", "compiling", "planning"]
 
 
 def planning() -> Any:
-    """``net.plan()``: the module `jtgpu.plans.compiler`."""
-    return import_module("jtgpu.plans.compiler")
+    """``net.plan()``: the module `jtgpu.inference.network_plan`."""
+    return import_module("jtgpu.inference.network_plan")
 
 
 def compiling() -> Any:

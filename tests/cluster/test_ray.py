@@ -326,7 +326,7 @@ def test_a_frame_comes_back_as_it_would_here(
 def test_slices_are_summed_to_the_same_bits_though_a_worker_is_killed(
     ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sliced, "LEAST_WORK", 1)  # a task a slice
+    monkeypatch.setattr(sliced, "MIN_WORK", 1)  # one slice per task
     net = jtgpu.read(ROOT / "nets" / "alarm.net")
     plan = net.plan("min-fill", slices=["HR", "CATECHOL", "VENTLUNG"])
     states = np.full((12, len(net)), -1, np.int32)

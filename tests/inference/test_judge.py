@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jtgpu import JunctionTree
+from jtgpu import JunctionTree, NetworkPlan
 from jtgpu.formats import read
 from jtgpu.model.network import BayesianNetwork
-from jtgpu.plans import compiler
 from tests.support import judge
 from tests.support.bundled import slow_when_large
 
@@ -55,7 +54,7 @@ def test_posteriors_agree_with_the_definition_where_the_judge_does_not_answer(na
     net, _, tree = prepared(file.name)
     evidence = judge.sampled_evidence(net, share, seed=2014)
     post = tree.posteriors(evidence)
-    other = compiler.NetworkPlan(net, net.plan(lowering="clique", max_table=None).plan).compile("reference")
+    other = NetworkPlan(net, net.plan(lowering="clique", max_table=None).plan).compile("reference")
     expected = other.posteriors(evidence)
     assert post.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)
     worst = max(float(np.abs(np.asarray(post[v]) - np.asarray(expected[v])).max()) for v in net.variables)

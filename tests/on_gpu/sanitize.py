@@ -32,6 +32,7 @@ from jtgpu.backends import get
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
 from jtgpu.backends.gpu.batch import engine as batches
+from jtgpu.backends.gpu.patterns import GpuPatternCache, RestrictedBackend
 from jtgpu.backends.gpu.single.configs import Way
 from jtgpu.backends.gpu.single.dataflow.engine import FlowEngine
 from jtgpu.backends.gpu.single.dataflow.schedule import FlowWay
@@ -48,7 +49,6 @@ from jtgpu.backends.published.workbench import Workbench
 from jtgpu.device.context import Device, open_device
 from jtgpu.device.driver import most_shared
 from jtgpu.plans.compiler import model_factors
-from jtgpu.plans.conditioning.restriction import GpuReplanning, OnGpu
 
 SIDES = [(1, 1), (1, 3000), (3, 700), (33, 65), (100, 40), (512, 5), (1500, 3)]  # (n, m)
 SHAPES = [*(Shape((m, n), (False, True)) for n, m in SIDES), Shape((5, 300, 4), (True, False, True))]
@@ -198,11 +198,11 @@ def pattern() -> float:
     """Largest error of an evidence pattern's own engines, with factors cut on the card."""
     small = Small()
     usual = resident.prepare(small.plan, small.factors, engine="flow")
-    patterns = GpuReplanning(small.plan, small.factors, usual)
+    patterns = GpuPatternCache(small.plan, small.factors, usual)
     case, answer = small.cases[1], small.answers[1]
     error = 0.0
     for left, way in patterns.ways(case.state >= 0):
-        own = OnGpu(left, way.make())
+        own = RestrictedBackend(left, way.make())
         error = max(error, *(float(np.abs(own.run(case).posterior - answer).max()) for _ in range(2)))
         own.close()
     patterns.close()

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 import jtgpu
 from jtgpu import backends
+from jtgpu.backends import make
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
-from jtgpu.backends.wrappers.devices import Several
+from jtgpu.backends.wrappers.devices import MultiDevice
 from jtgpu.backends.wrappers.row_queue import Deal
 from jtgpu.device.context import Device, device_numbers, open_device
 from jtgpu.errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge
+from jtgpu.inference.network_plan import SlicedPlan
 from jtgpu.model.network import MarkovNetwork
 from jtgpu.plans import compiler
-from jtgpu.plans.conditioning.cutset import SlicedPlan
 from tests.on_gpu.conftest import ROOT
 from tests.on_gpu.test_batch import some_cases, tables
 
@@ -29,7 +30,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu", "eager")]
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tables are worth all cards, too."""
-    monkeypatch.setattr("jtgpu.backends.wrappers.devices.LEAST_ROWS", 32)
+    monkeypatch.setattr("jtgpu.backends.wrappers.devices.MIN_ROWS", 32)
 
 
 def choices() -> list[Any]:
@@ -44,7 +45,7 @@ def choices() -> list[Any]:
 def several(name: str, devices: Any, **options: Any) -> tuple[Any, Any]:
     net = jtgpu.read(ROOT / "nets" / name)
     plan = net.plan("min-fill", cache=False)
-    made = backends.on_devices("gpu", devices)(plan.plan, tables(net), **options)
+    made = make.device_pool("gpu", devices)(plan.plan, tables(net), **options)
     return net, made
 
 
@@ -229,9 +230,9 @@ def test_trees_frames_and_threads(devices: Any) -> None:
 
 def test_single_cases_go_to_the_first_card_alone() -> None:
     net, backend = several("asia.net", [0, 0])
-    assert isinstance(backend, Several)
+    assert isinstance(backend, MultiDevice)
     backend.run(Evidence.none(len(net)))
-    first, second = (member.worker for member in backend._crew.members)
+    first, second = (worker.object for worker in backend._pool.workers)
     assert second._made is None
     backend.run_batch(np.full((500, len(net)), -1, np.int32))
     engines = [getattr(w.get(), "_engine", None) for w in (first, second)]

@@ -13,6 +13,8 @@ import jtgpu
 from jtgpu import timing
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
+from jtgpu.backends.gpu import patterns as remainder
+from jtgpu.backends.gpu.patterns import GpuPatternCache, RestrictedBackend
 from jtgpu.backends.gpu.single.levels.engine import Engine
 from jtgpu.backends.gpu.single.levels.schedule import make_schedule
 from jtgpu.backends.wrappers import pattern_cache as replanned
@@ -21,8 +23,6 @@ from jtgpu.device.driver import After
 from jtgpu.errors import BackendUnavailable, ImpossibleEvidence, JtgpuError
 from jtgpu.model.network import BayesianNetwork, DiscreteModel
 from jtgpu.plans import compiler
-from jtgpu.plans.conditioning import restriction as remainder
-from jtgpu.plans.conditioning.restriction import GpuReplanning, OnGpu
 from tests.on_gpu.conftest import ROOT
 from tests.plans.test_plan import chain
 
@@ -69,12 +69,12 @@ def test_published_networks(gpu: Device, nets: Path, name: str, dtype: str) -> N
     plan = net.plan(order=nets / f"{name}.num", max_table=None).plan
     exact = Engine(plan, tables(net), make_schedule(plan), gpu)
     usual = resident.prepare(plan, tables(net), dtype=dtype, single=False)
-    patterns = GpuReplanning(plan, tables(net), usual)
+    patterns = GpuPatternCache(plan, tables(net), usual)
     tolerance = 1e-10 if dtype == "float64" else 1e-5
     for seed, share in enumerate((0.1, 0.2)):
         given = cases(net, share, 4, seed)
         for left, way in patterns.ways(given[0].state >= 0):
-            new = OnGpu(left, way.make())
+            new = RestrictedBackend(left, way.make())
             assert new.engine.kind == way.kind
             for case in given:
                 got, expected = new.run(case), exact.run(case)
@@ -96,8 +96,8 @@ def test_a_tree_changes_to_the_plan_of_a_pattern_and_gives_all_back(gpu: Device,
         before = gpu.free_memory()
     with plan.compile("gpu", lists=False, replan=False) as exact, plan.compile("gpu", lists=False) as tree:
         backend: Any = tree._backend
-        if not isinstance(backend, GpuReplanning):  # too little work to be counted
-            backend = GpuReplanning(plan.plan, tables(net), backend)
+        if not isinstance(backend, GpuPatternCache):  # too little work to be counted
+            backend = GpuPatternCache(plan.plan, tables(net), backend)
             tree._backend = backend
         session = tree.session()
         for case in given * 2:
@@ -110,9 +110,9 @@ def test_a_tree_changes_to_the_plan_of_a_pattern_and_gives_all_back(gpu: Device,
                 for v in net.variables:
                     np.testing.assert_allclose(got[v], expected[v], rtol=0, atol=1e-10)
         (pattern,) = backend._patterns.values()
-        assert isinstance(pattern.new, OnGpu)
+        assert isinstance(pattern.new, RestrictedBackend)
         assert pattern.new.engine.kind == at_once
-        assert f"of its own: {at_once}: " in repr(backend)
+        assert f"own plan: {at_once}: " in repr(backend)
         assert tree.device == gpu.name
         session.close()
     with gpu.active():
@@ -126,9 +126,9 @@ def test_what_is_too_small_without_scaling_is_asked_of_the_levels(gpu: Device) -
     net = chain(n, 3)
     plan = net.plan(order=list(range(n))).plan
     exact = Engine(plan, tables(net), make_schedule(plan), gpu)
-    patterns = GpuReplanning(plan, tables(net), resident.prepare(plan, tables(net), single=False))
+    patterns = GpuPatternCache(plan, tables(net), resident.prepare(plan, tables(net), single=False))
     seen = np.arange(n) % 3 != 2
-    kinds = {way.kind: OnGpu(left, way.make()) for left, way in patterns.ways(seen)}
+    kinds = {way.kind: RestrictedBackend(left, way.make()) for left, way in patterns.ways(seen)}
     new = kinds["cut flow"]
     usual, small = (np.where(seen, states, -1).astype(np.int32) for states in (np.zeros(n), np.arange(n) % 300 % 3))
     for state in (usual, small, small, usual, usual):
@@ -149,11 +149,11 @@ def test_an_engine_that_is_not_quicker_is_not_kept(gpu: Device, monkeypatch: pyt
         monkeypatch.setattr(remainder, name, 1e9)
     net = jtgpu.read(ROOT / "nets" / "alarm.net")
     plan = net.plan(order="min-fill").plan
-    backend = GpuReplanning(plan, tables(net), resident.prepare(plan, tables(net), lists=False))
+    backend = GpuPatternCache(plan, tables(net), resident.prepare(plan, tables(net), lists=False))
     case = cases(net, 0.2, 1, 2)[0]
     seen, bits = case.state >= 0, backend.gpu.run(case).posterior.tobytes()
     monkeypatch.setattr(remainder, "KEPT", 1e9)
-    kept, told = backend.better(seen, None, backend.work(seen))
+    kept, told = backend.improve(seen, None, backend.work(seen))
     assert kept is not None
     assert " us for " in told
     monkeypatch.setattr(remainder, "KEPT", 0.0)
@@ -166,7 +166,7 @@ def test_an_engine_that_is_not_quicker_is_not_kept(gpu: Device, monkeypatch: pyt
 
     asking = threading.Thread(target=ask)
     asking.start()
-    found = backend.better(seen, None, backend.work(seen))
+    found = backend.improve(seen, None, backend.work(seen))
     done.set()
     asking.join()
     assert found[0] is None
@@ -181,13 +181,13 @@ def test_an_engine_that_is_not_quicker_is_not_kept(gpu: Device, monkeypatch: pyt
 @pytest.mark.usefixtures("at_once")
 def test_patterns_and_threads(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """More patterns than are kept, asked by several threads: plans come and go under them."""
-    monkeypatch.setattr(replanned, "MOST_PLANS", 2)
+    monkeypatch.setattr(replanned, "MAX_PLANS", 2)
     net = jtgpu.read(ROOT / "nets" / "alarm.net")
     plan = net.plan(order="min-fill").plan
     exact = resident.prepare(plan, tables(net))
     given = [case for seed in range(5) for case in cases(net, 0.2, 2, seed)]
     expected = [exact.run(case) for case in given]
-    backend = GpuReplanning(plan, tables(net), resident.prepare(plan, tables(net), lists=False))
+    backend = GpuPatternCache(plan, tables(net), resident.prepare(plan, tables(net), lists=False))
     wrong: list[int] = []
 
     def ask(first: int) -> None:

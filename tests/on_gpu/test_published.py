@@ -17,7 +17,8 @@ from jtgpu.backends.base import Evidence, Result
 from jtgpu.backends.published.backend import prepare
 from jtgpu.backends.published.rules import Rules
 from jtgpu.device.context import Device
-from jtgpu.plans.compiler import NetworkPlan, model_factors
+from jtgpu.inference.network_plan import NetworkPlan
+from jtgpu.plans.compiler import model_factors
 
 NETWORKS = ("Water", "Mildew", "Barley", "Diabetes", "Munin1", "Munin2", "Munin3", "Munin4", "Link", "powerplant")
 OPTIONS: list[dict[str, Any]] = [

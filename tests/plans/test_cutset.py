@@ -16,10 +16,10 @@ import jtgpu
 from jtgpu import errors, timing
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import prepare as prepare_cpu
-from jtgpu.backends.wrappers.conditioned import Partial, SliceJob, SliceTask, one_after_another
-from jtgpu.backends.wrappers.devices import OnDevices
+from jtgpu.backends.wrappers.conditioned import Partial, SliceJob, SliceTask, on_devices, one_after_another
+from jtgpu.backends.wrappers.devices import DevicePool
+from jtgpu.inference.network_plan import SlicedPlan
 from jtgpu.plans import compiler
-from jtgpu.plans.conditioning.cutset import SlicedPlan
 from tests.support import oracle, random_nets
 
 
@@ -59,7 +59,7 @@ def test_what_does_not_fit_is_cut_until_it_does() -> None:
     assert isinstance(plan, SlicedPlan)
     assert plan.cost().bytes <= limit
     assert f"32 variables, cut into {plan.n_slices} slices by" in plan.describe()
-    assert "a slice, with those taken apart, is" in plan.describe()
+    assert "one slice, with these variables split:" in plan.describe()
     assert not set(plan.slices) & set(plan.elimination_order)
     case = {"CBODD_12_15": 1}
     expected = whole.compile("cpu").posteriors(case)
@@ -138,7 +138,7 @@ def same(a: Any, b: Any) -> None:
 def test_answers_have_the_same_bits_for_any_executor(
     water: tuple[Any, SlicedPlan], monkeypatch: pytest.MonkeyPatch, least: int
 ) -> None:
-    monkeypatch.setattr("jtgpu.backends.wrappers.conditioned.LEAST_WORK", least)
+    monkeypatch.setattr("jtgpu.backends.wrappers.conditioned.MIN_WORK", least)
     net, plan = water
     case = {"CBODD_12_15": 1}
     states = np.full((4, len(net)), -1)
@@ -161,8 +161,8 @@ def test_answers_have_the_same_bits_for_any_executor(
         few = 2 * plan.n_slices // int(net.cardinality[2])  # of the two cases that observe one of the three
         assert started[seed].n_tasks == (3 * plan.n_slices + few if least == 1 else 5)
     for n in (1, 2, 3):
-        on = OnDevices(prepare_cpu, [(f"card {i}", {"threads": 1}) for i in range(n)])
-        backend = plan.prepare(on, [f.table for f in compiler.model_factors(net)])
+        on = DevicePool(prepare_cpu, [(f"card {i}", {"threads": 1}) for i in range(n)])
+        backend = plan.prepare("cpu", [f.table for f in compiler.model_factors(net)], executor=on_devices(on))
         found_batch = backend.run_batch(states.astype(np.int32))
         np.testing.assert_array_equal(found_batch.log_evidence, table.log_evidence)
         np.testing.assert_array_equal(found_batch.posterior, table.flat)
@@ -172,7 +172,7 @@ def test_answers_have_the_same_bits_for_any_executor(
 def test_a_worker_that_fails_leaves_its_slices_to_the_others(
     water: tuple[Any, SlicedPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jtgpu.backends.wrappers.conditioned.LEAST_WORK", 1)
+    monkeypatch.setattr("jtgpu.backends.wrappers.conditioned.MIN_WORK", 1)
     net, plan = water
     factors = [f.table for f in compiler.model_factors(net)]
 
@@ -181,14 +181,14 @@ def test_a_worker_that_fails_leaves_its_slices_to_the_others(
             raise errors.TableTooLarge("card 1 is full")
         return prepare_cpu(plan, factors, threads=1)
 
-    on = OnDevices(prepare, [(f"card {i}", {"number": i}) for i in range(3)])
+    on = DevicePool(prepare, [(f"card {i}", {"number": i}) for i in range(3)])
     nothing = Evidence.none(len(net))
-    expected = plan.prepare(prepare_cpu, factors, threads=1).run(nothing)
-    found = plan.prepare(on, factors).run(nothing)
+    expected = plan.prepare("cpu", factors, threads=1).run(nothing)
+    found = plan.prepare("cpu", factors, executor=on_devices(on)).run(nothing)
     assert found.log_evidence == expected.log_evidence
     np.testing.assert_array_equal(found.posterior, expected.posterior)
     with pytest.raises(errors.TableTooLarge, match="card 1 is full"):
-        plan.prepare(OnDevices(prepare, on.each[1:2]), factors)
+        plan.prepare("cpu", factors, executor=on_devices(DevicePool(prepare, on.each[1:2])))
 
 
 def test_an_executor_is_for_plans_of_slices() -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import jtgpu
 from jtgpu import errors
 from jtgpu.model.network import BayesianNetwork, DiscreteModel
 from jtgpu.plans import compiler
@@ -161,12 +162,12 @@ def test_saved_plans(tmp_path: Path) -> None:
     net = lawn()
     plan = net.plan()
     plan.save(tmp_path / "lawn.plan")
-    again = compiler.NetworkPlan.load(tmp_path / "lawn.plan", net)
+    again = jtgpu.NetworkPlan.load(tmp_path / "lawn.plan", net)
     assert again.plan == plan.plan
     again.check()
     assert [p.name for p in tmp_path.iterdir()] == ["lawn.plan"]
     with pytest.raises(errors.PlanError, match="another model"):
-        compiler.NetworkPlan.load(tmp_path / "lawn.plan", chain(3))
+        jtgpu.NetworkPlan.load(tmp_path / "lawn.plan", chain(3))
     (tmp_path / "bad.plan").write_bytes(plan.plan.to_bytes()[:-200])
     with pytest.raises(errors.PlanError, match="not a saved plan"):
         Plan.load(tmp_path / "bad.plan")

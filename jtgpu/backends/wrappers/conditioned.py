@@ -1,8 +1,8 @@
-"""What runs a plan of slices: independent propagations, dealt out by an executor, and their exact sum.
+"""Cutset conditioning at run time: independent propagations, one for each configuration, and their exact sum.
 
-`Sliced` cuts a case into `SliceTask`s, an `Executor` has them answered wherever it likes and in any order, and `Sliced`
-adds the `Partial`s up in the order of the tasks. Which slices are a task depends on the plan and the case alone, so an
-answer has the same bits for any executor and any number of workers.
+`ConditionedSum` divides a case into `SliceTask`s, an `Executor` runs them anywhere and in any order, and
+`ConditionedSum` adds the `Partial`s in the order of the tasks. The division into tasks depends only on the plan and the
+case, so an answer has the same bits for any executor and any number of workers.
 """
 
 from __future__ import annotations
@@ -17,38 +17,40 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ...errors import ImpossibleEvidence
-from ...plans.conditioning.split import Apart, ApartBackend
+from ...plans.conditioning.split import SplitModel
 from ..base import Backend, BackendDefaults, BatchResult, Evidence, Prepare, Result, columns_of
-from .workers import Crew, Lazy, in_order
+from .split import SplitBackend
+from .workers import Lazy, WorkerPool, in_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...plans.plan import Plan
-    from .devices import OnDevices
+    from .devices import DevicePool
 
 __all__ = [
-    "Executor", "Partial", "SliceJob", "SliceTask", "SliceWorker", "Sliced", "Start", "on_devices", "one_after_another"
+    "ConditionedSum", "Executor", "Partial", "SliceJob", "SliceTask", "SliceWorker", "Start", "on_devices",
+    "one_after_another",
 ]  # fmt: skip
 
-MOST_TASKS = 4096  # of a case; a task is then several slices, whose sum is made where they are answered
-LEAST_WORK = 2_000_000  # multiplications and additions of a task, where a case has that many
+MAX_TASKS = 4096  # of a case; with more slices, a task is several of them, which the worker adds
+MIN_WORK = 2_000_000  # multiplications and additions of a task, if the case has as many
 
 
 @dataclass(frozen=True)
 class SliceTask:
-    """Some slices of one case: arrays and numbers only, to be sent anywhere.
+    """Some slices of one case: arrays and numbers only, so that it can be sent to another process.
 
     Attributes
     ----------
     state : (V,) int32
-        Observed states, -1 = not observed; what stands for the fixed variables does not count.
+        Observed states, -1 = not observed; those of the cutset variables are ignored.
     likelihood : mapping
         Variable to (card,) weights.
     configurations : (k, S) int32
-        States of the fixed variables, by ascending variable, a slice a row.
+        States of the cutset variables, by ascending variable; a row is a slice.
     targets : tuple of int, optional
-        Variables whose posteriors are wanted; None: all.
+        Variables whose posteriors are computed; None: all.
     """
 
     state: NDArray[np.int32]
@@ -90,30 +92,33 @@ class Partial:
 
 @dataclass(frozen=True)
 class SliceJob:
-    """All that a worker needs to answer slices, wherever it is: sent there once; can be pickled.
+    """What a worker needs to answer slices: sent to it once, by pickle.
 
     Attributes
     ----------
-    apart : Apart
-        The fixed variables are its `seen` ones.
+    split : SplitModel
+        The cutset variables are its observed ones.
     plan : Plan
-        Of one slice.
+        Of the split model.
     factors : sequence of arrays
+    backend : str
+        Name of the backend.
     prepare : Prepare
-        A backend module's function.
+        The backend module's function.
     options : mapping
         Of the backend.
     """
 
-    apart: Apart
+    split: SplitModel
     plan: Plan
     factors: Sequence[NDArray[np.float64]]
+    backend: str
     prepare: Prepare
     options: Mapping[str, Any]
 
     def open(self) -> SliceWorker:
-        """Take the memory, ready to answer."""
-        return SliceWorker(self.apart, self.prepare(self.plan, self.factors, **self.options))
+        """Allocate the memory."""
+        return SliceWorker(self.split, self.prepare(self.plan, self.factors, **self.options))
 
 
 class SliceWorker:
@@ -121,16 +126,16 @@ class SliceWorker:
 
     Parameters
     ----------
-    apart : Apart
+    split : SplitModel
     backend : Backend
-        Of the plan of a slice; closed with this object.
+        Of the plan of the split model; closed with this object.
     """
 
-    def __init__(self, apart: Apart, backend: Backend):
+    def __init__(self, split: SplitModel, backend: Backend):
         self.backend = backend
-        self._parts = ApartBackend(apart, backend)
-        self._fixed = np.flatnonzero(apart.seen)
-        self._ptr = np.concatenate([[0], np.cumsum(apart.cardinality)]).astype(np.int64)
+        self._split = SplitBackend(split, backend)
+        self._cutset = np.flatnonzero(split.observed)
+        self._ptr = np.concatenate([[0], np.cumsum(split.cardinality)]).astype(np.int64)
 
     def run(self, task: SliceTask) -> Partial:
         """The sum of a task's slices, added in their order."""
@@ -138,95 +143,97 @@ class SliceWorker:
         total = Partial(np.zeros(len(cells)), 0.0, -math.inf)
         for configuration in task.configurations:
             states = task.state.copy()
-            states[self._fixed] = configuration
+            states[self._cutset] = configuration
             try:
-                found = self._parts.run(Evidence(states, task.likelihood), task.targets)
+                found = self._split.run(Evidence(states, task.likelihood), task.targets)
             except ImpossibleEvidence:
                 continue
             total = total.plus(Partial(found.posterior[cells], 1.0, found.log_evidence))
         return total
 
     def close(self) -> None:
-        """Give memory back."""
-        self._parts.close()
+        """Close the backend."""
+        self._split.close()
 
 
 class Executor(Protocol):
-    """Where the tasks of a plan of slices are answered."""
+    """Runs the tasks of conditioned cases."""
 
     def run(self, tasks: Iterable[SliceTask]) -> Iterator[tuple[int, Partial]]:
-        """Answer all tasks, in any order: each task's number from 0 in the iterable, and its sum.
+        """Run all tasks, in any order: yields each task's number in the iterable, from 0, and its sum.
 
-        The iterable may be long and makes tasks as they are taken: take a few more than there are workers, not all.
-        Called by one thread at a time. The iterator may be closed before its end; what was not begun then is dropped.
+        The iterable may be long and makes tasks on demand: take a few more than there are workers, not all of them.
+        Called by one thread at a time. The iterator may be closed early; tasks that have not begun are dropped.
 
         Raises
         ------
         JtgpuError
-            When no worker is left that could answer a task, naming them.
+            If no worker is left; the message names them.
         """
 
     def close(self) -> None:
-        """Give the workers' memory back. May be called twice."""
+        """Free the workers' memory. May be called twice."""
 
 
-Start = Callable[[SliceJob], Executor]  # makes an executor for a job: what ``compile(executor=...)`` takes
+Start = Callable[[SliceJob], Executor]  # makes the executor of a job: the type of ``compile(executor=...)``
 
 
-class _Here:
-    """`Executor`: workers of this process, a thread each; one worker needs none."""
+class _LocalExecutor:
+    """`Executor` with workers in this process, each in its own thread; a single worker uses the caller's."""
 
     def __init__(self, workers: Sequence[tuple[str, Lazy[SliceWorker]]]):
-        self._crew = Crew(workers)
+        self._pool = WorkerPool(workers)
 
     def run(self, tasks: Iterable[SliceTask]) -> Iterator[tuple[int, Partial]]:
         """See `Executor.run`."""
-        return self._crew.deal(tasks, lambda worker, task: worker.get().run(task))
+        return self._pool.run(tasks, lambda worker, task: worker.get().run(task))
 
     def close(self) -> None:
         """See `Executor.close`."""
-        for member in self._crew.members:
-            member.worker.close()
+        for worker in self._pool.workers:
+            worker.object.close()
 
 
 def one_after_another(job: SliceJob) -> Executor:
-    """The executor that needs no memory but that of one slice."""
+    """The executor with one worker: the memory of one slice."""
     worker = Lazy(job.open)
     worker.get()
-    return _Here([("this process", worker)])
+    return _LocalExecutor([("this process", worker)])
 
 
-def on_devices(devices: OnDevices) -> Start:
-    """Executors with a worker on each of several devices; each takes the memory of one slice there."""
+def on_devices(devices: DevicePool) -> Start:
+    """Makes executors with a worker on each of several devices, each of which has the memory of one slice."""
 
     def start(job: SliceJob) -> Executor:
-        return _Here(devices.workers(lambda own: replace(job, options={**job.options, **own}).open()))
+        def open_on(own: Mapping[str, Any]) -> SliceWorker:
+            return replace(job, prepare=devices.prepare, options={**job.options, **own}).open()
+
+        return _LocalExecutor(devices.workers(open_on))
 
     return start
 
 
-class Sliced(BackendDefaults):
-    """`jtgpu.backends.base.Backend`: a case is a case of every slice.
+class ConditionedSum(BackendDefaults):
+    """A `jtgpu.backends.base.Backend` that answers a case by the sum over the configurations of a cutset.
 
     Parameters
     ----------
-    apart : Apart
-        The sliced variables are its `seen` ones.
-    executor : Executor
-        Of the plan of a slice; closed with this object.
-    flops : int
-        Multiplications and additions of a slice.
+    job : SliceJob
+    start : callable
+        Makes the executor of a job; closed with this object.
     """
 
-    def __init__(self, apart: Apart, executor: Executor, flops: int):
-        self._apart, self._executor = apart, executor
-        self._fixed = np.flatnonzero(apart.seen).tolist()
-        self._ptr = np.concatenate([[0], np.cumsum(apart.cardinality)]).astype(np.int64)
-        self._least = max(LEAST_WORK // max(flops, 1), 1)
+    def __init__(self, job: SliceJob, start: Start):
+        split, flops = job.split, job.plan.cost().flops
+        self._job, self._start, self._split = job, start, split
+        self._executor = start(job)
+        self._cutset = np.flatnonzero(split.observed).tolist()
+        self._ptr = np.concatenate([[0], np.cumsum(split.cardinality)]).astype(np.int64)
+        self._slices_per_task = max(MIN_WORK // max(flops, 1), 1)
 
     @property
     def posterior_ptr(self) -> NDArray[np.int64]:
-        """(V+1,) where each variable's cells begin in an answer."""
+        """(V+1,) bounds of each variable's cells in a result."""
         return self._ptr
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
@@ -244,7 +251,7 @@ class Sliced(BackendDefaults):
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
         targets: Sequence[int] | None = None,
     ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`: the slices of all cases are dealt out as one list."""
+        """See `jtgpu.backends.base.Backend.run_batch`: the slices of all cases form one list of tasks."""
         n, columns = len(states), len(columns_of(self._ptr, targets))
         answer = BatchResult(np.zeros((n, columns)), np.full(n, -np.inf), np.ones(n, np.bool_))
         weights = likelihood or {}
@@ -261,19 +268,19 @@ class Sliced(BackendDefaults):
         self, cases: Iterable[Evidence], targets: Sequence[int] | None
     ) -> Generator[tuple[int, Partial | None]]:
         """The sum of all slices of each case, in order; None where it is impossible."""
-        n_tasks: list[int] = []  # of each case; a case stands here before its first task is dealt
+        n_tasks: list[int] = []  # of each case; appended before the first task of the case is yielded
 
         def tasks() -> Iterator[SliceTask]:
             for case in cases:
-                made = self._tasks(case, None if targets is None else tuple(targets))
-                n_tasks.append(made[0])
-                yield from made[1]
+                n, of_case = self._tasks(case, None if targets is None else tuple(targets))
+                n_tasks.append(n)
+                yield from of_case
 
         at = left = 0
         total: Partial | None = None
         with closing(in_order(self._executor.run(tasks()))) as partials:
             for partial in partials:
-                while not left:  # the case that this is the first task of; those before it have none
+                while not left:  # this is the first task of a case; cases before it may have no task
                     left = n_tasks[at]
                     if not left:
                         yield at, None
@@ -289,22 +296,28 @@ class Sliced(BackendDefaults):
             at += 1
 
     def _tasks(self, evidence: Evidence, targets: tuple[int, ...] | None) -> tuple[int, Iterator[SliceTask]]:
-        """The slices that a case leaves possible, some to a task: how many tasks, and the tasks."""
+        """The number of tasks of a case, and the tasks: its possible slices, some in each task."""
         choices = []
-        for v in self._fixed:
+        for v in self._cutset:
             known = int(evidence.state[v])
             weights = evidence.likelihood.get(v)
-            possible = [known] if known >= 0 else range(int(self._apart.cardinality[v]))
+            possible = [known] if known >= 0 else range(int(self._split.cardinality[v]))
             choices.append([s for s in possible if weights is None or weights[s] > 0])
         n = math.prod(map(len, choices))
-        each = max(-(-n // MOST_TASKS), min(self._least, n), 1)
+        each = max(-(-n // MAX_TASKS), min(self._slices_per_task, n), 1)
 
-        def made() -> Iterator[SliceTask]:
+        def tasks() -> Iterator[SliceTask]:
             configurations = itertools.product(*choices)
             while some := list(itertools.islice(configurations, each)):
                 yield SliceTask(evidence.state, evidence.likelihood, np.array(some, np.int32), targets)
 
-        return -(-n // each), made()
+        return -(-n // each), tasks()
+
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """See `jtgpu.backends.base.Backend.reload`: starts a new executor."""
+        self._executor.close()
+        self._job = replace(self._job, factors=list(factors))
+        self._executor = self._start(self._job)
 
     def close(self) -> None:
         """See `jtgpu.backends.base.Backend.close`."""

@@ -1,59 +1,60 @@
-"""Several workers as one backend: single cases go to the first, tables are dealt out to all of them.
+"""Several devices as one backend: single cases run on the first one, tables of cases on all of them.
 
-A worker is a backend on a device of its own: what differs between them are a few options of their ``prepare``. Plan and
-numbers go to each once, when it has work for the first time. Rows are answered one by one wherever they land, and in
-the common answer's arrays; so answers have the same bits for any number of workers.
+Each device has a worker, a backend of its own; the workers differ in a few options of their ``prepare``. A worker gets
+the plan and the numbers once, when it has work for the first time. Every row is computed on its own and written to its
+place in one common result, so answers have the same bits for any number of devices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from ...errors import BackendUnavailable, TableTooLarge
 from ..base import Backend, BackendDefaults, BatchResult, ColumnResult, Evidence, Prepare, Result, Session, columns_of
-from .row_queue import Deal
-from .workers import Closes, Crew, Lazy
+from .row_queue import RowQueue
+from .workers import Closable, Lazy, Once, WorkerPool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...plans.plan import Plan
 
-__all__ = ["OnDevices", "Several", "SeveralByColumns", "Shared", "SharesTables"]
+__all__ = ["DevicePool", "MultiDevice", "SharedTable", "SharesTables"]
 
 A = TypeVar("A")
 R = TypeVar("R", covariant=True)
-C = TypeVar("C", bound=Closes)
+C = TypeVar("C", bound=Closable)
 
-LEAST_ROWS = 4096  # of a worker, below which more workers do not pay whatever a row costs
-LEAST_WORK = 1_000_000_000  # operations of a worker from which on they do: a millisecond of a GPU
-FEWEST_ROWS = 64
-PIECES = 4  # that each worker gets on average where it does not take chunks from the deal itself
-LARGEST = 1 << 16  # rows of such a piece
+MIN_ROWS = 4096  # of a worker: with fewer rows each, more workers gain nothing, however little a row costs
+MIN_WORK = 1_000_000_000  # operations of a worker from which on more workers pay: a millisecond of a GPU
+MIN_ROWS_WITH_WORK = 64
+CHUNKS = 4  # per worker on average, if the workers do not choose their own chunks
+MAX_CHUNK = 1 << 16  # rows of such a chunk
 
 
-class Shared(Protocol[R]):
+class SharedTable(Protocol[R]):
     """A table that several workers answer together; made by `SharesTables.share`."""
 
-    def answer(self, worker: Any, deal: Deal) -> None:
-        """Answer, on one worker, rows taken from the deal until nothing is left, in the common arrays.
+    def answer(self, worker: Any, rows: RowQueue) -> None:
+        """Answer rows from the queue on one worker, until none is left, into the common result.
 
-        On an error, rows that were taken and not answered are given back before it is raised.
+        On an error, rows that were taken and not answered are put back before it is raised.
         """
 
     def result(self) -> R:
-        """The answer, when all rows are there."""
+        """The result, once all rows are answered."""
 
     @property
     def n(self) -> int:
-        """Rows to deal: equal ones may stand once."""
+        """Rows to answer; equal rows may count once."""
 
 
-class SharesTables(Backend, Protocol):
+@runtime_checkable
+class SharesTables(Protocol):
     """A backend that can answer a part of a table in place."""
 
     def share(
@@ -61,37 +62,48 @@ class SharesTables(Backend, Protocol):
         states: NDArray[np.int32],
         likelihood: Mapping[int, NDArray[np.float64]] | None,
         targets: Sequence[int] | None,
-    ) -> Shared[BatchResult]:
-        """Read a table and make room for its answers, on the host; arguments as of `Backend.run_batch`."""
+    ) -> SharedTable[BatchResult]:
+        """Read a table and allocate its result, on the host; arguments as of `Backend.run_batch`."""
 
     def share_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None
-    ) -> Shared[ColumnResult]:
-        """The same of a table by columns; arguments as of `Backend.run_columns`."""
+    ) -> SharedTable[ColumnResult]:
+        """The same for a table by columns; arguments as of `Backend.run_columns`."""
 
 
-class OnDevices:
-    """`jtgpu.backends.base.Prepare` that makes a worker on each of several devices.
+class DevicePool:
+    """A `jtgpu.backends.base.Prepare` that makes a worker on each of several devices.
 
     Parameters
     ----------
     prepare : Prepare
         Of the workers' backend.
     each : sequence of (str, mapping)
-        What each worker is called in messages, and the options that it alone gets; at least one.
+        The name of each worker in messages, and its own options; at least one.
+    shared : sequence of Once
+        What the workers share; cleared when the model's numbers change.
     """
 
-    def __init__(self, prepare: Prepare, each: Sequence[tuple[str, Mapping[str, Any]]]):
+    def __init__(
+        self, prepare: Prepare, each: Sequence[tuple[str, Mapping[str, Any]]], shared: Sequence[Once] = ()
+    ):
         self.prepare, self.each = prepare, [(name, dict(options)) for name, options in each]
+        self.shared = tuple(shared)
 
-    def __call__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Several:
-        """A backend of all these workers; the first is made at once, so that what is wrong is known at once."""
-        workers = self.workers(lambda own: self.prepare(plan, factors, **options, **own))
-        kind = SeveralByColumns if hasattr(workers[0][1].get(), "share_columns") else Several
-        return kind(plan, workers)
+    def __call__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> MultiDevice:
+        """A backend of all these workers; the first is made now, so that wrong options raise now."""
+        numbers = [factors]  # workers that are made after a reload get the new ones
+        workers = self.workers(lambda own: self.prepare(plan, numbers[0], **options, **own))
+
+        def replace(new: Sequence[NDArray[np.float64]]) -> None:
+            numbers[0] = new
+            for shared in self.shared:
+                shared.clear()
+
+        return MultiDevice(plan, workers, replace)
 
     def workers(self, make: Callable[[Mapping[str, Any]], C]) -> list[tuple[str, Lazy[C]]]:
-        """Something on each device, made from the options that are that worker's alone: the first one now."""
+        """An object on each device, made from the worker's own options; the first one is made now."""
 
         def making(own: Mapping[str, Any]) -> Callable[[], C]:
             return lambda: make(own)
@@ -101,40 +113,54 @@ class OnDevices:
         return workers
 
 
-class Several(BackendDefaults):
-    """`jtgpu.backends.base.Backend` of workers that share its work; safe to use from several threads.
+class MultiDevice(BackendDefaults):
+    """A `jtgpu.backends.base.Backend` of workers that share its work. Thread-safe.
 
     Parameters
     ----------
     plan : Plan
     workers : sequence of (str, Lazy)
         All of the same plan and numbers; closed with this object.
+    replace : callable
+        Sets the numbers of the workers that are made from now on.
     """
 
-    def __init__(self, plan: Plan, workers: Sequence[tuple[str, Lazy[Backend]]]):
-        self._plan = plan
-        self._crew = Crew(workers)
+    def __init__(
+        self, plan: Plan, workers: Sequence[tuple[str, Lazy[Backend]]],
+        replace: Callable[[Sequence[NDArray[np.float64]]], None],
+    ):  # fmt: skip
+        self._plan, self._replace = plan, replace
+        self._pool = WorkerPool(workers)
         self._flops = plan.cost().flops
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the workers are called."""
-        return tuple(m.name for m in self._crew.members)
+        """Names of the workers."""
+        return tuple(w.name for w in self._pool.workers)
+
+    @property
+    def _first(self) -> Backend:
+        return self._pool.workers[0].object.get()
 
     @property
     def device(self) -> Any:
-        """The first worker's device; None where it has none."""
-        return getattr(self._crew.members[0].worker.get(), "device", None)
+        """The first worker's device; None for the CPU."""
+        return getattr(self._first, "device", None)
 
     @property
     def device_name(self) -> str:
         """See `jtgpu.backends.base.Backend.device_name`: of the first worker."""
-        return self._crew.members[0].worker.get().device_name
+        return self._first.device_name
+
+    @property
+    def native_columns(self) -> bool:
+        """See `jtgpu.backends.base.Backend.native_columns`: as of one worker."""
+        return self._first.native_columns
 
     @property
     def max_concurrent_tables(self) -> int:
-        """Tables that may usefully be asked at the same time, from as many threads: one more than there are workers."""
-        return len(self._crew) + 1
+        """See `jtgpu.backends.base.Backend.max_concurrent_tables`: one more than there are workers."""
+        return len(self._pool) + 1
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """See `jtgpu.backends.base.Backend.run`: on the first worker that works."""
@@ -144,20 +170,20 @@ class Several(BackendDefaults):
         """See `jtgpu.backends.base.Backend.session`: of the first worker that works."""
         return self._on_first(lambda backend: backend.session())
 
-    def _on_first(self, ask: Callable[[Backend], A]) -> A:
+    def _on_first(self, query: Callable[[Backend], A]) -> A:
         full: TableTooLarge | None = None
-        for member in self._crew.members:
-            if member.lost is not None:
+        for worker in self._pool.workers:
+            if worker.error is not None:
                 continue
             try:
-                return ask(member.worker.get())
+                return query(worker.object.get())
             except BackendUnavailable as error:
-                self._crew.lose(member, error)
-            except TableTooLarge as error:  # perhaps another one has the memory
+                self._pool.retire(worker, error)
+            except TableTooLarge as error:  # another worker may have the memory
                 full = full or error
         if full is not None:
             raise full
-        raise BackendUnavailable(self._crew.why_none())
+        raise BackendUnavailable(self._pool.no_worker())
 
     def run_batch(
         self,
@@ -167,64 +193,66 @@ class Several(BackendDefaults):
     ) -> BatchResult:
         """See `jtgpu.backends.base.Backend.run_batch`.
 
-        A table takes all workers that are free, as many as it is worth; tables asked from several threads share them.
+        A table uses all idle workers, up to as many as pay for its size; tables from several threads share them.
 
         Raises
         ------
         TableTooLarge, BackendUnavailable
-            When no worker is left that could answer, naming them.
+            If no worker is left; the message names them.
         """
 
-        def read(first: Backend) -> Shared[BatchResult]:
-            if hasattr(first, "share"):
-                return cast(SharesTables, first).share(states, likelihood, targets)
-            return _Pieces(self._plan, states, likelihood, targets, len(self._crew))
+        def read(first: Backend) -> SharedTable[BatchResult]:
+            if isinstance(first, SharesTables):
+                return first.share(states, likelihood, targets)
+            return _ChunkedTable(self._plan, states, likelihood, targets, len(self._pool))
 
-        return self._deal(self._on_first(read))
-
-    def _deal(self, shared: Shared[A]) -> A:
-        most = self._worth(shared.n)
-        deal = Deal(shared.n, most)
-
-        def labour(worker: Lazy[Backend], _: int) -> None:
-            shared.answer(worker.get(), deal)
-
-        while deal.left:
-            with closing(self._crew.deal(range(most), labour, most, stop=deal.stop)) as done:
-                for _ in done:
-                    pass
-        return shared.result()
-
-    def _worth(self, n: int) -> int:
-        """Workers that a table of n rows is worth."""
-        by_work = min(n // FEWEST_ROWS, n * self._flops // LEAST_WORK)
-        return max(1, min(len(self._crew), max(n // LEAST_ROWS, by_work)))
-
-    def close(self) -> None:
-        """See `jtgpu.backends.base.Backend.close`."""
-        for member in self._crew.members:
-            member.worker.close()
-
-
-class SeveralByColumns(Several):
-    """Several workers that take tables by columns, too: `jtgpu.backends.base.Backend`."""
-
-    @property
-    def native_columns(self) -> bool:
-        """See `jtgpu.backends.base.Backend.native_columns`."""
-        return True
+        return self._answer(self._on_first(read))
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
-        """See `jtgpu.backends.base.Backend.run_columns`; dealt out as `run_batch` does."""
-        return self._deal(
-            self._on_first(lambda first: cast(SharesTables, first).share_columns(variables, codes, targets))
-        )
+        """See `jtgpu.backends.base.Backend.run_columns`; distributed as `run_batch`."""
+
+        def read(first: Backend) -> SharedTable[ColumnResult] | None:
+            return first.share_columns(variables, codes, targets) if isinstance(first, SharesTables) else None
+
+        shared = self._on_first(read)
+        return super().run_columns(variables, codes, targets) if shared is None else self._answer(shared)
+
+    def _answer(self, shared: SharedTable[A]) -> A:
+        most = self._workers_for(shared.n)
+        rows = RowQueue(shared.n, most)
+
+        def work(worker: Lazy[Backend], _: int) -> None:
+            shared.answer(worker.get(), rows)
+
+        while rows.left:
+            with closing(self._pool.run(range(most), work, most, stop=rows.stop)) as completed:
+                for _ in completed:
+                    pass
+        return shared.result()
+
+    def _workers_for(self, n: int) -> int:
+        """Number of workers that pay for a table of n rows."""
+        by_work = min(n // MIN_ROWS_WITH_WORK, n * self._flops // MIN_WORK)
+        return max(1, min(len(self._pool), max(n // MIN_ROWS, by_work)))
+
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """See `jtgpu.backends.base.Backend.reload`: of every worker that has been made."""
+        self._replace(factors)
+        for worker in self._pool.workers:
+            backend = worker.object.made
+            if backend is not None:
+                backend.reload(factors)
+
+    def close(self) -> None:
+        """See `jtgpu.backends.base.Backend.close`."""
+        for worker in self._pool.workers:
+            worker.object.close()
 
 
-class _Pieces:
-    """`Shared` for workers that know nothing of it: each piece is a table of its own."""
+class _ChunkedTable:
+    """`SharedTable` for workers that do not implement `SharesTables`: each chunk is a table of its own."""
 
     def __init__(
         self,
@@ -236,29 +264,29 @@ class _Pieces:
     ):
         self._states, self._likelihood, self._targets = states, likelihood or {}, targets
         n, columns = len(states), len(columns_of(plan.posterior_ptr, targets))
-        self._answer = BatchResult(np.empty((n, columns)), np.empty(n), np.empty(n, np.bool_))
-        self._step = max(min(-(-n // (PIECES * workers)), LARGEST), 1)
+        self._result = BatchResult(np.empty((n, columns)), np.empty(n), np.empty(n, np.bool_))
+        self._step = max(min(-(-n // (CHUNKS * workers)), MAX_CHUNK), 1)
 
     @property
     def n(self) -> int:
-        """See `Shared.n`."""
+        """See `SharedTable.n`."""
         return len(self._states)
 
-    def answer(self, worker: Backend, deal: Deal) -> None:
-        """See `Shared.answer`."""
-        seat = deal.seat()
-        while (rows := deal.take(self._step, seat)) is not None:
-            first, last = rows
+    def answer(self, worker: Backend, rows: RowQueue) -> None:
+        """See `SharedTable.answer`."""
+        lane = rows.join()
+        while (chunk := rows.take(self._step, lane)) is not None:
+            first, last = chunk
             try:
                 some = {v: w[first:last] for v, w in self._likelihood.items()}
                 found = worker.run_batch(self._states[first:last], some, self._targets)
-                self._answer.posterior[first:last] = found.posterior
-                self._answer.log_evidence[first:last] = found.log_evidence
-                self._answer.impossible[first:last] = found.impossible
+                self._result.posterior[first:last] = found.posterior
+                self._result.log_evidence[first:last] = found.log_evidence
+                self._result.impossible[first:last] = found.impossible
             except BaseException:
-                deal.give_back(first, last)
+                rows.put_back(first, last)
                 raise
 
     def result(self) -> BatchResult:
-        """See `Shared.result`."""
-        return self._answer
+        """See `SharedTable.result`."""
+        return self._result

@@ -1,17 +1,17 @@
-"""A plan of its own for evidence patterns that come again and again.
+"""Plans for evidence patterns that recur.
 
-Evidence cuts a network: observed variables connect nothing any more, and an elimination order that was good without
-them may be far from the best one that is left (Barley with a fifth observed: 15 times the work). For a pattern that
-has cost enough by then, the network is planned anew: on the CPU with every observed variable taken apart
-(`jtgpu.plans.conditioning.split`), on a GPU without them (`jtgpu.plans.conditioning.restriction`).
+Observed variables connect nothing, so an elimination order that was good without evidence may be far from the best one
+of what remains (Barley with every fifth variable observed: 15 times the work). `PatternCache` wraps a backend and makes
+a new plan for a pattern, a set of observed variables, once its cases have cost enough: on the CPU a plan of the split
+model (`jtgpu.plans.conditioning.split`), on a GPU one of the restricted model (`jtgpu.plans.conditioning.restriction`).
 
-The rule. What a case costs is predicted (multiplications on the CPU, nanoseconds of the time model on a GPU), so the
-same queries in the same order meet the same plans. Once the cases of a pattern have cost as much as it takes to plan
-anew, that is done: by the query that comes then on the CPU, by a thread beside the queries on a GPU, whose answer is
-taken from the query on by which they have cost twice as much. A new plan is kept where it leaves at most `GAIN` of the
-work on the CPU, and where it was measured to be quicker on a GPU. Plans that were not used for longest go when all of
-them take more memory than half of what the usual plan promised; their memory goes back with the last query that is
-under way.
+The rule. The cost of a case is predicted (multiplications on the CPU, nanoseconds of the time model on a GPU), so the
+same queries in the same order use the same plans. Once the cases of a pattern have cost as much as planning costs, a
+plan is made: on the CPU by the query that reaches the threshold, on a GPU by a background thread, whose plan is used
+from the query on at which the cases have cost twice as much. A plan is accepted on the CPU if it needs at most
+`REQUIRED_GAIN` of the work, and on a GPU if it is measured to be faster. The plans that were not used for the longest
+time are dropped when all of them occupy more than half of the memory that the usual plan needs; the memory is freed
+with the last query that uses them.
 """
 
 from __future__ import annotations
@@ -26,43 +26,45 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ...errors import JtgpuError
-from ...plans.conditioning.split import Apart, ApartBackend
+from ...plans.compiler import plan_model
+from ...plans.conditioning.split import SplitModel
 from ..base import Backend, BackendDefaults, BatchResult, Evidence, Result, Session, columns_of
+from .split import SplitBackend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...plans.plan import Plan
 
-__all__ = ["Measured", "OfPattern", "Pattern", "Replanned", "Replanning"]
+__all__ = ["MIN_COST", "CostedBackend", "Pattern", "PatternBackend", "PatternCache", "SplitPatternBackend"]
 
-# In multiplications: what it takes to plan anew, for each variable; measured at 0.1 to 2.7 ms a variable of one core
-# that does 5e9 a second. A pattern is planned for once it has cost that much, so never more than twice what was needed.
+# In multiplications: the cost of planning, per variable; measured at 0.1 to 2.7 ms per variable on a core that does 5e9
+# a second. A plan is made once the pattern has cost as much, so the total is at most twice the optimum.
 PLANNING = 3_000_000
-WORTH = 200_000  # multiplications of a case below which nothing is counted
-GAIN = 0.8  # share of the work that a new plan may leave at most
-MOST_PATTERNS = 4096  # counted, the last seen ones
-MOST_PLANS = 16  # kept, the last used ones
-MEMORY_SHARE = 0.5  # of what the usual plan promised that all their tables together may take; one is always kept
+MIN_COST = 200_000  # multiplications of a case below which nothing is counted
+REQUIRED_GAIN = 0.8  # share of the work that a new plan may need at most
+MAX_PATTERNS = 4096  # counted, the last used ones
+MAX_PLANS = 16  # cached, the last used ones
+MEMORY_SHARE = 0.5  # of the usual plan's memory that all their tables may occupy; one plan always stays
 
 
-class Measured(Backend, Protocol):
-    """A backend that knows how much a case is."""
+class CostedBackend(Backend, Protocol):
+    """A backend that predicts the cost of a case."""
 
     def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
-        """What a case costs that observes these variables, (V,) bool: multiplications, or nanoseconds."""
+        """Cost of a case that observes these variables, (V,) bool: multiplications, or nanoseconds."""
 
     def memory(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
-        """Bytes of the tables that such a case takes."""
+        """Bytes of the tables of such a case."""
 
 
-class OfPattern(Protocol):
-    """A plan of its own, ready to run."""
+class PatternBackend(Protocol):
+    """The plan of one pattern, ready to run."""
 
     def run(
         self, evidence: Evidence, targets: Sequence[int] | None = None, session: Session | None = None
     ) -> Result:
-        """See `jtgpu.backends.base.Backend.run`; `session`: one of `session` to ask in its place."""
+        """See `jtgpu.backends.base.Backend.run`; `session`: one made by `session`, which answers in its place."""
 
     def run_batch(
         self,
@@ -76,77 +78,77 @@ class OfPattern(Protocol):
         """See `jtgpu.backends.base.Backend.session`."""
 
     def work(self, targets: Sequence[int] | None = None) -> int:
-        """What a case costs, in the units of `Measured.work`."""
+        """Cost of a case, in the units of `CostedBackend.work`."""
 
     def memory(self, targets: Sequence[int] | None = None) -> int:
         """Bytes of the tables of a case."""
 
     def close(self) -> None:
-        """Give memory back."""
+        """Free the memory."""
 
 
-Prepare = Callable[["Plan", Sequence["NDArray[np.float64]"]], Measured]
+Prepare = Callable[["Plan", Sequence["NDArray[np.float64]"]], CostedBackend]
 
 
-class Replanned(ApartBackend):
-    """A backend for one pattern."""
+class SplitPatternBackend(SplitBackend):
+    """`PatternBackend` of a split model."""
 
-    def __init__(self, apart: Apart, backend: Measured):
-        super().__init__(apart, backend)
-        self._measured = backend
+    def __init__(self, split: SplitModel, backend: CostedBackend):
+        super().__init__(split, backend)
+        self._costed = backend
 
     def work(self, targets: Sequence[int] | None = None) -> int:
         """Multiplications of a case."""
-        return self._measured.work(self.apart.seen[self.apart.of], self.targets(targets))
+        return self._costed.work(self.split.observed[self.split.origin], self.targets(targets))
 
     def memory(self, targets: Sequence[int] | None = None) -> int:
         """Bytes of the tables of a case."""
-        return self._measured.memory(self.apart.seen[self.apart.of], self.targets(targets))
+        return self._costed.memory(self.split.observed[self.split.origin], self.targets(targets))
 
     def session(self) -> Session:
-        """See `OfPattern.session`."""
+        """See `PatternBackend.session`."""
         return self.backend.session()
 
 
 class Pattern:
-    """What is known of a pattern. Changed under its `Replanning`'s lock."""
+    """The state of one pattern; changed under the lock of its `PatternCache`."""
 
     def __init__(self) -> None:
-        self.spent = 0  # what its cases have cost so far
-        self.future: Future[OfPattern | None] | None = None  # of the new plan, once it is being made
-        self.settled = False  # whether `new` is what there will be
-        self.new: OfPattern | None = None
+        self.spent = 0  # cost of its cases so far
+        self.future: Future[PatternBackend | None] | None = None  # the new plan, once it is being made
+        self.settled = False  # whether `new` is final
+        self.new: PatternBackend | None = None
         self.bytes = 0  # of the new plan's tables
-        self.users = 0  # queries that use it now
-        self.dropped = False  # the last user closes it
-        self.told = ""  # why there is a new plan, or none
+        self.users = 0  # queries that use the new plan now
+        self.dropped = False  # whether the last user closes it
+        self.reason = ""  # why there is a new plan, or none
 
     def __repr__(self) -> str:
-        state = "of its own" if self.new is not None else "usual" if self.settled else "not settled"
-        return f"Pattern({state}{': ' if self.told else ''}{self.told})"
+        state = "own plan" if self.new is not None else "usual plan" if self.settled else "not settled"
+        return f"Pattern({state}{': ' if self.reason else ''}{self.reason})"
 
 
-class Replanning(BackendDefaults):
-    """`jtgpu.backends.base.Backend` around another one, which answers until a pattern has a plan of its own.
+class PatternCache(BackendDefaults):
+    """A `jtgpu.backends.base.Backend` that wraps another one and adds plans for evidence patterns that recur.
 
-    The same queries in the same order give the same bits, on a GPU as long as measuring comes to the same decision;
-    before and after a new plan the last digits may differ. ``repr()`` tells what was decided for the patterns.
-    Safe to use from several threads: none waits while another one plans.
+    The same queries in the same order give the same bits (on a GPU while measurements lead to the same decision); a new
+    plan may change the last digits of an answer. ``repr()`` lists the decisions. Thread-safe: no query waits while
+    another one plans.
 
     Parameters
     ----------
     plan : Plan
     factors : sequence of arrays
-    backend : Measured
-        Of the plan and the factors; closed with this one.
-    prepare : callable
-        Makes another one like it.
+    backend : CostedBackend
+        Of the plan and the factors; closed with this object.
+    prepare : callable, optional
+        Makes another backend of the same kind; needed unless a subclass implements `make`.
     """
 
-    beside = False  # whether plans are made by a thread beside the queries
+    background = False  # whether a background thread makes the plans
 
     def __init__(
-        self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: Measured, prepare: Prepare | None = None
+        self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: CostedBackend, prepare: Prepare | None = None
     ):
         self._plan, self._factors, self.backend, self._prepare = plan, factors, backend, prepare
         self._patterns: OrderedDict[Any, Pattern] = OrderedDict()
@@ -157,51 +159,53 @@ class Replanning(BackendDefaults):
     # The rule -------------------------------------------------------------------------------------------------
 
     def planning_cost(self) -> int:
-        """What a pattern must have cost."""
+        """Cost of a pattern's cases from which on a plan is made."""
         return PLANNING * self._plan.n_variables
 
-    def worth(self) -> int:
-        """What a case must cost at least."""
-        return WORTH
+    def min_cost(self) -> int:
+        """Cost of a case below which no plan is made."""
+        return MIN_COST
 
-    def gain(self) -> float:
-        """The share of the work that a new plan may leave at most."""
-        return GAIN
+    def required_gain(self) -> float:
+        """The share of the work that a new plan may need at most."""
+        return REQUIRED_GAIN
 
-    def make(self, seen: NDArray[np.bool_]) -> OfPattern:
-        """A plan of its own for observing these variables, (V,) bool."""
+    def make(self, seen: NDArray[np.bool_]) -> PatternBackend:
+        """A backend for cases that observe these variables, (V,) bool, whether it is faster or not."""
         assert self._prepare is not None
-        apart = Apart(self._plan.cardinality, self._plan.factor_scopes, seen)
-        made: Any = apart.model(self._factors).plan(cache=False)
-        return Replanned(apart, self._prepare(made.plan, self._factors))
+        split = SplitModel(self._plan.cardinality, self._plan.factor_scopes, seen)
+        plan, _ = plan_model(split.model(self._factors), cache=False)
+        return SplitPatternBackend(split, self._prepare(plan, self._factors))
 
-    def better(
+    def improve(
         self, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int
-    ) -> tuple[OfPattern | None, str]:
-        """A plan of its own where it is worth having, and why it is or is not.
+    ) -> tuple[PatternBackend | None, str]:
+        """A backend for a pattern if it is faster than the usual one, and the reason for the decision.
 
         Parameters
         ----------
         seen : (V,) bool
         targets : sequence of int, optional
         work : int
-            What a case costs by the usual plan.
+            Cost of a case by the usual plan.
         """
         new = self.make(seen)
         try:
             left = new.work(targets)
-            told = f"{left:,} of {work:,} multiplications"
-            if left <= self.gain() * work:
-                return new, told
+            reason = f"{left:,} of {work:,} multiplications"
+            if left <= self.required_gain() * work:
+                return new, reason
         except BaseException:
             new.close()
             raise
         new.close()
-        return None, told
+        return None, reason
 
-    def find(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, coming: int = 1) -> Pattern | None:
-        """A pattern of `coming` cases that has a plan of its own, in its ``new``, made now if that pays; to be given
-        back with `release`. None: the usual plan serves."""
+    def acquire(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, coming: int = 1) -> Pattern | None:
+        """The pattern of `coming` cases if it has its own plan (in ``new``), which is made now if that pays.
+
+        The caller returns it by `release`. None: the usual plan answers.
+        """
         if not seen.any():
             return None
         key = seen.tobytes(), None if targets is None else tuple(targets)
@@ -216,18 +220,18 @@ class Replanning(BackendDefaults):
         work = self.backend.work(seen, targets)
         with self._lock:
             pattern.spent += coming * work
-            if work < self.worth() or pattern.spent < self._threshold:
+            if work < self.min_cost() or pattern.spent < self._threshold:
                 return None
             mine = pattern.future is None
             if mine:
                 pattern.future = Future()
-            elif not self.beside or pattern.spent < 2 * self._threshold:
+            elif not self.background or pattern.spent < 2 * self._threshold:
                 return None
         given = pattern, seen.copy(), targets, work
-        if mine and self.beside:
+        if mine and self.background:
             try:
                 threading.Thread(target=self._settle, args=given, name="jtgpu-plan").start()
-            except BaseException:  # an interrupt, or no more threads: nobody may wait for this plan
+            except BaseException:  # an interrupt, or no more threads: no query may wait for this plan
                 _resolve(pattern, None)
                 raise
             return None
@@ -235,45 +239,45 @@ class Replanning(BackendDefaults):
             self._settle(*given)
         return self._taken(pattern, targets)
 
-    def _counted(self, key: Any) -> tuple[Pattern, list[OfPattern]]:
-        """The pattern, as the last one used; and what is to be closed, since too many are counted."""
-        closing: list[OfPattern] = []
+    def _counted(self, key: Any) -> tuple[Pattern, list[PatternBackend]]:
+        """The pattern, now the last used one; and plans to close, of patterns that are dropped for it."""
+        closing: list[PatternBackend] = []
         pattern = self._patterns.get(key)
         if pattern is not None:
             self._patterns.move_to_end(key)
             return pattern, closing
         pattern = self._patterns[key] = Pattern()
-        while len(self._patterns) > MOST_PATTERNS:
-            closing += self._forget(next(iter(self._patterns)))
+        while len(self._patterns) > MAX_PATTERNS:
+            closing += self._drop(next(iter(self._patterns)))
         return pattern, closing
 
     def _settle(
         self, pattern: Pattern, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int
     ) -> None:
-        """Make a pattern's plan, or find that there is none worth having."""
+        """Make a pattern's plan, or decide that it gets none."""
         assert pattern.future is not None
-        new: OfPattern | None = None
+        new: PatternBackend | None = None
         try:
-            new, pattern.told = self.better(seen, targets, work)
-        except (JtgpuError, MemoryError) as error:  # too large: what there is serves
-            pattern.told = str(error)
+            new, pattern.reason = self.improve(seen, targets, work)
+        except (JtgpuError, MemoryError) as error:  # too large: the usual plan answers
+            pattern.reason = str(error)
         except Exception:
-            pattern.told = "a mistake"
-            if not self.beside:
+            pattern.reason = "an error"
+            if not self.background:
                 raise
-            # of a thread's own: it is better to be slow than to fail where nobody asked for this
-            logging.getLogger("jtgpu").warning("no plan could be made for an evidence pattern", exc_info=True)
+            # in a background thread: slower answers are better than a failure of something that nobody requested
+            logging.getLogger("jtgpu").warning("planning for an evidence pattern failed", exc_info=True)
         finally:
             if not _resolve(pattern, new) and new is not None:
                 new.close()
-        if pattern.dropped:  # nobody will ask for it any more
+        if pattern.dropped:  # no query will use it
             self._taken(pattern, targets)
 
     def _taken(self, pattern: Pattern, targets: Sequence[int] | None) -> Pattern | None:
-        """Wait for a pattern's new plan, and make it what answers from now on."""
+        """Wait for a pattern's new plan, which answers from now on."""
         assert pattern.future is not None
         new = pattern.future.result()
-        closing: list[OfPattern] = []
+        closing: list[PatternBackend] = []
         with self._lock:
             if not pattern.settled:
                 pattern.settled = True
@@ -288,28 +292,28 @@ class Replanning(BackendDefaults):
         return pattern if found else None
 
     def release(self, pattern: Pattern) -> None:
-        """A query has ended that `find` gave the pattern to."""
+        """Return a pattern that `acquire` gave to a query."""
         with self._lock:
             pattern.users -= 1
             last = pattern.dropped and not pattern.users
         if last and pattern.new is not None:
             pattern.new.close()
 
-    def _make_room(self) -> list[OfPattern]:
-        """Forget the plans that were not used for longest, until all the others take little memory."""
-        closing: list[OfPattern] = []
-        kept = [k for k, p in self._patterns.items() if p.new is not None]
-        total = sum(self._patterns[k].bytes for k in kept)
-        for old in kept[:-1]:
-            if len(kept) <= MOST_PLANS and total <= MEMORY_SHARE * self._plan.cost().bytes:
+    def _make_room(self) -> list[PatternBackend]:
+        """Drop the plans that were not used for the longest time until the others fit."""
+        closing: list[PatternBackend] = []
+        planned = [k for k, p in self._patterns.items() if p.new is not None]
+        total = sum(self._patterns[k].bytes for k in planned)
+        for old in planned[:-1]:
+            if len(planned) <= MAX_PLANS and total <= MEMORY_SHARE * self._plan.cost().bytes:
                 break
             total -= self._patterns[old].bytes
-            kept.remove(old)
-            closing += self._forget(old)
+            planned.remove(old)
+            closing += self._drop(old)
         return closing
 
-    def _forget(self, key: Any) -> list[OfPattern]:
-        """Drop a pattern; what nobody uses is to be closed."""
+    def _drop(self, key: Any) -> list[PatternBackend]:
+        """Drop a pattern; returns its plan if no query uses it, to be closed."""
         pattern = self._patterns.pop(key)
         pattern.dropped = True
         return [pattern.new] if pattern.new is not None and not pattern.users else []
@@ -337,12 +341,12 @@ class Replanning(BackendDefaults):
     # A backend ------------------------------------------------------------------------------------------------
 
     def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
-        """See `Measured.work`; of the usual plan."""
+        """See `CostedBackend.work`; of the usual plan."""
         return self.backend.work(seen, targets)
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """See `jtgpu.backends.base.Backend.run`."""
-        found = self.find(evidence.state >= 0, targets)
+        found = self.acquire(evidence.state >= 0, targets)
         if found is None or found.new is None:
             return self.backend.run(evidence, targets)
         try:
@@ -388,18 +392,18 @@ class Replanning(BackendDefaults):
     def _groups(
         self, states: NDArray[np.int32], targets: Sequence[int] | None
     ) -> list[tuple[NDArray[np.int64], Pattern]]:
-        """Rows whose patterns have plans of their own; each is to be released."""
+        """Rows whose patterns have their own plans; the caller releases each pattern."""
         if not len(states):
             return []
         _, first, pattern, count = np.unique(
             np.packbits(states >= 0, axis=1), axis=0, return_index=True, return_inverse=True, return_counts=True
         )
-        if len(first) > MOST_PATTERNS:  # none of them comes often
+        if len(first) > MAX_PATTERNS:  # none of them recurs often
             return []
         groups = []
         for i in np.argsort(first).tolist():
             if count[i] > 1:
-                found = self.find(states[first[i]] >= 0, targets, int(count[i]))
+                found = self.acquire(states[first[i]] >= 0, targets, int(count[i]))
                 if found is not None:
                     groups.append((np.flatnonzero(pattern.ravel() == i), found))
         return groups
@@ -411,8 +415,8 @@ class Replanning(BackendDefaults):
     def __repr__(self) -> str:
         with self._lock:
             settled = [p for p in self._patterns.values() if p.settled]
-            told = "; ".join(map(repr, settled))
-            return f"{type(self).__name__}({len(self._patterns)} patterns seen{': ' if told else ''}{told})"
+            decisions = "; ".join(map(repr, settled))
+            return f"{type(self).__name__}({len(self._patterns)} patterns seen{': ' if decisions else ''}{decisions})"
 
     def close(self) -> None:
         """See `jtgpu.backends.base.Backend.close`; waits for a plan that is being made."""
@@ -420,15 +424,15 @@ class Replanning(BackendDefaults):
         with self._lock:
             self._open = False
             patterns = list(self._patterns.values())
-            closing = [new for key in list(self._patterns) for new in self._forget(key)]
+            closing = [new for key in list(self._patterns) for new in self._drop(key)]
         _close(closing)
         for pattern in patterns:
             if pattern.future is not None:
                 self._taken(pattern, None)
 
 
-def _resolve(pattern: Pattern, new: OfPattern | None) -> bool:
-    """Say what came of a pattern's plan, unless that was said before; whether it was not."""
+def _resolve(pattern: Pattern, new: PatternBackend | None) -> bool:
+    """Set the result of a pattern's future; False if it was set before."""
     assert pattern.future is not None
     try:
         pattern.future.set_result(new)
@@ -437,15 +441,15 @@ def _resolve(pattern: Pattern, new: OfPattern | None) -> bool:
     return True
 
 
-def _close(plans: Sequence[OfPattern]) -> None:
+def _close(plans: Sequence[PatternBackend]) -> None:
     for new in plans:
         new.close()
 
 
 class _Session:
-    """A session of the usual plan, and one of every pattern's that comes up."""
+    """A session of the usual plan, and one for each pattern with its own plan."""
 
-    def __init__(self, backend: Replanning):
+    def __init__(self, backend: PatternCache):
         self._backend = backend
         self._usual: Session | None = backend.backend.session()
         self._others: OrderedDict[int, tuple[Pattern, Session]] = OrderedDict()
@@ -457,15 +461,15 @@ class _Session:
         found = self._backend.find(evidence.state >= 0, targets)
         if found is None or found.new is None:
             return self._usual.run(evidence, targets)
-        kept = self._others.pop(id(found), None)
-        if kept is None:
-            kept = found, found.new.session()  # and what `find` gave stays with this session
+        entry = self._others.pop(id(found), None)
+        if entry is None:
+            entry = found, found.new.session()  # holds what `acquire` gave until `_end`
         else:
             self._backend.release(found)
-        self._others[id(found)] = kept
-        while len(self._others) > MOST_PLANS:
+        self._others[id(found)] = entry
+        while len(self._others) > MAX_PLANS:
             self._end(*self._others.popitem(last=False)[1])
-        return found.new.run(evidence, targets, kept[1])
+        return found.new.run(evidence, targets, entry[1])
 
     def _end(self, pattern: Pattern, session: Session) -> None:
         session.close()

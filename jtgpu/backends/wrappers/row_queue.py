@@ -1,99 +1,104 @@
-"""Rows of a table, dealt out in chunks to whoever asks next: so several GPUs answer one table."""
+"""The rows of a table, distributed in chunks to workers on demand, so that several GPUs answer one table."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 
-__all__ = ["Deal"]
+__all__ = ["RowQueue"]
 
 
-class Deal:
-    """Rows 0..n-1 of a table; safe to use from several threads.
+class RowQueue:
+    """Rows 0..n-1 of a table. Thread-safe.
 
-    Each taker has a seat, and rows of its own before it: equal takers end at the same time however small their shares
-    are. Whoever is through with its own helps the others, chunk by chunk.
+    The rows are divided into one lane per worker, so equal workers finish at the same time however small their chunks
+    are. A worker whose lane is empty takes chunks from the other lanes.
 
     Parameters
     ----------
     n : int
-    takers : int
-        How many there are to share the rows.
+    workers : int
+        Number of workers that share the rows.
 
     Attributes
     ----------
     n : int
     """
 
-    def __init__(self, n: int, takers: int = 1):
+    def __init__(self, n: int, workers: int = 1):
         self.n = n
-        self._takers = max(takers, 1)
-        self._ends = [min((i + 1) * self.share, n) for i in range(self._takers)]
+        self._n_lanes = max(workers, 1)
+        self._ends = [min((i + 1) * self.share, n) for i in range(self._n_lanes)]
         self._next = [0, *self._ends[:-1]]
-        self._seats = 0
-        self._back: deque[tuple[int, int]] = deque()
+        self._n_joined = 0
+        self._returned: deque[tuple[int, int]] = deque()
         self._lock = threading.Lock()
         self._stopped = False
 
-    def seat(self) -> int:
-        """A seat for a taker: the next one that is free, or one of the others."""
+    def join(self) -> int:
+        """A lane for a worker: the next free one; once all are taken, they are shared."""
         with self._lock:
-            self._seats += 1
-            return (self._seats - 1) % self._takers
+            self._n_joined += 1
+            return (self._n_joined - 1) % self._n_lanes
 
-    def take(self, most: int, seat: int = 0, idle: bool = True) -> tuple[int, int] | None:
-        """The next rows, as (first, last + 1); None: nothing is left for this taker now, or `stop` was called.
+    def take(self, most: int, lane: int = 0, idle: bool = True) -> tuple[int, int] | None:
+        """The next rows, as (first, last + 1); None: no rows are left for this worker now, or `stop` was called.
 
         Parameters
         ----------
         most : int
             Rows at most.
-        seat : int
-            Where the taker sits.
+        lane : int
+            The worker's lane.
         idle : bool
-            Whether it has nothing else to do. A taker that has still rows to answer gets none of those that lie before
-            somebody else: they may well be answered there before it is through.
+            Whether the worker has nothing else to do. A busy worker gets no rows of other workers' lanes: they may be
+            answered there sooner.
         """
         with self._lock:
             if self._stopped:
                 return None
-            if self._back:
-                first, last = self._back.popleft()
+            if self._returned:
+                first, last = self._returned.popleft()
                 if last - first > most:
-                    self._back.appendleft((first + most, last))
+                    self._returned.appendleft((first + most, last))
                     last = first + most
                 return first, last
-            at = seat
+            at = lane
             if not self._rest(at):
-                there = range(self._takers) if idle else range(min(self._seats, self._takers), self._takers)
-                at = max(there, key=self._rest, default=seat)
+                others = range(self._n_lanes) if idle else range(min(self._n_joined, self._n_lanes), self._n_lanes)
+                at = max(others, key=self._rest, default=lane)
                 if not self._rest(at):
                     return None
             first = self._next[at]
             self._next[at] = min(first + most, self._ends[at])
             return first, self._next[at]
 
-    def _rest(self, seat: int) -> int:
-        return self._ends[seat] - self._next[seat]
+    def _rest(self, lane: int) -> int:
+        return self._ends[lane] - self._next[lane]
 
-    def give_back(self, first: int, last: int) -> None:
-        """Rows that were taken and are not answered."""
+    def put_back(self, first: int, last: int) -> None:
+        """Return rows that were taken and are not answered."""
         if last > first:
             with self._lock:
-                self._back.append((first, last))
+                self._returned.append((first, last))
 
     def stop(self) -> None:
-        """Nothing is dealt any more."""
+        """Distribute no more rows."""
         with self._lock:
             self._stopped = True
 
     @property
     def share(self) -> int:
-        """Rows that each taker gets on average."""
-        return -(-self.n // self._takers)
+        """Rows of a lane."""
+        return -(-self.n // self._n_lanes)
 
     @property
     def left(self) -> int:
-        """Rows that nobody has taken."""
+        """Rows that no worker has taken."""
         with self._lock:
-            return sum(map(self._rest, range(self._takers))) + sum(last - first for first, last in self._back)
+            return sum(map(self._rest, range(self._n_lanes))) + sum(last - first for first, last in self._returned)
+
+
+Deal = RowQueue  # the former names, until the GPU's rooms use the new ones
+RowQueue.seat = RowQueue.join  # type: ignore[attr-defined]
+RowQueue.give_back = RowQueue.put_back  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
-"""Workers, each with a thread, to whom independent tasks are dealt: who is free takes the next one.
+"""A pool of workers, each with its own thread, that run independent tasks: an idle worker takes the next task.
 
-A worker is anything that answers: a backend on one GPU, say. This file knows no backend and no device. A worker that
-fails hands its task to the others; a question that is wrong is wrong for all of them and ends the whole.
+A worker is any object, for example a backend on one GPU; this module knows no backend and no device. If a worker fails,
+its task goes to the others. An error of the task itself, which would occur on every worker, ends the whole call.
 """
 
 from __future__ import annotations
@@ -12,39 +12,44 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ...errors import BackendUnavailable, JtgpuError, TableTooLarge
 
-__all__ = ["Closes", "Crew", "Lazy", "Member", "Once", "in_order"]
+__all__ = ["Closable", "Lazy", "Once", "Worker", "WorkerPool", "in_order"]
 
 W = TypeVar("W")
 T = TypeVar("T")
 R = TypeVar("R")
 
-AHEAD = 4  # results of a worker that may wait to be taken
+MAX_WAITING = 4  # results of each worker that may wait to be taken
 
 
-class Closes(Protocol):
-    """Something that holds memory."""
+class Closable(Protocol):
+    """An object that holds memory."""
 
     def close(self) -> None:
-        """Give it back. May be called twice."""
+        """Free it. May be called twice."""
 
 
-C = TypeVar("C", bound=Closes)
+C = TypeVar("C", bound=Closable)
 
 
 class Lazy(Generic[C]):
-    """Something that is made when it is first needed, by whoever needs it; once."""
+    """An object that is made once, on first use."""
 
     def __init__(self, make: Callable[[], C]):
         self._make: Callable[[], C] | None = make
         self._made: C | None = None
         self._lock = threading.Lock()
 
+    @property
+    def made(self) -> C | None:
+        """The object, if it has been made."""
+        return self._made
+
     def get(self) -> C:
-        """The thing itself; raises what making it raises."""
+        """The object itself; raises what making it raises."""
         with self._lock:
             if self._made is None:
                 if self._make is None:
@@ -53,7 +58,7 @@ class Lazy(Generic[C]):
             return self._made
 
     def close(self) -> None:
-        """Close it if it was made; none is made any more."""
+        """Close the object if it was made; it cannot be made any more."""
         with self._lock:
             self._make = None
             if self._made is not None:
@@ -62,175 +67,182 @@ class Lazy(Generic[C]):
 
 
 class Once:
-    """What workers have in common: the first who asks makes it, the others wait for it and get the same."""
+    """Objects that workers share: the first caller makes one, the others wait for it."""
 
     def __init__(self) -> None:
         self._made: dict[Hashable, Any] = {}
         self._locks: dict[Hashable, threading.Lock] = {}
 
     def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The thing of that name; raises what making it raises."""
+        """The object of that key; raises what making it raises."""
         with self._locks.setdefault(key, threading.Lock()):
             if key not in self._made:
                 self._made[key] = make()
             found: T = self._made[key]
             return found
 
-
-class Member(Generic[W]):
-    """A worker and what it is called in messages."""
-
-    def __init__(self, name: str, worker: W):
-        self.name, self.worker = name, worker
-        self.hirer: object = None  # who has it
-        self.lost: BaseException | None = None  # why it takes no more tasks, ever
-
-    @property
-    def busy(self) -> bool:
-        """Has somebody hired it?"""
-        return self.hirer is not None
+    def clear(self) -> None:
+        """Forget all objects."""
+        self._made.clear()
 
 
-class Crew(Generic[W]):
-    """Workers that take turns; safe to use from several threads, whose calls share the workers.
+class Worker(Generic[W]):
+    """An object of a pool and its name in messages."""
+
+    def __init__(self, name: str, obj: W):
+        self.name, self.object = name, obj
+        self.holder: object = None  # identifies the call that has reserved it
+        self.error: BaseException | None = None  # why it gets no more tasks
+
+
+class WorkerPool(Generic[W]):
+    """Workers that run tasks. Thread-safe: simultaneous calls share the workers.
 
     Parameters
     ----------
-    workers : sequence of (str, worker)
-        What each is called, and the object itself. The same card may stand here twice.
+    workers : sequence of (str, object)
+        The name of each worker and the object. Several workers may use one device.
     """
 
     def __init__(self, workers: Sequence[tuple[str, W]]):
-        self.members = [Member(name, worker) for name, worker in workers]
+        self.workers = [Worker(name, obj) for name, obj in workers]
         self._free = threading.Condition()
 
     def __len__(self) -> int:
-        return len(self.members)
+        return len(self.workers)
 
     @contextlib.contextmanager
-    def hired(self, most: int, without: Iterable[Member[W]] = ()) -> Iterator[list[Member[W]]]:
-        """Up to `most` of the workers that are free, in their order; waits until there is one.
+    def reserved(self, most: int, without: Iterable[Worker[W]] = ()) -> Iterator[list[Worker[W]]]:
+        """Up to `most` of the idle workers, in their order; waits until there is one.
 
         Raises
         ------
         BackendUnavailable
-            When all others are lost, or in `without`.
+            If all workers have failed or are in `without`.
         """
         refused, me = set(map(id, without)), object()
         try:
             with self._free:
                 while True:
-                    there = [m for m in self.members if m.lost is None and id(m) not in refused]
-                    if not there:
-                        raise BackendUnavailable(self.why_none())
-                    idle = [m for m in there if m.hirer is None][: max(most, 1)]
+                    usable = [w for w in self.workers if w.error is None and id(w) not in refused]
+                    if not usable:
+                        raise BackendUnavailable(self.no_worker())
+                    idle = [w for w in usable if w.holder is None][: max(most, 1)]
                     if idle:
                         break
-                    self._free.wait(1.0)  # a lock without a limit could not be interrupted everywhere
-                for m in idle:
-                    m.hirer = me
+                    self._free.wait(1.0)  # a wait without a limit could not be interrupted on every platform
+                for worker in idle:
+                    worker.holder = me
             yield idle
-        finally:  # whatever an interrupt left undone: mine are those that say so
-            for m in self.members:
-                if m.hirer is me:
-                    m.hirer = None
+        finally:  # an interrupt may come at any point: release all workers that this call has reserved
+            for worker in self.workers:
+                if worker.holder is me:
+                    worker.holder = None
             with self._free:
                 self._free.notify_all()
 
-    def lose(self, member: Member[W], error: BaseException) -> None:
-        """Give a worker no more tasks, ever."""
+    def retire(self, worker: Worker[W], error: BaseException) -> None:
+        """Give a worker no more tasks."""
         with self._free:
-            member.lost = error
+            worker.error = error
             self._free.notify_all()
-        _log(member, error)
+        _log(worker, error)
 
-    def deal(
+    def run(
         self, tasks: Iterable[T], work: Callable[[W, T], R], most: int | None = None,
         stop: Callable[[], None] | None = None,
     ) -> Generator[tuple[int, R]]:  # fmt: skip
-        """Do all tasks and give each result with its task's number from 0, as they come.
+        """Run all tasks; yields each task's number, from 0, and its result, in the order of completion.
 
-        Tasks are taken from the iterable as workers become free, by one thread at a time; a few results per worker may
-        wait for whoever takes them.
+        Idle workers take tasks from the iterable, one thread at a time. A few results per worker may wait for the
+        caller.
 
         Parameters
         ----------
         tasks : iterable
         work : callable
-            ``work(worker, task)``, called in the worker's thread.
+            ``work(object, task)``, called in the worker's thread.
         most : int, optional
-            Workers that the tasks are worth at most.
+            Workers to use at most.
         stop : callable, optional
-            Called when nobody wants the results any more (an error, Ctrl-C), before waiting for the workers: what asks
-            tasks that take long to come to an end.
+            Called when the results are not needed any more (an error, Ctrl-C), before waiting for the workers: it makes
+            long tasks return early.
 
         Raises
         ------
         JtgpuError
-            Of the question, at once; of the workers, when none is left that could do a task, naming them.
+            An error of the task, at once; an error of the workers, if none is left; the message names them.
         """
-        dealt = _Dealt(tasks, stop)
-        failed: list[tuple[Member[W], BaseException]] = []
-        while not dealt.done:
-            if failed and len(failed) == len(self.members):
+        queued = _Tasks(tasks, stop)
+        failed: list[_Failure] = []
+        while not queued.done:
+            if failed and len(failed) == len(self.workers):
                 raise _all_failed(failed)
             try:
-                with self.hired(len(self) if most is None else most, [m for m, _ in failed]) as members:
-                    yield from _run(members, dealt, work, failed)
+                with self.reserved(len(self) if most is None else most, [f.worker for f in failed]) as workers:
+                    if len(workers) == 1:  # no thread: a task may take only microseconds
+                        yield from _run_here(workers[0], queued, work, failed)
+                    else:
+                        yield from _Threads(workers, queued, work).results(failed)
             except BackendUnavailable as error:
                 if not failed:
                     raise
                 raise _all_failed(failed) from error
 
-    def why_none(self) -> str:
-        """Why nobody works."""
-        told = "; ".join(f"{m.name}: {m.lost}" for m in self.members if m.lost is not None)
-        return f"no worker is left ({told})" if told else "there is no worker"
+    def no_worker(self) -> str:
+        """Why no worker is left."""
+        reasons = "; ".join(f"{w.name}: {w.error}" for w in self.workers if w.error is not None)
+        return f"no worker is left ({reasons})" if reasons else "there is no worker"
 
 
-class _Dealt(Generic[T]):
-    """Tasks with their numbers; what a worker could not do comes back."""
+class _Failure(NamedTuple):
+    worker: Worker[Any]
+    error: BaseException
+
+
+class _Tasks(Generic[T]):
+    """Numbered tasks; a task that a worker could not complete returns to the queue."""
 
     def __init__(self, tasks: Iterable[T], stop: Callable[[], None] | None):
         self._tasks = enumerate(tasks)
         self._stop = stop
-        self._back: deque[tuple[int, T]] = deque()
+        self._returned: deque[tuple[int, T]] = deque()
         self._lock = threading.Lock()
         self._empty = False
-        self._out = 0
+        self._n_running = 0
         self.stopped = False
 
     @property
     def done(self) -> bool:
-        """Is everything answered?"""
+        """Whether all tasks are complete."""
         with self._lock:
-            if not self._back and not self._empty and not self._out:
+            if not self._returned and not self._empty and not self._n_running:
                 found = next(self._tasks, None)
                 if found is None:
                     self._empty = True
                 else:
-                    self._back.append(found)
-            return self._empty and not self._back and not self._out
+                    self._returned.append(found)
+            return self._empty and not self._returned and not self._n_running
 
     def take(self) -> tuple[int, T] | None:
         with self._lock:
             if self.stopped:
                 return None
-            found = self._back.popleft() if self._back else next(self._tasks, None)
+            found = self._returned.popleft() if self._returned else next(self._tasks, None)
             if found is None:
                 self._empty = True
             else:
-                self._out += 1
+                self._n_running += 1
             return found
 
-    def give_back(self, number: int, task: T) -> None:
+    def put_back(self, number: int, task: T) -> None:
         with self._lock:
-            self._back.append((number, task))
-            self._out -= 1
+            self._returned.append((number, task))
+            self._n_running -= 1
 
-    def answered(self) -> None:
+    def completed(self) -> None:
         with self._lock:
-            self._out -= 1
+            self._n_running -= 1
 
     def stop(self) -> None:
         self.stopped = True
@@ -238,111 +250,113 @@ class _Dealt(Generic[T]):
             self._stop()
 
 
-def _run(
-    members: Sequence[Member[W]], dealt: _Dealt[T], work: Callable[[W, T], R],
-    failed: list[tuple[Member[W], BaseException]],
-) -> Iterator[tuple[int, R]]:  # fmt: skip
-    """Deal to these workers until nothing is left, or none of them works any more."""
-    if len(members) == 1:  # no thread: a task that takes microseconds should not pay for one
-        yield from _alone(members[0], dealt, work, failed)
-        return
-    # not a queue with a limit: those are written in Python, and an interrupt can leave their locks taken
-    results: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
-    room: queue.SimpleQueue[None] = queue.SimpleQueue()
-    for _ in range(AHEAD * len(members)):
-        room.put(None)
+class _Ended(NamedTuple):
+    """A thread ended: its worker failed, the iterable of tasks failed (no worker), or no task is left (no error)."""
 
-    def put(number: int, result: Any) -> None:
-        while not dealt.stopped:
-            with contextlib.suppress(queue.Empty):
-                room.get(timeout=0.1)
-                results.put((number, result))
-                return
+    worker: Worker[Any] | None = None
+    error: BaseException | None = None
 
-    def labour(member: Member[W]) -> None:
+
+class _Threads(Generic[W, T, R]):
+    """A thread for each of several workers; the caller's thread yields the results."""
+
+    def __init__(self, workers: Sequence[Worker[W]], tasks: _Tasks[T], work: Callable[[W, T], R]):
+        self._tasks, self._work = tasks, work
+        # not a queue with a limit: those are written in Python, and an interrupt can leave their locks taken
+        self._results: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+        self._room: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(MAX_WAITING * len(workers)):
+            self._room.put(None)
+        self._threads = [
+            threading.Thread(target=self._work_on, args=(w,), name=f"jtgpu-{w.name}", daemon=True) for w in workers
+        ]
+
+    def results(self, failed: list[_Failure]) -> Iterator[tuple[int, R]]:
+        """Results until no task is left or no worker works; adds the workers that fail to `failed`."""
+        running = len(self._threads)
         try:
-            while (found := dealt.take()) is not None:
+            for thread in self._threads:
+                thread.start()
+            while running:
+                try:
+                    number, result = self._results.get(timeout=0.1)
+                except queue.Empty:
+                    continue
+                self._room.put(None)
+                if not isinstance(result, _Ended):
+                    self._tasks.completed()
+                    yield number, result
+                    continue
+                running -= 1
+                if result.error is not None:
+                    _note_failure(result.worker, result.error, failed)
+        finally:
+            if running:
+                self._tasks.stop()
+            for thread in self._threads:
+                if thread.ident is not None:
+                    thread.join()
+
+    def _work_on(self, worker: Worker[W]) -> None:
+        """The loop of a worker's thread."""
+        try:
+            while (found := self._tasks.take()) is not None:
                 number, task = found
                 try:
-                    result = work(member.worker, task)
+                    result = self._work(worker.object, task)
                 except BaseException as error:
-                    dealt.give_back(number, task)
-                    put(-1, _Broken(member, error))
+                    self._tasks.put_back(number, task)
+                    self._put(-1, _Ended(worker, error))
                     return
-                put(number, result)
-        except BaseException as error:  # of the iterable that tasks come from
-            put(-1, _Broken(None, error))
+                self._put(number, result)
+        except BaseException as error:  # of the iterable of tasks
+            self._put(-1, _Ended(None, error))
             return
-        put(-1, None)
+        self._put(-1, _Ended())
 
-    threads = [
-        threading.Thread(target=labour, args=(m,), name=f"jtgpu-{m.name}", daemon=True) for m in members
-    ]  # fmt: skip
-    running = len(threads)
-    try:
-        for thread in threads:
-            thread.start()
-        while running:
-            try:
-                number, result = results.get(timeout=0.1)
-            except queue.Empty:
-                continue
-            room.put(None)
-            if number >= 0:
-                dealt.answered()
-                yield number, result
-                continue
-            running -= 1
-            if isinstance(result, _Broken):
-                _dismiss(result.member, result.error, failed)
-    finally:
-        if running:
-            dealt.stop()
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join()
+    def _put(self, number: int, result: Any) -> None:
+        """Queue a result; waits while too many results wait."""
+        while not self._tasks.stopped:
+            with contextlib.suppress(queue.Empty):
+                self._room.get(timeout=0.1)
+                self._results.put((number, result))
+                return
 
 
-class _Broken:
-    def __init__(self, member: Member[Any] | None, error: BaseException):
-        self.member, self.error = member, error
-
-
-def _alone(
-    member: Member[W], dealt: _Dealt[T], work: Callable[[W, T], R], failed: list[tuple[Member[W], BaseException]]
+def _run_here(
+    worker: Worker[W], tasks: _Tasks[T], work: Callable[[W, T], R], failed: list[_Failure]
 ) -> Iterator[tuple[int, R]]:
-    while (found := dealt.take()) is not None:
+    """Run tasks in the caller's thread."""
+    while (found := tasks.take()) is not None:
         number, task = found
         try:
-            result = work(member.worker, task)
+            result = work(worker.object, task)
         except BaseException as error:
-            dealt.give_back(number, task)
-            _dismiss(member, error, failed)
+            tasks.put_back(number, task)
+            _note_failure(worker, error, failed)
             return
-        dealt.answered()
+        tasks.completed()
         yield number, result
 
 
-def _dismiss(
-    member: Member[W] | None, error: BaseException, failed: list[tuple[Member[W], BaseException]]
-) -> None:
-    """Note that a worker failed; raise where the question did."""
-    if member is None or _of_the_question(error):
+def _note_failure(worker: Worker[Any] | None, error: BaseException, failed: list[_Failure]) -> None:
+    """Add a failed worker to `failed`; raises an error that is not the worker's own."""
+    if worker is None or _is_of_task(error):
         raise error
-    failed.append((member, error))
-    if not isinstance(error, (TableTooLarge, MemoryError)):  # memory may be there the next time
-        member.lost = error
-    _log(member, error)
+    failed.append(_Failure(worker, error))
+    if not isinstance(error, (TableTooLarge, MemoryError)):  # there may be memory the next time
+        worker.error = error
+    _log(worker, error)
 
 
-def _log(member: Member[Any], error: BaseException) -> None:
+def _log(worker: Worker[Any], error: BaseException) -> None:
     logging.getLogger("jtgpu").warning(
-        "%s failed and is left out: %s", member.name, str(error) or type(error).__name__
+        "%s failed and gets no more work: %s", worker.name, str(error) or type(error).__name__
     )
 
 
-def _of_the_question(error: BaseException) -> bool:
-    """Would it fail anywhere? What a device or its driver says, by classes of their own, fails there alone."""
+def _is_of_task(error: BaseException) -> bool:
+    """Whether the task fails on every worker. Errors of a device or its driver have classes of their own."""
     if isinstance(error, (TableTooLarge, BackendUnavailable, MemoryError, OSError)) or type(error) is RuntimeError:
         return False
     if isinstance(error, JtgpuError) or not isinstance(error, Exception):
@@ -350,22 +364,22 @@ def _of_the_question(error: BaseException) -> bool:
     return type(error).__module__ == "builtins"
 
 
-def _all_failed(failed: Sequence[tuple[Member[Any], BaseException]]) -> JtgpuError:
-    """One error for all workers' ones; of memory, if that was what lacked everywhere."""
-    told = "; ".join(f"{m.name}: {str(e) or type(e).__name__}" for m, e in failed)
-    if len(failed) == 1 and isinstance(failed[0][1], JtgpuError) and failed[0][0].name in str(failed[0][1]):
-        return failed[0][1]
-    first = failed[0][1]
-    if all(isinstance(e, (TableTooLarge, MemoryError)) for _, e in failed):
+def _all_failed(failed: Sequence[_Failure]) -> JtgpuError:
+    """One error for the errors of all workers; `TableTooLarge` if all of them lacked memory."""
+    reasons = "; ".join(f"{f.worker.name}: {str(f.error) or type(f.error).__name__}" for f in failed)
+    first = failed[0].error
+    if len(failed) == 1 and isinstance(first, JtgpuError) and failed[0].worker.name in str(first):
+        return first
+    if all(isinstance(f.error, (TableTooLarge, MemoryError)) for f in failed):
         known = first if isinstance(first, TableTooLarge) else TableTooLarge("")
-        return TableTooLarge(told, known.entries, known.needed, known.limit)
-    made = BackendUnavailable(told)
+        return TableTooLarge(reasons, known.entries, known.needed, known.limit)
+    made = BackendUnavailable(reasons)
     made.__cause__ = first
     return made
 
 
 def in_order(found: Iterator[tuple[int, R]]) -> Generator[R]:
-    """Results by ascending number from 0, each as soon as all before it are there; closes `found` at the end."""
+    """Results by ascending number from 0, each as soon as all before it are complete; closes `found` at the end."""
     waiting: dict[int, R] = {}
     at = 0
     try:
@@ -374,7 +388,7 @@ def in_order(found: Iterator[tuple[int, R]]) -> Generator[R]:
             while at in waiting:
                 yield waiting.pop(at)
                 at += 1
-    finally:  # at once, and not when the last traceback that holds it goes: workers wait
+    finally:  # now, and not with the last traceback that holds it: workers wait
         close = getattr(found, "close", None)
         if close is not None:
             close()

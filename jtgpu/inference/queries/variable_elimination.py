@@ -17,13 +17,13 @@ from ...backends.base import Evidence
 from ...backends.reference import contract
 from ...errors import ImpossibleEvidence
 from ...model.network import BayesianNetwork, DiscreteModel
-from ...plans.compiler import make_plan, model_factors
+from ...plans.compiler import model_factors
+from ..network_plan import NetworkPlan, make_plan
 from ..results.costs import JointCost
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ...plans.compiler import NetworkPlan
     from ..compiled import CompiledModel
     from ..interventions import Settled
 

@@ -1,285 +1,73 @@
-"""What is left of a network where some variables are observed in every case: the others, and a part of each factor.
+"""The restriction of a model to some observed variables: the other variables, and a part of each factor.
 
-An observed variable is no axis of anything any more. A factor is cut to the observed states; which states these are
-differs from case to case, so the numbers do, but the shapes, and so a plan, depend on which variables are observed.
-On a GPU, where the numbers are brought in anew for every case anyway.
-
-Which engine is quicker there is measured: a time model is right to some 20 %, and a plan without the observed
-variables may be deeper than the usual one. The models are a sieve before an engine is made, and count what cases have
-cost, so that it is always the same query from which on a pattern's engine answers, if there is one.
+An observed variable is no axis of any table. A factor is restricted to the observed states; these differ from case to
+case, so its numbers do, but the shapes, and so the plan, depend only on which variables are observed. A GPU loads the
+numbers for every case anyway, which makes restriction free there.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
-import math
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...backends.base import BackendDefaults, BatchResult, Evidence, PlainSession, Result, Session
-from ...backends.wrappers.pattern_cache import OfPattern, Pattern, Replanning
-from ...errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge
+from ...errors import TableTooLarge
+from ...model.network import Factor, MarkovNetwork
+from ..compiler import plan_model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ...backends.base import ColumnResult
-    from ...backends.gpu.backend import Gpu
-    from ...backends.gpu.single.levels.engine import CaseEngine
-    from ...backends.gpu.single.pattern_configs import CutWay
-    from ...device.context import Device
     from ..plan import Plan
 
-__all__ = ["GpuReplanning", "OnGpu", "Remainder"]
-
-# Nanoseconds: what it takes to plan anew for each variable, to lay engines out for each contraction of the usual plan,
-# and at least; measured on one core. A case of less than WORTH would not gain what the detour takes.
-PLANNING, BUILDING, STARTING = 1_000_000, 1_500_000, 200_000_000
-WORTH = 45_000
-PROMISED = 0.9  # share of the best measured time up to now that a model must promise before an engine is made
-UNMEASURED = 0.7  # and where nothing can be measured: of the model's time, for good
-KEPT = 0.95  # share of the best engine's time up to now that another may take, both measured
+__all__ = ["Restriction"]
 
 
-class Remainder:
-    """Which variables are left, and what of each factor.
+class Restriction:
+    """Which variables remain, and which scope each factor has then.
 
     Parameters
     ----------
     cardinality : (V,) int64
     scopes : sequence of sequences of int
         Of the factors.
-    seen : (V,) bool
-        What is observed in every case.
+    observed : (V,) bool
+        The variables that every case observes.
 
     Attributes
     ----------
-    kept : (W,) int64
-        The variables that are left, ascending; number w of what is left is variable ``kept[w]``.
+    free : (W,) int64
+        The variables that remain, ascending; variable w of the restriction is variable ``free[w]`` of the model.
     scopes : list of list of int
-        Of the factors, in numbers of what is left.
+        Of the factors, in variables of the restriction.
     """
 
-    def __init__(self, cardinality: NDArray[np.int64], scopes: Sequence[Sequence[int]], seen: NDArray[np.bool_]):
-        self.cardinality, self.seen = cardinality, seen
-        self.kept = np.flatnonzero(~seen)
-        number = {v: w for w, v in enumerate(self.kept.tolist())}
-        self.scopes = [[number[v] for v in scope if not seen[v]] for scope in scopes]
+    def __init__(self, cardinality: NDArray[np.int64], scopes: Sequence[Sequence[int]], observed: NDArray[np.bool_]):
+        self.cardinality, self.observed = cardinality, observed
+        self.free = np.flatnonzero(~observed)
+        number = {v: w for w, v in enumerate(self.free.tolist())}
+        self.scopes = [[number[v] for v in scope if not observed[v]] for scope in scopes]
 
     def plans(self, order: Sequence[int]) -> list[Plan]:
-        """Plans for what is left: of an order of its own, and of the one that the network has, which may be the less
-        deep. Raises as `jtgpu.plans.compiler.make_plan` does.
+        """Plans of the restriction: of its own elimination order, and of the model's one, which may have fewer levels.
+
+        Raises the errors of `jtgpu.plans.compiler.plan_model`.
 
         Parameters
         ----------
         order : (V,) ints
-            The network's elimination order.
+            The model's elimination order.
         """
-        from ...model.network import Factor, MarkovNetwork
-
-        cards = self.cardinality[self.kept].tolist()
+        cards = self.cardinality[self.free].tolist()
         states = {str(w): list(map(str, range(n))) for w, n in enumerate(cards)}
         factors = [Factor(tuple(s), np.broadcast_to(1.0, [cards[w] for w in s])) for s in self.scopes]
         model = MarkovNetwork.of_checked(states, factors)
-        number = {v: w for w, v in enumerate(self.kept.tolist())}
-        made: list[Plan] = [model.plan(cache=False).plan]
+        number = {v: w for w, v in enumerate(self.free.tolist())}
+        plans = [plan_model(model, cache=False)[0]]
         with contextlib.suppress(TableTooLarge):
-            other = model.plan([number[v] for v in order if v in number]).plan
-            if other.elimination_order.tolist() != made[0].elimination_order.tolist():
-                made.append(other)
-        return made
-
-
-class OnGpu(BackendDefaults):
-    """An engine of what is left, asked about the network's own variables: `jtgpu.backends.wrappers.pattern_cache.OfPattern`.
-
-    Parameters
-    ----------
-    remainder : Remainder
-    engine : CaseEngine
-        Brings the observed states in by itself, and leaves zeros for the observed variables; closed with this one.
-    """
-
-    def __init__(self, remainder: Remainder, engine: CaseEngine):
-        self.remainder, self.engine = remainder, engine
-        self._ptr = np.concatenate([[0], np.cumsum(remainder.cardinality)]).astype(np.int64)
-        self._hard = np.flatnonzero(remainder.seen)
-        self._hard_cells = self._ptr[self._hard]
-
-    @property
-    def posterior_ptr(self) -> NDArray[np.int64]:
-        """(V+1,) where each variable's cells begin in an answer."""
-        return self._ptr
-
-    def run(
-        self, evidence: Evidence, targets: Sequence[int] | None = None, session: Session | None = None
-    ) -> Result:
-        """See `jtgpu.backends.wrappers.pattern_cache.OfPattern.run`; answers every variable whatever the targets."""
-        shift = 0.0
-        for v, weights in evidence.likelihood.items():
-            if self.remainder.seen[v]:
-                weight = float(weights[evidence.state[v]])
-                if not weight > 0:
-                    raise ImpossibleEvidence("the evidence has probability 0")
-                shift += math.log(weight)
-        found = self.engine.run(evidence)
-        found.posterior[self._hard_cells + evidence.state[self._hard]] = 1.0
-        return Result(found.posterior, found.log_evidence + shift)
-
-    def work(self, targets: Sequence[int] | None = None) -> int:
-        """Nanoseconds of a case, by the time model."""
-        return self.engine.nanoseconds
-
-    def memory(self, targets: Sequence[int] | None = None) -> int:
-        """Bytes on the card."""
-        return self.engine.n_bytes
-
-    def close(self) -> None:
-        """Give the card's memory back."""
-        self.engine.close()
-
-
-class GpuReplanning(Replanning):
-    """`jtgpu.backends.wrappers.pattern_cache.Replanning` around a `jtgpu.backends.gpu.backend.Gpu`: single cases and sessions. Tables of cases are
-    answered by the usual plan, which every pattern shares.
-
-    Parameters
-    ----------
-    plan : Plan
-    factors : sequence of arrays
-    backend : Gpu
-        Of the plan and the factors; closed with this one.
-    """
-
-    beside = True
-
-    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: Gpu):
-        super().__init__(plan, factors, backend)
-        self.gpu = backend
-        self._case: int | None = None  # nanoseconds of one, by the model
-        self._usual: float | None = None  # measured, the least that was; None: not yet, or it cannot be
-        self._measuring = threading.Lock()
-
-    def planning_cost(self) -> int:
-        """See `Replanning.planning_cost`."""
-        return PLANNING * self._plan.n_variables + BUILDING * len(self._plan.op_out) + STARTING
-
-    def worth(self) -> int:
-        """See `Replanning.worth`."""
-        return WORTH
-
-    def ways(self, seen: NDArray[np.bool_]) -> Iterator[tuple[Remainder, CutWay]]:
-        """Engines that could answer cases that observe these variables, (V,) bool; the most promising first."""
-        remainder = Remainder(self._plan.cardinality, self._plan.factor_scopes, seen)
-        plans = remainder.plans(self._plan.elimination_order.tolist())
-        return ((remainder, way) for way in self.gpu.cut_ways(plans, seen))
-
-    def make(self, seen: NDArray[np.bool_]) -> OnGpu:
-        """See `Replanning.make`; whether it is worth having or not."""
-        remainder, way = next(self.ways(seen))
-        return OnGpu(remainder, way.make())
-
-    def better(
-        self, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int
-    ) -> tuple[OfPattern | None, str]:
-        """See `Replanning.better`: an engine that was measured to be quicker."""
-        with self._measuring:
-            measured = self._timed(seen) if self._usual is None else self._usual
-        if measured is not None and measured < WORTH:
-            return None, f"{measured / 1e3:.1f} us by the usual engine"
-        usual, share = (work, UNMEASURED) if measured is None else (measured, PROMISED)
-        # what the model is wrong about this network's plan by it should be wrong about what is left of it, too
-        wrong = {self.gpu.kind: usual / max(work, 1)}
-        new, least = None, float(usual)
-        told: list[str] = []
-        try:
-            for remainder, way in self.ways(seen):
-                promised = way.nanoseconds * wrong.get(way.like, 1.0)
-                if promised > share * least:
-                    told.append(f"{way.kind}: {promised / 1e3:.1f} us promised for {least / 1e3:.1f} us")
-                    continue
-                try:
-                    other = OnGpu(remainder, way.make())
-                except (BackendUnavailable, TableTooLarge) as error:  # a card, or a share of one, that is none for it
-                    told.append(f"{way.kind}: {error}")
-                    continue
-                taken, why = self._compared(seen, other, new)
-                told.append(f"{way.kind}: {why}")
-                if taken is not None:
-                    new, least = other, taken
-        except BaseException:
-            if new is not None:
-                new.close()
-            raise
-        which = "the usual engine" if new is None else "an engine of its own"
-        logging.getLogger("jtgpu").info("an evidence pattern has %s: %s", which, "; ".join(told))
-        return new, "; ".join(told)
-
-    def _compared(self, seen: NDArray[np.bool_], other: OnGpu, best: OnGpu | None) -> tuple[float | None, str]:
-        """Nanoseconds of an engine that is quicker than the best one up to now, which is closed then, or than the usual
-        one; None where it is not, and then it is closed. And what was found.
-
-        Both are measured now: what else the card and this process do makes both slow.
-        """
-        try:
-            with self._measuring:
-                before = self._timed(seen, best.engine if best is not None else None)
-                taken = self._timed(seen, other.engine)
-        except BaseException:
-            other.close()
-            raise
-        if before is None or taken is None:
-            found, why = float(other.work()), f"{other.work() / 1e3:.1f} us by the time model, not measured"
-        else:
-            found, why = taken, f"{taken / 1e3:.1f} us for {before / 1e3:.1f} us"
-            if taken > KEPT * before:
-                other.close()
-                return None, why
-        if best is not None:
-            best.close()
-        return found, why
-
-    def _timed(self, seen: NDArray[np.bool_], engine: CaseEngine | None = None) -> float | None:
-        """Nanoseconds of a case, measured: by the usual engine, of which the least is kept, or by another one. None
-        where that fails, for example since there is no nvcc for the kernel that it takes."""
-        try:
-            found = self.gpu.timed(seen, engine)
-        except JtgpuError:
-            return None
-        if engine is None:
-            self._usual = found if self._usual is None else min(self._usual, found)
-        return found
-
-    def find(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, coming: int = 1) -> Pattern | None:
-        """See `Replanning.find`; an engine answers for all targets."""
-        if self._case is None:
-            self._case = self.gpu.work(seen)
-        return super().find(seen, None, coming) if self._case >= WORTH else None
-
-    def session(self) -> Session:
-        """See `jtgpu.backends.base.Backend.session`: every query is one graph launch, whatever changed."""
-        return PlainSession(self)
-
-    def run_batch(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
-    ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`."""
-        return self.gpu.run_batch(states, likelihood, targets)
-
-    def run_columns(
-        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
-    ) -> ColumnResult:
-        """See `jtgpu.backends.base.Backend.run_columns`."""
-        return self.gpu.run_columns(variables, codes, targets)
-
-    @property
-    def device(self) -> Device:
-        """The GPU."""
-        return self.gpu.device
+            other, _ = plan_model(model, [number[v] for v in order if v in number])
+            if other.elimination_order.tolist() != plans[0].elimination_order.tolist():
+                plans.append(other)
+        return plans

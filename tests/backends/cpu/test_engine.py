@@ -17,7 +17,7 @@ from jtgpu import errors, timing
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import Cpu, engine, lanes, parallel, sweep, zeros
 from jtgpu.backends.cpu.warm import warm_up
-from jtgpu.backends.wrappers.pattern_cache import Replanning
+from jtgpu.backends.wrappers.pattern_cache import PatternCache
 from jtgpu.model.network import BayesianNetwork, DiscreteModel
 from jtgpu.util import numba_cache as _compiled
 from jtgpu.util.numba_cache import is_compiled
@@ -32,7 +32,7 @@ def compiled(model: DiscreteModel, **options: Any) -> jtgpu.JunctionTree:
 
 def backend_of(tree: jtgpu.JunctionTree) -> Cpu:
     backend = tree._backend
-    if isinstance(backend, Replanning):
+    if isinstance(backend, PatternCache):
         backend = backend.backend
     assert isinstance(backend, Cpu)
     return backend

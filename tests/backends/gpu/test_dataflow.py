@@ -29,7 +29,7 @@ from jtgpu.backends.gpu.single.dataflow.structs import AWAITED, ENTER_SHAPE, LON
 from jtgpu.backends.gpu.single.levels.pattern import Whole, left_of
 from jtgpu.device import nvcc as kernels
 from jtgpu.model.network import MarkovNetwork
-from jtgpu.plans.conditioning.restriction import Remainder
+from jtgpu.plans.conditioning.restriction import Restriction
 from jtgpu.plans.lowering import LOWERINGS
 from jtgpu.plans.plan import Plan
 from tests.backends.gpu.test_levels import as_evidence, needs_compiler, tables
@@ -203,7 +203,7 @@ def test_a_network_without_observed_variables_agrees_with_the_whole(way: flow.Fl
     seen = np.zeros(len(net), np.bool_)
     seen[rng.choice(len(net), 12, replace=False)] = True
     definition = reference.prepare(plan, tables(net))
-    for left in Remainder(plan.cardinality, plan.factor_scopes, seen).plans(plan.elimination_order.tolist()):
+    for left in Restriction(plan.cardinality, plan.factor_scopes, seen).plans(plan.elimination_order.tolist()):
         whole = Whole(left, tables(net), plan.factor_scopes, seen)
         engine = HostCutFlow(left, whole, way)
         entered = engine.flow.ops[engine.flow.ops["shape"] == ENTER_SHAPE]
@@ -354,7 +354,7 @@ def test_a_plan_of_too_many_variables_is_refused() -> None:
     assert flow.make_flow(net.plan(order=list(range(n))).plan, tables(net), 4) is None
     seen = np.arange(n) % 2 == 1  # the states of all variables are told, also of those that are observed
     scopes = net.plan(order=list(range(n))).plan.factor_scopes
-    plan = Remainder(net.cardinality, scopes, seen).plans(list(range(n)))[0]
+    plan = Restriction(net.cardinality, scopes, seen).plans(list(range(n)))[0]
     whole = Whole(plan, tables(net), scopes, seen)
     assert flow.make_flow(plan, whole.largest, 4, whole=whole) is None
 

@@ -120,7 +120,7 @@ def plan() -> Plan:
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jtgpu.backends.wrappers.devices.LEAST_ROWS", 32)
+    monkeypatch.setattr("jtgpu.backends.wrappers.devices.MIN_ROWS", 32)
 
 
 def seconds(plan: Plan, n: int, each: list[dict[str, Any]]) -> float:

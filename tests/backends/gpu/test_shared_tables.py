@@ -19,7 +19,7 @@ from jtgpu import timing
 from jtgpu.backends.gpu.batch.buffers import Slot
 from jtgpu.backends.gpu.batch.engine import BatchEngine
 from jtgpu.backends.gpu.batch.table import Table
-from jtgpu.backends.wrappers.devices import OnDevices, Several
+from jtgpu.backends.wrappers.devices import DevicePool, MultiDevice
 from jtgpu.errors import BackendUnavailable, EvidenceError
 from jtgpu.plans.plan import Plan
 
@@ -105,7 +105,7 @@ class Engine(BatchEngine):
 
 
 class Worker:
-    """A GPU as `Several` sees it."""
+    """A GPU as `MultiDevice` sees it."""
 
     def __init__(self, engine: Engine):
         self.engine = engine
@@ -131,12 +131,12 @@ def plan() -> Plan:
 
 def on_devices(
     plan: Plan, made: list[Engine], each: Sequence[dict[str, Any]], engine: Callable[..., Engine] = Engine
-) -> Several:
+) -> MultiDevice:
     def prepare(plan: Plan, factors: Any, **options: Any) -> Any:
         made.append(engine(plan, **options))
         return Worker(made[-1])
 
-    return OnDevices(prepare, [(f"GPU {i}", options) for i, options in enumerate(each)])(plan, [])
+    return DevicePool(prepare, [(f"GPU {i}", options) for i, options in enumerate(each)])(plan, [])
 
 
 def a_table(plan: Plan, n: int) -> NDArray[np.int32]:
@@ -145,7 +145,7 @@ def a_table(plan: Plan, n: int) -> NDArray[np.int32]:
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jtgpu.backends.wrappers.devices.LEAST_ROWS", 32)
+    monkeypatch.setattr("jtgpu.backends.wrappers.devices.MIN_ROWS", 32)
 
 
 @pytest.mark.parametrize("n_devices", [1, 2, 5])

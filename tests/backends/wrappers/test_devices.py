@@ -16,7 +16,7 @@ from jtgpu import backends, timing
 from jtgpu.backends import reference
 from jtgpu.backends.base import Backend, BackendDefaults, BatchResult, Evidence
 from jtgpu.backends.cpu import prepare as prepare_cpu
-from jtgpu.backends.wrappers.devices import OnDevices, Several
+from jtgpu.backends.wrappers.devices import DevicePool, MultiDevice
 from jtgpu.errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, JtgpuError, TableTooLarge
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans import compiler
@@ -71,21 +71,21 @@ class Worker(BackendDefaults):
         self.closed = True
 
 
-def several(net: BayesianNetwork, n: int, made: list[Worker] | None = None, **options: Any) -> Several:
+def several(net: BayesianNetwork, n: int, made: list[Worker] | None = None, **options: Any) -> MultiDevice:
     def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **more: Any) -> Backend:
         worker = Worker(plan, factors, **more)
         if made is not None:
             made.append(worker)
         return worker
 
-    on = OnDevices(prepare, [(f"card {i}", {"number": i}) for i in range(n)])
+    on = DevicePool(prepare, [(f"card {i}", {"number": i}) for i in range(n)])
     return on(net.plan().plan, tables(net), **options)
 
 
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of a few rows are worth all workers."""
-    monkeypatch.setattr("jtgpu.backends.wrappers.devices.LEAST_ROWS", 16)
+    monkeypatch.setattr("jtgpu.backends.wrappers.devices.MIN_ROWS", 16)
 
 
 @pytest.mark.usefixtures("many")
@@ -176,13 +176,13 @@ def test_tables_asked_from_several_threads(net: BayesianNetwork) -> None:
 def cards(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose GPUs are the CPU's loops."""
 
-    def on_devices(name: str, devices: Any) -> OnDevices:
+    def device_pool(name: str, devices: Any) -> DevicePool:
         numbers = range(3) if devices == "all" else devices
-        return OnDevices(prepare_cpu, [(f"GPU {i}", {"threads": 1}) for i in numbers])
+        return DevicePool(prepare_cpu, [(f"GPU {i}", {"threads": 1}) for i in numbers])
 
-    monkeypatch.setattr(backends, "on_devices", on_devices)
-    monkeypatch.setattr(backends, "get", lambda name: prepare_cpu)
-    monkeypatch.setattr("jtgpu.backends.wrappers.devices.LEAST_ROWS", 16)
+    monkeypatch.setattr("jtgpu.backends.make.device_pool", device_pool)
+    monkeypatch.setattr("jtgpu.backends.make.get", lambda name: prepare_cpu)
+    monkeypatch.setattr("jtgpu.backends.wrappers.devices.MIN_ROWS", 16)
 
 
 @pytest.mark.usefixtures("cards")

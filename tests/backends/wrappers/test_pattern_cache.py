@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu import errors, timing
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.wrappers import pattern_cache as replanned
-from jtgpu.inference import compiled as compiledtree
+from jtgpu.backends.wrappers import pattern_cache
 from jtgpu.model.network import BayesianNetwork
 from tests.support import oracle, random_nets
 
@@ -24,10 +23,9 @@ from tests.support import oracle, random_nets
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every pattern gets a plan of its own, however small the network."""
-    for module in (replanned, compiledtree):
-        monkeypatch.setattr(module, "WORTH", 0)
-    monkeypatch.setattr(replanned, "PLANNING", 0)
-    monkeypatch.setattr(replanned, "GAIN", math.inf)
+    monkeypatch.setattr(pattern_cache, "MIN_COST", 0)
+    monkeypatch.setattr(pattern_cache, "PLANNING", 0)
+    monkeypatch.setattr(pattern_cache, "REQUIRED_GAIN", math.inf)
 
 
 def compiled(model: Any) -> jtgpu.JunctionTree:
@@ -102,14 +100,14 @@ def test_a_pattern_that_comes_again_gets_a_better_plan() -> None:
     usual = plan.compile("cpu", replan=False).posteriors(case)
     junction_tree = plan.compile("cpu")
     backend = junction_tree._backend
-    assert isinstance(backend, replanned.Replanning)
+    assert isinstance(backend, pattern_cache.PatternCache)
     seen = np.zeros(len(net), np.bool_)
     seen[[net.index(v) for v in case]] = True
     work = backend.work(seen)
     first = junction_tree.posteriors(case)
-    for _ in range(replanned.PLANNING * len(net) // work):
+    for _ in range(pattern_cache.PLANNING * len(net) // work):
         junction_tree.posteriors(case)
-    found = backend.find(seen, None)
+    found = backend.acquire(seen, None)
     assert found is not None
     assert found.new is not None
     assert found.new.work() < 0.2 * work
@@ -124,12 +122,12 @@ def test_a_pattern_that_comes_again_gets_a_better_plan() -> None:
 
 @pytest.mark.usefixtures("at_once")
 def test_no_more_plans_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replanned, "MOST_PLANS", 2)
-    monkeypatch.setattr(replanned, "MOST_PATTERNS", 3)
+    monkeypatch.setattr(pattern_cache, "MAX_PLANS", 2)
+    monkeypatch.setattr(pattern_cache, "MAX_PATTERNS", 3)
     net = jtgpu.read(timing.benchmark_files(["asia"])[0])
     with net.compile("cpu") as junction_tree:
         backend = junction_tree._backend
-        assert isinstance(backend, replanned.Replanning)
+        assert isinstance(backend, pattern_cache.PatternCache)
         for v in net.variables:
             junction_tree.posteriors({v: 0})
             assert len(backend._patterns) <= 3
@@ -143,33 +141,32 @@ def test_the_plans_of_all_patterns_take_little_memory() -> None:
     net = jtgpu.read(timing.benchmark_files(["alarm"])[0])
     junction_tree = net.compile("cpu")
     backend = junction_tree._backend
-    assert isinstance(backend, replanned.Replanning)
+    assert isinstance(backend, pattern_cache.PatternCache)
     for v in net.variables[:12]:
         junction_tree.posteriors({v: 0})
         taken = [p.bytes for p in backend._patterns.values() if p.new is not None]
-        assert len(taken) == 1 or sum(taken) <= replanned.MEMORY_SHARE * junction_tree.plan.cost().bytes
+        assert len(taken) == 1 or sum(taken) <= pattern_cache.MEMORY_SHARE * junction_tree.plan.cost().bytes
 
 
 def test_a_plan_that_does_not_pay_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replanned, "WORTH", 0)
-    monkeypatch.setattr(compiledtree, "WORTH", 0)
-    monkeypatch.setattr(replanned, "PLANNING", 0)
-    monkeypatch.setattr(replanned, "GAIN", 0.0)
+    monkeypatch.setattr(pattern_cache, "MIN_COST", 0)
+    monkeypatch.setattr(pattern_cache, "PLANNING", 0)
+    monkeypatch.setattr(pattern_cache, "REQUIRED_GAIN", 0.0)
     net = jtgpu.read(timing.benchmark_files(["asia"])[0])
     junction_tree = net.compile("cpu")
     backend = junction_tree._backend
-    assert isinstance(backend, replanned.Replanning)
+    assert isinstance(backend, pattern_cache.PatternCache)
     for _ in range(2):
         junction_tree.posteriors({"xray": "yes"})
     assert [p.settled for p in backend._patterns.values()] == [True]
     assert [p.new for p in backend._patterns.values()] == [None]
     assert re.fullmatch(
-        r"Replanning\(1 patterns seen: Pattern\(usual: \d+ of \d+ multiplications\)\)", repr(backend)
+        r"PatternCache\(1 patterns seen: Pattern\(usual: \d+ of \d+ multiplications\)\)", repr(backend)
     )
 
 
 class Slow:
-    """A plan that closes when it is told to; what `OfPattern` asks for, as far as these tests go."""
+    """A plan that closes when it is told to; what `PatternBackend` asks for, as far as these tests go."""
 
     closed = 0
 
@@ -198,19 +195,19 @@ class Usual:
         pass
 
 
-def waiting(beside: bool) -> tuple[Any, threading.Event, threading.Event, list[Slow]]:
-    """A `Replanning` of three variables whose plans are made when the second event says so."""
+def waiting(background: bool) -> tuple[Any, threading.Event, threading.Event, list[Slow]]:
+    """A `PatternCache` of three variables whose plans are made when the second event says so."""
     plan = BayesianNetwork({v: ["0", "1"] for v in "abc"}, {}, {v: [0.5, 0.5] for v in "abc"}).plan().plan
     begun, go, made = threading.Event(), threading.Event(), []
 
-    class Waiting(replanned.Replanning):
+    class Waiting(pattern_cache.PatternCache):
         def make(self, seen: Any) -> Any:
             begun.set()
             assert go.wait(20)
             made.append(Slow())
             return made[-1]
 
-    Waiting.beside = beside
+    Waiting.background = background
     return Waiting(plan, [], Usual(), None), begun, go, made  # type: ignore[arg-type]
 
 
@@ -221,7 +218,7 @@ def observing(*variables: int) -> Evidence:
 
 
 def test_nobody_waits_while_a_thread_plans() -> None:
-    backend, begun, go, made = waiting(beside=False)
+    backend, begun, go, made = waiting(background=False)
     answers: list[str] = []
     planning = threading.Thread(target=lambda: answers.append(backend.run(observing(0))))
     planning.start()
@@ -237,9 +234,9 @@ def test_nobody_waits_while_a_thread_plans() -> None:
     assert made[0].closed == 1
 
 
-def test_a_plan_made_beside_the_queries_answers_from_a_certain_query_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replanned, "PLANNING", 1 << 40)  # three queries of this network's three variables
-    backend, begun, go, _ = waiting(beside=True)
+def test_a_plan_made_background_the_queries_answers_from_a_certain_query_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pattern_cache, "PLANNING", 1 << 40)  # three queries of this network's three variables
+    backend, begun, go, _ = waiting(background=True)
     answers = [backend.run(observing(0)) for _ in range(3)]
     assert begun.wait(20)
     answers += [backend.run(observing(0)) for _ in range(2)]
@@ -250,9 +247,9 @@ def test_a_plan_made_beside_the_queries_answers_from_a_certain_query_on(monkeypa
 
 
 def test_a_plan_that_is_dropped_is_closed_by_its_last_user() -> None:
-    backend, _, go, made = waiting(beside=False)
+    backend, _, go, made = waiting(background=False)
     go.set()
-    held = backend.find(observing(0).state >= 0, None)
+    held = backend.acquire(observing(0).state >= 0, None)
     assert held.new is made[0]
     assert backend.run(observing(1)) == "new"  # takes all the memory: the first one is dropped
     assert held.dropped
@@ -267,7 +264,7 @@ def test_a_plan_that_is_dropped_is_closed_by_its_last_user() -> None:
 
 
 def test_a_plan_that_is_made_while_all_is_closed_is_closed_too() -> None:
-    backend, begun, go, made = waiting(beside=True)
+    backend, begun, go, made = waiting(background=True)
     backend.run(observing(0))
     assert begun.wait(20)
     closing = threading.Thread(target=backend.close)
@@ -277,8 +274,8 @@ def test_a_plan_that_is_made_while_all_is_closed_is_closed_too() -> None:
     assert [s.closed for s in made] == [1]
 
 
-def test_a_mistake_beside_the_queries_is_told_and_nothing_more(caplog: pytest.LogCaptureFixture) -> None:
-    backend, _, go, _ = waiting(beside=True)
+def test_a_mistake_background_the_queries_is_told_and_nothing_more(caplog: pytest.LogCaptureFixture) -> None:
+    backend, _, go, _ = waiting(background=True)
 
     def fail(seen: Any) -> Any:
         raise RuntimeError("a mistake")

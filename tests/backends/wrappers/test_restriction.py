@@ -14,12 +14,13 @@ import jtgpu
 from jtgpu import timing
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
+from jtgpu.backends.gpu import patterns as remainder
+from jtgpu.backends.gpu.patterns import GpuPatternCache, RestrictedBackend
 from jtgpu.backends.gpu.single.levels.pattern import Whole
 from jtgpu.backends.gpu.single.pattern_configs import CutWay
 from jtgpu.errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
 from jtgpu.plans import compiler
-from jtgpu.plans.conditioning import restriction as remainder
-from jtgpu.plans.conditioning.restriction import GpuReplanning, OnGpu, Remainder
+from jtgpu.plans.conditioning.restriction import Restriction
 from tests.backends.gpu.test_dataflow import HostCutFlow
 from tests.backends.gpu.test_levels import as_evidence
 from tests.support import random_nets
@@ -79,10 +80,10 @@ def test_what_is_left_answers_as_the_whole(data: st.DataObject) -> None:
     definition = reference.prepare(plan, tables(model))
     real = data.draw(st.sampled_from(["float64", "float32"]))
     gpu = HostGpu(plan, tables(model), data.draw(st.booleans()), real)
-    patterns = GpuReplanning(plan, tables(model), gpu)  # type: ignore[arg-type]
+    patterns = GpuPatternCache(plan, tables(model), gpu)  # type: ignore[arg-type]
     ways = list(patterns.ways(seen))
     left, way = data.draw(st.sampled_from(ways))
-    found = OnGpu(left, way.make())
+    found = RestrictedBackend(left, way.make())
     tolerance = 1e-12 if real == "float64" else 1e-5
     for _ in range(3):
         hard = {v: data.draw(st.integers(0, int(model.cardinality[v]) - 1)) for v in np.flatnonzero(seen).tolist()}
@@ -105,7 +106,7 @@ def test_a_pattern_gets_an_engine_of_its_own_and_gives_it_back(monkeypatch: pyte
     net = jtgpu.read(timing.benchmark_files(["insurance"])[0])
     plan = net.plan("min-fill", cache=False).plan
     gpu = HostGpu(plan, tables(net))
-    backend = GpuReplanning(plan, tables(net), gpu)  # type: ignore[arg-type]
+    backend = GpuPatternCache(plan, tables(net), gpu)  # type: ignore[arg-type]
     rng = np.random.default_rng(4)
     chosen = rng.choice(len(net), 6, replace=False)
     definition = reference.prepare(plan, tables(net))
@@ -130,7 +131,7 @@ def test_a_pattern_gets_an_engine_of_its_own_and_gives_it_back(monkeypatch: pyte
     assert answered > 1
     assert len(gpu.made) == 1
     pattern = next(iter(backend._patterns.values()))
-    assert isinstance(pattern.new, OnGpu)
+    assert isinstance(pattern.new, RestrictedBackend)
     assert pattern.users == 0
     backend.close()
     assert gpu.made[0].closed
@@ -145,7 +146,7 @@ def test_a_card_that_is_full_leaves_the_usual_plan(monkeypatch: pytest.MonkeyPat
         raise TableTooLarge("no memory", 1, 1, 0)
 
     monkeypatch.setattr(gpu, "cut_ways", full)
-    backend = GpuReplanning(plan, tables(net), gpu)  # type: ignore[arg-type]
+    backend = GpuPatternCache(plan, tables(net), gpu)  # type: ignore[arg-type]
     state = np.full(len(net), -1, np.int32)
     state[2] = 0
     expected = gpu.run(Evidence(state))
@@ -176,7 +177,7 @@ class Fake:
         self.closed += 1
 
 
-def decided(usual: float | None, model: float, *fakes: Fake) -> tuple[Any, str, GpuReplanning]:
+def decided(usual: float | None, model: float, *fakes: Fake) -> tuple[Any, str, GpuPatternCache]:
     """What comes of a pattern: microseconds of the usual engine, measured and by its model, and what there could be."""
     net = jtgpu.read(timing.benchmark_files(["asia"])[0])
     plan = net.plan("min-fill", cache=False).plan
@@ -190,8 +191,8 @@ def decided(usual: float | None, model: float, *fakes: Fake) -> tuple[Any, str, 
         return 1e3 * taken
 
     gpu.timed = timed
-    backend = GpuReplanning(plan, tables(net), gpu)
-    new, told = backend.better(np.arange(len(net)) == 2, None, round(1e3 * model))
+    backend = GpuPatternCache(plan, tables(net), gpu)
+    new, told = backend.improve(np.arange(len(net)) == 2, None, round(1e3 * model))
     return new, told, backend
 
 
@@ -230,7 +231,7 @@ def test_a_mistake_with_the_second_engine_closes_both() -> None:
 
     gpu.timed = broken
     with pytest.raises(RuntimeError, match="mistake"):
-        backend.better(np.arange(8) == 3, None, 165_000)
+        backend.improve(np.arange(8) == 3, None, 165_000)
     assert (first.closed, second.closed) == (1, 1)
 
 
@@ -274,12 +275,12 @@ def test_the_usual_engine_is_measured_for_the_sieve_once_and_beside_the_other_ag
     assert new is not None
     gpu: Any = backend.gpu
     gpu.timed = lambda seen, engine=None: 70e3 if engine is None else 80e3
-    found = backend.better(np.arange(8) == 3, None, 165_000)
+    found = backend.improve(np.arange(8) == 3, None, 165_000)
     assert found == (None, "cut: 80.0 us for 70.0 us")
     assert fake.closed == 1
     gpu.timed = None
     gpu.cut_ways = lambda plans, seen: iter([Fake("cut", 64, 1).way()])
-    assert backend.better(np.arange(8) == 4, None, 165_000) == (None, "cut: 64.0 us promised for 70.0 us")
+    assert backend.improve(np.arange(8) == 4, None, 165_000) == (None, "cut: 64.0 us promised for 70.0 us")
 
 
 def test_a_mistake_while_measuring_closes_the_engine() -> None:
@@ -293,21 +294,21 @@ def test_a_mistake_while_measuring_closes_the_engine() -> None:
 
     gpu.timed = broken
     with pytest.raises(RuntimeError, match="mistake"):
-        backend.better(np.arange(8) == 3, None, 165_000)
+        backend.improve(np.arange(8) == 3, None, 165_000)
     assert fake.closed == 1
 
 
 def test_patterns_tell_what_was_decided() -> None:
     net = jtgpu.read(timing.benchmark_files(["asia"])[0])
     plan = net.plan("min-fill", cache=False).plan
-    backend = GpuReplanning(plan, tables(net), HostGpu(plan, tables(net)))  # type: ignore[arg-type]
-    assert repr(backend) == "GpuReplanning(0 patterns seen)"
+    backend = GpuPatternCache(plan, tables(net), HostGpu(plan, tables(net)))  # type: ignore[arg-type]
+    assert repr(backend) == "GpuPatternCache(0 patterns seen)"
     state = np.full(len(net), -1, np.int32)
     state[2] = 0
     for _ in range(3):
         backend.run(Evidence(state))
     decision = "cut: 2.0 us for 9000.0 us; cut flow: 3.0 us promised for 2.0 us"
-    told = f"GpuReplanning(1 patterns seen: Pattern(of its own: {decision}))"
+    told = f"GpuPatternCache(1 patterns seen: Pattern(own plan: {decision}))"
     assert repr(backend) == told
     backend.close()
 
@@ -317,7 +318,7 @@ def test_small_cases_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = net.plan("min-fill", cache=False).plan
     gpu = HostGpu(plan, tables(net))
     monkeypatch.setattr(gpu, "work", lambda seen, targets=None: remainder.WORTH - 1)
-    backend = GpuReplanning(plan, tables(net), gpu)  # type: ignore[arg-type]
+    backend = GpuPatternCache(plan, tables(net), gpu)  # type: ignore[arg-type]
     state = np.full(len(net), -1, np.int32)
     state[2] = 0
     backend.run(Evidence(state))
@@ -328,7 +329,7 @@ def test_small_cases_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_left_of_scopes_and_tables() -> None:
     cards = np.array([2, 3, 4])
     seen = np.array([False, True, False])
-    rest = Remainder(cards, [[1, 0], [2], [1], [2, 1, 0]], seen)
+    rest = Restriction(cards, [[1, 0], [2], [1], [2, 1, 0]], seen)
     assert rest.kept.tolist() == [0, 2]
     assert rest.scopes == [[0], [1], [], [1, 0]]
     plan = rest.plans([1, 2, 0])[0]

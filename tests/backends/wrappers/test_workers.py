@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import pytest
 
 from jtgpu.backends.wrappers.row_queue import Deal
-from jtgpu.backends.wrappers.workers import Crew, Lazy, Once, in_order
+from jtgpu.backends.wrappers.workers import Lazy, Once, WorkerPool, in_order
 from jtgpu.errors import BackendUnavailable, EvidenceError, JtgpuError, TableTooLarge
 
 
-def crew_of(n: int) -> Crew[str]:
-    return Crew([(f"card {i}", f"w{i}") for i in range(n)])
+def pool_of(n: int) -> WorkerPool[str]:
+    return WorkerPool([(f"card {i}", f"w{i}") for i in range(n)])
 
 
 def slow_square(worker: str, task: int) -> int:
@@ -25,12 +25,12 @@ def slow_square(worker: str, task: int) -> int:
 
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_every_task_is_done_once_whoever_does_it(n: int) -> None:
-    crew = crew_of(n)
-    found = list(crew.deal(range(40), slow_square))
+    pool = pool_of(n)
+    found = list(pool.run(range(40), slow_square))
     assert sorted(found) == [(i, i * i) for i in range(40)]
-    assert list(in_order(crew.deal(range(40), slow_square))) == [i * i for i in range(40)]
-    assert list(crew.deal([], slow_square)) == []
-    assert not any(m.busy for m in crew.members)
+    assert list(in_order(pool.run(range(40), slow_square))) == [i * i for i in range(40)]
+    assert list(pool.run([], slow_square)) == []
+    assert not any(m.holder for m in pool.workers)
 
 
 def test_tasks_are_taken_as_workers_become_free() -> None:
@@ -41,13 +41,13 @@ def test_tasks_are_taken_as_workers_become_free() -> None:
             taken.append(i)
             yield i
 
-    crew = crew_of(2)
-    results = crew.deal(tasks(), lambda worker, task: task)
+    pool = pool_of(2)
+    results = pool.run(tasks(), lambda worker, task: task)
     next(results)
     time.sleep(0.05)
     assert len(taken) < 30
     results.close()
-    assert not any(m.busy for m in crew.members)
+    assert not any(m.holder for m in pool.workers)
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])
@@ -57,11 +57,11 @@ def test_a_wrong_question_ends_all(n: int) -> None:
             raise EvidenceError("no such state")
         return task
 
-    crew = crew_of(n)
+    pool = pool_of(n)
     with pytest.raises(EvidenceError, match="no such state"):
-        list(crew.deal(range(100), work))
-    assert all(m.lost is None and not m.busy for m in crew.members)
-    assert len(list(crew.deal(range(5), work))) == 5
+        list(pool.run(range(100), work))
+    assert all(m.error is None and not m.holder for m in pool.workers)
+    assert len(list(pool.run(range(5), work))) == 5
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_others_take_over_what_a_worker_cannot_do(error: Exception, caplog: pyte
         done.append(worker)
         return task
 
-    crew = crew_of(3)
+    pool = pool_of(3)
     with caplog.at_level(logging.WARNING, "jtgpu"):
-        assert sorted(crew.deal(range(30), work)) == [(i, i) for i in range(30)]
+        assert sorted(pool.run(range(30), work)) == [(i, i) for i in range(30)]
     assert "card 1 failed" in caplog.text
     assert set(done) == {"w0", "w2"}
     # a card that is lost is lost; memory may be there the next time
-    assert (crew.members[1].lost is None) == isinstance(error, (TableTooLarge, MemoryError))
+    assert (pool.workers[1].error is None) == isinstance(error, (TableTooLarge, MemoryError))
 
 
 def test_a_bug_is_no_failure_of_a_worker() -> None:
@@ -94,22 +94,22 @@ def test_a_bug_is_no_failure_of_a_worker() -> None:
         if task is not None and (worker == "w0" or isinstance(task, IndexError)):
             raise task
 
-    crew = crew_of(2)
+    pool = pool_of(2)
     with pytest.raises(IndexError):
-        list(crew.deal([IndexError("no such column")], work))
-    assert all(m.lost is None for m in crew.members)
-    assert len(list(crew.deal([DriverError("launch failed"), None, None], work))) == 3
+        list(pool.run([IndexError("no such column")], work))
+    assert all(m.error is None for m in pool.workers)
+    assert len(list(pool.run([DriverError("launch failed"), None, None], work))) == 3
 
 
 def test_no_worker_left_names_them_all() -> None:
     def work(worker: str, task: int) -> int:
         raise RuntimeError(f"{worker} fell off the bus")
 
-    crew = crew_of(2)
+    pool = pool_of(2)
     with pytest.raises(BackendUnavailable, match=r"card \d: w\d fell off the bus; card \d: w\d fell off the bus"):
-        list(crew.deal(range(3), work))
+        list(pool.run(range(3), work))
     with pytest.raises(BackendUnavailable, match=r"no worker is left.*card 0: w0 fell"):
-        list(crew.deal(range(3), work))
+        list(pool.run(range(3), work))
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -117,11 +117,11 @@ def test_memory_that_lacks_everywhere_is_said_to_lack(n: int) -> None:
     def work(worker: str, task: int) -> int:
         raise TableTooLarge("32 cases take 9 GiB", 5, 9, 1)
 
-    crew = crew_of(n)
+    pool = pool_of(n)
     with pytest.raises(TableTooLarge, match="card 0: 32 cases take 9 GiB") as caught:
-        list(crew.deal(range(3), work))
+        list(pool.run(range(3), work))
     assert caught.value.needed == 9
-    assert all(m.lost is None for m in crew.members)
+    assert all(m.error is None for m in pool.workers)
 
 
 def test_an_error_of_what_makes_the_tasks_comes_through() -> None:
@@ -131,7 +131,7 @@ def test_an_error_of_what_makes_the_tasks_comes_through() -> None:
 
     for n in (1, 3):
         with pytest.raises(ValueError, match="bad table"):
-            list(crew_of(n).deal(tasks(), slow_square))
+            list(pool_of(n).run(tasks(), slow_square))
 
 
 def test_ctrl_c_stops_all_and_leaves_nobody_working() -> None:
@@ -146,28 +146,28 @@ def test_ctrl_c_stops_all_and_leaves_nobody_working() -> None:
             time.sleep(0.001)
         return task
 
-    crew = crew_of(3)
+    pool = pool_of(3)
     before = threading.active_count()
     begun = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
-        list(crew.deal(range(3), work, stop=deal.stop))
+        list(pool.run(range(3), work, stop=deal.stop))
     assert time.perf_counter() - begun < 5
     assert threading.active_count() == before
-    assert not any(m.busy or m.lost for m in crew.members)
+    assert not any(m.holder or m.error for m in pool.workers)
     assert len(answered) < 10_000
 
 
 def test_what_is_given_up_amidst_leaves_the_workers_free() -> None:
-    crew = crew_of(3)
-    kept = in_order(crew.deal(range(1000), slow_square))  # as a traceback keeps it
+    pool = pool_of(3)
+    kept = in_order(pool.run(range(1000), slow_square))  # as a traceback keeps it
     assert next(kept) == 0
     kept.close()
-    assert not any(m.busy for m in crew.members)
-    assert len(list(crew.deal(range(5), slow_square))) == 5
+    assert not any(m.holder for m in pool.workers)
+    assert len(list(pool.run(range(5), slow_square))) == 5
 
 
 def test_calls_from_several_threads_share_the_workers() -> None:
-    crew = crew_of(3)
+    pool = pool_of(3)
     at_work: set[str] = set()
     both = threading.Lock()
 
@@ -181,7 +181,7 @@ def test_calls_from_several_threads_share_the_workers() -> None:
         return task
 
     answers: list[list[tuple[int, int]]] = []
-    threads = [threading.Thread(target=lambda: answers.append(sorted(crew.deal(range(20), work)))) for _ in range(5)]
+    threads = [threading.Thread(target=lambda: answers.append(sorted(pool.run(range(20), work)))) for _ in range(5)]
     for t in threads:
         t.start()
     for t in threads:

@@ -1,0 +1,124 @@
+"""A backend for a plan by its name: one or several devices, with or without a cache of plans for evidence patterns."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BackendUnavailable
+from . import device_numbers, get
+from .base import Backend
+from .wrappers import pattern_cache
+from .wrappers.conditioned import ConditionedSum, SliceJob, Start, on_devices, one_after_another
+from .wrappers.devices import DevicePool
+from .wrappers.workers import Once
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..plans.conditioning.split import SplitModel
+    from ..plans.plan import Plan
+
+__all__ = ["device_pool", "make", "make_conditioned", "supported_options"]
+
+SINGLE_PRECISION = ("indexed", "gpu")  # backends that can compute in float32
+
+
+def make(
+    name: str, plan: Plan, factors: Sequence[NDArray[np.float64]], *, devices: Any = None, replan: bool = True,
+    **options: Any,
+) -> Backend:  # fmt: skip
+    """A backend of a plan and a model's numbers.
+
+    Parameters
+    ----------
+    name : str
+        See `jtgpu.backends.BACKENDS`.
+    plan : Plan
+    factors : sequence of float64 arrays
+        As in `jtgpu.backends.base.Prepare`.
+    devices : "all", int or sequence of int, optional
+        GPUs that share the work.
+    replan : bool
+        Whether evidence patterns that recur may get a plan of their own, if the backend supports it.
+    **options
+        Of the backend.
+    """
+    if devices is not None:
+        return device_pool(name, devices)(plan, factors, **options)
+    prepare = get(name)
+    backend: Any = prepare(plan, factors, **options)
+    if not replan or plan.cost().flops < pattern_cache.MIN_COST:
+        return backend  # type: ignore[no-any-return]
+    if name == "cpu":
+        return pattern_cache.PatternCache(plan, factors, backend, lambda p, f: prepare(p, f, **options))  # type: ignore[arg-type, return-value]
+    if name == "gpu":
+        patterns: Any = importlib.import_module(".gpu.patterns", __package__)
+        made: Backend = patterns.GpuPatternCache(plan, factors, backend)
+        return made
+    return backend  # type: ignore[no-any-return]
+
+
+def make_conditioned(
+    name: str, split: SplitModel, plan: Plan, factors: Sequence[NDArray[np.float64]], *, devices: Any = None,
+    executor: Start | None = None, **options: Any,
+) -> Backend:  # fmt: skip
+    """A backend that runs a plan once for every configuration of the split variables, and sums.
+
+    Parameters
+    ----------
+    split : SplitModel
+    plan : Plan
+        Of the split model.
+    executor : callable, optional
+        Makes what runs the slices. Default: this process, one after another or in parallel on `devices`.
+    """
+    if devices is None:
+        start = executor or one_after_another
+    else:
+        start = executor or on_devices(device_pool(name, devices))
+    job = SliceJob(split, plan, list(factors), name, get(name), options)
+    return ConditionedSum(job, start)
+
+
+def device_pool(name: str, devices: Any) -> DevicePool:
+    """The ``prepare`` function of a backend with a worker on each of several GPUs of this machine; for one use.
+
+    Parameters
+    ----------
+    name : str
+    devices : "all", int or sequence of int
+        Numbers of CUDA devices; one that is given twice has two workers.
+
+    Raises
+    ------
+    BackendUnavailable
+        For a backend that runs on no GPU, and for a device that does not exist.
+    """
+    numbers = device_numbers(name, devices)
+    each: list[tuple[str, dict[str, Any]]] = [(f"GPU {n}", {"device": n}) for n in numbers]
+    if name != "gpu":
+        return DevicePool(get(name), each)
+    once = Once()
+    for i, (_, options) in enumerate(each):  # tables of cases need nothing of what single cases do
+        options |= {"once": once, "single": i == 0}
+    return DevicePool(get(name), each, [once])
+
+
+def supported_options(name: str, options: Mapping[str, Any], is_auto: bool) -> dict[str, Any]:
+    """The options without a ``dtype`` that the backend has anyway.
+
+    Raises
+    ------
+    BackendUnavailable
+        For float32 on a backend that was named and computes in float64.
+    """
+    if name in SINGLE_PRECISION or "dtype" not in options:
+        return dict(options)
+    if options["dtype"] not in ("float64", "float32"):
+        raise ValueError(f"dtype is 'float64' or 'float32', not {options['dtype']!r}")
+    if not is_auto and options["dtype"] != "float64":
+        raise BackendUnavailable(f"the backend {name!r} computes in float64; float32 is an option of 'gpu', 'indexed'")
+    return {key: value for key, value in options.items() if key != "dtype"}

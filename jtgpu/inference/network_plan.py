@@ -1,0 +1,321 @@
+"""`NetworkPlan`: what ``net.plan()`` returns, a plan together with the model that it is for."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import backends
+from ..backends.auto import choose
+from ..backends.base import Backend
+from ..backends.make import make, make_conditioned
+from ..backends.wrappers.conditioned import Start
+from ..errors import JtgpuError, PlanError, closest, format_bytes
+from ..model.network import DiscreteModel
+from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, model_factors, plan_model
+from ..plans.conditioning.cutset import plan_with_cutset
+from ..plans.conditioning.split import split_model
+from ..plans.plan import Cost, Plan
+from ..util import doors
+from ..util.system import free_memory, parse_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..plans.ordering.result import OrderResult
+
+__all__ = ["NetworkPlan", "SlicedPlan", "make_plan"]
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """A plan together with the model that it is for: what ``net.plan()`` returns. It holds no tables.
+
+    Attributes
+    ----------
+    model : DiscreteModel
+    plan : Plan
+        The flat arrays.
+    order : OrderResult or None
+        How the elimination order was found; None for a loaded plan.
+    slices : tuple of str
+        Variables whose states are enumerated; empty unless the plan was made with ``slices=``.
+    n_slices : int
+        Configurations of these variables: runs of the plan for one answer.
+    """
+
+    model: DiscreteModel
+    plan: Plan
+    order: OrderResult | None = None
+    slices: tuple[str, ...] = ()
+    n_slices: int = 1
+
+    def cost(self) -> Cost:
+        """What one run of the plan costs: see `jtgpu.plans.plan.Cost`."""
+        return self.plan.cost()
+
+    def check(self) -> None:
+        """Check the plan's invariants and that it fits the model; raises `PlanError`."""
+        self.plan.check()
+        _check_fits(self.plan, self.model)
+
+    def describe(self) -> str:
+        """The plan in words, and which backend ``backend="auto"`` would choose and why."""
+        head = self.model.name or type(self.model).__name__
+        how = f"\nelimination order: {self.order.method}, seed {self.order.seed}" if self.order is not None else ""
+        backend, reason = choose(self.plan)
+        return f"{head}: {self.plan.describe()}{how}\nbackend: {backend} ({reason})"
+
+    @property
+    def posterior_ptr(self) -> NDArray[np.int64]:
+        """(V+1,) bounds of each variable's cells in an array of all posteriors."""
+        return self.plan.posterior_ptr
+
+    @property
+    def elimination_order(self) -> tuple[str, ...]:
+        """Names of the variables, first eliminated first."""
+        return tuple(self.model.variables[v] for v in self.plan.elimination_order.tolist())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan (not the model) to a file."""
+        self.plan.save(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], model: DiscreteModel) -> NetworkPlan:
+        """Read a saved plan for a model.
+
+        Raises
+        ------
+        PlanError
+            If the file holds no plan, or the plan of another model.
+        """
+        plan = Plan.load(path)
+        _check_fits(plan, model)
+        return cls(model, plan)
+
+    @property
+    def whole(self) -> Plan:
+        """The plan, for queries that need one of the whole model; raises `JtgpuError` if the plan is sliced."""
+        return self.plan
+
+    def prepare(
+        self, backend: str, factors: Sequence[NDArray[np.float64]], *, devices: Any = None, replan: bool = True,
+        executor: Start | None = None, **options: Any,
+    ) -> Backend:  # fmt: skip
+        """A backend of this plan and the model's numbers; parameters as of `jtgpu.JunctionTree`."""
+        if executor is not None:
+            raise PlanError("executor= runs the slices of a plan, and this plan has none; use net.plan(slices=...)")
+        return make(backend, self.plan, factors, devices=devices, replan=replan, **options)
+
+    def compile(self, backend: str = "auto", **options: Any) -> Any:
+        """A `jtgpu.JunctionTree` of this plan: allocates the memory and copies the tables.
+
+        Parameters
+        ----------
+        backend : {"auto", "cpu", "gpu", "indexed", "reference"}
+        **options
+            See `jtgpu.JunctionTree`: ``replan``, ``devices``, ``executor``, ``progress``, and options of the backend
+            such as ``threads`` and ``dtype``.
+        """
+        return doors.compiling().JunctionTree(self, backend, **options)
+
+    def tune(self, device: int | None = None) -> tuple[str, list[Any]]:
+        """Measure which GPU engine answers single cases fastest, and save the choice: seconds, once per plan and GPU.
+
+        ``compile("gpu")`` uses the saved choice from then on, in every process, while the file is in the cache folder.
+
+        Parameters
+        ----------
+        device : int, optional
+            Number of the CUDA device; default: the fastest.
+
+        Returns
+        -------
+        name : str
+            Of the GPU.
+        tried : list of jtgpu.backends.gpu.single.configs.Tried
+            Configurations with the device time of a case in microseconds, the fastest first; inf for a configuration
+            that does not support the network.
+
+        Raises
+        ------
+        BackendUnavailable
+            Without a GPU, PyCUDA or cuda-bindings.
+        JtgpuError
+            If no engine can answer.
+        OSError
+            If the choice cannot be saved.
+        """
+        return backends.tune_gpu(self.plan, [f.table for f in model_factors(self.model)], device)
+
+    def __repr__(self) -> str:
+        c = self.cost()
+        return f"NetworkPlan({self.model.name!r}, {c.cliques} cliques, {c.entries:,} entries)"
+
+
+@dataclass(frozen=True)
+class SlicedPlan(NetworkPlan):
+    """A plan that runs once for every configuration of some variables (`jtgpu.plans.conditioning.cutset`).
+
+    ``plan`` is the plan of one run, and ``cost()`` its cost.
+    """
+
+    def describe(self) -> str:
+        """The plan of one slice in words, and how many slices there are."""
+        cards = ", ".join(f"{v} ({len(self.model.states(v))})" for v in self.slices)
+        total = self.n_slices * self.cost().flops
+        head = self.model.name or type(self.model).__name__
+        return (
+            f"{head}: {len(self.model)} variables, cut into {self.n_slices:,} slices by {cards}: {total:,} operations "
+            f"in all, {format_bytes(self.cost().bytes)} at a time\n"
+            f"one slice, with these variables split: {super().describe().partition(': ')[2]}"
+        )
+
+    @property
+    def posterior_ptr(self) -> NDArray[np.int64]:
+        """(V+1,) bounds of each variable's cells in an array of all posteriors."""
+        return np.concatenate([[0], np.cumsum(self.model.cardinality)]).astype(np.int64)
+
+    @property
+    def elimination_order(self) -> tuple[str, ...]:
+        """Names of the variables of a slice, first eliminated first."""
+        split = split_model(self.model, [self.model.index(v) for v in self.slices])
+        order = split.origin[self.plan.elimination_order].tolist()
+        return tuple(self.model.variables[v] for v in order if not split.observed[v])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Not supported: the file format has no slices."""
+        raise PlanError("a plan of slices cannot be saved; save the variables in .slices and plan again")
+
+    def check(self) -> None:
+        """Check the invariants of the plan of a slice; raises `PlanError`."""
+        self.plan.check()
+
+    @property
+    def whole(self) -> Plan:
+        """Not available; raises `JtgpuError`."""
+        raise JtgpuError(
+            "this query needs the whole tree; a plan of slices answers posteriors, ln P(evidence) and what is derived "
+            "from them"
+        )
+
+    def prepare(
+        self, backend: str, factors: Sequence[NDArray[np.float64]], *, devices: Any = None, replan: bool = True,
+        executor: Start | None = None, **options: Any,
+    ) -> Backend:  # fmt: skip
+        """A backend that sums over the slices.
+
+        Parameters
+        ----------
+        executor : callable, optional
+            Makes an executor of the slices from a `jtgpu.backends.wrappers.conditioned.SliceJob`. Default: they run in
+            this process, one after another, or in parallel on `devices`.
+        """
+        split = split_model(self.model, [self.model.index(v) for v in self.slices])
+        return make_conditioned(
+            backend, split, self.plan, factors, devices=devices, executor=executor, **options
+        )
+
+
+def make_plan(  # noqa: PLR0913
+    model: DiscreteModel,
+    order: Any = "auto",
+    *,
+    time_limit: float | None = None,
+    memory_limit: int | float | str | None = None,
+    max_table: int | float | None = MAX_TABLE,
+    seed: int = 0,
+    lowering: str = "pairwise",
+    together: Sequence[Sequence[str | int]] = (),
+    slices: Sequence[str | int] | str = (),
+    backend: str = "auto",
+    devices: Any = None,
+    **search: Any,
+) -> NetworkPlan:
+    """Choose an elimination order, build the junction tree and lower it. Allocates no tables.
+
+    Parameters
+    ----------
+    model : DiscreteModel
+    order : str, path or sequence, default "auto"
+        ``"auto"`` (takes about a second at most), ``"best"`` (searches for `time_limit` seconds), the name of a greedy
+        rule, the path of a ``.num`` or ``.td`` file, or the variables, first eliminated first.
+    time_limit : float, optional
+        Seconds that ``"best"`` may search.
+    memory_limit : int or str, optional
+        Bytes (or ``"8GiB"``) that one propagation may take. Default: 80 % of the free memory, of the GPU if `backend`
+        names one. ``math.inf`` lifts the limit.
+    max_table : int or None, default 100,000,000
+        Entries of the largest table. None lifts the limit.
+    seed : int
+        Of the order's search: the same seed and options give the same plan.
+    lowering : {"pairwise", "clique", "shallow"}
+        See `jtgpu.plans.lowering`. ``"clique"`` builds a table for each clique; ``"shallow"`` does more work on fewer
+        levels.
+    together : sequence of sequences, optional
+        Sets of variables that must share a clique, whether or not a factor contains them.
+    slices : sequence or "auto"
+        Variables whose states are enumerated, each configuration a smaller inference, for models that do not fit into
+        the memory; ``"auto"`` chooses them if they are needed. See `jtgpu.plans.conditioning.cutset`.
+    backend, devices : optional
+        As in ``compile``: whose free memory counts. The plan runs anywhere.
+    **search
+        Further options of `jtgpu.plans.ordering.find_order`.
+
+    Raises
+    ------
+    TableTooLarge
+        With the sizes and what to try, before any table is allocated.
+    OrderError
+        If the order is no permutation of the variables.
+    TypeError
+        For an unknown option, naming the closest one.
+    """
+    _check_search_options(search)
+    limit = MEMORY_SHARE * _free_memory(backend, devices) if memory_limit is None else parse_bytes(memory_limit)
+    options: dict[str, Any] = {
+        "order": order, "time_limit": time_limit, "memory_limit": int(limit), "max_table": max_table, "seed": seed,
+        "lowering": lowering, **search,
+    }  # fmt: skip
+    if not len(slices):
+        plan, found = plan_model(model, together=together, **options)
+        return NetworkPlan(model, plan, found)
+    cut = plan_with_cutset(model, slices, together=together, **options)
+    if not cut.cutset:
+        return NetworkPlan(model, cut.plan, cut.order)
+    return SlicedPlan(model, cut.plan, cut.order, tuple(model.variables[v] for v in cut.cutset), cut.n_runs)
+
+
+def _check_search_options(search: dict[str, Any]) -> None:
+    """Raise `TypeError` for an option that planning does not have."""
+    if not search:
+        return
+    from ..plans.ordering import find_order  # imports numba
+
+    known = [*inspect.signature(find_order).parameters][3:]
+    known = [*known, *(p for p in inspect.signature(make_plan).parameters if p not in ("model", "search"))]
+    for name in search:
+        if name not in known:
+            raise TypeError(f"plan() has no option {name!r}{closest(name, known)}")
+
+
+def _free_memory(backend: str, devices: Any) -> int:
+    """Bytes that are free where a plan is to run."""
+    if backend == "auto" and devices is None:
+        return free_memory()
+    on_gpu = backends.free_on_devices(backend, devices)
+    return free_memory() if on_gpu is None else on_gpu
+
+
+def _check_fits(plan: Plan, model: DiscreteModel) -> None:
+    scopes = [tuple(f.scope) for f in model_factors(model)]
+    if not np.array_equal(plan.cardinality, model.cardinality) or list(plan.factor_scopes) != scopes:
+        raise PlanError(
+            f"this plan is for another model: {plan.n_variables} variables and {plan.n_factors} factors; "
+            f"{model!r} has {len(model)} and {len(scopes)}, or they differ in states or scopes"
+        )
