@@ -11,11 +11,11 @@ ROOT = Path(__file__).resolve().parent
 
 
 def version() -> str:
-    """``__version__`` of the package, read and not imported: its dependencies need not be there yet."""
-    for node in ast.parse((ROOT / "jtgpu" / "__init__.py").read_text(encoding="utf-8")).body:
+    """``__version__`` of the package, parsed and not imported: its dependencies may not be installed yet."""
+    for node in ast.parse((ROOT / "jtgpu" / "util" / "version.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["__version__"]:
             return str(ast.literal_eval(node.value))
-    raise SystemExit("jtgpu/__init__.py does not set __version__")
+    raise SystemExit("jtgpu/util/version.py does not set __version__")
 
 
 EXTRAS = {
@@ -33,7 +33,7 @@ EXTRAS = {
         "moto[server]>=5",  # object storage on this machine
     ],
 }
-EXTRAS["dev"] = [*EXTRAS["test"], "ruff>=0.11", "mypy>=1.15", "types-networkx", "types-setuptools", "build>=1.2"]
+EXTRAS["dev"] = [*EXTRAS["test"], "ruff>=0.11", "mypy>=1.15", "types-networkx", "types-setuptools", "build>=1.2", "import-linter>=2.0"]
 
 setup(
     name="jtgpu",

@@ -31,6 +31,7 @@ from .errors import (
 )
 from .model.cpts import RowReport, normalize_rows
 from .model.network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
+from .util.version import __version__
 
 if TYPE_CHECKING:
     from .formats import read, read_evidence, write
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from .interop import from_networkx, from_pgmpy, from_pyagrum, to_pgmpy, to_pyagrum
     from .learn.classifier import JunctionTreeClassifier
     from .plans.plan import Cost, Plan
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BackendUnavailable",

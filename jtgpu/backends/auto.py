@@ -26,6 +26,7 @@ from ..plans.compiler import plan_model
 from ..util import atomic_file
 from ..util.progress import report
 from ..util.system import cache_folder, cpu_name
+from ..util.version import __version__
 from . import get
 from .base import Evidence
 
@@ -167,8 +168,6 @@ def _rates() -> dict[str, Rates]:
 
 
 def _file(device: str) -> Path:
-    from .. import __version__
-
     key = hashlib.sha256(repr((_VERSION, __version__, cpu_name(), device)).encode()).hexdigest()
     return cache_folder() / f"rates-{key[:16]}.json"
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .. import __version__
+from ..util.version import __version__
 from .batch import batch
 from .convert import convert
 from .info import info

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from .. import __version__
 from ..cases.arrow import arrow
 from ..cases.encode import MISSING, Encoder
 from ..cases.solve import Answers, Question, Solver, Wanted, ask
 from ..errors import ImpossibleEvidence, JtgpuError, UnknownState
 from ..inference.tree import JunctionTree
+from ..util.version import __version__
 from .connect import Cluster, Share, as_cluster, connect, connected, understood
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from .. import __version__
 from ..cases.arrow import arrow
 from ..cases.encode import MISSING, Encoder
 from ..cases.output import NO_SPACE, writer_for
@@ -23,6 +22,7 @@ from ..cases.solve import Question, Solver, Wanted, ask
 from ..errors import JtgpuError
 from ..inference.tree import JunctionTree
 from ..model.network import DiscreteModel
+from ..util.version import __version__
 from .afar import is_client, lead_from_afar
 from .connect import Cluster, Share, as_cluster, connected, quietly, understood
 from .folder import Folder, PartWriter

@@ -458,7 +458,7 @@ class _Session:
         """See `jtgpu.backends.base.Session.run`."""
         if self._usual is None:
             raise JtgpuError("this session is closed")
-        found = self._backend.find(evidence.state >= 0, targets)
+        found = self._backend.acquire(evidence.state >= 0, targets)
         if found is None or found.new is None:
             return self._usual.run(evidence, targets)
         entry = self._others.pop(id(found), None)

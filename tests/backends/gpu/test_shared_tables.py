@@ -107,6 +107,8 @@ class Engine(BatchEngine):
 class Worker:
     """A GPU as `MultiDevice` sees it."""
 
+    native_columns = True
+
     def __init__(self, engine: Engine):
         self.engine = engine
 

@@ -161,12 +161,12 @@ def test_a_plan_that_does_not_pay_is_not_taken(monkeypatch: pytest.MonkeyPatch) 
     assert [p.settled for p in backend._patterns.values()] == [True]
     assert [p.new for p in backend._patterns.values()] == [None]
     assert re.fullmatch(
-        r"PatternCache\(1 patterns seen: Pattern\(usual: \d+ of \d+ multiplications\)\)", repr(backend)
+        r"PatternCache\(1 patterns seen: Pattern\(usual plan: \d+ of \d+ multiplications\)\)", repr(backend)
     )
 
 
 class Slow:
-    """A plan that closes when it is told to; what `PatternBackend` asks for, as far as these tests go."""
+    """A `PatternBackend` that counts how often it is closed."""
 
     closed = 0
 
@@ -274,14 +274,14 @@ def test_a_plan_that_is_made_while_all_is_closed_is_closed_too() -> None:
     assert [s.closed for s in made] == [1]
 
 
-def test_a_mistake_background_the_queries_is_told_and_nothing_more(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_in_the_background_thread_is_logged_and_answers_stay(caplog: pytest.LogCaptureFixture) -> None:
     backend, _, go, _ = waiting(background=True)
 
     def fail(seen: Any) -> Any:
-        raise RuntimeError("a mistake")
+        raise RuntimeError("broken")
 
     backend.make = fail
     go.set()
     assert [backend.run(observing(0)) for _ in range(3)] == ["usual"] * 3
-    assert "no plan could be made" in caplog.text
+    assert "planning for an evidence pattern failed" in caplog.text
     backend.close()

@@ -330,7 +330,7 @@ def test_what_is_left_of_scopes_and_tables() -> None:
     cards = np.array([2, 3, 4])
     seen = np.array([False, True, False])
     rest = Restriction(cards, [[1, 0], [2], [1], [2, 1, 0]], seen)
-    assert rest.kept.tolist() == [0, 2]
+    assert rest.free.tolist() == [0, 2]
     assert rest.scopes == [[0], [1], [], [1, 0]]
     plan = rest.plans([1, 2, 0])[0]
     assert plan.cardinality.tolist() == [2, 4]
