@@ -15,7 +15,7 @@ from jtgpu.backends import make
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
 from jtgpu.backends.wrappers.devices import MultiDevice
-from jtgpu.backends.wrappers.row_queue import Deal
+from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device.context import Device, device_numbers, open_device
 from jtgpu.errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge
 from jtgpu.inference.network_plan import SlicedPlan
@@ -150,19 +150,19 @@ def test_ctrl_c_stops_all_cards_and_leaves_them_usable(monkeypatch: pytest.Monke
     net, backend = several("alarm.net", [0, 0])
     states = evidence(net, 50_000, 9)[0]
     expected = backend.run_batch(states)
-    take, asked = Deal.take, [0]
+    take, asked = RowQueue.take, [0]
 
-    def interrupted(self: Deal, *arguments: Any) -> Any:
+    def interrupted(self: RowQueue, *arguments: Any) -> Any:
         asked[0] += 1
         if asked[0] == 20:
             raise KeyboardInterrupt
         return take(self, *arguments)
 
-    monkeypatch.setattr(Deal, "take", interrupted)
+    monkeypatch.setattr(RowQueue, "take", interrupted)
     with pytest.raises(KeyboardInterrupt):
         backend.run_batch(states)
     assert asked[0] < 48  # of some 50
-    monkeypatch.setattr(Deal, "take", take)
+    monkeypatch.setattr(RowQueue, "take", take)
     np.testing.assert_array_equal(backend.run_batch(states).posterior, expected.posterior)
     assert not [t for t in threading.enumerate() if t.name.startswith("jtgpu-GPU")]
     backend.close()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...device.driver import After
-    from ..wrappers.row_queue import Deal
+    from ..wrappers.row_queue import RowQueue
     from .batch.engine import BatchEngine
     from .batch.table import ColumnTable, RowTable, Table
     from .single.levels.engine import CaseEngine
@@ -208,7 +208,7 @@ class Gpu(BackendDefaults):
         """See `jtgpu.backends.wrappers.devices.SharesTables.share_columns`."""
         return self._batches().column_table(variables, codes, targets)
 
-    def answer(self, table: Table[Any], queue: Deal) -> None:
+    def answer(self, table: Table[Any], queue: RowQueue) -> None:
         """See `jtgpu.backends.gpu.batch.table.TableWorker`."""
         self._batches().answer(table, queue)
 

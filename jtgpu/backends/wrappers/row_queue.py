@@ -97,8 +97,3 @@ class RowQueue:
         """Rows that no worker has taken."""
         with self._lock:
             return sum(map(self._rest, range(self._n_lanes))) + sum(last - first for first, last in self._returned)
-
-
-Deal = RowQueue  # the former names, until the GPU's rooms use the new ones
-RowQueue.seat = RowQueue.join  # type: ignore[attr-defined]
-RowQueue.give_back = RowQueue.put_back  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ import pytest
 
 from jtgpu.backends.gpu import backend as gpu
 from jtgpu.backends.gpu.batch import engine as batch
-from jtgpu.backends.wrappers.row_queue import Deal
+from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device.context import Device
 from jtgpu.plans.compiler import model_factors
 from tests.support.bundled import bundled
@@ -24,15 +24,15 @@ def test_an_interrupted_table_leaves_nothing_queued(emulated_gpu: Device, monkey
     backend = gpu.prepare(plan, factors, single=False)
     states = np.random.default_rng(1).integers(-1, 2, (1000, len(net)), np.int32)
     expected = backend.run_batch(states).posterior
-    take, calls = Deal.take, []
+    take, calls = RowQueue.take, []
 
-    def interrupted(self: Deal, *arguments: Any) -> Any:
+    def interrupted(self: RowQueue, *arguments: Any) -> Any:
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
         return take(self, *arguments)
 
-    monkeypatch.setattr(Deal, "take", interrupted)
+    monkeypatch.setattr(RowQueue, "take", interrupted)
     with pytest.raises(KeyboardInterrupt):
         backend.run_batch(states)
     assert len(calls) == 3

@@ -1,4 +1,4 @@
-"""Workers that share tasks: every task once, failures, Ctrl-C, calls from several threads; rows dealt in chunks."""
+"""Worker pools: every task runs once, failures, Ctrl-C, calls from several threads; row queues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jtgpu.backends.wrappers.row_queue import Deal
+from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.backends.wrappers.workers import Lazy, Once, WorkerPool, in_order
 from jtgpu.errors import BackendUnavailable, EvidenceError, JtgpuError, TableTooLarge
 
@@ -135,7 +135,7 @@ def test_an_error_of_what_makes_the_tasks_comes_through() -> None:
 
 
 def test_ctrl_c_stops_all_and_leaves_nobody_working() -> None:
-    deal = Deal(10**9, 3)
+    deal = RowQueue(10**9, 3)
     answered: list[int] = []
 
     def work(worker: str, task: int) -> int:
@@ -244,55 +244,55 @@ def test_what_workers_have_in_common_is_made_once() -> None:
     assert once("x", lambda: make("good")) == "good"
 
 
-@pytest.mark.parametrize("takers", [1, 2, 7])
-def test_a_deal_covers_all_rows_once(takers: int) -> None:
+@pytest.mark.parametrize("workers", [1, 2, 7])
+def test_a_row_queue_covers_all_rows_once(workers: int) -> None:
     for n in (0, 5, 1000):
-        deal = Deal(n, takers)
-        seats = [deal.seat() for _ in range(takers)]
-        assert sorted(seats) == list(range(takers))
+        rows_left = RowQueue(n, workers)
+        lanes = [rows_left.join() for _ in range(workers)]
+        assert sorted(lanes) == list(range(workers))
         rows: list[int] = []
-        turn = 0
-        while (chunk := deal.take(128, seats[turn % takers])) is not None:
+        n_chunks = 0
+        while (chunk := rows_left.take(128, lanes[n_chunks % workers])) is not None:
             first, last = chunk
             assert 0 < last - first <= 128
             rows += range(first, last)
-            turn += 1
+            n_chunks += 1
         assert sorted(rows) == list(range(n))
-        assert turn == takers * -(-deal.share // 128) or n < 1000
-        assert not deal.left
+        assert n_chunks == workers * -(-rows_left.share // 128) or n < 1000
+        assert not rows_left.left
 
 
-def test_each_taker_has_its_own_rows_and_helps_when_it_is_idle() -> None:
-    deal = Deal(300, 3)
-    first, second = deal.seat(), deal.seat()
-    assert deal.take(60, second) == (100, 160)
-    assert deal.take(60, first) == (0, 60)
-    assert deal.take(60, first) == (60, 100)
-    assert deal.take(60, first, False) == (200, 260)  # nobody has come for these
-    third = deal.seat()
-    assert deal.take(60, first, False) is None  # what is left belongs to others, who are here
-    assert deal.left == 80
-    assert deal.take(60, third, False) == (260, 300)
-    assert deal.take(60, third, False) is None
-    assert deal.take(30, third, True) == (160, 190)
-    deal.give_back(0, 60)
-    assert deal.take(60, third, False) == (0, 60)  # their taker has failed
-    assert deal.take(60, second, False) == (190, 200)
-    assert deal.take(60, first) is None
-    assert deal.seat() == first  # one that comes a second time
+def test_each_worker_has_its_own_lane_and_takes_others_rows_when_idle() -> None:
+    rows_left = RowQueue(300, 3)
+    first, second = rows_left.join(), rows_left.join()
+    assert rows_left.take(60, second) == (100, 160)
+    assert rows_left.take(60, first) == (0, 60)
+    assert rows_left.take(60, first) == (60, 100)
+    assert rows_left.take(60, first, False) == (200, 260)  # no worker has joined for these
+    third = rows_left.join()
+    assert rows_left.take(60, first, False) is None  # the rest is in lanes of workers that have joined
+    assert rows_left.left == 80
+    assert rows_left.take(60, third, False) == (260, 300)
+    assert rows_left.take(60, third, False) is None
+    assert rows_left.take(30, third, True) == (160, 190)
+    rows_left.put_back(0, 60)
+    assert rows_left.take(60, third, False) == (0, 60)  # their worker has failed
+    assert rows_left.take(60, second, False) == (190, 200)
+    assert rows_left.take(60, first) is None
+    assert rows_left.join() == first  # lanes are shared once all are taken
 
 
-def test_rows_given_back_are_dealt_again() -> None:
-    deal = Deal(100, 2)
-    assert deal.take(60) == (0, 50)
-    deal.give_back(0, 50)
-    deal.give_back(5, 5)
-    assert deal.left == 100
-    assert deal.take(40) == (0, 40)
-    assert deal.take(40) == (40, 50)
-    assert deal.take(50) == (50, 100)
-    assert deal.take(50) is None
-    deal.give_back(60, 100)
-    deal.stop()
-    assert deal.take(50) is None
-    assert deal.left == 40
+def test_rows_that_are_put_back_are_distributed_again() -> None:
+    rows_left = RowQueue(100, 2)
+    assert rows_left.take(60) == (0, 50)
+    rows_left.put_back(0, 50)
+    rows_left.put_back(5, 5)
+    assert rows_left.left == 100
+    assert rows_left.take(40) == (0, 40)
+    assert rows_left.take(40) == (40, 50)
+    assert rows_left.take(50) == (50, 100)
+    assert rows_left.take(50) is None
+    rows_left.put_back(60, 100)
+    rows_left.stop()
+    assert rows_left.take(50) is None
+    assert rows_left.left == 40

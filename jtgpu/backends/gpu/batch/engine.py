@@ -17,7 +17,7 @@ from ....device.context import Device
 from ....errors import BackendUnavailable, JtgpuError
 from ....plans.plan import Plan
 from ...base import BatchResult, ColumnResult
-from ...wrappers.row_queue import Deal
+from ...wrappers.row_queue import RowQueue
 from ..program.layout import LEAST, smallest_entries
 from ..single.levels.engine import Memory
 from .buffers import SLOTS, Buffers, Slot
@@ -108,7 +108,7 @@ class BatchEngine:
             If not even 32 cases fit the GPU's memory.
         """
         table = self.row_table(states, likelihood, targets)
-        self.answer(table, Deal(table.n))
+        self.answer(table, RowQueue(table.n))
         return table.result()
 
     def run_columns(
@@ -116,7 +116,7 @@ class BatchEngine:
     ) -> ColumnResult:
         """See `jtgpu.backends.base.Backend.run_columns`; raises as `run` does."""
         table = self.column_table(variables, codes, targets)
-        self.answer(table, Deal(table.n))
+        self.answer(table, RowQueue(table.n))
         return table.result()
 
     def row_table(
@@ -144,7 +144,7 @@ class BatchEngine:
 
     def _recompute(self, table: Table[Any]) -> None:
         """Answer in float64 the cases in which float32 may have lost P(e)."""
-        self._in_float64().answer(table, Deal(table.n))
+        self._in_float64().answer(table, RowQueue(table.n))
 
     def _in_float64(self) -> BatchEngine:
         """The same engine in float64, made for the first case that float32 cannot answer."""
@@ -160,7 +160,7 @@ class BatchEngine:
         if not self._open:
             raise JtgpuError("this backend is closed")
 
-    def answer(self, table: Table[Any], queue: Deal) -> None:
+    def answer(self, table: Table[Any], queue: RowQueue) -> None:
         """See `jtgpu.backends.gpu.batch.table.TableWorker`."""
         if self.real == "float32" and self._smallest + table.weights.smallest < LEAST:
             self._in_float64().answer(table, queue)  # float32 cannot represent such weights
@@ -172,8 +172,8 @@ class BatchEngine:
                 with self.device.active():
                     self._run_chunks(table, queue)
 
-    def _run_chunks(self, table: Table[Any], queue: Deal) -> None:
-        lane = queue.seat()  # first, since the rest may take long: a GPU that starts late still gets rows of its own
+    def _run_chunks(self, table: Table[Any], queue: RowQueue) -> None:
+        lane = queue.join()  # first, since the rest may take long: a GPU that starts late still gets rows of its own
         program = self._program(weights=table.weights.values.shape[1] > 0, smallest=table.weights.smallest)
         slots = self._buffers.slots(program, table, queue.share)
         in_flight: deque[tuple[Slot, int, int]] = deque()
@@ -206,7 +206,7 @@ class BatchEngine:
         except BaseException:
             self._drain()
             for rows in unanswered:
-                queue.give_back(*rows)
+                queue.put_back(*rows)
             raise
 
     def _drain(self) -> None:

@@ -19,7 +19,7 @@ from ....plans.plan import Plan
 from ....util.equal_rows import find_equal_rows
 from ....util.rows import take_columns, take_rows
 from ...base import BatchResult, ColumnResult
-from ...wrappers.row_queue import Deal
+from ...wrappers.row_queue import RowQueue
 from ..program.structs import NONE
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class HostChunk:
 class TableWorker(Protocol):
     """What answers chunks of a table: a `jtgpu.backends.gpu.batch.engine.BatchEngine`, or its owner."""
 
-    def answer(self, table: Table[Any], queue: Deal) -> None:
+    def answer(self, table: Table[Any], queue: RowQueue) -> None:
         """Answer chunks from the queue until it is empty; on an error, return the rows that were not answered."""
 
 
@@ -141,7 +141,7 @@ class Table(ABC, Generic[R]):
     log_evidence: NDArray[np.float64]
     recompute: Callable[[Table[Any]], None] | None = None
 
-    def answer(self, worker: TableWorker, queue: Deal) -> None:
+    def answer(self, worker: TableWorker, queue: RowQueue) -> None:
         """See `jtgpu.backends.wrappers.devices.Shared.answer`."""
         worker.answer(self, queue)
 
