@@ -1,7 +1,7 @@
-"""Every error that jtgpu raises on purpose.
+"""All errors that jtgpu raises deliberately.
 
-All of them derive from `JtgpuError`, so that one ``except`` catches what a file, a network, a piece of
-evidence or a machine can do wrong, and nothing that is a bug of jtgpu itself.
+They derive from `JtgpuError`, so that one ``except`` clause catches every problem with a file, a network, evidence or
+the machine, but no bugs of jtgpu.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ __all__ = [
 
 
 class JtgpuError(Exception):
-    """Base class of every error that jtgpu raises on purpose."""
+    """Base class of all errors that jtgpu raises deliberately."""
 
 
 class NetworkError(JtgpuError):
-    """A model that contradicts itself: shapes, cycles, undeclared parents, rows that are no distribution."""
+    """An invalid model: wrong shapes, a cycle, undeclared parents, rows that are not distributions."""
 
 
 class ParseError(JtgpuError):
-    """A file that cannot be read, with the place where reading stopped.
+    """A file that cannot be parsed.
 
     Parameters
     ----------
     message : str
         What was found and what was expected.
     source : str
-        The file's name as the user gave it.
+        Name of the file as the user gave it.
     line, column : int or None
-        One-based place in the decoded text; None where the whole file is meant.
+        Position in the decoded text, starting at 1; None if the error concerns the whole file.
     """
 
     def __init__(self, message: str, source: str = "<text>", line: int | None = None, column: int | None = None):
@@ -58,26 +58,26 @@ class ParseError(JtgpuError):
 
 
 class FormatError(JtgpuError):
-    """A file whose format is unknown, or a model that a format cannot carry."""
+    """An unknown file format, or a model that a format cannot represent."""
 
 
 class OrderError(JtgpuError):
-    """An elimination order that is no permutation of the model's variables, or that names unknown ones."""
+    """An elimination order that is not a permutation of the model's variables."""
 
 
 class PlanError(JtgpuError):
-    """A plan that breaks one of its own rules (see `jtgpu.plans.plan.Plan.check`), or a saved one that cannot be read."""
+    """A plan that violates an invariant (see `jtgpu.plans.plan.Plan.check`), or a saved plan that cannot be read."""
 
 
 class TableTooLarge(JtgpuError):
-    """The work asked for does not fit. Raised before memory is taken.
+    """A computation that does not fit into its limits. Raised before memory is allocated.
 
     Attributes
     ----------
     entries : int
-        Entries of the largest table that would be built.
+        Entries of the largest table.
     needed, limit : int
-        Bytes needed and bytes allowed; -1 where the limit is one of entries.
+        Bytes needed and bytes allowed; -1 if the limit is a number of entries.
     """
 
     def __init__(self, message: str, entries: int = -1, needed: int = -1, limit: int = -1):
@@ -89,7 +89,7 @@ class TableTooLarge(JtgpuError):
 
 
 class EvidenceError(JtgpuError):
-    """Evidence that cannot be understood: wrong type, wrong length, negative likelihoods."""
+    """Invalid evidence: wrong type, wrong length, negative likelihoods."""
 
 
 class ImpossibleEvidence(EvidenceError):
@@ -97,25 +97,25 @@ class ImpossibleEvidence(EvidenceError):
 
 
 class UnknownVariable(EvidenceError, KeyError):
-    """A variable's name or number that the model does not have."""
+    """A variable name or number that the model does not have."""
 
     def __str__(self) -> str:  # KeyError would show the quoted representation
         return str(self.args[0]) if self.args else ""
 
 
 class UnknownState(EvidenceError, KeyError):
-    """A state's name or number that the variable does not have."""
+    """A state name or number that the variable does not have."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
 class BackendUnavailable(JtgpuError):
-    """A backend that cannot run here: no device, no driver, or a package that is not installed."""
+    """A backend that cannot run on this machine: no device, no driver, or a package that is not installed."""
 
 
 def closest(word: str, known: Iterable[str], n: int = 3) -> str:
-    """A phrase that names the entries of `known` most like `word`, or an empty string.
+    """A phrase with the entries of `known` that are most similar to `word`, or an empty string.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def closest(word: str, known: Iterable[str], n: int = 3) -> str:
 
 
 def format_bytes(n: float) -> str:
-    """`n` bytes for people: ``"1.5 GiB"``."""
+    """Format a number of bytes: ``"1.5 GiB"``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(n) < 1024:
             return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"

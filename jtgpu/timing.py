@@ -18,7 +18,7 @@ import numpy as np
 
 from .errors import JtgpuError
 from .formats import read
-from .formats.bundled import BENCHMARK, benchmark_files, networks_folder, order_beside, stem
+from .formats.bundled import BENCHMARK, benchmark_files, networks_folder, order_file, stem
 from .model.network import BayesianNetwork, DiscreteModel
 from .util.system import cpu_name
 
@@ -241,7 +241,7 @@ def time_network(
     step("read")
     net, t_read = _timed(lambda: read(path))
     step("plan")
-    how = order_beside(path) if order == "num" else order
+    how = order_file(path) if order == "num" else order
     plan, t_plan = _timed(lambda: net.plan(how, **options))
     step("compile")
     tree, t_compile = _timed(lambda: plan.compile(backend))

@@ -171,9 +171,9 @@ def devices_of(text: str | None) -> dict[str, Any]:
 
 def chosen_order(order: str, file: str) -> str | Path:
     """What an ``--order`` means for a network file."""
-    from ..formats.bundled import order_beside
+    from ..formats.bundled import order_file
 
-    return order_beside(file) if order == "num" else order
+    return order_file(file) if order == "num" else order
 
 
 def read_network(file: str) -> DiscreteModel:

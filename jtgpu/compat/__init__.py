@@ -1,9 +1,8 @@
-"""Other libraries' inference classes over jtgpu: change one import, keep the script.
+"""Inference classes of other libraries, computed by jtgpu: change one import and keep the script.
 
-``from jtgpu.compat.pgmpy import VariableElimination`` for ``from pgmpy.inference import VariableElimination``, and
-``from jtgpu.compat.pyagrum import LazyPropagation`` for ``from pyagrum import LazyPropagation``. Models, evidence and
-answers are the other library's own objects.
-"""
+Replace ``from pgmpy.inference import VariableElimination`` by ``from jtgpu.compat.pgmpy import VariableElimination``,
+or ``from pyagrum import LazyPropagation`` by ``from jtgpu.compat.pyagrum import LazyPropagation``. Models, evidence and
+results are objects of the other library. """
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""pgmpy's `VariableElimination` over a junction tree of ours.
+"""`VariableElimination` of pgmpy, computed on a junction tree.
 
-The network is compiled once, when the object is made, not at every query; what elimination order a query asks for
-makes no difference. Answers are pgmpy's `DiscreteFactor`.
+The network is compiled once, on construction, not in each query; the elimination order of a query is ignored. Results
+are `DiscreteFactor` objects of pgmpy.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ __all__ = ["VariableElimination"]
 
 
 class VariableElimination:
-    """Exact inference in a model of pgmpy's; see `pgmpy.inference.VariableElimination`.
+    """Exact inference in a pgmpy model; a drop-in replacement for `pgmpy.inference.VariableElimination`.
 
     Parameters
     ----------
-    model : pgmpy's DiscreteBayesianNetwork, BayesianNetwork, DiscreteMarkovNetwork ...
+    model : DiscreteBayesianNetwork, BayesianNetwork, DiscreteMarkovNetwork or similar
+        A model of pgmpy.
     backend : str
-        As `jtgpu.BayesianNetwork.compile` takes it.
+        See `jtgpu.BayesianNetwork.compile`.
     **options
-        Of `jtgpu.BayesianNetwork.plan`: ``order``, ``memory_limit`` ...
+        See `jtgpu.BayesianNetwork.plan`: ``order``, ``memory_limit`` ...
     """
 
     def __init__(self, model: Any, backend: str = "auto", **options: Any):
@@ -44,7 +45,7 @@ class VariableElimination:
         joint: bool = True,
         show_progress: bool = True,
     ) -> Any:
-        """Posterior of the variables given evidence.
+        """Compute the posterior of variables given evidence.
 
         Parameters
         ----------
@@ -54,9 +55,9 @@ class VariableElimination:
         virtual_evidence : list of TabularCPD or DiscreteFactor, optional
             P(observation | state) of one variable each.
         elimination_order, show_progress
-            Taken and not used.
+            Ignored.
         joint : bool
-            One table of all the variables, or a dict with one a variable.
+            Whether to return one joint table of the variables, or a dict with a table for each.
 
         Returns
         -------
@@ -65,11 +66,11 @@ class VariableElimination:
         Raises
         ------
         ValueError
-            For a variable that is not in the model, or both asked for and observed.
+            If a variable is not in the model, or is both a query variable and observed.
         KeyError
-            For a state that the variable does not have.
+            If a variable has no such state.
         """
-        wanted, findings, weights = self._asked(variables, evidence, virtual_evidence)
+        wanted, findings, weights = self._converted(variables, evidence, virtual_evidence)
         if joint and len(wanted) > 1:
             return self._factor(wanted, np.asarray(self._tree.joint(wanted, findings, likelihood=weights)))
         answer = self._tree.posteriors(findings, likelihood=weights, targets=wanted)
@@ -84,8 +85,14 @@ class VariableElimination:
         elimination_order: Any = "MinFill",
         show_progress: bool = True,
     ) -> dict[Hashable, Any]:
-        """The most probable states of the variables together, the others summed out; of all that are not observed
-        where no variables are given.
+        """Find the most probable configuration of variables, all others summed out.
+
+        Parameters
+        ----------
+        variables : list, optional
+            Default: all variables that are not observed.
+        evidence, virtual_evidence, elimination_order, show_progress
+            See `query`.
 
         Returns
         -------
@@ -94,7 +101,7 @@ class VariableElimination:
         observed = set(evidence or {})
         if variables is None:
             variables = [name for name in self._read.names.values() if name not in observed]
-        wanted, findings, weights = self._asked(variables, evidence, virtual_evidence)
+        wanted, findings, weights = self._converted(variables, evidence, virtual_evidence)
         rest = len(self._read.model) - len(findings) - len(wanted)
         if rest == 0:
             best = self._tree.mpe(findings, likelihood=weights)
@@ -110,23 +117,23 @@ class VariableElimination:
             raise ValueError(f"{name!r} is not a node of the model")
         return self._ours[name]
 
-    def _asked(
+    def _converted(
         self, variables: Iterable[Hashable], evidence: Mapping[Any, Any] | None, virtual: Iterable[Any] | None
     ) -> tuple[list[str], dict[str, int], dict[str, NDArray[np.float64]]]:
-        """Names, numbers of states, and weights as our trees take them."""
+        """Names of the query variables, state numbers of the evidence, and likelihoods, as jtgpu takes them."""
         if isinstance(variables, str):
-            raise TypeError("variables are a list, not a string")
+            raise TypeError("variables must be a list, not a string")
         names = list(variables)
         both = set(names) & set(evidence or {})
         if both:
-            raise ValueError(f"variables cannot be asked for and observed: {sorted(map(str, both))}")
+            raise ValueError(f"query variables must not be observed: {sorted(map(str, both))}")
         if not names:
-            raise ValueError("no variables are asked for")
+            raise ValueError("variables must not be empty")
         findings: dict[str, int] = {}
         for name, state in (evidence or {}).items():
             v = self._variable(name)
             if state not in self._read.labels[v]:
-                raise KeyError(f"{state!r} is not a state of {name!r}; they are {list(self._read.labels[v])}")
+                raise KeyError(f"{name!r} has no state {state!r}; its states are {list(self._read.labels[v])}")
             findings[v] = self._read.labels[v].index(state)
         weights: dict[str, NDArray[np.float64]] = {}
         for factor in virtual or ():
@@ -136,13 +143,15 @@ class VariableElimination:
 
     def _weights(self, factor: Any) -> tuple[str, NDArray[np.float64]]:
         if len(factor.variables) != 1:
-            raise ValueError(f"virtual evidence is on one variable, not on {list(factor.variables)}")
+            raise ValueError(f"virtual evidence must be on one variable, got {list(factor.variables)}")
         v = self._variable(factor.variables[0])
         values = np.asarray(factor.values, np.float64).ravel()
         labels = self._read.labels[v]
         theirs = list((getattr(factor, "state_names", None) or {}).get(factor.variables[0], labels))
         if len(theirs) != len(labels) or values.size != len(labels):
-            raise ValueError(f"virtual evidence on {factor.variables[0]!r} needs {len(labels)} numbers")
+            raise ValueError(
+                f"virtual evidence on {factor.variables[0]!r} must have {len(labels)} numbers, got {values.size}"
+            )
         if set(theirs) == set(labels):
             values = values[[theirs.index(s) for s in labels]]
         return v, values

@@ -1,7 +1,7 @@
-"""pyAgrum's `LazyPropagation` over a junction tree of ours.
+"""`LazyPropagation` of pyAgrum, computed on a junction tree.
 
-The network is compiled once, when the object is made. Inference is done when an answer is asked for, so targets and
-`makeInference` are taken and not needed. Answers are pyAgrum's ``Tensor`` and ``Instantiation``; errors are ours.
+The network is compiled once, on construction. Inference runs on demand, so targets and `makeInference` are accepted but
+not needed. Results are ``Tensor`` and ``Instantiation`` objects of pyAgrum; errors are those of jtgpu.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ __all__ = ["LazyPropagation"]
 
 
 class LazyPropagation:
-    """Exact inference in a network of pyAgrum's; see `pyagrum.LazyPropagation`.
+    """Exact inference in a pyAgrum network; a drop-in replacement for `pyagrum.LazyPropagation`.
 
     Parameters
     ----------
     bn : pyagrum.BayesNet
-        What it holds when the object is made; later changes are not seen.
+        Converted on construction; later changes have no effect.
     backend : str
-        As `jtgpu.BayesianNetwork.compile` takes it.
+        See `jtgpu.BayesianNetwork.compile`.
     **options
-        Of `jtgpu.BayesianNetwork.plan`: ``order``, ``memory_limit`` ...
+        See `jtgpu.BayesianNetwork.plan`: ``order``, ``memory_limit`` ...
     """
 
     def __init__(self, bn: Any, backend: str = "auto", **options: Any):
@@ -41,87 +41,94 @@ class LazyPropagation:
         self._answer: Any = None
 
     def BN(self) -> Any:
-        """The network that was given."""
+        """The network given on construction."""
         return self._bn
 
     # Evidence -------------------------------------------------------------------------------------------------
 
     def addEvidence(self, variable: str | int, value: Any) -> None:
-        """Observe a variable that is not observed yet: a state by number or label, or weights of all states.
+        """Observe a variable: a state by number or label, or weights of all states.
 
         Raises
         ------
         EvidenceError
-            For a variable that is observed, and for weights of a wrong number or all zero.
+            If the variable already has evidence, or weights have the wrong length or are all zero.
         UnknownVariable, UnknownState
         """
         v = self._name(variable)
         if self.hasEvidence(v):
-            raise EvidenceError(f"there is evidence on {v!r} already: chgEvidence changes it")
+            raise EvidenceError(f"{v!r} already has evidence; use chgEvidence to change it")
         self._set(v, value)
 
     def chgEvidence(self, variable: str | int, value: Any) -> None:
-        """Change the evidence on a variable that is observed. Raises as `addEvidence`, and where there is none."""
+        """Change the evidence on a variable.
+
+        Raises
+        ------
+        EvidenceError
+            As `addEvidence`; also if the variable has no evidence.
+        UnknownVariable, UnknownState
+        """
         v = self._name(variable)
         if not self.hasEvidence(v):
-            raise EvidenceError(f"there is no evidence on {v!r}: addEvidence adds some")
+            raise EvidenceError(f"{v!r} has no evidence; use addEvidence to add some")
         self._set(v, value)
 
     def setEvidence(self, evidence: Mapping[Any, Any]) -> None:
-        """Forget all evidence and add this: variable to what `addEvidence` takes."""
+        """Replace all evidence: a mapping from variable to a value as in `addEvidence`."""
         found = [(self._name(variable), value) for variable, value in evidence.items()]
-        read = [(v, self._read(v, value)) for v, value in found]  # before anything is forgotten
+        read = [(v, self._read(v, value)) for v, value in found]  # may raise, so before anything is removed
         self.eraseAllEvidence()
         for v, (state, weights) in read:
             self._put(v, state, weights)
 
     def updateEvidence(self, evidence: Mapping[Any, Any]) -> None:
-        """Add or change this evidence; what else is observed stays."""
+        """Add or change evidence; other evidence is kept."""
         for v, (state, weights) in [(self._name(x), self._read(self._name(x), value)) for x, value in evidence.items()]:
             self._put(v, state, weights)
 
     def eraseEvidence(self, variable: str | int) -> None:
-        """Forget the evidence on a variable, if there is any."""
+        """Remove the evidence on a variable, if there is any."""
         v = self._name(variable)
         self._hard.pop(v, None)
         self._soft.pop(v, None)
         self._answer = None
 
     def eraseAllEvidence(self) -> None:
-        """Forget all evidence."""
+        """Remove all evidence."""
         self._hard.clear()
         self._soft.clear()
         self._answer = None
 
     def hasEvidence(self, variable: str | int | None = None) -> bool:
-        """Is a variable observed, or any?"""
+        """Whether a variable has evidence; without an argument, whether any variable has."""
         if variable is None:
             return bool(self._hard or self._soft)
         v = self._name(variable)
         return v in self._hard or v in self._soft
 
     def hasHardEvidence(self, variable: str | int) -> bool:
-        """Is a variable's state observed?"""
+        """Whether a variable's state is observed."""
         return self._name(variable) in self._hard
 
     def hasSoftEvidence(self, variable: str | int) -> bool:
-        """Are there weights on a variable?"""
+        """Whether a variable has weights."""
         return self._name(variable) in self._soft
 
     def nbrEvidence(self) -> int:
-        """How many variables are observed."""
+        """Number of variables with evidence."""
         return len(self._hard) + len(self._soft)
 
     def nbrHardEvidence(self) -> int:
-        """How many variables' states are observed."""
+        """Number of variables whose state is observed."""
         return len(self._hard)
 
     def nbrSoftEvidence(self) -> int:
-        """On how many variables there are weights."""
+        """Number of variables with weights."""
         return len(self._soft)
 
     def _name(self, variable: str | int) -> str:
-        # ids of pyAgrum's need not be 0, 1, 2 ...
+        # ids of pyAgrum need not be 0, 1, 2 ...
         if isinstance(variable, (int, np.integer)) and not isinstance(variable, bool):
             ids = sorted(self._bn.nodes())
             if int(variable) in ids:
@@ -133,9 +140,9 @@ class LazyPropagation:
             weights = np.array(value, np.float64).ravel()
             card = len(self._net.states(v))
             if weights.size != card:
-                raise EvidenceError(f"the weights of {v!r} are {weights.size}; it has {card} states")
+                raise EvidenceError(f"{v!r} has {card} states, but {weights.size} weights are given")
             if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-                raise EvidenceError(f"the weights of {v!r} need finite numbers >= 0, one above 0")
+                raise EvidenceError(f"the weights of {v!r} must be finite and >= 0, and not all zero")
             if np.count_nonzero(weights) == 1 and weights.max() == 1.0:
                 return int(weights.argmax()), None
             return -1, weights
@@ -153,30 +160,30 @@ class LazyPropagation:
         else:
             self._soft[v] = weights
 
-    # Targets: every answer is there when it is asked for --------------------------------------------------------
+    # Targets, which have no effect --------------------------------------------------------
 
     def makeInference(self) -> None:
-        """Propagate now what `posterior` would propagate when asked."""
+        """Run the inference that the next `posterior` needs."""
         self._posteriors()
 
     def addTarget(self, variable: str | int) -> None:
-        """Taken and not needed; the variable is checked."""
+        """Check the variable; targets are not needed."""
         self._name(variable)
 
     def addJointTarget(self, variables: Iterable[str | int]) -> None:
-        """Taken and not needed; the variables are checked."""
+        """Check the variables; targets are not needed."""
         for v in variables:
             self._name(v)
 
     def setTargets(self, variables: Iterable[str | int]) -> None:
-        """Taken and not needed; the variables are checked."""
+        """Check the variables; targets are not needed."""
         self.addJointTarget(variables)
 
     def addAllTargets(self) -> None:
-        """Taken and not needed."""
+        """Do nothing; targets are not needed."""
 
     def eraseAllTargets(self) -> None:
-        """Taken and not needed."""
+        """Do nothing; targets are not needed."""
 
     # Answers --------------------------------------------------------------------------------------------------
 
@@ -186,32 +193,32 @@ class LazyPropagation:
         return self._answer
 
     def posterior(self, variable: str | int) -> Any:
-        """P(variable | evidence), a ``Tensor``."""
+        """P(variable | evidence) as a ``Tensor``."""
         v = self._name(variable)
         return self._tensor([v], np.asarray(self._posteriors()[v]))
 
     def jointPosterior(self, variables: Iterable[str | int]) -> Any:
-        """P(variables | evidence), a ``Tensor``; any variables, whether they were targets or not."""
+        """P(variables | evidence) as a ``Tensor``; the variables need not be targets."""
         chosen = {self._name(v) for v in variables}
         names = [v for v in self._net.variables if v in chosen]
         return self._tensor(names, np.asarray(self._tree.joint(names, self._hard, likelihood=self._soft)))
 
     def evidenceProbability(self) -> float:
-        """P(evidence); 0 only where it is smaller than any double. `logEvidence` is never so."""
+        """P(evidence). Underflows to 0 if it is smaller than any double; `logEvidence` does not."""
         return math.exp(self.logEvidence())
 
     def logEvidence(self) -> float:
-        """ln P(evidence); pyAgrum has no such question."""
+        """ln P(evidence). Not part of pyAgrum's class."""
         return float(self._posteriors().log_evidence)
 
     def H(self, variable: str | int) -> float:
-        """Entropy of a variable's posterior in bits."""
+        """Entropy of a variable's posterior, in bits."""
         p = np.asarray(self._posteriors()[self._name(variable)])
         p = p[p > 0]
         return float(-(p * np.log2(p)).sum())
 
     def mpe(self) -> Any:
-        """The most probable states of all variables together, an ``Instantiation``."""
+        """Most probable configuration of all variables, as an ``Instantiation``."""
         best = self._tree.mpe(self._hard, likelihood=self._soft).states
         gum = module()
         found = gum.Instantiation()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import JtgpuError
 
-__all__ = ["BENCHMARK", "benchmark_files", "networks_folder", "order_beside", "stem"]
+__all__ = ["BENCHMARK", "benchmark_files", "networks_folder", "order_file", "stem"]
 
 # The seven networks of the published table of times, in its order.
 BENCHMARK = ("mildew", "diabetes", "barley", "munin4", "water", "munin1", "link")
@@ -61,6 +61,6 @@ def stem(path: str | os.PathLike[str]) -> str:
     return root or name
 
 
-def order_beside(path: str | os.PathLike[str]) -> Path:
+def order_file(path: str | os.PathLike[str]) -> Path:
     """Path of the ``.num`` file that belongs to a network file: same folder, same stem."""
     return Path(path).parent / (stem(path) + ".num")

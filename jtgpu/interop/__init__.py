@@ -1,7 +1,7 @@
-"""Models to and from other libraries; each is imported where it is used and nowhere else.
+"""Conversion of models to and from other libraries, which are imported on use.
 
-Their names and labels may be any objects, ours are strings: ``str`` of them. What their tables hold is copied;
-nothing of the other library is kept or changed.
+Their names and states may be any objects; ours are strings, made by ``str``. Tables are copied, and the other library's
+objects are not changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""networkx graphs: a directed graph whose nodes hold states and tables."""
+"""networkx: directed graphs whose nodes have states and tables."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["from_networkx"]
 
 
 def from_networkx(graph: networkx.DiGraph[Any]) -> BayesianNetwork:
-    """A Bayesian network from a directed graph; the opposite is `BayesianNetwork.to_networkx`.
+    """Create a Bayesian network from a directed graph; the inverse of `BayesianNetwork.to_networkx`.
 
-    Every node needs ``states`` and ``cpt`` (axes: parents in order, the node last); ``parents`` names the order of
-    the parents and may be left out where there is at most one.
+    Every node needs the attributes ``states`` and ``cpt`` (axes: parents in order, then the node). ``parents`` is the
+    order of the parents; nodes with at most one parent may omit it.
 
     Raises
     ------
     NetworkError
-        For what is no directed graph, a node without what it needs, and whatever `BayesianNetwork` refuses.
+        If `graph` is not a directed graph, a node lacks an attribute, or the network is invalid.
     """
     if not (hasattr(graph, "predecessors") and hasattr(graph, "nodes")):
-        raise NetworkError(f"a directed graph of networkx is needed, not a {type(graph).__name__}")
+        raise NetworkError(f"expected a networkx.DiGraph, got a {type(graph).__name__}")
     return BayesianNetwork.from_networkx(graph)

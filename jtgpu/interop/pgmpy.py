@@ -1,6 +1,6 @@
-"""pgmpy: Bayesian networks (`DiscreteBayesianNetwork`, the older `BayesianNetwork`), Markov networks and factor lists.
+"""pgmpy: Bayesian networks (``DiscreteBayesianNetwork``, formerly ``BayesianNetwork``) and Markov networks.
 
-A `TabularCPD` has the child first, then its evidence: ``values[child, evidence...]``.
+The first axis of a `TabularCPD` is the child: ``values[child, evidence...]``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ __all__ = ["PgmpyModel", "from_pgmpy", "read_pgmpy", "to_pgmpy"]
 
 @dataclass(frozen=True)
 class PgmpyModel:
-    """A model of pgmpy's as ours, with the names that it had there.
+    """A model of pgmpy, converted, with its original names.
 
     Attributes
     ----------
     model : DiscreteModel
     names : dict of str to hashable
-        Our names to theirs.
+        Our variable names to pgmpy's.
     labels : dict of str to tuple
-        Our names to their names of the states, in order.
+        Our variable names to pgmpy's state names, in order.
     """
 
     model: DiscreteModel
@@ -38,33 +38,32 @@ class PgmpyModel:
 
 
 def from_pgmpy(model: Any) -> DiscreteModel:
-    """A network of pgmpy's as a `BayesianNetwork`, or as a `MarkovNetwork` where it is one there.
+    """Convert a pgmpy model to a `BayesianNetwork`, or a Markov network to a `MarkovNetwork`.
 
-    Rows are divided by their sums, as of a file; ``row_report`` says which were not 1.
+    CPT rows are normalised; ``row_report`` lists those that did not sum to 1.
 
     Raises
     ------
     NetworkError
-        For a node without a table, a table over other variables than the graph's arcs say, a continuous node, and
-        whatever our networks refuse.
+        If a node has no table, a table does not match the graph, a node is continuous, or the network is invalid.
     """
     return read_pgmpy(model).model
 
 
 def read_pgmpy(model: Any) -> PgmpyModel:
-    """`from_pgmpy`, keeping pgmpy's own names."""
+    """Convert a pgmpy model as `from_pgmpy` does, and keep its original names."""
     if hasattr(model, "get_cpds"):
         return _directed(model)
     if hasattr(model, "get_factors") and hasattr(model, "nodes"):
         return _undirected(model)
-    raise NetworkError(f"a Bayesian or Markov network of pgmpy is needed, not a {type(model).__name__}")
+    raise NetworkError(f"expected a Bayesian or Markov network of pgmpy, got a {type(model).__name__}")
 
 
 def _strings(names: Any) -> dict[str, Hashable]:
     found: dict[str, Hashable] = {}
     for name in names:
         if str(name) in found:
-            raise NetworkError(f"two nodes are both called {str(name)!r}")
+            raise NetworkError(f"two nodes have the name {str(name)!r}")
         found[str(name)] = name
     return found
 
@@ -79,22 +78,22 @@ def _directed(model: Any) -> PgmpyModel:
         if cpd is None:
             raise NetworkError(f"the node {v!r} has no CPD")
         if not hasattr(cpd, "values") or not hasattr(cpd, "variables"):
-            raise NetworkError(f"the node {v!r} has a {type(cpd).__name__}, not a table; only discrete nodes are taken")
+            raise NetworkError(f"the node {v!r} has a {type(cpd).__name__}, expected a TabularCPD")
         before = [str(p) for p in cpd.variables[1:]]
         if str(cpd.variables[0]) != v or sorted(before) != sorted(str(p) for p in model.get_parents(name)):
-            raise NetworkError(f"the CPD of {v!r} is over {list(cpd.variables)}, which the arcs do not say")
+            raise NetworkError(f"the CPD of {v!r} is over {list(cpd.variables)}, which does not match the arcs")
         table = np.asarray(cpd.values, np.float64)
         labels[v] = _labels(cpd, cpd.variables[0], table.shape[0])
         parents[v] = before
         cpts[v] = np.ascontiguousarray(np.moveaxis(table, 0, -1))
         for axis, p in enumerate(cpd.variables[1:]):
-            # a table may list its parents' states in an order of its own
+            # a table may list the states of its parents in another order
             theirs = _labels(cpd, p, table.shape[axis + 1])
             ours = _labels(model.get_cpds(p), p, len(theirs)) if model.get_cpds(p) is not None else theirs
             if theirs != ours and sorted(map(str, theirs)) == sorted(map(str, ours)):
                 cpts[v] = np.take(cpts[v], [theirs.index(s) for s in ours], axis=axis)
             elif theirs != ours:
-                raise NetworkError(f"the CPD of {v!r} names the states {list(theirs)} of {p!r}, which has {list(ours)}")
+                raise NetworkError(f"the CPD of {v!r} has the states {list(theirs)} of {p!r}, expected {list(ours)}")
     cpts, report = normalize_rows(cpts)
     made = BayesianNetwork(
         {v: [str(s) for s in labels[v]] for v in names},
@@ -123,7 +122,7 @@ def _undirected(model: Any) -> PgmpyModel:
             ours = labels.setdefault(str(v), theirs)
             if theirs != ours:
                 if sorted(map(str, theirs)) != sorted(map(str, ours)):
-                    raise NetworkError(f"two factors name different states of {v!r}: {list(ours)} and {list(theirs)}")
+                    raise NetworkError(f"two factors have different states of {v!r}: {list(ours)} and {list(theirs)}")
                 table = np.take(table, [theirs.index(s) for s in ours], axis=axis)
         factors.append((scope, table))
     missing = [v for v in names if v not in labels]
@@ -134,20 +133,20 @@ def _undirected(model: Any) -> PgmpyModel:
 
 
 def to_pgmpy(net: DiscreteModel) -> Any:
-    """A Bayesian network as pgmpy's ``DiscreteBayesianNetwork`` (``BayesianNetwork`` before its version 1).
+    """Convert a Bayesian network to pgmpy's ``DiscreteBayesianNetwork`` (``BayesianNetwork`` before version 1).
 
     Raises
     ------
     FormatError
-        For a model that is no Bayesian network, and for states of equal names, which pgmpy cannot tell apart.
+        If the model is not a Bayesian network, or a variable has several states of the same name.
     ImportError
-        Where pgmpy is not installed.
+        If pgmpy is not installed.
     """
     from pgmpy import models
     from pgmpy.factors.discrete import TabularCPD
 
     if not isinstance(net, BayesianNetwork):
-        raise FormatError(f"pgmpy's Bayesian networks hold no {type(net).__name__}")
+        raise FormatError(f"pgmpy's Bayesian network cannot represent a {type(net).__name__}")
     made = getattr(models, "DiscreteBayesianNetwork", None) or models.BayesianNetwork
     theirs = made()
     theirs.add_nodes_from(net.variables)
@@ -155,7 +154,7 @@ def to_pgmpy(net: DiscreteModel) -> Any:
     for v in net.variables:
         labels, before = net.states(v), net.parents(v)
         if len(set(labels)) < len(labels):
-            raise FormatError(f"pgmpy cannot tell states of equal names apart: {v!r} has {list(labels)}")
+            raise FormatError(f"pgmpy needs distinct state names: {v!r} has {list(labels)}")
         table = np.moveaxis(net.cpt(v), -1, 0).reshape(len(labels), -1).copy()
         theirs.add_cpds(
             TabularCPD(

@@ -87,7 +87,7 @@ def sorted_values(column: NDArray[Any]) -> list[Any]:
 
 
 def state_labels(values: Iterable[Any]) -> list[str]:
-    """Names of states for values; values that read the same are told apart by their type."""
+    """Names of states for values; values with the same text are distinguished by their type."""
     values = list(values)
     names = [str(v) for v in values]
     return names if len(set(names)) == len(names) else [f"{type(v).__name__}:{v}" for v in values]

@@ -1,4 +1,4 @@
-"""Rows of conditional probability tables: sums, checks, arrays that nobody writes to."""
+"""Rows of conditional probability tables: normalisation, checks, and read-only arrays."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ if TYPE_CHECKING:
 
 __all__ = ["ROW_TOLERANCE", "RowReport", "check_numbers", "freeze", "normalize_rows"]
 
-ROW_TOLERANCE = 1e-6  # how far the sum of a CPT's row may lie from 1 before the constructor refuses it
+ROW_TOLERANCE = 1e-6  # largest difference between 1 and the sum of a CPT row that the constructor accepts
 
 
 @dataclass(frozen=True)
 class RowReport:
-    """What `normalize_rows` found: how many rows of how many CPTs did not sum to one, and the worst.
+    """Result of `normalize_rows`: the CPT rows that did not sum to one.
 
     Attributes
     ----------
     n_rows, n_off : int
-        All rows, and those whose sum was further than `tolerance` from 1.
+        Number of rows, and of those whose sum differed from 1 by more than `tolerance`.
     worst_variable : str or None
-        The variable with the row furthest from 1; None where every row summed to 1.
+        Variable of the row whose sum was furthest from 1; None if all rows summed to 1.
     worst_sum : float
-        That row's sum as it stood.
+        Sum of that row before normalisation.
     variables : tuple of str
-        Every variable with such a row.
+        Variables with at least one such row.
     zero_rows : tuple of (str, int)
-        Variables with rows of nothing but zeros, and how many; they were made uniform on request.
+        Variables with rows of zeros, and their number; these rows were made uniform.
+    tolerance : float
     """
 
     n_rows: int = 0
@@ -64,32 +65,33 @@ def normalize_rows(
     tolerance: float = ROW_TOLERANCE,
     in_place: bool = False,
 ) -> tuple[dict[str, NDArray[np.float64]], RowReport]:
-    """Divide every row of every CPT (its last axis) by the row's sum.
+    """Divide every row (last axis) of every CPT by its sum.
 
-    Rows that sum to 1 within 1e-15 a number stay as they are, bit for bit.
+    Rows whose sum is within 1e-15 of 1 for each of their numbers are unchanged, bit for bit.
 
     Parameters
     ----------
     cpts : mapping of str to float64 arrays
-        Axes: parents in order, child last.
+        Axes: parents in order, then the variable.
     zero_rows : {"error", "uniform"}
-        What to do with a row of nothing but zeros, which is no distribution.
+        How to treat a row of zeros.
     tolerance : float
-        How far from 1 a row's sum may be before it is counted in the report.
+        Difference between a row's sum and 1 above which the row is counted in the report.
     in_place : bool
-        Write into the arrays given, where they are of float64 and writeable, instead of making new ones.
+        Write to the given arrays if they are float64 and writeable, instead of allocating new ones.
 
     Returns
     -------
-    dict of str to float64 arrays, RowReport
+    dict of str to float64 arrays
+    RowReport
 
     Raises
     ------
     NetworkError
-        For a negative or non-finite number, and for a zero row unless ``zero_rows="uniform"``.
+        If a number is negative or not finite, or, unless ``zero_rows="uniform"``, a row is all zeros.
     """
     if zero_rows not in ("error", "uniform"):
-        raise ValueError(f'zero_rows must be "error" or "uniform", not {zero_rows!r}')
+        raise ValueError(f'zero_rows must be "error" or "uniform", got {zero_rows!r}')
     out: dict[str, NDArray[np.float64]] = {}
     n_rows = n_off = 0
     worst, worst_sum, worst_variable = 0.0, 1.0, None
@@ -109,8 +111,8 @@ def normalize_rows(
                 row = np.argwhere(zero[..., 0])[0].tolist()
                 raise NetworkError(
                     f"variable {name!r}: {int(zero.sum())} rows of its CPT are all zeros (first at parent "
-                    f'configuration {tuple(row)}); a distribution needs a positive number (zero_rows="uniform" '
-                    "makes them uniform)"
+                    f'configuration {tuple(row)}); pass zero_rows="uniform" to make them '
+                    "uniform"
                 )
             zeroed.append((name, int(zero.sum())))
             table = np.where(zero, 1.0, table)
@@ -120,13 +122,13 @@ def normalize_rows(
         if off:
             n_off += off
             off_variables.append(name)
-            # "worst" by ratio, so that a row of 0.01 is as bad as one of 100
+            # by ratio: a sum of 0.01 is as far from 1 as a sum of 100
             with np.errstate(divide="ignore"):
                 ratio = np.where(zero, 0.0, np.abs(np.log(sums)))
             at = int(ratio.argmax())
             if ratio.flat[at] > worst:
                 worst, worst_sum, worst_variable = float(ratio.flat[at]), float(sums.flat[at]), name
-        exact = (gap <= 1e-15 * table.shape[-1]) & ~zero  # a zero row is all ones by now: to be divided
+        exact = (gap <= 1e-15 * table.shape[-1]) & ~zero  # zero rows are ones by now and must be divided
         if not exact.all():
             mine = in_place and table is cpt and table.flags.writeable
             table = np.divide(table, np.where(exact, 1.0, sums), out=table if mine else None)
@@ -138,16 +140,16 @@ def normalize_rows(
 
 
 def check_numbers(name: str, table: NDArray[np.float64]) -> None:
-    """Refuse tables with numbers that are no probabilities: not finite, or negative."""
+    """Raise `NetworkError` if a number is negative or not finite."""
     if table.size and not np.isfinite(table).all():
         bad = table.flat[int(np.argmax(~np.isfinite(table)))]
-        raise NetworkError(f"variable {name!r}: its table holds {bad}, which is no probability")
+        raise NetworkError(f"variable {name!r}: its table holds {bad}, which is not a probability")
     if table.size and table.min() < 0:
         raise NetworkError(f"variable {name!r}: its table holds the negative number {table.min():g}")
 
 
 def freeze(table: ArrayLike) -> NDArray[np.float64]:
-    """`table` as an array that nobody writes to: the very array where it is one already, else a copy."""
+    """A read-only float64 array of `table`: the array itself if nothing can write to it, else a copy."""
     if isinstance(table, np.ndarray) and table.dtype == np.float64 and table.flags.c_contiguous:
         array: Any = table
         while isinstance(array, np.ndarray) and not array.flags.writeable:

@@ -1,4 +1,4 @@
-"""Findings as people type them: ``name=state``."""
+"""Findings as text: ``name=state``."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ __all__ = ["parse_finding", "parse_findings"]
 
 
 def parse_finding(model: DiscreteModel, text: str) -> tuple[str, int | frozenset[int]]:
-    """One finding, ``name=state`` or ``name=state,state`` (one of these states).
+    """Parse a finding, ``name=state`` or ``name=state,state`` (one of these states).
 
-    Names and states may hold ``=``, ``,`` and spaces themselves: of all the places where the text can be cut at a
-    ``=``, the longest name that the model has wins, provided that a state of it follows. What follows is taken as
-    a state's name first, then as a state's number from 0, then as a list of either, cut at its commas. Spaces
-    round names and states are dropped where the text does not fit with them.
+    Names and states may contain ``=``, ``,`` and spaces. Of all positions of ``=``, the one with the longest variable
+    name that is followed by one of its states is used. The state is matched as a name first, then as a number from 0,
+    then as a comma-separated list of either. Spaces around names and states are dropped if the text does not match with
+    them.
 
     Returns
     -------
-    str, int or frozenset of int
-        The variable's name; the state's number, or the numbers of which one holds.
+    str
+        Name of the variable.
+    int or frozenset of int
+        Number of the state, or of several states one of which holds.
 
     Raises
     ------
     EvidenceError
-        For a text without ``=``.
+        If the text has no ``=``.
     UnknownVariable, UnknownState
-        With the closest names.
+        If the model has no such name; the message suggests the closest ones.
     """
     cuts = [i for i, c in enumerate(text) if c == "="]
     if not cuts:
         hint = "" if text in model.variables else closest(text, model.variables)
-        raise EvidenceError(f"evidence is written name=state, not {text!r}{hint}")
+        raise EvidenceError(f"expected evidence as name=state, got {text!r}{hint}")
     known = set(model.variables)
     refused: UnknownState | None = None
     for cut in reversed(cuts):
@@ -51,12 +53,12 @@ def parse_finding(model: DiscreteModel, text: str) -> tuple[str, int | frozenset
 
 
 def parse_findings(model: DiscreteModel, texts: Iterable[str]) -> dict[str, int | frozenset[int]]:
-    """Several findings, as `jtgpu.inference.tree.JunctionTree.posteriors` takes them.
+    """Parse several findings into the argument `evidence` of `jtgpu.JunctionTree.posteriors`.
 
     Raises
     ------
     EvidenceError
-        Also for a variable that is given twice.
+        As `parse_finding`; also if a variable is given twice.
     UnknownVariable, UnknownState
         See `parse_finding`.
     """
@@ -64,7 +66,7 @@ def parse_findings(model: DiscreteModel, texts: Iterable[str]) -> dict[str, int 
     for text in texts:
         name, value = parse_finding(model, text)
         if name in found:
-            raise EvidenceError(f"evidence on {name!r} is given twice; several states are written {name}=a,b")
+            raise EvidenceError(f"evidence on {name!r} is given twice; write {name}=a,b for several states")
         found[name] = value
     return found
 
@@ -78,15 +80,15 @@ def _states(model: DiscreteModel, name: str, text: str) -> int | frozenset[int]:
         chosen = [p for p in parts if p is not None]
         if len(chosen) == len(parts):
             return frozenset(chosen)
-        # name the part that is wrong, not the list
+        # report the part that is wrong, not the whole list
         text = text.split(",")[parts.index(None)]
     number = _number(text)
-    model.state_index(name, text.strip() if number is None else number)  # raises, with the closest or the range
+    model.state_index(name, text.strip() if number is None else number)  # raises
     raise AssertionError(f"{text!r} is a state of {name!r} after all")
 
 
 def _state(model: DiscreteModel, name: str, text: str) -> int | None:
-    """Number of the state that a text names; None where it names none."""
+    """Number of the state that a text names, or None."""
     labels = model.states(name)
     for candidate in dict.fromkeys((text, text.strip())):
         if candidate in labels:
@@ -96,7 +98,7 @@ def _state(model: DiscreteModel, name: str, text: str) -> int | None:
 
 
 def _number(text: str) -> int | None:
-    """The state's number that a text is, in range or not."""
+    """The number that a text is, whether the variable has such a state or not; None if it is not a number."""
     digits = text.strip()
-    # the length: Python refuses to convert thousands of digits, and no variable has so many states
+    # limited, since Python refuses to convert thousands of digits
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None

@@ -38,7 +38,7 @@ from jtgpu.errors import (
     UnknownState,
     UnknownVariable,
 )
-from jtgpu.formats.bundled import BENCHMARK, benchmark_files, order_beside, stem
+from jtgpu.formats.bundled import BENCHMARK, benchmark_files, order_file, stem
 from jtgpu.model.findings import parse_finding, parse_findings
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.timing import (
@@ -620,7 +620,7 @@ def test_time_network_takes_its_steps_in_order() -> None:
     found = time_network(ASIA, backend="reference", runs=1, step=steps.append)
     assert steps == ["read", "plan", "compile", "propagate"]
     assert found.variables == 8
-    assert order_beside("nets/link.net.gz") == Path("nets/link.num")
+    assert order_file("nets/link.net.gz") == Path("nets/link.num")
 
 
 @pytest.mark.parametrize(

@@ -86,12 +86,12 @@ def test_what_pyagrum_made(gum: Any) -> None:
 
 
 def test_what_pyagrum_cannot_hold(gum: Any) -> None:
-    with pytest.raises(FormatError, match="no states of equal names: 'a'"):
+    with pytest.raises(FormatError, match="pyAgrum needs distinct state names: 'a'"):
         jtgpu.to_pyagrum(EQUAL_STATES)
-    with pytest.raises(FormatError, match="holds no MarkovNetwork"):
+    with pytest.raises(FormatError, match="cannot represent a MarkovNetwork"):
         jtgpu.to_pyagrum(MARKOV)
     for other in (None, "asia.net", EQUAL_STATES):
-        with pytest.raises(NetworkError, match="a BayesNet of pyAgrum is needed"):
+        with pytest.raises(NetworkError, match="expected a BayesNet of pyAgrum"):
             jtgpu.from_pyagrum(other)
 
 
@@ -156,15 +156,15 @@ def test_what_is_wrong_in_a_model_of_pgmpys(pgmpy: Any) -> None:
         jtgpu.from_pgmpy(model)
     model = sprinkler(pgmpy)
     model.remove_edge("rain", "wet")
-    with pytest.raises(NetworkError, match=r"no CPD|which the arcs do not say"):
+    with pytest.raises(NetworkError, match=r"no CPD|which does not match the arcs"):
         jtgpu.from_pgmpy(model)
     wrong: list[Any] = [None, {}, MARKOV]
     for other in wrong:
-        with pytest.raises(NetworkError, match="of pgmpy is needed"):
+        with pytest.raises(NetworkError, match="expected a Bayesian or Markov network of pgmpy"):
             jtgpu.from_pgmpy(other)
-    with pytest.raises(FormatError, match="cannot tell states of equal names apart"):
+    with pytest.raises(FormatError, match="pgmpy needs distinct state names"):
         jtgpu.to_pgmpy(EQUAL_STATES)
-    with pytest.raises(FormatError, match="hold no MarkovNetwork"):
+    with pytest.raises(FormatError, match="cannot represent a MarkovNetwork"):
         jtgpu.to_pgmpy(MARKOV)
 
 
@@ -180,7 +180,7 @@ def test_networkx_there_and_back() -> None:
     assert jtgpu.from_networkx(graph).cpt("b").tolist() == [[0.5, 0.5], [1, 0]]
     wrong: list[Any] = [None, networkx.Graph(), [("a", "b")]]
     for other in wrong:
-        with pytest.raises(NetworkError, match="a directed graph of networkx is needed"):
+        with pytest.raises(NetworkError, match="expected a networkx.DiGraph"):
             jtgpu.from_networkx(other)
     del graph.nodes["b"]["cpt"]
     with pytest.raises(NetworkError, match="no attribute 'cpt'"):

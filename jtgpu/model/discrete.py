@@ -1,0 +1,220 @@
+"""`DiscreteModel`: variables with states, and factors over them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..errors import NetworkError, UnknownState, UnknownVariable, closest
+from ..util import doors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["DiscreteModel", "Factor"]
+
+
+class Factor(NamedTuple):
+    """A non-negative table over some variables of a model."""
+
+    scope: tuple[int, ...]  # variable ids, one an axis of the table, in the order of the axes
+    table: NDArray[np.float64]  # shape: the cardinalities of the scope
+
+
+class DiscreteModel:
+    """Variables with states, and factors over them.
+
+    The common base of `BayesianNetwork` and `MarkovNetwork`.
+
+    Parameters
+    ----------
+    states : mapping of str to sequences of str
+        The variables in order, with the names of their states.
+    name : str, optional
+    """
+
+    def __init__(self, states: Mapping[str, Sequence[str]], *, name: str = ""):
+        self._name = str(name)
+        self._variables = tuple(states)
+        self._index = {v: i for i, v in enumerate(self._variables)}
+        self._states = tuple(tuple(str(s) for s in states[v]) for v in self._variables)
+        for v, labels in zip(self._variables, self._states, strict=True):
+            if not isinstance(v, str):
+                raise NetworkError(f"a variable name must be a string, got {v!r}")
+            if not labels:
+                raise NetworkError(f"variable {v!r} has no states")
+        self._cardinality = np.array([len(s) for s in self._states], np.int64)
+        self._cardinality.flags.writeable = False
+        self._factors: tuple[Factor, ...] = ()
+
+    # Attributes -----------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Name of the model; may be empty."""
+        return self._name
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variables. The position of a name is the variable's number."""
+        return self._variables
+
+    @property
+    def cardinality(self) -> NDArray[np.int64]:
+        """Number of states of each variable, (V,) int64, read-only."""
+        return self._cardinality
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The factors whose product is the joint distribution, for a Markov network up to normalisation."""
+        return self._factors
+
+    def states(self, variable: str | int) -> tuple[str, ...]:
+        """Names of the states of a variable, in order. They may be empty or equal, as in some files."""
+        return self._states[self.index(variable)]
+
+    def index(self, variable: str | int) -> int:
+        """Number of a variable.
+
+        Parameters
+        ----------
+        variable : str or int
+            Name or number.
+
+        Raises
+        ------
+        UnknownVariable
+            If the model has no such variable; the message suggests the closest names.
+        """
+        if isinstance(variable, str):
+            found = self._index.get(variable)
+            if found is None:
+                raise UnknownVariable(
+                    f"there is no variable {variable!r}{closest(variable, self._variables)}"
+                )
+            return found
+        try:
+            i = _as_int(variable)
+        except TypeError:
+            raise UnknownVariable(f"a variable must be given by name (a string) or number, got {variable!r}") from None
+        if not 0 <= i < len(self._variables):
+            raise UnknownVariable(f"there is no variable number {i}; the model has 0 to {len(self._variables) - 1}")
+        return i
+
+    def state_index(self, variable: str | int, state: str | int) -> int:
+        """Number of a state.
+
+        Parameters
+        ----------
+        variable, state : str or int
+            Names or numbers.
+
+        Raises
+        ------
+        UnknownState
+            If the variable has no such state, or several states of that name; the message suggests the closest names.
+        """
+        v = self.index(variable)
+        labels = self._states[v]
+        if isinstance(state, (bool, np.bool_)):
+            # as an index, True would silently be the second state, whatever its name
+            folded = [s.casefold() for s in labels]
+            if folded.count(str(bool(state)).casefold()) == 1:
+                return folded.index(str(bool(state)).casefold())
+            raise UnknownState(
+                f"variable {self._variables[v]!r} has no state {bool(state)!r}; its states are {_listed(labels)}"
+            )
+        if isinstance(state, str):
+            if state not in labels:
+                raise UnknownState(
+                    f"variable {self._variables[v]!r} has no state {state!r}{closest(state, labels)}"
+                    f" (its states are {_listed(labels)})"
+                )
+            if labels.count(state) > 1:
+                raise UnknownState(
+                    f"variable {self._variables[v]!r} has {labels.count(state)} states named {state!r}; "
+                    "use the state's number instead"
+                )
+            return labels.index(state)
+        try:
+            i = _as_int(state)
+        except TypeError:
+            raise UnknownState(
+                f"a state of {self._variables[v]!r} must be given by name or number, got {state!r}"
+            ) from None
+        if not 0 <= i < len(labels):
+            raise UnknownState(
+                f"variable {self._variables[v]!r} has no state number {i}; it has 0 to {len(labels) - 1}"
+            )
+        return i
+
+    def __len__(self) -> int:
+        return len(self._variables)
+
+    # Pickling ----------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled model. Unpickled arrays are writeable; those of a model are not."""
+        self.__dict__.update(state)
+        for array in (self._cardinality, *(f.table for f in self._factors)):
+            array.flags.writeable = False
+
+    # Planning and compiling, by the layers above; imported on use -------------------------------------------
+
+    def plan(self, order: Any = "auto", **options: Any) -> Any:
+        """Choose an elimination order and lay out the computation. No tables are allocated.
+
+        Parameters
+        ----------
+        order : str, sequence, or path, default "auto"
+            The elimination order, or the method that finds one; see `jtgpu.plans.ordering`.
+        **options
+            ``time_limit``, ``memory_limit``, ``max_table``, ``seed``, ``lowering``, ``together``, ``slices`` ...
+
+        Returns
+        -------
+        jtgpu.NetworkPlan
+        """
+        return doors.planning().make_plan(self, order, **options)
+
+    def compile(
+        self, backend: str = "auto", *, order: Any = "auto", devices: Any = None, dtype: str = "float64", **options: Any
+    ) -> Any:
+        """Plan and compile the model for queries.
+
+        Parameters
+        ----------
+        backend : {"auto", "cpu", "gpu", "reference", "indexed"}
+            What computes; see `jtgpu.JunctionTree`.
+        order, **options
+            See `plan`.
+        devices : "all", int or sequence of int, optional
+            Numbers of the GPUs to use.
+        dtype : {"float64", "float32"}
+            ``"float32"`` halves the memory on a GPU.
+
+        Returns
+        -------
+        jtgpu.JunctionTree
+        """
+        made = self.plan(order, backend=backend, devices=devices, **options)
+        more = {} if devices is None else {"devices": devices}
+        return made.compile(backend, **more) if dtype == "float64" else made.compile(backend, dtype=dtype, **more)
+
+
+def _listed(labels: Sequence[str], most: int = 12) -> str:
+    shown = ", ".join(repr(s) for s in labels[:most])
+    return shown if len(labels) <= most else f"{shown}, ... ({len(labels)} in total)"
+
+
+def _as_int(value: Any) -> int:
+    """Convert an int or a NumPy integer; anything else, floats and bools included, raises a TypeError."""
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError
+    return operator.index(value)

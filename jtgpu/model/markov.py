@@ -1,0 +1,71 @@
+"""`MarkovNetwork`: a model of plain factors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import NetworkError
+from .cpts import check_numbers, freeze
+from .discrete import DiscreteModel, Factor
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+__all__ = ["MarkovNetwork"]
+
+
+class MarkovNetwork(DiscreteModel):
+    """Variables and plain factors. The joint distribution is their product divided by its sum.
+
+    Parameters
+    ----------
+    states : mapping of str to sequences of str
+        The variables in order, with the names of their states.
+    factors : iterable of (scope, table)
+        ``scope`` has a variable, by name or number, for each axis of ``table``; it may be empty.
+    name : str, optional
+
+    Raises
+    ------
+    NetworkError
+        If the shape of a table does not match its scope, a scope repeats a variable, or a number is negative or not
+        finite.
+    """
+
+    def __init__(
+        self,
+        states: Mapping[str, Sequence[str]],
+        factors: Iterable[tuple[Sequence[str | int], ArrayLike]],
+        *,
+        name: str = "",
+    ):
+        super().__init__(states, name=name)
+        made = []
+        for k, (scope, table) in enumerate(factors):
+            ids = tuple(self.index(v) for v in scope)
+            shape = tuple(int(self._cardinality[i]) for i in ids)
+            frozen = freeze(table)
+            if len(set(ids)) != len(ids):
+                raise NetworkError(f"factor {k}: a variable is repeated in its scope {tuple(scope)}")
+            if frozen.shape != shape:
+                raise NetworkError(f"factor {k}: its table has shape {frozen.shape}, expected {shape}")
+            check_numbers(f"factor {k}", frozen)
+            made.append(Factor(ids, frozen))
+        self._factors = tuple(made)
+
+    @classmethod
+    def of_checked(
+        cls, states: Mapping[str, Sequence[str]], factors: Iterable[Factor], *, name: str = ""
+    ) -> MarkovNetwork:
+        """Create a model from factors that are known to be valid, without checking them.
+
+        For readers of files with many small factors, where the checks would take most of the time. Scopes are tuples of
+        numbers; tables are read-only, C-contiguous float64 of the right shapes, finite and not negative.
+        """
+        made = cls(states, (), name=name)
+        made._factors = tuple(factors)
+        return made
+
+    def __repr__(self) -> str:
+        return f"MarkovNetwork({self._name!r}, {len(self)} variables, {len(self._factors)} factors)"
