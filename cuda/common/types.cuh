@@ -62,9 +62,9 @@ struct Op {      // 256 bytes
     u32 a, b, out;                 // first cells in the arena
     u32 slot_a, slot_b, slot_out;  // tables
     u32 n_tiles;                   // threads' tiles of outputs
-    u32 n_steps, steps;            // summed configurations; the first in Program.steps; of a list in Program.rounds
+    u32 n_steps, steps;            // summed configurations; the first in Program.steps
     u32 digits, n_digits;          // those after the first INLINE_DIGITS in Program.digits; all
-    u32 shape;                     // tile: elements on side M * 8 + elements on side N; 0: `n_tiles` rounds of a list
+    u32 shape;                     // tile: elements on side M * 8 + elements on side N
     u32 log_lanes;                 // log2 of the lanes that share a tile's sum
     u32 wide;                      // 0: warps work alone. 1: the block's warps share the sums
     u32 splits;                    // wide: blocks that share a sum
@@ -86,8 +86,6 @@ struct Program {
     const Task* tasks;
     real* scratch;
     u32* counters;
-    const uint2* rounds;  // of lists: first row, products of a lane | log2 of the lanes that share an output << 16
-    const uint2* rows;    // 32 lanes each: a round's outputs (NONE: no output), then the cells of a product's entries
 };
 
 // Programmatic dependent launch: a kernel starts while the one before still runs, reads its records, and waits.

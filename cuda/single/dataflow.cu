@@ -41,7 +41,7 @@
 // An axis of a factor that evidence is multiplied into; of one that is cut, `inner` is a state's stride in `pristine`.
 struct Known { u32 variable, inner, card, weight; };
 
-struct Flow {
+struct Dataflow {
     double* arena;
     const double* pristine;   // factors with evidence as they are without it
     const uint2* ops;         // 256 bytes each
@@ -163,7 +163,7 @@ __device__ __forceinline__ void rest_until(const double* hint, double seen, u32 
 // A lane's steps of a sum, from `first + mine` on, batch by batch, as soon as their entries are there. `add` gets the
 // entries and the first of the batch's steps; steps past the last are loaded as the last.
 template <int TM, int TN, int UNROLL, class Add>
-__device__ __forceinline__ void sum_steps(const Flow& f, const Op& op, const u32 (&at_a)[TM], const u32 (&at_b)[TN],
+__device__ __forceinline__ void sum_steps(const Dataflow& f, const Op& op, const u32 (&at_a)[TM], const u32 (&at_b)[TN],
                                           Steps<UNROLL>& ready, u32 first, u32 mine, u32 stride, Add add) {
     const u32 n_steps = op.n_steps, sign = f.sign, waits_a = WAITS_FOR_A(op), waits_b = WAITS_FOR_B(op);
     const uint2* steps = f.steps + op.steps;
@@ -190,7 +190,7 @@ __device__ __forceinline__ void sum_steps(const Flow& f, const Op& op, const u32
 
 // A warp's unit of a contraction.
 template <int TM, int TN, int UNROLL>
-__device__ __forceinline__ void contract(const Flow& f, const Op& op, u32 unit, u32 lane) {
+__device__ __forceinline__ void contract(const Dataflow& f, const Op& op, u32 unit, u32 lane) {
     const u32 log = op.log_lanes, mine = lane & ((1u << log) - 1), sign = f.sign;
     u32 group = unit, split = 0;
     if (op.splits > 1) {
@@ -248,7 +248,7 @@ __device__ __forceinline__ void contract(const Flow& f, const Op& op, u32 unit, 
 // A warp's unit of a contraction whose sides are long enough for blocks of 8 x 8 outputs, on the tensor cores: a load
 // serves eight products of a lane and not one or two. Four lanes share a sum's steps.
 template <int BM, int BN, int UNROLL>
-__device__ __forceinline__ void contract_blocks(const Flow& f, const Op& op, u32 unit, u32 lane) {
+__device__ __forceinline__ void contract_blocks(const Dataflow& f, const Op& op, u32 unit, u32 lane) {
     const u32 mine = lane & 3, line = lane >> 2, sign = f.sign;
     u32 tile = unit, split = 0;
     if (op.splits > 1) {
@@ -302,7 +302,7 @@ __device__ __forceinline__ void contract_blocks(const Flow& f, const Op& op, u32
 
 // Evidence into a warp's share of a factor. In an evidence pattern's own engine (jtgpu/backends/gpu/single/dataflow/pattern.py)
 // observed variables are no axes: what belongs to their states is a contiguous part of the factor in `pristine`.
-__device__ __forceinline__ void enter_unit(const Flow& f, const Op& op, u32 unit, u32 lane) {
+__device__ __forceinline__ void enter_unit(const Dataflow& f, const Op& op, u32 unit, u32 lane) {
     const u32 from = unit * 32 * SHARE + lane, n = ENTER_N(op);
     u32 first = ENTER_FROM(op);
     for (u32 v = 0; v < ENTER_N_CUT(op); v++) {
@@ -334,7 +334,7 @@ __device__ __forceinline__ void enter_unit(const Flow& f, const Op& op, u32 unit
 }
 
 // A posterior, normalised, to the host.
-__device__ __forceinline__ void answer_unit(const Flow& f, const Op& op, u32 lane) {
+__device__ __forceinline__ void answer_unit(const Dataflow& f, const Op& op, u32 lane) {
     const double* from = f.arena + op.a;
     const u32 card = ANSWER_CARD(op), sign = f.sign & WAITS_FOR_A(op);
     const double mine = lane < card ? await(from + lane, sign) : 0.0;
@@ -347,7 +347,7 @@ __device__ __forceinline__ void answer_unit(const Flow& f, const Op& op, u32 lan
 }
 
 template <bool BLOCKS>
-__device__ __forceinline__ void go(const Flow& f) {
+__device__ __forceinline__ void go(const Dataflow& f) {
     __shared__ uint2 records[MOST_WARPS][32];
     const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31, queue = blockIdx.x * (blockDim.x >> 5) + warp;
     u32 at = f.starts[queue];
@@ -390,5 +390,5 @@ __device__ __forceinline__ void go(const Flow& f) {
 
 // As many warps as the host wants in a block, of which an SM holds one: fewer wait less for each other's loads. With
 // blocks for the tensor cores, and without: code that nobody needs is in the way of the code that is.
-extern "C" __global__ void __launch_bounds__(32 * MOST_WARPS, 1) flow_plain(GRID_CONSTANT Flow f) { go<false>(f); }
-extern "C" __global__ void __launch_bounds__(32 * MOST_WARPS, 1) flow_blocks(GRID_CONSTANT Flow f) { go<true>(f); }
+extern "C" __global__ void __launch_bounds__(32 * MOST_WARPS, 1) dataflow_plain(GRID_CONSTANT Dataflow f) { go<false>(f); }
+extern "C" __global__ void __launch_bounds__(32 * MOST_WARPS, 1) dataflow_blocks(GRID_CONSTANT Dataflow f) { go<true>(f); }

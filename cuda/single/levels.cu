@@ -8,7 +8,6 @@
 //
 // Of floats, what is 2^-150 or so of its table's largest entry is lost, and may be what later evidence asks for. Then
 // P(e) by way of one posterior is no longer P(e) by way of another: `finish` compares them, and says where to doubt.
-// Where contractions ran slice by slice (slab.cuh), it says so too where their outputs are too small to be believed.
 //
 // States are read from page-locked host memory, and answers are written straight to it: copies as nodes of the graph
 // take 2 us each.
@@ -86,8 +85,6 @@ extern "C" __global__ void __launch_bounds__(256) enter(Program p, Entry in) {
     if (threadIdx.x == 0) in.dirty[blockIdx.x] = now;
 }
 
-#include "single/cut.cuh"
-
 extern "C" __global__ void __launch_bounds__(256, LIGHT_BLOCKS) level_light(Program p, u32 first) {
     __shared__ real shared[WARPS * 64 + 1];
     level<false>(p, first, blockIdx.x, shared);
@@ -108,8 +105,7 @@ struct Finish {
     int* exponent;           // host
     const Chunk* chunks;
     const uint2* checks;     // float: table of each posterior, and which of the roots it belongs to
-    int* doubt;              // host: whether a posterior's sum is not P(e) (float), or a table is below its least
-    const int* least;        // (n_tables,) word_of the least largest entry that a table is believed with; null: any
+    int* mismatch;           // host: float: becomes 1 if a posterior's sum is not P(e)
     u32 n_answers, n_roots, n_factors, n_tables, n_chunks, pad;  // n_tables: whose slots are readied, the first
 };
 
@@ -129,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(256) finish(Program p, Finish f) {
             const u32 cell = f.roots[2 * check.y], table = f.roots[2 * check.y + 1];
             const double root = p.arena[cell];
             const double other = ldexp(total, p.slots[check.x].exponent - p.slots[table].exponent);
-            if (!(fabs(other - root) <= DIFFERENCE * root)) *f.doubt = 1;
+            if (!(fabs(other - root) <= DIFFERENCE * root)) *f.mismatch = 1;
         }
     }
     for (u32 i = thread; i < f.n_roots; i += all) {
@@ -137,7 +133,6 @@ extern "C" __global__ void __launch_bounds__(256) finish(Program p, Finish f) {
         f.exponent[i] = p.slots[f.roots[2 * i + 1]].exponent;
     }
     for (u32 t = f.n_factors + thread; t < f.n_tables; t += all) {
-        if (f.least && p.slots[t].top < f.least[t]) *f.doubt = 1;
         p.slots[t].top = 0;
     }
     for (u32 c = thread; c < f.n_chunks; c += all) p.slots[f.chunks[c].table].top = 0;  // `enter` writes it anew

@@ -161,45 +161,6 @@ __device__ __forceinline__ Scales accumulate(real (&sum)[TM * TN], Steps<UNROLL>
     }
 }
 
-// A warp's round of a contraction that is a list of products, as jtgpu/backends/gpu/single/sparse/rounds.py deals them out.
-__device__ __forceinline__ void run_list(const Program& p, const Op& op, u32 unit, u32 lane) {
-    const uint2 round = p.rounds[op.steps + unit];
-    const uint2* row = p.rows + (u64)round.x * 32 + lane;
-    const u32 n = round.y & 0xffff, log = round.y >> 16, out = row->x;
-    const Slot *from_a = p.slots + op.slot_a, *from_b = p.slots + op.slot_b;
-    row += 32;
-    uint2 next[4];
-#pragma unroll
-    for (u32 u = 0; u < 4; u++) next[u] = row[(u < n ? u : n - 1) * 32];
-    wait_for_previous();
-    const Slot slot_a = *from_a, slot_b = *from_b;
-    real sum = 0, x[4], y[4];
-#pragma unroll
-    for (u32 u = 0; u < 4; u++) {
-        x[u] = u < n ? p.arena[next[u].x] : real(0);
-        y[u] = u < n ? p.arena[next[u].y] : real(0);
-    }
-    const Scales scale = scales_of(slot_a, slot_b);  // after the first entries were asked for
-    for (u32 k = 4;; k += 4) {
-#pragma unroll
-        for (u32 u = 0; u < 4; u++) next[u] = row[(k + u < n ? k + u : n - 1) * 32];
-#pragma unroll
-        for (u32 u = 0; u < 4; u++) sum += (x[u] * scale.a) * (y[u] * scale.b);
-        if (k >= n) break;
-#pragma unroll
-        for (u32 u = 0; u < 4; u++) {
-            x[u] = k + u < n ? p.arena[next[u].x] : real(0);
-            y[u] = k + u < n ? p.arena[next[u].y] : real(0);
-        }
-    }
-    u32 unused = 0;
-    Fold<1>::run(&sum, lane, log, unused);
-    const bool keeper = out != NONE && (lane & ((1u << log) - 1)) == 0;
-    if (keeper) p.arena[out] = sum;
-    if (unit == 0 && lane == 0) p.slots[op.slot_out].exponent = scale.exponent;
-    publish(p.slots + op.slot_out, keeper ? sum : real(0), lane);
-}
-
 // A warp's unit of a contraction, from the sums to the table. `shared` is used by wide contractions only.
 template <int TM, int TN, int UNROLL>
 __device__ __forceinline__ void run_unit(const Program& p, const Op& op, u32 unit, u32 warp, u32 lane, real* shared,
@@ -308,7 +269,6 @@ __device__ __forceinline__ void level(const Program& p, u32 first, u32 block, re
     }
     const Op& op = p.ops[task.op];
     switch (op.shape) {
-        case 0: run_list(p, op, task.unit, lane); break;
         case 1 * 8 + 1: run_unit<1, 1, 4>(p, op, task.unit, warp, lane, shared, true); break;
         case 4 * 8 + 1: run_unit<4, 1, 2>(p, op, task.unit, warp, lane, shared, true); break;
         case 2 * 8 + 2: run_unit<2, 2, 2>(p, op, task.unit, warp, lane, shared, true); break;

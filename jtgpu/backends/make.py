@@ -12,7 +12,6 @@ from .base import Backend
 from .wrappers import pattern_cache
 from .wrappers.conditioned import ConditionedSum, SliceJob, Start, on_devices, one_after_another
 from .wrappers.devices import DevicePool
-from .wrappers.workers import Once
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,12 +98,10 @@ def device_pool(name: str, devices: Any) -> DevicePool:
     """
     numbers = device_numbers(name, devices)
     each: list[tuple[str, dict[str, Any]]] = [(f"GPU {n}", {"device": n}) for n in numbers]
-    if name != "gpu":
-        return DevicePool(get(name), each)
-    once = Once()
-    for i, (_, options) in enumerate(each):  # tables of cases need nothing of what single cases do
-        options |= {"once": once, "single": i == 0}
-    return DevicePool(get(name), each, [once])
+    if name == "gpu":
+        for i, (_, options) in enumerate(each):  # the first one computes single cases, tables do not need their engine
+            options["single"] = i == 0
+    return DevicePool(get(name), each)
 
 
 def supported_options(name: str, options: Mapping[str, Any], is_auto: bool) -> dict[str, Any]:

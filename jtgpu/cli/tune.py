@@ -82,13 +82,13 @@ def _tune_network(file: str, order: str, options: dict[str, Any], device: int | 
         name, tried = made.tune(device)
     able = [t for t in tried if t.microseconds < math.inf]
     if json:
-        rows = [{"way": str(t.way), "microseconds": t.microseconds, **asdict(t.way)} for t in able]
-        print_json({"device": name, "best": str(able[0].way), "ways": rows})
+        rows = [{"config": str(t.config), "microseconds": t.microseconds, **asdict(t.config)} for t in able]
+        print_json({"device": name, "best": str(able[0].config), "configs": rows})
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("way")
+    table.add_column("configuration")
     table.add_column("time", justify="right")
     for t in able:
-        table.add_row(cell(str(t.way)), format_seconds(t.microseconds * 1e-6))
+        table.add_row(cell(str(t.config)), format_seconds(t.microseconds * 1e-6))
     print_table(table)
-    print(f"\n{name}: {able[0].way} answers single cases from now on")
+    print(f"\n{name}: {able[0].config} answers single cases from now on")

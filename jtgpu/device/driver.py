@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .context import Device
 
-__all__ = ["Arguments", "Kernels", "most_shared", "multiprocessors"]
+__all__ = ["Arguments", "Kernels", "most_shared"]
 
 
 def _bindings() -> Any:
@@ -47,11 +47,6 @@ def _launch_call() -> Any:
 def most_shared(device: Device) -> int:
     """Bytes of shared memory that one block of a device may take."""
     return _attribute(device, "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
-
-
-def multiprocessors(device: Device) -> int:
-    """How many multiprocessors a device has."""
-    return _attribute(device, "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT")
 
 
 def _attribute(device: Device, name: str) -> int:
@@ -189,7 +184,6 @@ class Kernels:
         *,
         shared: int = 0,
         early: bool = False,
-        cluster: int = 1,
         together: bool = False,
     ) -> Callable[[], None]:
         """A function that queues a kernel, with whatever its arguments hold then; `cluster`: blocks that share
@@ -205,12 +199,6 @@ class Kernels:
             attribute = d.CUlaunchAttribute()
             attribute.id = d.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             attribute.value.programmaticStreamSerializationAllowed = 1
-            attributes.append(attribute)
-        if cluster > 1:
-            attribute = d.CUlaunchAttribute()
-            attribute.id = d.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-            attribute.value.clusterDim.x = cluster
-            attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1
             attributes.append(attribute)
         if together:
             attribute = d.CUlaunchAttribute()
@@ -237,11 +225,6 @@ class Kernels:
         """Let a kernel take more dynamic shared memory than the default 48 KB."""
         attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         self._checked(self._driver.cuFuncSetAttribute(self._functions[name], attribute, n_bytes))
-
-    def allow_wide_clusters(self, name: str) -> None:
-        """Let a kernel run as clusters of more than 8 blocks."""
-        attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-        self._checked(self._driver.cuFuncSetAttribute(self._functions[name], attribute, 1))
 
     def symbol(self, name: str) -> int:
         """Address of a variable of the module, in constant or device memory."""

@@ -1,23 +1,27 @@
-"""Engines for evidence patterns that recur, on the GPU.
+"""Evidence patterns on a GPU: cases that observe the same variables get an engine without those variables.
 
-Time models are right to some 20 %, and a plan of the restricted model may have more levels than the usual one, so the
-faster engine is found by measuring. The models select the engines that are built at all, and count what cases have
-cost, so that the same query starts the planning whatever is measured.
+A case brings in all its numbers anyway, so an engine for the unobserved variables alone selects the part of each
+factor that belongs to the observed states. Which engine is quicker is measured, since a plan without the observed
+variables may have more levels than the usual one: the time of a whole call, since that is what users wait for. The
+time model decides only which engines are worth making, and counts what cases have cost, so that the same query of a
+sequence is always the first that a pattern's engine answers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge
+from ...errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
 from ...plans.conditioning.restriction import Restriction
-from ..base import BackendDefaults, BatchResult, Evidence, PlainSession, Result, Session
+from ..base import BackendDefaults, BatchResult, ColumnResult, Evidence, PlainSession, Result, Session
 from ..wrappers.pattern_cache import Pattern, PatternBackend, PatternCache
 
 if TYPE_CHECKING:
@@ -25,74 +29,84 @@ if TYPE_CHECKING:
 
     from ...device.context import Device
     from ...plans.plan import Plan
-    from ..base import ColumnResult
     from .backend import Gpu
-    from .single.levels.engine import CaseEngine
-    from .single.pattern_configs import CutWay
+    from .single.case import CaseEngine
 
 __all__ = ["GpuPatternCache", "RestrictedBackend"]
 
-# Nanoseconds: what it takes to plan anew for each variable, to lay engines out for each contraction of the usual plan,
-# and at least; measured on one core. A case of less than WORTH would not gain what the detour takes.
+# Nanoseconds that an engine of a pattern costs, measured on one core: planning, for each variable; laying out, for each
+# contraction of the usual plan; and at least.
 PLANNING, BUILDING, STARTING = 1_000_000, 1_500_000, 200_000_000
-WORTH = 45_000
-PROMISED = 0.9  # share of the best measured time up to now that a model must promise before an engine is made
-UNMEASURED = 0.7  # and where nothing can be measured: of the model's time, for good
-KEPT = 0.95  # share of the best engine's time up to now that another may take, both measured
+MIN_CASE = 45_000  # predicted nanoseconds of a case below which patterns are not counted
+PREDICTED_SHARE = 0.9  # of the usual engine's predicted time that another may take at most, or it is not made
+CALL_SHARE = 0.95  # of the usual engine's measured call that another's call may take at most
+CALLS = 31  # of each engine, alternating, of which the medians are compared
 
 
 class RestrictedBackend(BackendDefaults):
-    """An engine of what is left, asked about the network's own variables: `jtgpu.backends.wrappers.pattern_cache.PatternBackend`.
+    """`jtgpu.backends.wrappers.pattern_cache.PatternBackend` on a GPU: an engine of the unobserved variables.
 
     Parameters
     ----------
-    restriction : Restriction
+    observed : (V,) bool
+    usual : Gpu
+        Answers cases for which the engine is not reliable.
     engine : CaseEngine
-        Brings the observed states in by itself, and leaves zeros for the observed variables; closed with this one.
+        Takes cases in the network's variables and leaves zeros for the observed ones; closed with this one.
+    posterior_ptr : (V+1,) int64
+        First cell of each variable in an answer.
     """
 
-    def __init__(self, restriction: Restriction, engine: CaseEngine):
-        self.restriction, self.engine = restriction, engine
-        self._ptr = np.concatenate([[0], np.cumsum(restriction.cardinality)]).astype(np.int64)
-        self._hard = np.flatnonzero(restriction.observed)
-        self._hard_cells = self._ptr[self._hard]
+    def __init__(
+        self, observed: NDArray[np.bool_], usual: Gpu, engine: CaseEngine, posterior_ptr: NDArray[np.int64]
+    ):
+        self.observed, self.engine, self._usual, self._ptr = observed, engine, usual, posterior_ptr
+        self._hard = np.flatnonzero(observed)
+        self._hard_cells = posterior_ptr[self._hard]
 
     @property
     def posterior_ptr(self) -> NDArray[np.int64]:
-        """(V+1,) where each variable's cells begin in an answer."""
+        """(V+1,) first cell of each variable in an answer."""
         return self._ptr
 
     def run(
         self, evidence: Evidence, targets: Sequence[int] | None = None, session: Session | None = None
     ) -> Result:
-        """See `jtgpu.backends.wrappers.pattern_cache.PatternBackend.run`; answers every variable whatever the targets."""
+        """See `PatternBackend.run`; computes every variable whatever the targets."""
+        found = self.try_run(evidence)
+        return self._usual.run(evidence) if found is None else found
+
+    def try_run(self, evidence: Evidence) -> Result | None:
+        """See `CaseEngine.run`."""
         shift = 0.0
         for v, weights in evidence.likelihood.items():
-            if self.restriction.observed[v]:
+            if self.observed[v]:
                 weight = float(weights[evidence.state[v]])
                 if not weight > 0:
                     raise ImpossibleEvidence("the evidence has probability 0")
                 shift += math.log(weight)
         found = self.engine.run(evidence)
+        if found is None:
+            return None
         found.posterior[self._hard_cells + evidence.state[self._hard]] = 1.0
-        return Result(found.posterior, found.log_evidence + shift)
+        return Result(found.posterior, found.log_evidence + shift) if shift else found
 
     def work(self, targets: Sequence[int] | None = None) -> int:
-        """Nanoseconds of a case, by the time model."""
+        """Predicted device nanoseconds of a case."""
         return self.engine.nanoseconds
 
     def memory(self, targets: Sequence[int] | None = None) -> int:
-        """Bytes on the card."""
+        """Bytes on the device."""
         return self.engine.n_bytes
 
     def close(self) -> None:
-        """Give the card's memory back."""
+        """Free the device's memory."""
         self.engine.close()
 
 
 class GpuPatternCache(PatternCache):
-    """`jtgpu.backends.wrappers.pattern_cache.PatternCache` around a `jtgpu.backends.gpu.backend.Gpu`: single cases and sessions. Tables of cases are
-    answered by the usual plan, which every pattern shares.
+    """`jtgpu.backends.wrappers.pattern_cache.PatternCache` around a `Gpu`: for single cases and sessions. Tables of cases
+    use the usual plan, which all patterns share.
 
     Parameters
     ----------
@@ -107,9 +121,7 @@ class GpuPatternCache(PatternCache):
     def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], backend: Gpu):
         super().__init__(plan, factors, backend)
         self.gpu = backend
-        self._case: int | None = None  # nanoseconds of one, by the model
-        self._usual: float | None = None  # measured, the least that was; None: not yet, or it cannot be
-        self._measuring = threading.Lock()
+        self._case: int | None = None  # predicted nanoseconds of a case by the usual engine
 
     def planning_cost(self) -> int:
         """See `PatternCache.planning_cost`."""
@@ -117,98 +129,73 @@ class GpuPatternCache(PatternCache):
 
     def min_cost(self) -> int:
         """See `PatternCache.min_cost`."""
-        return WORTH
-
-    def ways(self, seen: NDArray[np.bool_]) -> Iterator[tuple[Restriction, CutWay]]:
-        """Engines that could answer cases that observe these variables, (V,) bool; the most promising first."""
-        restriction = Restriction(self._plan.cardinality, self._plan.factor_scopes, seen)
-        plans = restriction.plans(self._plan.elimination_order.tolist())
-        return ((restriction, way) for way in self.gpu.cut_ways(plans, seen))
+        return MIN_CASE
 
     def make(self, seen: NDArray[np.bool_]) -> RestrictedBackend:
-        """See `PatternCache.make`; whether it is worth having or not."""
-        restriction, way = next(self.ways(seen))
-        return RestrictedBackend(restriction, way.make())
+        """See `PatternCache.make`, however quick it is.
+
+        Raises
+        ------
+        BackendUnavailable
+            If there is no dataflow engine for the unobserved variables.
+        """
+        made = self._schedule(seen)
+        if made is None:
+            raise BackendUnavailable("the dataflow engine does not support what is left of the network")
+        return self._backend_of(seen, made)
+
+    def _schedule(self, seen: NDArray[np.bool_]) -> Any:
+        restriction = Restriction(self._plan.cardinality, self._plan.factor_scopes, seen)
+        plans = restriction.plans(self._plan.elimination_order.tolist())
+        return self.gpu.maker.restricted_schedule(plans, seen)
+
+    def _backend_of(self, seen: NDArray[np.bool_], made: Any) -> RestrictedBackend:
+        return RestrictedBackend(seen, self.gpu, self.gpu.maker.restricted(made), self._plan.posterior_ptr)
 
     def improve(
         self, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int
     ) -> tuple[PatternBackend | None, str]:
-        """See `PatternCache.improve`: an engine that was measured to be quicker."""
-        with self._measuring:
-            measured = self._timed(seen) if self._usual is None else self._usual
-        if measured is not None and measured < WORTH:
-            return None, f"{measured / 1e3:.1f} us by the usual engine"
-        usual, share = (work, UNMEASURED) if measured is None else (measured, PROMISED)
-        # what the model is wrong about this network's plan by it should be wrong about what is left of it, too
-        wrong = {self.gpu.kind: usual / max(work, 1)}
-        new, least = None, float(usual)
-        told: list[str] = []
-        try:
-            for restriction, way in self.ways(seen):
-                promised = way.nanoseconds * wrong.get(way.like, 1.0)
-                if promised > share * least:
-                    told.append(f"{way.kind}: {promised / 1e3:.1f} us promised for {least / 1e3:.1f} us")
-                    continue
-                try:
-                    other = RestrictedBackend(restriction, way.make())
-                except (BackendUnavailable, TableTooLarge) as error:  # a card, or a share of one, that is none for it
-                    told.append(f"{way.kind}: {error}")
-                    continue
-                taken, why = self._compared(seen, other, new)
-                told.append(f"{way.kind}: {why}")
-                if taken is not None:
-                    new, least = other, taken
-        except BaseException:
-            if new is not None:
-                new.close()
-            raise
+        """See `PatternCache.improve`: an engine whose calls were measured to be quicker."""
+        new, reason = self._improve(seen, work)
         which = "the usual engine" if new is None else "an engine of its own"
-        logging.getLogger("jtgpu").info("an evidence pattern has %s: %s", which, "; ".join(told))
-        return new, "; ".join(told)
+        logging.getLogger("jtgpu").info("an evidence pattern has %s: %s", which, reason)
+        return new, reason
 
-    def _compared(self, seen: NDArray[np.bool_], other: RestrictedBackend, best: RestrictedBackend | None) -> tuple[float | None, str]:
-        """Nanoseconds of an engine that is quicker than the best one up to now, which is closed then, or than the usual
-        one; None where it is not, and then it is closed. And what was found.
-
-        Both are measured now: what else the card and this process do makes both slow.
-        """
+    def _improve(self, seen: NDArray[np.bool_], work: int) -> tuple[RestrictedBackend | None, str]:
+        if self.gpu.kind != "dataflow":
+            return None, "the usual engine runs a kernel a level"
+        if seen.all():
+            return None, "every variable is observed"
+        made = self._schedule(seen)
+        if made is None:
+            return None, "the dataflow engine does not support what is left of the network"
+        predicted = made[-1].microseconds
+        if 1e3 * predicted > PREDICTED_SHARE * work:
+            return None, f"{predicted:.1f} us predicted, {work / 1e3:.1f} us for the usual engine"
         try:
-            with self._measuring:
-                before = self._timed(seen, best.engine if best is not None else None)
-                taken = self._timed(seen, other.engine)
+            new = self._backend_of(seen, made)
+        except (BackendUnavailable, TableTooLarge) as error:  # a GPU, or a share of one, that is too small
+            return None, str(error)
+        try:
+            case = Evidence(np.where(seen, 0, -1).astype(np.int32))
+            usual_us, new_us = call_microseconds(case, self.gpu.engine.run, new.try_run)
         except BaseException:
-            other.close()
+            new.close()
             raise
-        if before is None or taken is None:
-            found, why = float(other.work()), f"{other.work() / 1e3:.1f} us by the time model, not measured"
-        else:
-            found, why = taken, f"{taken / 1e3:.1f} us for {before / 1e3:.1f} us"
-            if taken > KEPT * before:
-                other.close()
-                return None, why
-        if best is not None:
-            best.close()
-        return found, why
-
-    def _timed(self, seen: NDArray[np.bool_], engine: CaseEngine | None = None) -> float | None:
-        """Nanoseconds of a case, measured: by the usual engine, of which the least is kept, or by another one. None
-        where that fails, for example since there is no nvcc for the kernel that it takes."""
-        try:
-            found = self.gpu.timed(seen, engine)
-        except JtgpuError:
-            return None
-        if engine is None:
-            self._usual = found if self._usual is None else min(self._usual, found)
-        return found
+        reason = f"{new_us:.1f} us a call, {usual_us:.1f} us by the usual engine"
+        if new_us > CALL_SHARE * usual_us:
+            new.close()
+            return None, reason
+        return new, reason
 
     def acquire(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, coming: int = 1) -> Pattern | None:
-        """See `PatternCache.acquire`; an engine answers for all targets."""
+        """See `PatternCache.acquire`; an engine computes all targets."""
         if self._case is None:
             self._case = self.gpu.work(seen)
-        return super().acquire(seen, None, coming) if self._case >= WORTH else None
+        return super().acquire(seen, None, coming) if self._case >= MIN_CASE else None
 
     def session(self) -> Session:
-        """See `jtgpu.backends.base.Backend.session`: every query is one graph launch, whatever changed."""
+        """See `jtgpu.backends.base.Backend.session`: every query is one launch, whatever changed."""
         return PlainSession(self)
 
     def run_batch(
@@ -230,3 +217,17 @@ class GpuPatternCache(PatternCache):
     def device(self) -> Device:
         """The GPU."""
         return self.gpu.device
+
+
+def call_microseconds(case: Evidence, *calls: Callable[[Evidence], Result | None]) -> list[float]:
+    """Median wall time of each of several calls of a case, in microseconds. They alternate, so that whatever else the
+    machine does slows all of them."""
+    times: list[list[float]] = [[] for _ in calls]
+    for i in range(CALLS + 3):  # the first ones warm up
+        for call, taken in zip(calls, times, strict=True):
+            start = time.perf_counter()
+            with contextlib.suppress(ImpossibleEvidence):
+                call(case)
+            if i >= 3:
+                taken.append((time.perf_counter() - start) * 1e6)
+    return [statistics.median(taken) for taken in times]

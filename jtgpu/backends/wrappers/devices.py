@@ -16,7 +16,7 @@ import numpy as np
 from ...errors import BackendUnavailable, TableTooLarge
 from ..base import Backend, BackendDefaults, BatchResult, ColumnResult, Evidence, Prepare, Result, Session, columns_of
 from .row_queue import RowQueue
-from .workers import Closable, Lazy, Once, WorkerPool
+from .workers import Closable, Lazy, WorkerPool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,15 +80,10 @@ class DevicePool:
         Of the workers' backend.
     each : sequence of (str, mapping)
         The name of each worker in messages, and its own options; at least one.
-    shared : sequence of Once
-        What the workers share; cleared when the model's numbers change.
     """
 
-    def __init__(
-        self, prepare: Prepare, each: Sequence[tuple[str, Mapping[str, Any]]], shared: Sequence[Once] = ()
-    ):
+    def __init__(self, prepare: Prepare, each: Sequence[tuple[str, Mapping[str, Any]]]):
         self.prepare, self.each = prepare, [(name, dict(options)) for name, options in each]
-        self.shared = tuple(shared)
 
     def __call__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> MultiDevice:
         """A backend of all these workers; the first is made now, so that wrong options raise now."""
@@ -97,8 +92,6 @@ class DevicePool:
 
         def replace(new: Sequence[NDArray[np.float64]]) -> None:
             numbers[0] = new
-            for shared in self.shared:
-                shared.clear()
 
         return MultiDevice(plan, workers, replace)
 

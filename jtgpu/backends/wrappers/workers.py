@@ -11,12 +11,12 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ...errors import BackendUnavailable, JtgpuError, TableTooLarge
 
-__all__ = ["Closable", "Lazy", "Once", "Worker", "WorkerPool", "in_order"]
+__all__ = ["Closable", "Lazy", "Worker", "WorkerPool", "in_order"]
 
 W = TypeVar("W")
 T = TypeVar("T")
@@ -64,26 +64,6 @@ class Lazy(Generic[C]):
             if self._made is not None:
                 self._made.close()
             self._made = None
-
-
-class Once:
-    """Objects that workers share: the first caller makes one, the others wait for it."""
-
-    def __init__(self) -> None:
-        self._made: dict[Hashable, Any] = {}
-        self._locks: dict[Hashable, threading.Lock] = {}
-
-    def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The object of that key; raises what making it raises."""
-        with self._locks.setdefault(key, threading.Lock()):
-            if key not in self._made:
-                self._made[key] = make()
-            found: T = self._made[key]
-            return found
-
-    def clear(self) -> None:
-        """Forget all objects."""
-        self._made.clear()
 
 
 class Worker(Generic[W]):

@@ -32,9 +32,9 @@ from jtgpu.backends.gpu.batch.codegen import LANE_THREADS, Part
 from jtgpu.backends.gpu.batch.live import live_program
 from jtgpu.backends.gpu.batch.partition import lane_parts, lines_of
 from jtgpu.backends.gpu.batch.table import ColumnTable, RowTable, Targets, scale_weights
-from jtgpu.backends.gpu.program import tiling as shapes
+from jtgpu.backends.gpu.program import contractions as shapes
+from jtgpu.backends.gpu.program.contractions import binary_program
 from jtgpu.backends.gpu.program.structs import NONE
-from jtgpu.backends.gpu.program.tiling import binary_program
 from jtgpu.device import nvcc as kernels
 from jtgpu.errors import EvidenceError, ImpossibleEvidence, TableTooLarge
 from jtgpu.model.network import DiscreteModel

@@ -1,10 +1,9 @@
-"""What answers single cases on a GPU: measured, kept, and taken from there; engines and their times are played."""
+"""Configurations of single-case engines: which is quickest, saved for a network and a kind of GPU; engines are fakes."""
 
 from __future__ import annotations
 
 import json
 import math
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,175 +11,154 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import jtgpu
-from jtgpu.backends.gpu.single import configs as ways
-from jtgpu.backends.gpu.single import select as single
-from jtgpu.backends.gpu.single.configs import PRICES, Tried, Way, best_way, keep_way, kept_way
-from jtgpu.backends.gpu.single.dataflow import schedule as flow
-from jtgpu.backends.gpu.single.dataflow.schedule import FlowWay
+from jtgpu.backends.gpu.single import configs
+from jtgpu.backends.gpu.single.configs import LAYOUTS, Config, Trial, load_config, quickest, save_config
+from jtgpu.backends.gpu.single.dataflow.config import DataflowConfig
+from jtgpu.backends.gpu.single.select import EngineMaker
 from jtgpu.cli.app import app
+from jtgpu.device.context import Device
 from jtgpu.errors import BackendUnavailable, JtgpuError
-from jtgpu.plans import compiler
+from jtgpu.plans.lowering import PRICE
+from tests.backends.gpu.engines import tables
+from tests.conftest import ROOT
+from tests.support.bundled import bundled
 
-ROOT = Path(__file__).parents[1]
 ASIA = str(ROOT / "nets" / "asia.net")
 CARD = "NVIDIA H100 80GB HBM3"
 
 
-class Played:
+class Fake:
     """An engine that takes so long."""
 
     open = 0
 
-    def __init__(self, way: Way, microseconds: float):
-        self.way, self.kind, self._microseconds = way, way.engine, microseconds
-        Played.open += 1
+    def __init__(self, config: Config, microseconds: float):
+        self.config, self.kind, self._microseconds = config, config.engine, microseconds
+        Fake.open += 1
 
     def measure(self, n: int, cases: Any) -> list[float]:
         return [self._microseconds] * n
 
     def close(self) -> None:
-        Played.open -= 1
+        Fake.open -= 1
 
 
-def taking(way: Way) -> float:
-    """Where eight warps and longer batches gain, and together more; blocks only with eight warps."""
-    if way.engine == "lists":
-        raise JtgpuError("too many products")
-    if way.engine == "levels":
-        return 120.0 if way.codes else 140.0
-    f, gained = way.flow, 5 * (way.shallow == 16)
-    gained += 10 * (f.warps == 8) + 20 * (f.longer is True) - 5 * (f.kept == 4) + (f.slow == 16)
-    return 100.0 - gained + f.blocks * (12 - 15 * (f.warps == 8))
+def taken(config: Config) -> float:
+    """Where eight warps and longer batches gain, and together more; blocks are not supported."""
+    if config.engine == "levels":
+        return 120.0
+    if config.layout.tensor_blocks:
+        raise JtgpuError("no tensor cores")
+    gain = 5 * (config.price == 16) + 10 * (config.layout.warps == 8) + 20 * (config.layout.long_batches is True)
+    return 100.0 - gain
 
 
 @pytest.fixture
 def numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[np.ndarray]]:
     monkeypatch.setenv("JTGPU_CACHE_DIR", str(tmp_path / "cache"))
-    net = jtgpu.read(ASIA)
-    return net.plan("min-fill").plan, [f.table for f in compiler.model_factors(net)]
+    net = bundled("asia")
+    return net.plan("min-fill").plan, tables(net)
 
 
-def test_the_quickest_way_is_found_step_by_step() -> None:
-    told: list[str] = []
-    tried = best_way(lambda way: Played(way, taking(way)), 8, told.append)  # type: ignore[arg-type, return-value]
-    best = FlowWay(warps=8, longer=True, kept=0, slow=16.0, blocks=True)
-    assert tried[0] == Tried(Way("flow", flow=best, shallow=16.0), 61.0)
+def test_the_quickest_is_found_and_then_tried_with_other_prices() -> None:
+    reported: list[str] = []
+    tried = quickest(lambda config: Fake(config, taken(config)), 8, reported.append)  # type: ignore[arg-type, return-value]
+    best = next(x for x in LAYOUTS if x.warps == 8 and x.long_batches and not x.tensor_blocks)
+    assert tried[0] == Trial(Config("dataflow", 16.0, best), 65.0)
     assert [t.microseconds for t in tried] == sorted(t.microseconds for t in tried)
-    assert tried[-1] == Tried(Way("lists", shallow=PRICES[0]), math.inf)
-    assert Played.open == 0
-    assert len(told) == len(tried) == len(set(told))
-
-
-def test_variants_of_an_engine_that_is_far_behind_are_not_tried() -> None:
-    tried = best_way(lambda way: Played(way, 50.0 if way.engine == "lists" else 100.0), 8)  # type: ignore[arg-type, return-value]
-    assert tried[0].way.engine == "lists"
-    assert len(tried) == 2 + len(PRICES)
+    assert tried[-1].microseconds == math.inf
+    assert Trial(Config("levels", PRICE), 120.0) in tried
+    assert Fake.open == 0
+    assert len(reported) == len(tried) == len(set(reported))
 
 
 def test_an_engine_is_closed_when_measuring_it_fails() -> None:
-    class Failing(Played):
+    class Failing(Fake):
         def measure(self, n: int, cases: Any) -> list[float]:
             raise BackendUnavailable("lost")
 
-    tried = best_way(lambda way: Failing(way, 1.0), 8)  # type: ignore[arg-type, return-value]
+    tried = quickest(lambda config: Failing(config, 1.0), 8)  # type: ignore[arg-type, return-value]
     assert all(t.microseconds == math.inf for t in tried)
-    assert Played.open == 0
+    assert len(tried) == len(LAYOUTS) + 1
+    assert Fake.open == 0
 
 
-def test_what_was_found_is_kept_for_the_network_and_the_card(numbers: tuple[Any, list[np.ndarray]]) -> None:
+def test_a_configuration_is_saved_for_the_network_and_the_gpu(numbers: tuple[Any, list[np.ndarray]]) -> None:
     plan, factors = numbers
-    assert ways.ways_file(CARD, plan, factors) is None
-    assert kept_way(CARD, plan, factors) is None
-    way = Way("flow", flow=FlowWay(8, True, 4, 1.5, 16.0), shallow=64.0)
-    path = keep_way(CARD, plan, factors, [Tried(way, 10.0), Tried(Way("lists"), math.inf)])
-    assert kept_way(CARD, plan, factors) == way
+    assert configs.config_file(CARD, plan, factors) is None
+    assert load_config(CARD, plan, factors) is None
+    config = Config("dataflow", 64.0, DataflowConfig(8, True, 4, 1.5, 16.0))
+    path = save_config(CARD, plan, factors, [Trial(config, 10.0), Trial(Config("levels"), math.inf)])
+    assert load_config(CARD, plan, factors) == config
     assert [f.name for f in path.parent.iterdir()] == [path.name]
-    assert kept_way("NVIDIA H200", plan, factors) is None
-    other = [np.where(t > 0, t, 1.0) for t in factors]  # a network without zeros has other lists
-    assert kept_way(CARD, plan, other) is None
-    assert kept_way(CARD, plan, [2.0 * t for t in factors]) == way
+    assert load_config("NVIDIA H200", plan, factors) is None
+    other = [np.where(t > 0, t, 1.0) for t in factors]
+    assert load_config(CARD, plan, other) is None
+    assert load_config(CARD, plan, [2.0 * t for t in factors]) == config
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         "", "[]", "{}", '{"version": 1}',
-        '{"version": 2, "way": {"engine": "flow", "codes": true, "flow": {"warps": 9}, "shallow": 0}}',
-        '{"version": 2, "way": {"engine": "magic", "codes": true, "flow": {}, "shallow": 0}}',
-        '{"version": 2, "way": {"engine": "flow", "codes": true, "flow": {"slow": NaN}, "shallow": 0}}',
-        '{"version": 2, "way": {"engine": "flow", "codes": true, "flow": {"more": 1}, "shallow": 0}}',
-        '{"version": 2, "way": {"engine": "flow", "codes": true, "flow": {}, "shallow": -1}}',
+        '{"version": 3, "config": {"engine": "dataflow", "price": 0, "layout": {"warps": 17}}}',
+        '{"version": 3, "config": {"engine": "magic", "price": 0, "layout": {}}}',
+        '{"version": 3, "config": {"engine": "dataflow", "price": 0, "layout": {"other_weight": NaN}}}',
+        '{"version": 3, "config": {"engine": "dataflow", "price": 0, "layout": {"more": 1}}}',
+        '{"version": 3, "config": {"engine": "dataflow", "price": -1, "layout": {}}}',
     ],
 )  # fmt: skip
-def test_a_file_that_says_anything_else_is_left_alone(numbers: tuple[Any, list[np.ndarray]], wrong: str) -> None:
+def test_a_file_with_other_contents_is_ignored(numbers: tuple[Any, list[np.ndarray]], wrong: str) -> None:
     plan, factors = numbers
-    path = keep_way(CARD, plan, factors, [Tried(Way("levels", codes=False), 10.0)])
-    assert kept_way(CARD, plan, factors) == Way("levels", codes=False)
+    path = save_config(CARD, plan, factors, [Trial(Config("levels"), 10.0)])
+    assert load_config(CARD, plan, factors) == Config("levels")
     path.write_text(wrong)
-    assert kept_way(CARD, plan, factors) is None
+    assert load_config(CARD, plan, factors) is None
 
 
-class Card:
-    """As much of a device as choosing an engine needs."""
-
-    name, capability = CARD, (9, 0)
-
-    def active(self) -> Any:
-        return nullcontext()
-
-    def free_memory(self) -> int:
-        return 1 << 36
-
-
-@pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> Card:
-    """Engines that are played, on a card that is."""
-    monkeypatch.setattr(single.Maker, "made", lambda self, way: Played(way, taking(way)))
-    monkeypatch.setattr(single, "flow_engine", lambda *_: None)
-    monkeypatch.setattr(single.Maker, "_quickest_lists", lambda self: (math.inf, 0.0))
-    monkeypatch.setattr("jtgpu.device.context.open_device", lambda *_: Card())
-    return Card()
-
-
-def test_a_kept_way_is_taken_unless_another_is_asked_for(numbers: tuple[Any, list[np.ndarray]], played: Any) -> None:
+def test_a_saved_configuration_is_used_unless_an_engine_is_named(
+    numbers: tuple[Any, list[np.ndarray]], emulated_gpu: Device
+) -> None:
     plan, factors = numbers
-    maker = single.Maker(plan, factors, played)
-    assert maker.chosen().kind == "levels"
-    tried = maker.tune()
-    found: Any = maker.chosen()
-    assert found.way == tried[0].way
-    assert found.way.engine == "flow"
-    assert maker.chosen(lists=False).kind == "levels"
-    with pytest.raises(JtgpuError, match="too many products"):
-        maker.chosen("lists")
-    assert single.Maker(plan, factors, played, "float32").chosen().kind == "levels"
+    maker = EngineMaker(plan, factors, emulated_gpu)
+
+    def kind(maker: EngineMaker, name: str | None = None) -> str:
+        engine = maker.chosen(name)
+        engine.close()
+        return engine.kind
+
+    assert kind(maker) == "dataflow"
+    save_config(emulated_gpu.name, plan, factors, [Trial(Config("levels"), 10.0)])
+    assert kind(maker) == "levels"
+    assert kind(maker, "dataflow") == "dataflow"
+    save_config(emulated_gpu.name, plan, factors, [Trial(Config("dataflow", layout=DataflowConfig(8)), 10.0)])
+    engine: Any = maker.chosen()
+    assert engine.schedule.warps == 8
+    engine.close()
+    assert kind(EngineMaker(plan, factors, emulated_gpu, "float32")) == "levels"
 
 
 def test_no_engine_at_all_is_an_error(
-    numbers: tuple[Any, list[np.ndarray]], played: Any, monkeypatch: pytest.MonkeyPatch
+    numbers: tuple[Any, list[np.ndarray]], emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none(self: Any, way: Way) -> Any:
+    def unsupported(self: Any, config: Config) -> Any:
         raise BackendUnavailable("no")
 
-    monkeypatch.setattr(single.Maker, "made", none)
+    monkeypatch.setattr(EngineMaker, "made", unsupported)
     with pytest.raises(JtgpuError, match="no engine can answer"):
-        single.Maker(*numbers, played).tune()
+        EngineMaker(*numbers, emulated_gpu).tune()
 
 
-@pytest.mark.usefixtures("played", "numbers")
-def test_the_command() -> None:
+@pytest.mark.usefixtures("numbers")
+def test_the_command(emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EngineMaker, "made", lambda self, config: Fake(config, taken(config)))
     words = ["tune", ASIA, "--order", "min-fill"]
     shown = CliRunner().invoke(app, words)
     assert shown.exit_code == 0, shown.output
-    way = "flow, shallow 16, warps 8, longer True, kept 0, slow 16.0, blocks True"
-    assert f"{CARD}: {way} answers single cases from now on" in shown.stdout
+    best = "dataflow, balance 16, warps 8, long batches True, reserved warps 4, critical weight 4.0, other weight 24.0"
+    assert f"{emulated_gpu.name}: {best}" in shown.stdout
     data = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
-    assert data["best"] == way
-    assert data["ways"][0]["microseconds"] == 61.0
-    assert all(math.isfinite(row["microseconds"]) for row in data["ways"])
-
-
-def test_defaults_are_the_usual_way() -> None:
-    assert Way("flow").flow == flow.USUAL
-    assert str(Way("levels")) != str(Way("levels", codes=False))
+    assert data["best"] == best
+    rows = data["configs"]
+    assert rows[0]["microseconds"] == 65.0
+    assert all(math.isfinite(row["microseconds"]) for row in rows)

@@ -1,11 +1,11 @@
-"""The engine without levels, without a GPU: its schedule, its records, and its kernel run on the host."""
+"""The dataflow engine on an emulated GPU: its schedule, its records, and its kernel."""
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,165 +13,101 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import jtgpu
 from jtgpu.backends import reference
-from jtgpu.backends.base import Evidence, Result, columns_of
-from jtgpu.backends.gpu.program import encoding as answers
-from jtgpu.backends.gpu.program.bounds import lowest_answer
+from jtgpu.backends.base import Evidence, columns_of
+from jtgpu.backends.gpu.program.bounds import least_root
+from jtgpu.backends.gpu.program.contractions import binary_program, loops_of
 from jtgpu.backends.gpu.program.layout import scaled_factors
-from jtgpu.backends.gpu.program.nonzero import lowest_root, needed_products
-from jtgpu.backends.gpu.program.tiling import binary_program, loops_of
-from jtgpu.backends.gpu.single.dataflow import schedule as flow
-from jtgpu.backends.gpu.single.dataflow import tiling as flow_tiles
-from jtgpu.backends.gpu.single.dataflow.structs import AWAITED, ENTER_SHAPE, LONG, ROOT_SHAPE, TENSOR
-from jtgpu.backends.gpu.single.levels.pattern import Whole, left_of
+from jtgpu.backends.gpu.single.dataflow import graph as work_graph
+from jtgpu.backends.gpu.single.dataflow import schedule as schedules
+from jtgpu.backends.gpu.single.dataflow import tiling
+from jtgpu.backends.gpu.single.dataflow.config import DEFAULT, DataflowConfig
+from jtgpu.backends.gpu.single.dataflow.engine import DataflowEngine
+from jtgpu.backends.gpu.single.dataflow.records import AWAITED, ENTER_SHAPE, LONG, ROOT_SHAPE, TENSOR
+from jtgpu.backends.gpu.single.dataflow.restricted import RestrictedFactors
+from jtgpu.backends.gpu.single.dataflow.schedule import Schedule, make_schedule
 from jtgpu.device import nvcc as kernels
+from jtgpu.device.context import Device
 from jtgpu.model.network import MarkovNetwork
 from jtgpu.plans.conditioning.restriction import Restriction
 from jtgpu.plans.lowering import LOWERINGS
-from jtgpu.plans.plan import Plan
-from tests.backends.gpu.test_levels import as_evidence, needs_compiler, tables
+from tests.backends.gpu.engines import ON_GPU, agree, as_evidence, dataflow_engine, tables
 from tests.plans.test_plan import chain
 from tests.plans.test_program import planned
 from tests.support import random_nets
-from tests.support.emulated import host_cuda
+from tests.support.bundled import bundled
 from tests.support.examples import examples
 
-WAYS = (
-    flow.USUAL, flow.FlowWay(warps=8), flow.FlowWay(warps=12, kept=4), flow.FlowWay(longer=True, kept=4),
-    flow.FlowWay(longer=False, kept=0), flow.FlowWay(8, True, 4, 1.0, 20.0), flow.FlowWay(blocks=True),
-    flow.FlowWay(8, True, 0, 0.1, 0.1, blocks=True),
+CONFIGS = (
+    DEFAULT, DataflowConfig(warps=8), DataflowConfig(warps=12, reserved_warps=4),
+    DataflowConfig(long_batches=True, reserved_warps=4), DataflowConfig(long_batches=False, reserved_warps=0),
+    DataflowConfig(8, True, 4, 1.0, 20.0), DataflowConfig(tensor_blocks=True),
+    DataflowConfig(8, True, 0, 0.1, 0.1, tensor_blocks=True),
 )  # fmt: skip
 
 
-class HostFlow:
-    """`jtgpu.backends.gpu.single.dataflow.engine.FlowEngine` with the host in place of the card: one block."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        factors: Sequence[NDArray[np.float64]],
-        way: flow.FlowWay = flow.USUAL,
-        whole: Whole | None = None,
-    ):
-        made = flow.make_flow(plan, factors, 1, way, whole)
-        assert made is not None
-        self.plan, self.flow, self.runs = plan, made, 0
-        arena = np.zeros(made.n_cells)
-        arena[: len(made.arena)] = made.arena
-        self.weights = np.full(int(plan.posterior_ptr[-1]), np.nan)
-        self.state = np.zeros(plan.n_variables, np.int32)
-        n_answers = int((plan if whole is None else whole).posterior_ptr[-1])
-        self.posterior = np.full(n_answers, np.nan if whole is None else 0.0)
-        self.root = np.zeros(len(plan.root_table))
-        self.arrays = [
-            arena, made.pristine, made.ops, made.digits, made.steps, made.tasks, made.starts, made.known,
-            self.weights, made.roots, self.posterior, self.root,
-        ]  # fmt: skip
-        pointers = np.array([a.ctypes.data for a in self.arrays], np.uint64).view(np.uint8)
-        self.struct = np.zeros(len(pointers) + 8 + 2 * flow.MOST_GIVEN, np.uint8)
-        self.struct[: len(pointers)] = pointers
-        self.numbers = self.struct[len(pointers) : len(pointers) + 8].view(np.uint32)
-        self.given = self.struct[len(pointers) + 8 :].view(np.int16)
-        self.numbers[1] = len(plan.root_table)
-
-    def run(self, evidence: Evidence) -> Result:
-        """As the engine does, but never asking another one."""
-        more = answers.write_evidence(self.plan, evidence, self.state, self.weights) + self.flow.exponent
-        self.give()
-        self.runs += 1
-        self.numbers[0] = (self.runs & 1) << 31
-        getattr(host_cuda.library("flow"), f"run_{self.flow.kernel}")(self.flow.warps, host_cuda._at(self.struct))
-        exponent = np.zeros(len(self.root), np.int32)
-        return Result(self.posterior.copy(), answers.log_evidence(self.root, exponent, more))
-
-    def give(self) -> None:
-        self.given[: len(self.state)] = self.state
+def arena_of(engine: DataflowEngine) -> np.ndarray:
+    """The arena as the last run left it."""
+    found = np.zeros(engine.schedule.n_cells)
+    with engine.device.active():
+        engine.device.download(found, engine._arena, engine.io.stream)
+        engine.io.stream.synchronize()
+    return found
 
 
-class HostCutFlow(HostFlow):
-    """`jtgpu.backends.gpu.single.dataflow.pattern.CutFlow` with the host in place of the card."""
-
-    n_bytes, closed = 100, False
-
-    def __init__(self, plan: Plan, whole: Whole, way: flow.FlowWay = flow.USUAL):
-        super().__init__(plan, whole.largest, way, whole)
-        self.kept = np.flatnonzero(~whole.seen)
-        self.observed = np.zeros(len(whole.seen), np.int32)
-
-    def run(self, evidence: Evidence) -> Result:
-        self.observed = evidence.state
-        return super().run(left_of(evidence, self.kept, {int(v): w for w, v in enumerate(self.kept)}))
-
-    def give(self) -> None:
-        self.given[: len(self.observed)] = self.observed
-        self.given[self.kept[self.state == answers.WEIGHTS]] = answers.WEIGHTS
-
-    def close(self) -> None:
-        self.closed = True
+@pytest.fixture
+def unscaled(monkeypatch: pytest.MonkeyPatch, emulated_gpu: Device) -> Device:
+    """The emulated GPU, whose tilings are chosen as for a GPU of a hundred multiprocessors."""
+    monkeypatch.setattr(schedules, "REFERENCE_SMS", emulated_gpu.multiprocessors)
+    return emulated_gpu
 
 
-def agree(engine: Any, definition: reference.Reference, evidence: Evidence) -> None:
-    try:
-        expected = definition.run(evidence)
-    except jtgpu.ImpossibleEvidence:
-        with pytest.raises(jtgpu.ImpossibleEvidence):
-            engine.run(evidence)
-        return
-    got = engine.run(evidence)
-    np.testing.assert_allclose(got.posterior, expected.posterior, atol=1e-12)
-    assert got.log_evidence == pytest.approx(expected.log_evidence, abs=1e-10)
-
-
-@needs_compiler
 @pytest.mark.parametrize("lowering", LOWERINGS)
-@examples(40)
+@examples(40, **ON_GPU)
 @given(data=st.data())
-def test_the_kernel_agrees_with_the_definition(data: st.DataObject, lowering: str) -> None:
+def test_the_kernel_agrees_with_the_definition(emulated_gpu: Device, data: st.DataObject, lowering: str) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
     plan = planned(model, list(data.draw(st.permutations(range(len(model))))), lowering)
-    engine = HostFlow(plan, tables(model), data.draw(st.sampled_from(WAYS)))
     definition = reference.prepare(plan, tables(model))
-    for _ in range(3):  # evidence comes, changes and goes; the sign of a run too
-        agree(engine, definition, as_evidence(len(model), *data.draw(random_nets.evidence_weights(model))))
-    agree(engine, definition, Evidence.none(len(model)))
+    with dataflow_engine(emulated_gpu, plan, tables(model), data.draw(st.sampled_from(CONFIGS))) as engine:
+        for _ in range(3):  # evidence comes, changes and goes; the sign of a run alternates
+            agree(engine, definition, as_evidence(len(model), *data.draw(random_nets.evidence_weights(model))))
+        agree(engine, definition, Evidence.none(len(model)))
 
 
-@needs_compiler
 @pytest.mark.parametrize("blocks", [False, True])
-def test_a_published_network_agrees_with_the_definition(shared_nets: Path, blocks: bool) -> None:
+def test_a_published_network_agrees_with_the_definition(unscaled: Device, shared_nets: Path, blocks: bool) -> None:
     """Tiles of every kind, and sums in parts."""
     net = jtgpu.read(shared_nets / "RetiEsempio" / "Mildew.net")
     plan = net.plan(order=shared_nets / "RetiEsempio" / "Mildew.num").plan
-    engine = HostFlow(plan, tables(net), flow.FlowWay(blocks=blocks))
     definition = reference.prepare(plan, tables(net))
-    assert len(np.unique(engine.flow.ops["shape"])) > 5
-    assert bool((engine.flow.ops["shape"] & TENSOR).any()) == blocks
-    assert engine.flow.ops["splits"].max() > 1
-    state = np.full(plan.n_variables, -1, np.int32)
-    agree(engine, definition, Evidence(state))
-    for v in np.random.default_rng(3).choice(plan.n_variables, 3, replace=False).tolist():
-        state[v] = 1
-    agree(engine, definition, Evidence(state))
+    with dataflow_engine(unscaled, plan, tables(net), DataflowConfig(tensor_blocks=blocks)) as engine:
+        assert len(np.unique(engine.schedule.ops["shape"])) > 5
+        assert engine.uses_tensor_blocks == blocks
+        assert engine.schedule.ops["splits"].max() > 1
+        state = np.full(plan.n_variables, -1, np.int32)
+        assert agree(engine, definition, Evidence(state))
+        for v in np.random.default_rng(3).choice(plan.n_variables, 3, replace=False).tolist():
+            state[v] = 1
+        agree(engine, definition, Evidence(state))
 
 
-@needs_compiler
-@pytest.mark.parametrize("body", list(flow_tiles.BLOCKS))
+@pytest.mark.parametrize("body", list(tiling.BLOCKS))
 @pytest.mark.parametrize("splits", [1, 4])
 def test_blocks_for_the_tensor_cores_of_every_kind(
-    body: tuple[int, int, int], splits: int, monkeypatch: pytest.MonkeyPatch
+    unscaled: Device, body: tuple[int, int, int], splits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sides and sums that are no multiples of a block's, a side of several axes, entries that are always there."""
-    usual = flow_tiles.flow_tiling
+    usual = tiling.dataflow_tiling
 
-    def forced(loops: Any, two: bool, *rest: Any) -> flow_tiles.FlowTiling:
-        blocks = flow_tiles._blocks(loops) if two else ()
+    def forced(loops: Any, two: bool, *rest: Any) -> tiling.DataflowTiling:
+        blocks = tiling._blocks(loops) if two else ()
         mine = [t for t in blocks if (*t.shape, t.unroll) == body]
         return min(mine, key=lambda t: abs(t.splits - splits), default=usual(loops, two, *rest))
 
-    monkeypatch.setattr(flow, "flow_tiling", forced)
+    monkeypatch.setattr(work_graph, "dataflow_tiling", forced)
     rng = np.random.default_rng(11)
     cards = [17, 19, 23, 9, 12, 33]
     scopes = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4, 1), (4, 5), (5, 3)]
@@ -181,79 +117,82 @@ def test_blocks_for_the_tensor_cores_of_every_kind(
          for s in scopes],
     )  # fmt: skip
     plan = planned(model, [0, 5, 4, 3, 1, 2], "pairwise")
-    engine = HostFlow(plan, tables(model), flow.FlowWay(blocks=True))
-    shapes = engine.flow.ops["shape"]
-    mine = engine.flow.ops[(shapes >= TENSOR) & (shapes < LONG + 2 * TENSOR)]
-    assert len(mine) > 4
-    assert mine["splits"].max() >= splits
     definition = reference.prepare(plan, tables(model))
-    for seen in ({}, {1: 3}, {4: 5, 5: 2}, {}):
-        state = np.full(len(cards), -1, np.int32)
-        state[list(seen)] = list(seen.values())
-        agree(engine, definition, Evidence(state))
+    with dataflow_engine(unscaled, plan, tables(model), DataflowConfig(tensor_blocks=True)) as engine:
+        ops = engine.schedule.ops
+        mine = ops[(ops["shape"] >= TENSOR) & (ops["shape"] < LONG + 2 * TENSOR)]
+        assert len(mine) > 4
+        assert mine["splits"].max() >= splits
+        for seen in ({}, {1: 3}, {4: 5, 5: 2}, {}):
+            state = np.full(len(cards), -1, np.int32)
+            state[list(seen)] = list(seen.values())
+            assert agree(engine, definition, Evidence(state))
 
 
-@needs_compiler
-@pytest.mark.parametrize("way", [WAYS[0], WAYS[4], WAYS[5]])
-def test_a_network_without_observed_variables_agrees_with_the_whole(way: flow.FlowWay) -> None:
-    """Factors are cut to other states in every run, and every cell that is brought in has the run's sign."""
-    net = jtgpu.read(Path(__file__).parents[2] / "nets" / "hailfinder.net")
+@pytest.mark.parametrize("config", [CONFIGS[0], CONFIGS[4], CONFIGS[5]])
+def test_a_network_without_observed_variables_agrees_with_the_whole(
+    emulated_gpu: Device, config: DataflowConfig
+) -> None:
+    """Every run selects other parts of the factors, and every cell that is read has the run's sign."""
+    net = bundled("hailfinder")
     plan = net.plan(order="min-fill").plan
     rng = np.random.default_rng(7)
     seen = np.zeros(len(net), np.bool_)
     seen[rng.choice(len(net), 12, replace=False)] = True
     definition = reference.prepare(plan, tables(net))
-    for left in Restriction(plan.cardinality, plan.factor_scopes, seen).plans(plan.elimination_order.tolist()):
-        whole = Whole(left, tables(net), plan.factor_scopes, seen)
-        engine = HostCutFlow(left, whole, way)
-        entered = engine.flow.ops[engine.flow.ops["shape"] == ENTER_SHAPE]
-        assert np.count_nonzero(entered["n_digits"]) == len(whole.cut) > 0
+    for part in Restriction(plan.cardinality, plan.factor_scopes, seen).plans(plan.elimination_order.tolist()):
+        restricted = RestrictedFactors(part, tables(net), plan.factor_scopes, seen)
+        made = make_schedule(part, restricted.largest, emulated_gpu.multiprocessors, config, restricted)
+        assert made is not None
+        engine = DataflowEngine(part, made, emulated_gpu, restricted=restricted)
+        entered = made.ops[made.ops["shape"] == ENTER_SHAPE]
+        assert np.count_nonzero(entered["n_digits"]) == len(restricted.selected) > 0
         answered = 0
         for _ in range(8):
             state = np.full(len(net), -1, np.int32)
             state[seen] = rng.integers(0, net.cardinality[seen])
-            soft = {int(v): rng.random(int(net.cardinality[v])) + 0.1 for v in engine.kept[:2]}
+            soft = {int(v): rng.random(int(net.cardinality[v])) + 0.1 for v in restricted.free[:2]}
             try:
                 expected = definition.run(Evidence(state, soft))
             except jtgpu.ImpossibleEvidence:
-                with pytest.raises(jtgpu.ImpossibleEvidence):
-                    engine.run(Evidence(state, soft))
+                assert engine.run(Evidence(state, soft)) is None
                 continue
             got = engine.run(Evidence(state, soft))
+            assert got is not None
             assert got.log_evidence == pytest.approx(expected.log_evidence, abs=1e-10)
             expected.posterior[columns_of(plan.posterior_ptr, np.flatnonzero(seen).tolist())] = 0.0
             np.testing.assert_allclose(got.posterior, expected.posterior, atol=1e-12)
             answered += 1
+            arena = arena_of(engine)
             for op in entered:
-                cells = engine.arrays[0][int(op["out"]) : int(op["out"]) + int(op["n_tiles"])]
-                assert (np.signbit(cells) == bool(engine.runs & 1)).all()
+                cells = arena[int(op["out"]) : int(op["out"]) + int(op["n_tiles"])]
+                assert (np.signbit(cells) == bool(engine._sign)).all()
         assert answered > 1
+        engine.close()
 
 
-@needs_compiler
-def test_every_cell_is_written_once_a_run() -> None:
+def test_every_cell_is_written_once_a_run(emulated_gpu: Device) -> None:
     """All that a run writes has its sign afterwards, zeros included; factors without evidence keep theirs."""
-    net = jtgpu.read(Path(__file__).parents[2] / "nets" / "alarm.net")
+    net = bundled("alarm")
     plan = net.plan(order="min-fill").plan
-    engine = HostFlow(plan, tables(net))
-    made, ops = engine.flow, engine.flow.ops
-    contraction = ops["shape"] < ENTER_SHAPE
-    written = np.zeros(made.n_cells, np.int64)
-    for op in ops[contraction]:
-        size = int(op["scratch"]) if op["splits"] > 1 else table_size(made, int(op["out"]))
-        written[int(op["out"]) : int(op["out"]) + size * max(1, int(op["splits"]))] += 1
-    for op in ops[ops["shape"] == ENTER_SHAPE]:
-        written[int(op["out"]) : int(op["out"]) + int(op["n_tiles"])] += 1
-    assert written.max() == 1
-    state = np.full(plan.n_variables, -1, np.int32)
-    for run in (1, 2, 3):
-        engine.run(Evidence(state))
-        signs = np.signbit(engine.arrays[0])
-        assert (signs[written == 1] == bool(run & 1)).all()
-        assert not signs[written == 0].any()
+    with dataflow_engine(emulated_gpu, plan, tables(net)) as engine:
+        made, ops = engine.schedule, engine.schedule.ops
+        contraction = ops["shape"] < ENTER_SHAPE
+        written = np.zeros(made.n_cells, np.int64)
+        for op in ops[contraction]:
+            size = int(op["scratch"]) if op["splits"] > 1 else table_size(made, int(op["out"]))
+            written[int(op["out"]) : int(op["out"]) + size * max(1, int(op["splits"]))] += 1
+        for op in ops[ops["shape"] == ENTER_SHAPE]:
+            written[int(op["out"]) : int(op["out"]) + int(op["n_tiles"])] += 1
+        assert written.max() == 1
+        for _ in range(3):
+            engine.run(Evidence.none(plan.n_variables))
+            signs = np.signbit(arena_of(engine))
+            assert (signs[written == 1] == bool(engine._sign)).all()
+            assert not signs[written == 0].any()
 
 
-def table_size(made: flow.Flow, cell: int) -> int:
+def table_size(made: Schedule, cell: int) -> int:
     """Cells of a table without its alignment: those of the contraction that makes it."""
     (op,) = made.ops[(made.ops["shape"] < ENTER_SHAPE) & (made.ops["out"] == cell)]
     size = int(op["n_tiles"])
@@ -263,7 +202,7 @@ def table_size(made: flow.Flow, cell: int) -> int:
     return size
 
 
-def producers(made: flow.Flow) -> list[set[int]]:
+def producers(made: Schedule) -> list[set[int]]:
     """The records that make what each record reads."""
     by_cell = {int(op["out"]): i for i, op in enumerate(made.ops) if op["shape"] <= ENTER_SHAPE}
     found: list[set[int]] = []
@@ -278,13 +217,13 @@ def producers(made: flow.Flow) -> list[set[int]]:
 
 
 @pytest.mark.parametrize(
-    ("n_blocks", "way"), [(1, WAYS[0]), (7, WAYS[0]), (132, WAYS[0]), (7, WAYS[1]), (132, WAYS[4])]
+    ("n_blocks", "config"), [(1, CONFIGS[0]), (7, CONFIGS[0]), (132, CONFIGS[0]), (7, CONFIGS[1]), (132, CONFIGS[4])]
 )
-def test_nobody_waits_for_ever(shared_nets: Path, n_blocks: int, way: flow.FlowWay) -> None:
+def test_no_warp_waits_forever(shared_nets: Path, n_blocks: int, config: DataflowConfig) -> None:
     """With every queue's head running where its inputs are there, all units come to an end, whatever their times."""
     net = jtgpu.read(shared_nets / "RetiEsempio" / "Mildew.net")
     plan = net.plan(order=shared_nets / "RetiEsempio" / "Mildew.num").plan
-    made = flow.make_flow(plan, tables(net), n_blocks, way)
+    made = make_schedule(plan, tables(net), n_blocks, config)
     assert made is not None
     assert made.n_blocks == n_blocks
     needs = producers(made)
@@ -313,63 +252,98 @@ def test_nobody_waits_for_ever(shared_nets: Path, n_blocks: int, way: flow.FlowW
 def test_the_same_plan_gives_the_same_queues(shared_nets: Path) -> None:
     net = jtgpu.read(shared_nets / "RetiEsempio" / "Mildew.net")
     plan = net.plan(order=shared_nets / "RetiEsempio" / "Mildew.num").plan
-    first, second = (flow.make_flow(plan, tables(net), 132) for _ in range(2))
+    first, second = (make_schedule(plan, tables(net), 132) for _ in range(2))
     assert first is not None
     assert second is not None
-    for name in ("ops", "digits", "steps", "tasks", "starts", "known", "roots", "arena", "pristine"):
+    for name in ("ops", "digits", "steps", "tasks", "starts", "known", "roots"):
         assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
+    for name in ("arena", "pristine"):
+        assert getattr(first.numbers, name).tobytes() == getattr(second.numbers, name).tobytes()
 
 
-@needs_compiler
-def test_what_is_too_small_is_noticed() -> None:
+def test_what_is_too_small_is_noticed(emulated_gpu: Device) -> None:
     n = 900
     net = chain(n, 3)
     plan = net.plan(order=list(range(n))).plan
-    engine = HostFlow(plan, tables(net))
-    engine.run(Evidence.none(n))
-    assert engine.root.min() == pytest.approx(1.0)
-    state = (np.arange(n) % 300 % 3).astype(np.int32)  # 10^-900
-    with pytest.raises(jtgpu.ImpossibleEvidence):
-        engine.run(Evidence(state))
-    assert engine.root.min() < engine.flow.lowest
+    with dataflow_engine(emulated_gpu, plan, tables(net)) as engine:
+        found = engine.run(Evidence.none(n))
+        assert found is not None
+        assert found.log_evidence == pytest.approx(0.0, abs=1e-12)
+        assert engine.run(Evidence((np.arange(n) % 3).astype(np.int32))) is None  # 10^-900
+        assert engine.run(Evidence.none(n)) is not None
 
 
 @examples(15)
 @given(data=st.data())
-def test_the_bound_is_that_of_the_lists(data: st.DataObject) -> None:
+def test_the_bound_counts_what_is_below_the_smallest_double(data: st.DataObject) -> None:
+    """It grows with the entries' products and with the number of them, and is infinite where they may overflow."""
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
     plan = planned(model, list(range(len(model))), "pairwise")
     program = binary_program(plan)
     loops = [loops_of(plan, program.scopes, step) for step in program.steps]
     scaled = [table for table, _ in scaled_factors(plan, tables(model))]
-    bound = lowest_answer(plan, program, loops, scaled)
-    listed = lowest_root(plan, scaled, needed_products(plan, tables(model)))
-    assert listed <= bound + 1e-9  # it counts products that are zero too
-    assert bound - listed < 100  # entries beside a zero may be large in seven factors
+    bound = least_root(plan, program, loops, scaled)
+    n = sum(math.prod(extent for extent, _ in axes) for axes in loops)
+    assert bound >= -1074 + 43 + math.log2(n)
+    assert least_root(plan, program, loops, [2.0 * t for t in scaled]) >= bound
+    assert least_root(plan, program, loops, [1e200 * np.maximum(t, 1.0) for t in scaled]) == math.inf or len(scaled) < 2
 
 
 def test_a_plan_of_too_many_variables_is_refused() -> None:
-    n = flow.MOST_GIVEN + 1
+    n = schedules.MAX_VARIABLES + 1
     net = chain(n, 2)
-    assert flow.make_flow(net.plan(order=list(range(n))).plan, tables(net), 4) is None
-    seen = np.arange(n) % 2 == 1  # the states of all variables are told, also of those that are observed
+    assert make_schedule(net.plan(order=list(range(n))).plan, tables(net), 4) is None
+    seen = np.arange(n) % 2 == 1  # a run is given the states of all variables, also of the observed ones
     scopes = net.plan(order=list(range(n))).plan.factor_scopes
     plan = Restriction(net.cardinality, scopes, seen).plans(list(range(n)))[0]
-    whole = Whole(plan, tables(net), scopes, seen)
-    assert flow.make_flow(plan, whole.largest, 4, whole=whole) is None
+    restricted = RestrictedFactors(plan, tables(net), scopes, seen)
+    assert make_schedule(plan, restricted.largest, 4, restricted=restricted) is None
 
 
-@needs_compiler
-def test_factors_that_nothing_changes_and_numbers_far_from_one() -> None:
+def test_factors_that_nothing_changes_and_numbers_far_from_one(emulated_gpu: Device) -> None:
     two = ["0", "1"]
     model = MarkovNetwork(
         {"a": two, "b": two, "c": two},
         [(["a", "b"], [[1e300, 2e300], [0.0, 4e300]]), (["b", "c"], [[1e-40, 2e-300], [3e-40, 5e-324]]), ([], 1e-200)],
     )
     plan = planned(model, [0, 1, 2], "pairwise")
-    engine, definition = HostFlow(plan, tables(model)), reference.prepare(plan, tables(model))
-    for hard in ({}, {0: 1}, {0: 1, 1: 0}, {}):
-        agree(engine, definition, as_evidence(3, hard, {}))
+    definition = reference.prepare(plan, tables(model))
+    with dataflow_engine(emulated_gpu, plan, tables(model)) as engine:
+        for hard in ({}, {0: 1}, {0: 1, 1: 0}, {}):
+            agree(engine, definition, as_evidence(3, hard, {}))
+
+
+def test_a_smaller_gpu_gets_tilings_that_take_less_of_it() -> None:
+    """The time model's shares of a whole GPU are those of the GPU in use."""
+    net = bundled("insurance")
+    plan = net.plan("min-fill", cache=False).plan
+    small, large = (make_schedule(plan, tables(net), n) for n in (4, 132))
+    assert small is not None
+    assert large is not None
+    assert len(small.tasks) < len(large.tasks)
+    assert small.microseconds > large.microseconds
+
+
+def test_interrupted_launches_are_repeated_from_a_clean_arena(
+    emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After Ctrl-C it is unknown whether a run was queued, and so which sign its entries have."""
+    net = bundled("asia")
+    plan = net.plan("min-fill", cache=False).plan
+    definition = reference.prepare(plan, tables(net))
+    with dataflow_engine(emulated_gpu, plan, tables(net)) as engine:
+        queue = engine._queue
+
+        def interrupted() -> None:
+            queue()
+            raise KeyboardInterrupt
+
+        for seen in (0, 1):
+            monkeypatch.setattr(engine, "_queue", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                engine.run(as_evidence(len(net), {2: seen}, {}))
+            monkeypatch.setattr(engine, "_queue", queue)
+            assert agree(engine, definition, as_evidence(len(net), {3: seen}, {}))
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")

@@ -1,4 +1,4 @@
-"""The resident GPU engine without a GPU: its schedules, its choice of tiles, and its kernels run on the host."""
+"""The level engine on an emulated GPU, in float64: its schedule, its records, and its kernels."""
 
 from __future__ import annotations
 
@@ -17,114 +17,62 @@ import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu
-from jtgpu.backends.gpu.program import tiling as shapes
+from jtgpu.backends.gpu.program.contractions import binary_program
+from jtgpu.backends.gpu.program.records import reciprocal
 from jtgpu.backends.gpu.program.structs import NONE, OP, WARPS
 from jtgpu.backends.gpu.single.levels import schedule
 from jtgpu.device import nvcc as kernels
-from jtgpu.device.context import open_device
-from jtgpu.errors import BackendUnavailable, ImpossibleEvidence
-from jtgpu.model.network import DiscreteModel, MarkovNetwork
-from jtgpu.plans import compiler
+from jtgpu.device.context import Device, open_device
+from jtgpu.errors import BackendUnavailable
+from jtgpu.model.network import MarkovNetwork
 from jtgpu.plans.lowering import LOWERINGS
+from tests.backends.gpu.engines import ON_GPU, agree, as_evidence, level_engine, tables
 from tests.plans.test_plan import chain
 from tests.plans.test_program import planned
 from tests.support import random_nets
-from tests.support.emulated import host_cuda
 from tests.support.examples import examples
 
-needs_compiler = pytest.mark.skipif(host_cuda.compiler() is None, reason="there is no g++ to build the kernels with")
 
-
-def tables(model: DiscreteModel) -> list[np.ndarray]:
-    return [f.table for f in compiler.model_factors(model)]
-
-
-def as_evidence(n: int, hard: dict[int, int], soft: dict[int, np.ndarray]) -> Evidence:
-    state = np.full(n, -1, np.int32)
-    for v, k in hard.items():
-        state[v] = k
-    return Evidence(state, soft)
-
-
-def agree(engine: host_cuda.HostEngine, definition: reference.Reference, evidence: Evidence) -> None:
-    try:
-        expected = definition.run(evidence)
-    except ImpossibleEvidence:
-        with pytest.raises(ImpossibleEvidence):
-            engine.run(evidence)
-        return
-    got = engine.run(evidence)
-    np.testing.assert_allclose(got.posterior, expected.posterior, atol=1e-12)
-    assert got.log_evidence == pytest.approx(expected.log_evidence, abs=1e-10)
-
-
-@needs_compiler
 @pytest.mark.parametrize("lowering", LOWERINGS)
-@examples(40)
+@examples(40, **ON_GPU)
 @given(data=st.data())
-def test_the_kernels_agree_with_the_definition(data: st.DataObject, lowering: str) -> None:
+def test_the_kernels_agree_with_the_definition(emulated_gpu: Device, data: st.DataObject, lowering: str) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
     plan = planned(model, list(data.draw(st.permutations(range(len(model))))), lowering)
     definition = reference.prepare(plan, tables(model))
-    engine = host_cuda.HostEngine(plan, tables(model), data.draw(st.booleans()))
-    for _ in range(3):  # evidence comes, changes and goes: nothing of the last run is left
-        agree(engine, definition, as_evidence(len(model), *data.draw(random_nets.evidence_weights(model))))
-    agree(engine, definition, Evidence.none(len(model)))
+    with level_engine(emulated_gpu, plan, tables(model)) as engine:
+        for _ in range(3):  # evidence comes, changes and goes: nothing of the last run is left
+            agree(engine, definition, as_evidence(len(model), *data.draw(random_nets.evidence_weights(model))))
+        agree(engine, definition, Evidence.none(len(model)))
 
 
-@needs_compiler
-@examples(30)
-@given(data=st.data())
-def test_batches_agree_with_the_definition(data: st.DataObject) -> None:
-    model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
-    plan = planned(model, list(range(len(model))), "pairwise")
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-    states = np.where(rng.random((37, len(model))) < 0.4, rng.integers(0, model.cardinality, (37, len(model))), -1)
-    posterior, log_evidence = host_cuda.run_batch(plan, tables(model), states.astype(np.int32))
-    definition = reference.prepare(plan, tables(model))
-    for row, p, log in zip(states.astype(np.int32), posterior, log_evidence, strict=True):
-        try:
-            expected = definition.run(Evidence(row))
-        except ImpossibleEvidence:
-            assert log == -math.inf
-            continue
-        np.testing.assert_allclose(p, expected.posterior, atol=1e-12)
-        assert log == pytest.approx(expected.log_evidence, abs=1e-10)
-
-
-NETWORKS = ["Water", "Mildew"]  # the published ones whose propagation takes the host a second or two
-
-
-@needs_compiler
-@pytest.mark.parametrize("lists", [False, True])
-@pytest.mark.parametrize("name", NETWORKS)
-def test_published_networks_agree_with_the_definition(shared_nets: Path, name: str, lists: bool) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Water", "Mildew"])
+def test_published_networks_agree_with_the_definition(emulated_gpu: Device, shared_nets: Path, name: str) -> None:
     net = jtgpu.read(shared_nets / "RetiEsempio" / f"{name}.net")
     plan = net.plan(order=shared_nets / "RetiEsempio" / f"{name}.num").plan
-    engine, definition = host_cuda.HostEngine(plan, tables(net), lists), reference.prepare(plan, tables(net))
-    assert bool((engine.schedule.ops["shape"] == 0).any()) == lists
-    state = np.full(plan.n_variables, -1, np.int32)
-    agree(engine, definition, Evidence(state))
-    for v in np.random.default_rng(3).choice(plan.n_variables, 3, replace=False).tolist():
-        state[v] = 1
-    agree(engine, definition, Evidence(state))
+    definition = reference.prepare(plan, tables(net))
+    with level_engine(emulated_gpu, plan, tables(net)) as engine:
+        state = np.full(plan.n_variables, -1, np.int32)
+        assert agree(engine, definition, Evidence(state))
+        for v in np.random.default_rng(3).choice(plan.n_variables, 3, replace=False).tolist():
+            state[v] = 1
+        agree(engine, definition, Evidence(state))
 
 
-@needs_compiler
-def test_probabilities_far_below_the_smallest_double() -> None:
+def test_probabilities_far_below_the_smallest_double(emulated_gpu: Device) -> None:
     n = 400
     net = chain(n, 3)
     plan = net.plan(order=list(range(n))).plan
     state = (np.arange(n) % 3).astype(np.int32)  # every step changes the state
     expected = math.log(1 / 3) + (n - 1) * math.log(0.1)
-    engine = host_cuda.HostEngine(plan, tables(net))
-    assert engine.run(Evidence(state)).log_evidence == pytest.approx(expected, rel=1e-13)
-    _, log_evidence = host_cuda.run_batch(plan, tables(net), state[None])
-    assert log_evidence[0] == pytest.approx(expected, rel=1e-13)
+    with level_engine(emulated_gpu, plan, tables(net)) as engine:
+        found = engine.run(Evidence(state))
+        assert found is not None
+        assert found.log_evidence == pytest.approx(expected, rel=1e-13)
 
 
-@needs_compiler
-def test_numbers_far_outside_probabilities() -> None:
+def test_numbers_far_outside_probabilities(emulated_gpu: Device) -> None:
     two = ["0", "1"]
     huge, tiny = np.array([[1e300, 2e300], [3e300, 4e300]]), np.array([[1e-300, 2e-300], [3e-300, 5e-324]])
     model = MarkovNetwork(
@@ -133,14 +81,15 @@ def test_numbers_far_outside_probabilities() -> None:
     )
     plan = planned(model, [0, 1, 2, 3], "pairwise")
     weights = {0: np.array([1e-300, 2e-300]), 1: np.array([1e300, 1e300])}
-    engine = host_cuda.HostEngine(plan, tables(model))
-    for soft in ({}, weights):
-        agree(engine, reference.prepare(plan, tables(model)), as_evidence(4, {}, soft))
+    definition = reference.prepare(plan, tables(model))
+    with level_engine(emulated_gpu, plan, tables(model)) as engine:
+        for soft in ({}, weights):
+            assert agree(engine, definition, as_evidence(4, {}, soft))
 
 
 @given(n=st.integers(0, 2**31 - 1), extent=st.integers(2, 2**31 - 1))
 def test_division_by_multiplication(n: int, extent: int) -> None:
-    magic, shift = schedule._magic(extent)
+    magic, shift = reciprocal(extent)
     assert magic < 2**32
     assert (n * magic >> 32) >> shift == n // extent
 
@@ -168,7 +117,7 @@ def test_contractions_of_many_tables_become_pairs() -> None:
     )
     plan = planned(model, [0, 1, 2, 3], "clique")
     assert max(len(i) for i in plan.op_inputs) > 2
-    program = shapes.binary_program(plan)
+    program = binary_program(plan)
     assert max(len(s.ins) for s in program.steps) == 2
     level = dict.fromkeys(range(plan.n_factors), 0)
     for step, at in zip(program.steps, program.level, strict=True):
@@ -180,7 +129,7 @@ def test_the_same_plan_gives_the_same_records(shared_nets: Path) -> None:
     net = jtgpu.read(shared_nets / "RetiEsempio" / "Link.net")
     plan = net.plan(order=shared_nets / "RetiEsempio" / "Link.num").plan
     first, second = schedule.make_schedule(plan), schedule.make_schedule(plan)
-    for name in ("ops", "digits", "steps", "tasks", "known", "chunks", "answers", "roots", "rows"):
+    for name in ("ops", "digits", "steps", "tasks", "known", "chunks", "answers", "roots"):
         assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
 
 
@@ -190,10 +139,10 @@ def test_records_have_the_kernels_layout() -> None:
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
-@pytest.mark.parametrize("name", ["single", "lists", "batch"])
-def test_the_kernels_compile_without_spills(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("real", ["float64", "float32"])
+def test_the_kernels_compile_without_spills(tmp_path: Path, real: str) -> None:
     source = tmp_path / "kernel.cu"
-    source.write_text(kernels.read_source(host_cuda.SOURCES[name]), encoding="utf-8")
+    source.write_text(kernels.read_source("single/levels", real=real), encoding="utf-8")
     command = ["nvcc", "-cubin", "-arch=sm_90", "-Xptxas", "-v", "-O3", "-std=c++17", "-o", str(tmp_path / "out.cubin")]
     done = subprocess.run([*command, str(source)], capture_output=True, text=True, check=True)
     spills = [int(n) for n in re.findall(r"(\d+) bytes spill", done.stderr)]

@@ -14,8 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from tests.support.emulated.cards import CUresult, EmulatedLogicError, Stream, counts, current, lock, queued
 
 CALLS = """
@@ -44,20 +42,9 @@ extern "C" void emulated_{0}(unsigned blocks, unsigned threads, void** p) {{
 }}
 extern "C" unsigned sizes_{0}(unsigned* out) {{ return emulated::sizes({0}, out); }}
 """
-SHARED_CALL = """
-extern "C" void emulated_shared(double* memory, unsigned blocks, unsigned long each) {
-    for (unsigned b = 0; b < blocks; b++) emulated::memories[b] = memory + b * each, emulated::barriers[b] = nullptr;
-    emulated::met = 0;
-    memset(emulated::meetings, 0, sizeof emulated::meetings);
-}
-"""
-CLUSTER = Path(__file__).with_name("cluster.hpp")
 SHIM = Path(__file__).with_name("host_cuda.hpp")
-_CARD_ONLY = re.compile(  # what lists.cu says to a cluster of the card
-    r"#if defined\(__CUDA_ARCH__\) && __CUDA_ARCH__ >= 900\n#define HAS_CLUSTERS.*?(?=// Read once and kept)", re.DOTALL
-)
 # kernels whose blocks wait for each other
-TOGETHER = (("flow_plain", "flow_blocks"), ("lists_one", "lists_many"))
+TOGETHER = (("dataflow_plain", "dataflow_blocks"),)
 _NAMES = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\([^;{]*?\)\s*)?(\w+)\s*\(")
 _CONSTANT = re.compile(r"__constant__\s+(\w+)\s+(\w+)\[([^\]]+)\];")
 _TIMER = re.compile(r'asm volatile\("mov.u64 %0, %%globaltimer;" : "=l"\((\w+)\)\);')
@@ -75,10 +62,6 @@ def library(text: str, names: tuple[str, ...]) -> Path:
     text = _TIMER.sub(r"\1 = (u64)(nanoseconds += 1e15);", text)  # hold.cu holds nobody up
     text = re.sub(r'extern "C" __global__', "__global__", text)
     calls = "".join(CALL.format(name) for name in names)
-    if "host_memory" in text:
-        text, n = _CARD_ONLY.subn(lambda _: CLUSTER.read_text(encoding="utf-8"), text)
-        assert n == 1, "lists.cu has changed where the card's clusters are"
-        calls += SHARED_CALL
     text = f"static double nanoseconds;\n{text}"
     whole = f"{SHIM.read_text(encoding='utf-8')}\n{text}\n{CALLS}\n{calls}"
     # thousands of lines that nobody repeats are compiled more slowly than they run
@@ -189,27 +172,18 @@ class Function:
         sizes = (ctypes.c_uint * 16)()
         n = getattr(found, f"sizes_{name}")(sizes)
         self.sizes = list(sizes)[:n]
-        self.shared = getattr(found, "emulated_shared", None) if "host_memory" in module.text else None
-        self.allowed, self.wide = 48 << 10, False
+        self.allowed = 48 << 10
         Module.last += 8
         self.number = Module.last
         Module.functions[self.number] = self
 
-    def queue(
-        self, stream: Stream, blocks: int, threads: int, parameters: list[bytes], shared: int = 0
-    ) -> None:
+    def queue(self, stream: Stream, blocks: int, threads: int, parameters: list[bytes]) -> None:
         """Queue it; its parameters are what they are now."""
         kept = [ctypes.create_string_buffer(p, len(p)) for p in parameters]
         pointers = (ctypes.c_void_p * max(len(kept), 1))(*[ctypes.addressof(k) for k in kept])
 
         def run(_kept: Any = kept) -> None:
             start = time.perf_counter()
-            if self.shared is not None:
-                each = max(shared, 8) // 8 + 2
-                each += each % 2  # 16 bytes are moved at once
-                memory = np.full(blocks * each + 2, np.nan)
-                first = memory.ctypes.data + memory.ctypes.data % 16
-                self.shared(ctypes.c_void_p(first), blocks, ctypes.c_ulong(each))
             self.call(blocks, threads, pointers)
             counts["seconds"] += time.perf_counter() - start
 
@@ -230,4 +204,4 @@ class Function:
             if not 0 < block[0] <= 1024 or grid[0] <= 0:
                 raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, f"{grid} {block}")
             parts = [parameters[i : i + 8] for i in range(0, len(parameters), 8)]
-            self.queue(stream or current().legacy, grid[0], block[0], parts, shared)
+            self.queue(stream or current().legacy, grid[0], block[0], parts)

@@ -211,16 +211,8 @@ class CUlaunchConfig(Strict):
         return id(self)
 
 
-class _Dim(Strict):
-    fields = ("x", "y", "z")
-
-
 class _Value(Strict):
-    fields = ("programmaticStreamSerializationAllowed", "clusterDim", "cooperative")
-
-    def __init__(self) -> None:
-        super().__init__()
-        object.__setattr__(self, "clusterDim", _Dim())
+    fields = ("programmaticStreamSerializationAllowed", "cooperative")
 
 
 class CUlaunchAttribute(Strict):
@@ -237,7 +229,6 @@ class CUlaunchAttributeID(IntEnum):
     """Attributes."""
 
     CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2
-    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4
     CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6
 
 
@@ -252,7 +243,6 @@ class CUfunction_attribute(IntEnum):
     """Attributes of a kernel."""
 
     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
-    CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
 
 
 class CUevent_flags(IntEnum):
@@ -315,12 +305,10 @@ def _attribute(attribute: CUdevice_attribute, device: int) -> int:
 
 def _set_attribute(function: int, attribute: CUfunction_attribute, value: int) -> None:
     current()
-    if attribute == CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        if not 0 <= value <= SHARED:
-            raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, "shared memory")
-        Module.functions[function].allowed = value
-    else:
-        Module.functions[function].wide = bool(value)
+    assert attribute == CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    if not 0 <= value <= SHARED:
+        raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, "shared memory")
+    Module.functions[function].allowed = value
 
 
 def _pinned_address(address: int, flags: int) -> int:
@@ -398,10 +386,6 @@ def _launch(config: Any, function: Function, parameters: int) -> int:
         return CUresult.CUDA_ERROR_INVALID_VALUE
     assert len(config.attrs) == config.numAttrs
     for attribute in config.attrs:
-        if attribute.id == CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-            size = attribute.value.clusterDim.x
-            if size != blocks or size > (16 if function.wide else 8):  # several clusters are not played
-                return CUresult.CUDA_ERROR_INVALID_CLUSTER_SIZE
         if attribute.id == CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE and blocks > MULTIPROCESSORS:
             return CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
     given = _arguments[parameters]
@@ -415,6 +399,6 @@ def _launch(config: Any, function: Function, parameters: int) -> int:
             return CUresult.CUDA_ERROR_INVALID_VALUE
     pointers = list((ctypes.c_uint64 * len(kept)).from_address(parameters))
     function.queue(
-        stream, blocks, threads, [ctypes.string_at(p, n) for p, n in zip(pointers, function.sizes, strict=True)], shared
+        stream, blocks, threads, [ctypes.string_at(p, n) for p, n in zip(pointers, function.sizes, strict=True)]
     )
     return OK

@@ -48,7 +48,7 @@ def _compiled(name: str, text: str, arch: str, *, cache: Path | None = None) -> 
 
     Sources that are generated for one plan are built at once, since several threads compile them in parallel.
     """
-    if name in ("single/shaped", "batch/lane"):
+    if name == "batch/lane":
         library(text, names_of(text))
     return b"emulated\n" + text.encode()
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ....device.context import Device, Graph
+from ....device.memory import Memory
 from ....errors import TableTooLarge, format_bytes
-from ..single.levels.engine import Memory
 from .chunk import GROUP, Chunk, Program
 from .table import HostChunk, Table
 

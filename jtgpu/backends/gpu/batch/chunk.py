@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ....device.driver import Arguments, Kernels
-from ..single.levels.engine import Memory
+from ....device.memory import Memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

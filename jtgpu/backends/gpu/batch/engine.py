@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....device.context import Device
+from ....device.memory import Memory
 from ....errors import BackendUnavailable, JtgpuError
 from ....plans.plan import Plan
 from ...base import BatchResult, ColumnResult
 from ...wrappers.row_queue import RowQueue
 from ..program.layout import LEAST, smallest_entries
-from ..single.levels.engine import Memory
 from .buffers import SLOTS, Buffers, Slot
 from .chunk import GROUP, Program
 from .generated import LaneProgram, lane_candidate

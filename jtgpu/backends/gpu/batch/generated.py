@@ -12,9 +12,9 @@ import numpy as np
 from ....device import nvcc as kernels
 from ....device.context import Device
 from ....device.driver import Arguments, Kernels, most_shared
+from ....device.memory import Memory
 from ....plans.plan import Plan
 from ..program.structs import NONE
-from ..single.levels.engine import Memory
 from .chunk import TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
 from .codegen import LANE_THREADS, Part
 from .live import Live

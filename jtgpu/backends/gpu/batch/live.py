@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....plans.plan import Plan
-from ..program.tiling import OUT, A, B, Binary, Loop, binary_program, loops_of
+from ..program.contractions import OUT, A, B, Binary, Loop, binary_program, loops_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

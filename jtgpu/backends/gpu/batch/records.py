@@ -10,11 +10,11 @@ import numpy as np
 
 from ....device.context import Device
 from ....device.driver import Arguments, Kernels
+from ....device.memory import Memory
 from ....plans.plan import Plan
+from ..program.contractions import Binary, binary_program, loops_of
 from ..program.layout import Places, load_factors, make_places
 from ..program.structs import ANSWER, CASE_FACTOR, SLOT
-from ..program.tiling import Binary, binary_program, loops_of
-from ..single.levels.engine import Memory
 from .chunk import GROUP, THREADS, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
 from .live import Live, live_program
 from .sums import split_sums

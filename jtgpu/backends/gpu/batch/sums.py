@@ -10,7 +10,7 @@ and Munin4 agree by 1 to 2 %).
 from __future__ import annotations
 
 from ....plans.plan import Plan
-from ..program.tiling import Binary, Step
+from ..program.contractions import Binary, Step
 
 __all__ = ["MOST_SUM", "split_sums"]
 

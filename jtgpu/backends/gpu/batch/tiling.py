@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..program.tiling import OUT, A, B, Loop, offsets
+from ..program.contractions import OUT, A, B, Loop, offsets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

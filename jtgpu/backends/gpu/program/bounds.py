@@ -1,4 +1,4 @@
-"""From which P(e) on doubles without scaling are good enough, for plans too large to list their products."""
+"""How small P(e) may be for doubles without scaling to be reliable."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....plans.plan import Plan
-from .tiling import OUT, A, B, Binary, Loop
+from .contractions import OUT, A, B, Binary, Loop
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Table = NDArray[np.float64]
 
-__all__ = ["lowest_answer"]
+__all__ = ["least_root"]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def lowest_answer(plan: Plan, program: Binary, loops: Sequence[tuple[Loop, ...]], factors: Sequence[Table]) -> float:
-    """log2 of the P(e) from which on doubles without scaling are right to 2^-43; infinite where they may overflow.
+def least_root(plan: Plan, program: Binary, loops: Sequence[tuple[Loop, ...]], factors: Sequence[Table]) -> float:
+    """log2 of the least P(e) for which doubles without scaling are right to 2^-43; inf if they may overflow.
 
-    The same bound as `jtgpu.backends.gpu.program.nonzero.lowest_root`, which says why, from whole tables.
+    A product that is too small for a double has an error of at most 2^-1074. Every entry, and every derivative of an
+    answer with respect to an entry, is largest without evidence, since all of them are sums of products of factors'
+    entries and of evidence's weights, which are at most 1. So one propagation and its derivatives bound how much such
+    errors change an answer.
 
     Parameters
     ----------

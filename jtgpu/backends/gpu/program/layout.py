@@ -14,8 +14,8 @@ import numpy as np
 
 from ....errors import TableTooLarge
 from ....plans.plan import Plan
+from .contractions import Binary
 from .structs import ANSWER, CHECK, CHUNK, KNOWN, MOST_AXES, REALS, SLOT
-from .tiling import SECTOR, Binary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +25,7 @@ __all__ = [
     "smallest_entries", "word_of",
 ]  # fmt: skip
 
+SECTOR = 32  # bytes of a memory sector
 CHUNK_ENTRIES = 2048  # eight a thread; blocks that read the same state across the bus wait for each other
 PLACE = 40  # of float32: a factor's largest entry is brought to 2^39 to 2^40, as types.cuh's Range has it
 MOST_CELLS = 2**32 - 2**20  # cells are numbered in 32 bits

@@ -1,195 +1,187 @@
-"""One case at a time without levels: one kernel, all of whose warps are on the card at once."""
+"""One case at a time as one kernel, all of whose warps are on the device at once: cuda/single/dataflow.cu."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .....device.context import Device, Graph
-from .....device.driver import Arguments, multiprocessors
-from .....errors import BackendUnavailable, JtgpuError
+from .....device.context import Device
+from .....device.driver import After, Arguments
 from .....plans.plan import Plan
 from ....base import Evidence, Result
-from ..levels.engine import CaseEngine
-from .schedule import FLOW_KERNELS, MOST_GIVEN, USUAL, Flow, FlowWay, make_flow
-from .structs import TENSOR
+from ...program.encoding import log_evidence, write_evidence
+from ..case import CaseIO, device_times
+from .records import TENSOR
+from .restricted import RestrictedFactors
+from .schedule import KERNELS, MAX_VARIABLES, Numbers, Schedule, make_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MOST_FLOPS", "FlowEngine", "flow_engine", "levels_microseconds"]
-
-MOST_FLOPS = 300_000_000  # operations of a propagation, from which on levels fill the card
-LEVELS_US = (8.0, 2.4, 0.6e-6)  # microseconds of a kernel a level: in all, a level, an operation
+__all__ = ["DataflowEngine"]
 
 
-class FlowEngine(CaseEngine):
-    """For networks of many small contractions that wait for each other.
+class DataflowEngine:
+    """`jtgpu.backends.gpu.single.case.CaseEngine` for networks of many contractions that wait for each other.
 
     Parameters
     ----------
     plan : Plan
-    flow : Flow
+    schedule : Schedule
+        Of the plan.
     device : Device
-    second : callable
-        Makes the engine that answers cases whose P(e) is too small for unscaled doubles, or zero; called when the
-        first of them comes.
+    after : After, optional
+        A stream of the user whose work precedes every case.
+    restricted : RestrictedFactors, optional
+        If the plan is one of the unobserved variables: what the schedule was made with. Cases are then given in the
+        network's own variables, and answers have zeros for the observed ones.
 
     Raises
     ------
     BackendUnavailable
-        On a card, or a share of one, that cannot hold all blocks at once.
+        On a GPU, or a share of one, that cannot hold all blocks at once.
     TableTooLarge
-        When the card has not enough memory.
+        If the device has not enough memory.
     """
 
-    kind = "flow"
-    file = "single/dataflow"
-    names = FLOW_KERNELS
-    first = -1  # state of all variables in the run that only shows that it can run
+    kind = "dataflow"
 
-    def __init__(self, plan: Plan, flow: Flow, device: Device, second: Callable[[], CaseEngine]):
-        self._flow = flow
+    def __init__(
+        self,
+        plan: Plan,
+        schedule: Schedule,
+        device: Device,
+        after: After | None = None,
+        restricted: RestrictedFactors | None = None,
+    ):
+        self.plan, self.schedule, self.device = plan, schedule, device
+        self._numbers: Numbers = schedule.numbers
         self._sign = 0
-        self._torn = False  # whether an interrupt came where it is not known if a run was queued
-        self._small = False  # whether the last case was too small
-        super().__init__(plan, device, self._load, second)
+        self._is_clean = False  # False after an interrupt that came where it is unknown if a run was queued
+        ptr = plan.posterior_ptr
+        self._weight_cell: list[int] = ptr[:-1].tolist()
+        if restricted is not None:
+            ptr = restricted.posterior_ptr
+            cells = np.full(len(restricted.observed), -1)
+            cells[restricted.free] = plan.posterior_ptr[:-1]
+            self._weight_cell = cells.tolist()
+        with device.active():
+            self.io = CaseIO(device, plan, int(ptr[-1]), after)
+            try:
+                self._load()
+                self._state[:] = -1 if restricted is None else 0  # states that every variable may have
+                self._launch()  # fails here, and not at the first case, if the device cannot hold all blocks
+                self.io.stream.synchronize()
+            except BaseException:
+                self.io.release()
+                raise
 
     def _load(self) -> None:
-        f, kernels, memory, stream = self._flow, self._kernels, self._memory, self.stream
-        assert kernels is not None
-        self._arena = arena = memory.empty(8 * f.n_cells)
-        self._lay_out()
-        at = kernels.device_address
-        words = [arena, *(memory.put(x, stream) for x in (f.pristine, f.ops, f.digits, f.steps, f.tasks, f.starts))]
-        words.append(memory.put(f.known, stream))
-        self._d_weights = memory.empty(8 * int(self.plan.posterior_ptr[-1]))
-        words += [self._d_weights, memory.put(f.roots, stream), at(self._posterior), at(self._root)]
+        """Upload the schedule and fix the kernel's parameters: struct Dataflow of dataflow.cu."""
+        s, io = self.schedule, self.io
+        kernels = io.load_kernels("single/dataflow", KERNELS)
+        self._arena = io.memory.empty(8 * s.n_cells)
+        self._pristine = io.put(s.numbers.pristine)
+        words = [self._arena, self._pristine]
+        words += [io.put(x) for x in (s.ops, s.digits, s.steps, s.tasks, s.starts, s.known)]
+        words += [io.device_weights, io.put(s.roots)]
+        words += [kernels.device_address(io.posterior), kernels.device_address(io.root)]
         first = 8 * len(words)
-        parameters = np.zeros(first + 8 + 2 * MOST_GIVEN, np.uint8)
+        parameters = np.zeros(first + 8 + 2 * MAX_VARIABLES, np.uint8)
         parameters[:first] = np.array(words, np.uint64).view(np.uint8)
-        self._arguments = Arguments(parameters)
-        kept = self._arguments.kept(0)
-        self._numbers: NDArray[np.uint32] = kept[first : first + 8].view(np.uint32)
-        self._numbers[1] = len(self.plan.root_table)
-        self._given: NDArray[np.int16] = kept[first + 8 : first + 8 + 2 * f.n_given].view(np.int16)
-        self._launch = kernels.ready(
-            f.kernel, f.n_blocks, 32 * f.warps, stream, self._arguments, together=True
-        )
-
-    def _capture(self) -> Graph | None:
-        self._given[:] = self.first
-        self._start()  # fails here, not at the first case, where the card cannot hold all blocks
-        self.stream.synchronize()
-        return None
-
-    def _lay_out(self) -> None:
-        """The arena as it is before the first run."""
-        cells = np.zeros(self._flow.n_cells)
-        cells[: len(self._flow.arena)] = self._flow.arena
-        self.device.upload(self._arena, cells, self.stream)
-        self.stream.synchronize()
-        self._sign = 0
-
-    def _start(self) -> None:
-        """One run: entries of the next have the other sign. A run with the sign of the one before would take that
-        one's entries for its own."""
-        if self._torn:
-            self._lay_out()
-        self._torn = True
-        self._numbers[0] = self._sign ^ 0x80000000
-        self._launch()
-        self._sign ^= 0x80000000
-        self._torn = False
+        arguments = Arguments(parameters)
+        kept = arguments.kept(0)
+        self._run_words: NDArray[np.uint32] = kept[first : first + 8].view(np.uint32)  # sign, components
+        self._run_words[1] = len(self.plan.root_table)
+        self._state: NDArray[np.int16] = kept[first + 8 : first + 8 + 2 * s.n_states].view(np.int16)
+        self._queue = kernels.ready(s.kernel, s.n_blocks, 32 * s.warps, io.stream, arguments, together=True)
 
     @property
-    def uses_blocks(self) -> bool:
+    def uses_tensor_blocks(self) -> bool:
         """Whether some contraction runs on the tensor cores."""
-        shapes = self._flow.ops["shape"]
-        return bool(((shapes & TENSOR) > 0).any())
+        return bool(((self.schedule.ops["shape"] & TENSOR) > 0).any())
 
     @property
     def nanoseconds(self) -> int:
         """See `CaseEngine.nanoseconds`."""
-        return round(1000 * self._flow.microseconds)
+        return round(1000 * self.schedule.microseconds)
 
-    def write(self, evidence: Evidence) -> int:
-        """See `CaseEngine.write`."""
-        more = super().write(evidence)
-        self._give()
-        return more + self._flow.exponent
+    @property
+    def n_bytes(self) -> int:
+        """See `CaseEngine.n_bytes`."""
+        return self.io.memory.n_bytes
 
-    def _give(self) -> None:
-        """Tell the next run the states."""
-        self._given[:] = self._state
+    @property
+    def log_least_root(self) -> float:
+        """See `CaseEngine.log_least_root`."""
+        return math.log(self._numbers.least_root)
 
-    def launch(self, evidence: Evidence) -> None:
-        """See `CaseEngine.launch`; one kernel needs no graph."""
-        if evidence.likelihood:
-            self.device.upload(self._d_weights, self._weights, self.stream)
-        self._start()
+    def run(self, evidence: Evidence) -> Result | None:
+        """See `CaseEngine.run`."""
+        io = self.io
+        with io.lock:
+            io.check_open()
+            shift = write_evidence(evidence, self._weight_cell, self._state, io.weights)
+            with self.device.active():
+                if io.after is not None:
+                    io.after.order(io.stream)
+                if evidence.likelihood:
+                    io.upload_weights()
+                self._launch()
+                io.stream.synchronize()
+            if io.least_root() < self._numbers.least_root:
+                return None
+            shift += self._numbers.exponent
+            return Result(io.posterior.copy(), log_evidence(io.root, io.exponent, shift))
 
-    def run(self, evidence: Evidence) -> Result:
-        """See `CaseEngine.run`; after a case that was too small for this engine the other one is asked first."""
-        if not self._small:
-            return super().run(evidence)
-        self._small = False
-        found = self._other().run(evidence)
-        self._small = found.log_evidence < math.log(self._flow.lowest)
-        return found
+    def _launch(self) -> None:
+        """Queue one run. Entries have the other sign than in the run before: with the same sign, entries of that run
+        would pass for this one's."""
+        if not self._is_clean:
+            self._initialise_arena()
+        self._is_clean = False
+        self._run_words[0] = self._sign ^ 0x80000000
+        self._queue()
+        self._sign ^= 0x80000000
+        self._is_clean = True
 
-    def trusted(self) -> bool:
-        """See `CaseEngine.trusted`."""
-        small = self._least_root() < self._flow.lowest
-        self._small = small
-        return not small
+    def _initialise_arena(self) -> None:
+        """Write the arena as it is before the first run."""
+        cells = np.zeros(self.schedule.n_cells)
+        cells[: len(self._numbers.arena)] = self._numbers.arena
+        self.io.upload((self._arena, cells))
+        self._sign = 0
 
+    def measure(self, runs: int, cases: Sequence[Evidence]) -> list[float]:
+        """See `CaseEngine.measure`."""
+        io = self.io
 
-def levels_microseconds(plan: Plan) -> float:
-    """What a kernel a level takes, without looking closely."""
-    start, level, operation = LEVELS_US
-    return start + level * plan.cost().program_levels + operation * plan.cost().flops
+        def write(case: Evidence) -> None:
+            write_evidence(case, self._weight_cell, self._state, io.weights)
+            io.upload_weights()
 
+        return device_times(io, runs, cases, write, self._launch)
 
-def flow_engine(
-    plan: Plan,
-    factors: Sequence[NDArray[np.float64]],
-    device: Device,
-    second: Callable[[], CaseEngine],
-    *,
-    forced: bool = False,
-    way: FlowWay = USUAL,
-) -> FlowEngine | None:
-    """The engine without levels, where it can take the plan and should be quicker than a kernel a level.
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """See `CaseEngine.reload`; not for restricted factors.
 
-    Parameters
-    ----------
-    plan : Plan
-    factors : sequence of float64 arrays
-    device : Device
-    second : callable
-        See `FlowEngine`.
-    forced : bool
-        Whether quicker or not.
-    way : FlowWay
-        How the work is laid out.
+        If doubles without scaling are not reliable for these numbers, no answer is from then on.
+        """
+        with self.io.lock:
+            self.io.check_open()
+            self._numbers = make_numbers(self.plan, self.schedule, factors)
+            self._is_clean = False
+            with self.device.active():
+                self.io.upload((self._pristine, self._numbers.pristine))
 
-    Raises
-    ------
-    JtgpuError
-        When it is forced and cannot take the plan.
-    """
-    if device.capability >= (7, 0) and (forced or plan.cost().flops <= MOST_FLOPS):
-        flow = make_flow(plan, factors, multiprocessors(device), way)
-        if flow and (forced or flow.microseconds < levels_microseconds(plan)):
-            try:
-                return FlowEngine(plan, flow, device, second)
-            except BackendUnavailable:  # a card, or a share of one, that cannot hold so many blocks together
-                if forced:
-                    raise
-    if forced:
-        raise JtgpuError("this network, or this card, is none for the GPU engine without levels")
-    return None
+    def close(self) -> None:
+        """See `CaseEngine.close`."""
+        with self.io.lock:
+            if self.io.is_open:
+                self.io.is_open = False
+                with self.device.active():
+                    self.io.stream.synchronize()
+                    self.io.release()

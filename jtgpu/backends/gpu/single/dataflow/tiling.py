@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...program.tiling import OUT, A, B, Loop
+from ...program.contractions import OUT, A, B, Loop
 
 __all__ = [
     "ENTER_SHARE",
     "HAND_OVER",
     "LONGER",
     "READY",
-    "FlowTiling",
+    "DataflowTiling",
     "Unit",
     "answer_unit",
+    "dataflow_tiling",
     "enter_unit",
-    "flow_tiling",
     "parts_of",
 ]
 
@@ -66,7 +66,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class FlowTiling:
+class DataflowTiling:
     """How warps are laid over a contraction.
 
     Attributes
@@ -83,7 +83,7 @@ class FlowTiling:
         Parts that a sum is cut into, each another unit's; a second contraction adds them up.
     n_tiles : int
     unit : Unit
-    again : FlowTiling or None
+    again : DataflowTiling or None
         How the parts of a sum are added up.
     blocks : bool
         Whether a tile is blocks for the tensor cores, a warp's work.
@@ -97,7 +97,7 @@ class FlowTiling:
     splits: int
     n_tiles: int
     unit: Unit
-    again: FlowTiling | None = None
+    again: DataflowTiling | None = None
     blocks: bool = False
 
     @property
@@ -134,9 +134,9 @@ def answer_unit() -> Unit:
 
 
 @lru_cache(maxsize=16384)
-def flow_tiling(
+def dataflow_tiling(
     loops: tuple[Loop, ...], two: bool, weight: float, longer: bool = False, blocks: bool = False
-) -> FlowTiling:
+) -> DataflowTiling:
     """The cheapest tiling: a unit's time, and `weight` times the share of the card; `longer`, `blocks`: batches of more
     loads, and blocks for the tensor cores, are among the choices."""
     choices = [t for t in _candidates(loops, two) if longer or (*t.shape, t.unroll) not in LONGER]
@@ -146,11 +146,11 @@ def flow_tiling(
 
 
 @lru_cache(maxsize=16384)
-def _candidates(loops: tuple[Loop, ...], two: bool) -> tuple[FlowTiling, ...]:
+def _candidates(loops: tuple[Loop, ...], two: bool) -> tuple[DataflowTiling, ...]:
     """All tilings worth a look."""
     n_out = math.prod(n for n, s in loops if s[OUT])
     n_steps = math.prod(n for n, s in loops if not s[OUT])
-    found: list[FlowTiling] = []
+    found: list[DataflowTiling] = []
     for (tm, tn, unroll), (batch, tail) in (SHAPES | LONGER).items():
         m, n = _axis(loops, A, B, tm), _axis(loops, B, A, tn)
         if (tm > 1 and (m < 0 or loops[m][0] < tm)) or (tn > 1 and (n < 0 or loops[n][0] < tn)):
@@ -169,18 +169,18 @@ def _candidates(loops: tuple[Loop, ...], two: bool) -> tuple[FlowTiling, ...]:
             warps = -(-tiles // (32 >> log)) * splits
             latency = HAND_OVER + batch * (batches - 1) + tail + FOLD * log + EXTRA_LOAD * unroll
             share = warps * max(code / ISSUED, 32 * steps * loads / LOADED, (READY + latency) / WARPS_THERE)
-            again = flow_tiling(parts_of(n_out, splits), False, 1.0) if splits > 1 else None
+            again = dataflow_tiling(parts_of(n_out, splits), False, 1.0) if splits > 1 else None
             unit = Unit(warps, latency, share)
-            found.append(FlowTiling((tm, tn), unroll, m, n, log, splits, tiles, unit, again))
+            found.append(DataflowTiling((tm, tn), unroll, m, n, log, splits, tiles, unit, again))
     return tuple(found)
 
 
 @lru_cache(maxsize=16384)
-def _blocks(loops: tuple[Loop, ...]) -> tuple[FlowTiling, ...]:
+def _blocks(loops: tuple[Loop, ...]) -> tuple[DataflowTiling, ...]:
     """All ways of blocks for the tensor cores."""
     n_out = math.prod(n for n, s in loops if s[OUT])
     n_steps = math.prod(n for n, s in loops if not s[OUT])
-    found: list[FlowTiling] = []
+    found: list[DataflowTiling] = []
     if n_steps < BLOCK_STEPS:
         return ()
     for (bm, bn, unroll), (batch, tail) in BLOCKS.items():
@@ -201,9 +201,9 @@ def _blocks(loops: tuple[Loop, ...]) -> tuple[FlowTiling, ...]:
             latency = HAND_OVER + batch * (batches - 1) + tail
             loaded = 32 * unroll * batches * loads / LOADED
             share = warps * max(code / ISSUED, loaded, (READY + latency) / WARPS_THERE)
-            again = flow_tiling(parts_of(n_out, splits), False, 1.0) if splits > 1 else None
+            again = dataflow_tiling(parts_of(n_out, splits), False, 1.0) if splits > 1 else None
             unit = Unit(warps, latency, share)
-            found.append(FlowTiling((bm, bn), unroll, m, n, 0, splits, tiles, unit, again, True))
+            found.append(DataflowTiling((bm, bn), unroll, m, n, 0, splits, tiles, unit, again, True))
     return tuple(found)
 
 

@@ -1,40 +1,21 @@
-"""What the GPU makes of a plan's contractions: two tables each, axes merged, a tile and a share of lanes chosen.
+"""How threads cover a contraction in the level engine: a tile of outputs a thread, lanes or warps that share a sum.
 
-The choice follows a time model (`Tiling.cost`), in nanoseconds on an H100: how long the slowest thread of a
-contraction needs by itself, and how much of the whole machine the contraction takes. Balancing by entries instead
-is wrong by factors of six (a level's blocks then run between 10,000 and 400,000 cycles).
+The choice follows a time model (`Tiling.cost`): how long the slowest thread of a contraction takes, and how much of
+the whole GPU the contraction takes. Balancing by entries instead is wrong by factors of six (the blocks of a level
+then run between 10,000 and 400,000 cycles).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-import numpy as np
+from ...program.contractions import OUT, A, B, Loop
+from ...program.structs import WARPS
 
-from ....plans.plan import POSTERIOR, Plan
-from ..single.sparse.rounds import lanes_of
-from .structs import WARPS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = [
-    "Binary",
-    "Loop",
-    "Step",
-    "Tiling",
-    "best_tiling",
-    "binary_program",
-    "list_tiling",
-    "loops_of",
-    "offsets",
-]
-
-OUT, A, B = 0, 1, 2
+__all__ = ["HEAVY", "Tiling", "best_tiling"]
 
 # The time model, nanoseconds. Latency: one trip to L2 and back for each batch of unrolled steps, a shuffle for each
 # exchange of `fold`. Share: loads, and threads' fixed work, over what the whole machine does in a nanosecond. A block
@@ -48,83 +29,9 @@ LOAD_SHARE = 1 / 800  # a double loaded by a lane
 THREAD_SHARE = {False: 1 / 34, True: 1 / 22}  # a thread's fixed work; of a tile of many registers
 SHAPES = {(1, 1): 4, (4, 1): 2, (2, 2): 2, (4, 2): 2, (4, 4): 1}  # tile -> steps whose loads fly together
 HEAVY = frozenset([(4, 2), (4, 4)])  # tiles that take many registers
-LIST_MOST = 8  # products of an output, from which on lanes share it
-LIST_WASTE = 1.15  # rows that rounds of unlike lengths take more
-LIST_CODE, LIST_PRODUCT_CODE = 60, 16  # instructions
-LIST_LOADS = 3.0  # a product's places and its two entries, as they lie, in loads of a lane
 SECTOR = 32  # bytes
 MIN_WIDE_LOG = 3
 MOST_SPLITS = 64
-
-
-@dataclass(frozen=True)
-class Step:
-    """One contraction of at most two tables; tables from T on are made here, beside the plan's."""
-
-    out: int
-    ins: tuple[int, ...]
-    posterior: bool
-
-
-@dataclass(frozen=True)
-class Binary:
-    """A plan's program as contractions of at most two tables."""
-
-    steps: tuple[Step, ...]  # in an order in which they can run
-    scopes: tuple[tuple[int, ...], ...]  # of every table: the plan's, then those made here
-    level: tuple[int, ...]  # of every step, from 1 on
-
-
-def binary_program(plan: Plan) -> Binary:
-    """Split contractions of more than two tables: multiply the two that leave the smallest table first."""
-    scopes = list(plan.table_scopes)
-    steps: list[Step] = []
-    for kind, out, ins in zip(plan.op_kind.tolist(), plan.op_out.tolist(), plan.op_inputs, strict=True):
-        left = list(ins)
-        while len(left) > 2:
-            pairs = [(i, j) for i in range(len(left)) for j in range(i)]
-            options = []
-            for i, j in pairs:
-                others = set(scopes[out]).union(*(scopes[t] for k, t in enumerate(left) if k not in (i, j)))
-                joint = set(scopes[left[i]]) | set(scopes[left[j]])
-                options.append((plan.size(tuple(joint)), i, j, joint & others))
-            _, i, j, kept = min(options, key=lambda o: o[:3])
-            scopes.append(tuple(sorted(kept, key=lambda v: int(plan.axis_rank[v]))))
-            made = len(scopes) - 1
-            steps.append(Step(made, (left[j], left[i]), False))
-            left = [t for k, t in enumerate(left) if k not in (i, j)] + [made]
-        steps.append(Step(out, tuple(left), kind == POSTERIOR))
-    level_of = dict.fromkeys(range(plan.n_factors), 0)
-    level = []
-    for s in steps:
-        level_of[s.out] = 1 + max(level_of[t] for t in s.ins)
-        level.append(level_of[s.out])
-    return Binary(tuple(steps), tuple(scopes), tuple(level))
-
-
-Loop = tuple[int, tuple[int, int, int]]  # extent; strides in the output, A and B
-
-
-def loops_of(plan: Plan, scopes: Sequence[tuple[int, ...]], step: Step) -> tuple[Loop, ...]:
-    """The joint axes of a contraction, slowest first; neighbours that every table walks alike are one axis."""
-    cards = plan.cardinality
-    ins = step.ins if len(step.ins) == 2 else (step.ins[0], None)
-    strides: list[dict[int, int]] = []
-    for t in (step.out, *ins):
-        at, of = 1, {}
-        for v in reversed(scopes[t] if t is not None else ()):
-            of[v] = at
-            at *= int(cards[v])
-        strides.append(of)
-    joint = sorted({v for of in strides for v in of if cards[v] > 1}, key=lambda v: int(plan.axis_rank[v]))
-    loops: list[Loop] = []
-    for v in joint:
-        n, walk = int(cards[v]), (strides[OUT].get(v, 0), strides[A].get(v, 0), strides[B].get(v, 0))
-        if loops and all(before == here * n for before, here in zip(loops[-1][1], walk, strict=True)):
-            loops[-1] = (loops[-1][0] * n, walk)
-        else:
-            loops.append((n, walk))
-    return tuple(loops)
 
 
 @dataclass(frozen=True)
@@ -159,6 +66,11 @@ class Tiling:
     share: float
 
     @property
+    def sides(self) -> dict[int, int]:
+        """Outputs of a tile along the loops on which its sides lie."""
+        return {self.m_axis: self.shape[0], self.n_axis: self.shape[1]}
+
+    @property
     def n_units(self) -> int:
         """Warps' tasks, or blocks' where `wide`."""
         groups = -(-self.n_tiles // (32 >> self.log_lanes))
@@ -167,18 +79,6 @@ class Tiling:
     def cost(self, weight: float = 1.0) -> float:
         """What the choice minimises."""
         return self.latency + weight * self.share
-
-
-def list_tiling(count: NDArray[np.int64], two: bool) -> Tiling:
-    """A contraction as a list: `count` products of each output that is not left out. Units are rounds."""
-    log, per_lane = lanes_of(count, LIST_MOST)
-    rounds = sum(-(-int(n) // (32 >> size)) for size, n in enumerate(np.bincount(log, minlength=6)))
-    rows = math.fsum((per_lane << log) / 32) * LIST_WASTE
-    longest = int(per_lane.max(initial=0))
-    code = LIST_CODE + longest * LIST_PRODUCT_CODE + FOLD_CODE * int(log.max(initial=0))
-    latency = L2_TRIP * (2 + -(-longest // 4)) + INSTRUCTION * code
-    share = 32 * rows * LIST_LOADS * LOAD_SHARE + 32 * rounds * THREAD_SHARE[False]
-    return Tiling((0, 0), -1, -1, 5, False, 1, rounds, latency, share)
 
 
 def _best_axis(loops: Sequence[Loop], inside: int, outside: int, elements: int) -> int:
@@ -267,11 +167,3 @@ def _sharings(n_steps: int) -> tuple[tuple[int, bool, int], ...]:
             made.append((log, True, splits))
             splits *= 2
     return tuple(made)
-
-
-def offsets(loops: Iterable[Loop], table: int) -> list[int]:
-    """Offsets in one table of every configuration of some axes, the last axis fastest."""
-    at = [0]
-    for n, s in loops:
-        at = [x + i * s[table] for x in at for i in range(n)]
-    return at

@@ -1,0 +1,38 @@
+"""How the dataflow engine lays out its work: the choices that its time model does not get right for every network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DEFAULT", "MAX_WARPS", "DataflowConfig"]
+
+MAX_WARPS = 16  # of a block, of which a multiprocessor holds one: MAX_WARPS of dataflow.cu
+
+
+@dataclass(frozen=True)
+class DataflowConfig:
+    """How the dataflow engine lays out its work.
+
+    Attributes
+    ----------
+    warps : int
+        Warps of a block, at most `MAX_WARPS`. Fewer wait less for each other's loads.
+    long_batches : bool, optional
+        Whether longer batches of loads are among the tilings. None: if the simulation predicts a gain of a tenth.
+    reserved_warps : int, optional
+        Warps of `MAX_WARPS` that only the critical path uses. None: whichever number the simulation finds quicker.
+    critical_weight, other_weight : float
+        Weight of the whole GPU's time against a contraction's own, on the critical path and elsewhere.
+    tensor_blocks : bool
+        Whether blocks for the tensor cores are among the tilings.
+    """
+
+    warps: int = MAX_WARPS
+    long_batches: bool | None = None
+    reserved_warps: int | None = None
+    critical_weight: float = 3.0
+    other_weight: float = 8.0
+    tensor_blocks: bool = False
+
+
+DEFAULT = DataflowConfig()

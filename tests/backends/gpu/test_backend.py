@@ -1,0 +1,195 @@
+"""The GPU backend on an emulated GPU: options, fallback, other numbers in the same memory, threads, closing."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jtgpu.backends import reference
+from jtgpu.backends.base import Evidence
+from jtgpu.backends.gpu import backend as gpu
+from jtgpu.device.context import Device
+from jtgpu.errors import BackendUnavailable, ImpossibleEvidence, JtgpuError
+from tests.backends.gpu.engines import tables
+from tests.plans.test_plan import chain
+from tests.support.bundled import bundled
+
+OPTIONS: list[dict[str, Any]] = [{"engine": "dataflow"}, {"engine": "levels"}, {"dtype": "float32"}]
+
+
+def cases(n: int, cards: np.ndarray, seed: int = 0) -> list[Evidence]:
+    """Nothing, findings, weights, nothing."""
+    rng = np.random.default_rng(seed)
+    state = np.full(n, -1, np.int32)
+    chosen = rng.choice(n, max(1, n // 5), replace=False)
+    state[chosen] = rng.integers(0, cards[chosen])
+    soft = {int(v): rng.random(int(cards[v])) + 0.1 for v in rng.choice(n, 2, replace=False)}
+    return [Evidence.none(n), Evidence(state), Evidence(np.full(n, -1, np.int32), soft), Evidence.none(n)]
+
+
+def perturbed(factors: list[np.ndarray], seed: int) -> list[np.ndarray]:
+    """Other positive numbers, zeros in other places, each distribution normalised."""
+    rng = np.random.default_rng(seed)
+    made = [rng.random(f.shape) * (rng.random(f.shape) < 0.9) + 1e-3 for f in factors]
+    return [f / f.sum(axis=-1, keepdims=True) for f in made]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("name", ["asia", "insurance"])
+def test_reloaded_numbers_give_the_answers_of_a_new_backend(
+    emulated_gpu: Device, name: str, options: dict[str, Any]
+) -> None:
+    net = bundled(name)
+    plan = net.plan("min-fill", cache=False).plan
+    backend = gpu.prepare(plan, tables(net), **options)
+    table = np.where(np.random.default_rng(2).random((40, len(net))) < 0.2, 0, -1).astype(np.int32)
+    backend.run_batch(table)
+    for factors in (perturbed(tables(net), 1), perturbed(tables(net), 2), tables(net)):
+        for case in cases(len(net), plan.cardinality):
+            backend.run(case) if not case.state.max() >= 0 else None
+        backend.reload(factors)
+        fresh = gpu.prepare(plan, factors, **options)
+        for case in cases(len(net), plan.cardinality, 3):
+            try:
+                expected = fresh.run(case)
+            except ImpossibleEvidence:
+                with pytest.raises(ImpossibleEvidence):
+                    backend.run(case)
+                continue
+            got = backend.run(case)
+            np.testing.assert_array_equal(got.posterior, expected.posterior)
+            assert got.log_evidence == expected.log_evidence
+        np.testing.assert_array_equal(backend.run_batch(table).posterior, fresh.run_batch(table).posterior)
+        fresh.close()
+    with pytest.raises(ValueError, match="same shapes"):
+        backend.reload(tables(net)[1:])
+    backend.close()
+    with pytest.raises(JtgpuError, match="closed"):
+        backend.reload(tables(net))
+
+
+def test_numbers_that_need_scaling_are_reloaded_too(emulated_gpu: Device) -> None:
+    """Doubles without scaling overflow for them, so the fallback answers; and no longer after the next reload."""
+    net = bundled("asia")
+    plan = net.plan("min-fill", cache=False).plan
+    backend = gpu.prepare(plan, tables(net), engine="dataflow")
+    none = Evidence.none(len(net))
+    huge = [1e29 * f for f in tables(net)]
+    backend.reload(huge)
+    for _ in range(2):
+        got, expected = backend.run(none), reference.prepare(plan, huge).run(none)
+        np.testing.assert_allclose(got.posterior, expected.posterior, atol=1e-12)
+        assert got.log_evidence == pytest.approx(expected.log_evidence, rel=1e-12)
+    backend.reload(tables(net))
+    assert backend.engine.run(none) is not None
+    backend.close()
+
+
+def test_float32_that_does_not_hold_the_reloaded_numbers_is_not_used(emulated_gpu: Device) -> None:
+    net = bundled("asia")
+    plan = net.plan("min-fill", cache=False).plan
+    backend = gpu.prepare(plan, tables(net), dtype="float32")
+    tiny = [np.where(f == f.min(), 1e-57, f) for f in tables(net)]
+    backend.reload(tiny)
+    none = Evidence.none(len(net))
+    assert backend.engine.run(none) is None
+    expected = reference.prepare(plan, tiny).run(none)
+    np.testing.assert_allclose(backend.run(none).posterior, expected.posterior, atol=1e-12)
+    backend.close()
+
+
+def test_a_case_too_improbable_for_the_dataflow_engine_is_computed_by_the_fallback(emulated_gpu: Device) -> None:
+    n = 900
+    net = chain(n, 3)
+    plan = net.plan(order=list(range(n))).plan
+    backend = gpu.prepare(plan, tables(net), engine="dataflow")
+    expected = np.log(1 / 3) + (n - 1) * np.log(0.1)
+    improbable = Evidence((np.arange(n) % 3).astype(np.int32))
+    for case, log in ((None, 0.0), (improbable, expected), (improbable, expected), (None, 0.0), (None, 0.0)):
+        found = backend.run(case or Evidence.none(n))
+        assert found.log_evidence == pytest.approx(log, rel=1e-12, abs=1e-11)
+    assert not backend._prefer_fallback
+    backend.close()
+    with pytest.raises(JtgpuError, match="closed"):
+        backend.run(improbable)
+
+
+def test_impossible_evidence_is_an_error_of_every_engine(emulated_gpu: Device) -> None:
+    net = bundled("asia")
+    plan = net.plan("min-fill", cache=False).plan
+    state = np.full(len(net), -1, np.int32)
+    state[net.index("lung")], state[net.index("either")] = 0, 1
+    for options in OPTIONS:
+        backend = gpu.prepare(plan, tables(net), **options)
+        for _ in range(2):
+            with pytest.raises(ImpossibleEvidence):
+                backend.run(Evidence(state))
+        assert backend.run(Evidence.none(len(net))).log_evidence == pytest.approx(0.0, abs=1e-6)
+        backend.close()
+
+
+@pytest.mark.usefixtures("emulated_gpu")
+def test_an_unknown_option_is_an_error_that_names_the_nearest() -> None:
+    net = bundled("asia")
+    plan = net.plan("min-fill", cache=False)
+    with pytest.raises(TypeError, match=r"no option 'lists'.*it has device, engine, dtype, single, stream, tune"):
+        plan.compile("gpu", lists=False)
+    with pytest.raises(TypeError, match="did you mean 'engine'"):
+        plan.compile("gpu", engines="levels")
+    with pytest.raises(ValueError, match="did you mean 'dataflow'"):
+        plan.compile("gpu", engine="flow")
+    with pytest.raises(ValueError, match="float16"):
+        plan.compile("gpu", dtype="float16")
+    with pytest.raises(ValueError, match="computes in float64"):
+        plan.compile("gpu", engine="dataflow", dtype="float32")
+
+
+def test_expected_counts_are_not_supported_yet(emulated_gpu: Device) -> None:
+    net = bundled("asia")
+    backend = gpu.prepare(net.plan("min-fill", cache=False).plan, tables(net))
+    with pytest.raises(BackendUnavailable, match="backend='cpu'"):
+        backend.run_counts(np.full((1, len(net)), -1, np.int32))
+    backend.close()
+
+
+def test_the_saved_configuration_is_measured_on_request(
+    emulated_gpu: Device, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JTGPU_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("jtgpu.backends.gpu.single.configs.RUNS", 2)
+    with bundled("asia").plan("min-fill", cache=False).compile("gpu", tune=True) as tree:
+        assert tree.posteriors()["tub"]["yes"] == pytest.approx(0.0104)
+    assert len(list(tmp_path.glob("gpu-configs/*/*.json"))) == 1
+
+
+def test_threads_share_a_backend_while_its_numbers_change(emulated_gpu: Device) -> None:
+    """Every answer is that of one set of numbers, never of a mixture."""
+    net = bundled("asia")
+    plan = net.plan("min-fill", cache=False).plan
+    both = [tables(net), perturbed(tables(net), 5)]
+    none = Evidence.none(len(net))
+    expected = [reference.prepare(plan, f).run(none).posterior for f in both]
+    for options in OPTIONS[:2]:
+        backend = gpu.prepare(plan, both[0], **options)
+        wrong: list[Any] = []
+        done = threading.Event()
+
+        def query(backend: gpu.Gpu = backend, done: threading.Event = done, wrong: list[Any] = wrong) -> None:
+            while not done.is_set():
+                found = backend.run(none).posterior
+                if not any(np.allclose(found, e, rtol=0, atol=1e-12) for e in expected):
+                    wrong.append(found)
+
+        threads = [threading.Thread(target=query) for _ in range(2)]
+        for t in threads:
+            t.start()
+        for i in range(6):
+            backend.reload(both[i % 2])
+        done.set()
+        for t in threads:
+            t.join()
+        assert not wrong
+        backend.close()
