@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from jtgpu.backends.wrappers.row_queue import RowQueue
-from jtgpu.backends.wrappers.workers import Lazy, Once, WorkerPool, in_order
+from jtgpu.backends.wrappers.workers import Lazy, WorkerPool, in_order
 from jtgpu.errors import BackendUnavailable, EvidenceError, JtgpuError, TableTooLarge
 
 
@@ -215,33 +215,6 @@ def test_what_is_lazy_is_made_once_and_closed_for_good() -> None:
     untouched = Lazy(Thing)
     untouched.close()
     assert (Thing.made, Thing.closed) == (1, 1)
-
-
-def test_what_workers_have_in_common_is_made_once() -> None:
-    made: list[str] = []
-    once = Once()
-
-    def make(name: str) -> str:
-        time.sleep(0.01)
-        made.append(name)
-        if name == "bad":
-            raise ValueError(name)
-        return name
-
-    found: list[str] = []
-    threads = [
-        threading.Thread(target=lambda i=i: found.append(once(i % 2, lambda: make(str(i % 2))))) for i in range(8)
-    ]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert sorted(made) == ["0", "1"]
-    assert sorted(found) == ["0"] * 4 + ["1"] * 4
-    for _ in range(2):  # a failure is not kept
-        with pytest.raises(ValueError, match="bad"):
-            once("x", lambda: make("bad"))
-    assert once("x", lambda: make("good")) == "good"
 
 
 @pytest.mark.parametrize("workers", [1, 2, 7])
