@@ -16,7 +16,10 @@ from numba import njit
 
 __all__ = ["compiled", "is_compiled"]
 
-HOLDERS = ("util/numba_cache.py", "plans/specialise.py", "backends/cpu/*.py")  # files with compiled functions
+HOLDERS = (  # files with compiled functions
+    "util/numba_cache.py", "plans/specialise.py", "plans/ordering/rotations.py", "plans/ordering/regions.py",
+    "backends/cpu/*.py",
+)  # fmt: skip
 
 
 def _stamp() -> str:

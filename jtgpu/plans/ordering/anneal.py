@@ -95,7 +95,7 @@ def run_chain(
     measure : callable
         The true cost of an order of the atom, smaller is better.
     """
-    from .kernels import improve
+    from .regions import Graph, improve
 
     n = len(atom.card)
     logs = np.log(np.array([float(c) for c in atom.card]))
@@ -108,10 +108,7 @@ def run_chain(
         weight = np.array([float(c) for c in atom.card])
     soft = np.exp(exponent * chain.power * logs)
     parent = forest_of_order(atom.masks, order)
-    improve(
-        adjacent, weight, soft, parent, chain.n_steps, chain.n_start, chain.start_hot, chain.high_size,
-        chain.soft_share, chain.seed, stop,
-    )  # fmt: skip
+    improve(Graph(adjacent, weight, soft), parent, chain, stop)
     found = order_of_forest(parent.tolist())
     cleaned = remove_needless_fill(atom.masks, found)
     return min((measure(atom, found), found), (measure(atom, cleaned), cleaned))
