@@ -26,11 +26,11 @@ from jtgpu.plans.ordering import (
     write_td,
 )
 from jtgpu.plans.ordering.anneal import forest_of_order, order_of_forest
-from jtgpu.plans.ordering.assemble import fill_masks, join_orders, perfect_order, remove_needless_fill
+from jtgpu.plans.ordering.assemble import join_orders
 from jtgpu.plans.ordering.exact import best_order
 from jtgpu.plans.ordering.greedy import RULES, greedy_order
 from jtgpu.plans.ordering.reduce import atoms, reduce_graph
-from jtgpu.plans.ordering.search import _atom_cost
+from jtgpu.plans.ordering.triangulation import atom_cost, fill_masks, perfect_order, remove_needless_fill
 
 Graph = list[set[int]]
 
@@ -168,7 +168,7 @@ def test_reductions_lose_nothing(seed: int, cards: list[int], around: Graph, lar
     reduction = reduce_graph(cards, around, largest=largest)
     pieces = []
     for atom in reduction.atoms:
-        tried = [(_atom_cost(atom, o)[pick], o) for o in itertools.permutations(range(len(atom.card)))]
+        tried = [(atom_cost(atom, o)[pick], o) for o in itertools.permutations(range(len(atom.card)))]
         pieces.append(min(tried)[1])
     order = join_orders(around, reduction, pieces)
     assert sorted(order) == list(range(n))
@@ -244,11 +244,11 @@ def test_best_finds_the_optimum_of_small_graphs(seed: int) -> None:
 def test_exact_search_agrees_with_all_orders(seed: int) -> None:
     cards, around = random_graph(200 + seed, 7, 0.5)
     for atom in reduce_graph(cards, around).atoms:
-        totals = [_atom_cost(atom, o)[0] for o in itertools.permutations(range(len(atom.card)))]
+        totals = [atom_cost(atom, o)[0] for o in itertools.permutations(range(len(atom.card)))]
         order, proven = best_order(atom, max(totals) + 1, 10_000)
         assert proven
         assert order is not None
-        assert _atom_cost(atom, order)[0] == min(totals)
+        assert atom_cost(atom, order)[0] == min(totals)
         assert best_order(atom, min(totals), 10_000) == (None, True)
         assert best_order(atom, max(totals) + 1, 0) == (None, False)
     result = find_order(cards, around, "best", n_steps=2_000, cache=False)

@@ -1,11 +1,12 @@
-"""Elimination orders: heuristics, the search, ``.num`` and ``.td`` files, and the orders kept on disk."""
+"""Elimination orders: greedy rules, the search for good ones, ``.num`` and ``.td`` files, and a cache on disk."""
 
 from __future__ import annotations
 
 from .elimination import LEVEL_ENTRIES, OBJECTIVES, OrderCost, order_cost
 from .files import as_order, read_num, read_td, write_num, write_td
 from .result import Improvement, OrderResult
-from .search import METHODS, find_order, warm_up
+from .rounds import warm_up
+from .search import METHODS, find_order
 
 __all__ = [
     "LEVEL_ENTRIES",

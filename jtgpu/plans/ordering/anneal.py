@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .assemble import fill_masks, remove_needless_fill
-from .greedy import bits
+from .bitmasks import bits
 from .reduce import Atom
+from .triangulation import fill_masks, remove_needless_fill
 
 __all__ = ["Chain", "chains_of_round", "order_of_forest", "run_chain"]
 

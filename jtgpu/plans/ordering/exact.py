@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
-from .greedy import bits
+from .bitmasks import bits
 from .reduce import Atom
 
 __all__ = ["best_order"]

@@ -1,7 +1,6 @@
-"""Greedy elimination on bit masks: the classic rules, and mixtures of them with noise.
+"""Greedy elimination orders: min-fill, min-weight and the like, and noisy mixtures of these rules.
 
-A graph is a list of Python ints, bit u of ``masks[v]`` telling whether u and v are joined. Up to some thousand
-vertices this is the fastest thing that pure Python can do, and it needs no compiler.
+The graph is a list of bit masks (see `jtgpu.plans.ordering.bitmasks`).
 """
 
 from __future__ import annotations
@@ -12,7 +11,9 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["DENSE_WORK", "RULES", "Rule", "bits", "greedy_order"]
+from .bitmasks import bits
+
+__all__ = ["DENSE_WORK", "RULES", "Rule", "greedy_order"]
 
 
 class Rule(NamedTuple):
@@ -21,8 +22,8 @@ class Rule(NamedTuple):
     score = fill * ln(1 + f) + weighted_fill * ln(1 + F) + weight * ln w + degree * ln(1 + d) + noise * uniform(0, 1)
 
     where f counts the edges that would be added, F sums over them the product of the ends' cardinalities, w is the
-    product of the cardinalities of the closed neighbourhood and d the number of neighbours. `own` is taken times the
-    log cardinality of the vertex itself, which leaves.
+    product of the cardinalities of the closed neighbourhood and d the number of neighbours. `own` multiplies the log
+    cardinality of the eliminated vertex itself.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Rule(NamedTuple):
     noise: float = 0.0
 
 
-DENSE_WORK = 5_000_000  # vertices x edges from which scores are brought up to date only when their turn comes
+DENSE_WORK = 5_000_000  # vertices x edges above which scores are updated lazily
 
 RULES = {
     rule.name: rule
@@ -47,109 +48,126 @@ RULES = {
 }
 
 
-def bits(mask: int) -> list[int]:
-    """Positions of the set bits, ascending."""
-    out = []
-    while mask:
-        low = mask & -mask
-        out.append(low.bit_length() - 1)
-        mask ^= low
-    return out
-
-
 def greedy_order(
     masks: Sequence[int], log_card: Sequence[float], card: Sequence[int], rule: Rule, seed: int | None = None
 ) -> list[int]:
-    """An elimination order by a greedy rule; what is simplicial goes at once.
+    """An elimination order by a greedy rule; simplicial vertices are eliminated immediately.
 
-    In dense graphs (`DENSE_WORK`) a vertex keeps its old score until it comes up, and the weights of fill are not
-    looked at: pure Python would take minutes.
+    In dense graphs (more than `DENSE_WORK`) the score of a vertex is updated only when the vertex reaches the head of
+    the queue, and weighted fill is replaced by fill: pure Python would take minutes otherwise.
 
     Parameters
     ----------
     masks : sequence of int
-        The graph; left as it is.
+        The graph; not modified.
     log_card : sequence of float
         Logarithms of `card`.
     card : sequence of int
     rule : Rule
     seed : int, optional
-        Ties are broken by the vertices' numbers, or at random with a seed.
+        Break ties at random with this seed; by default, by vertex number.
 
     Returns
     -------
     list of int
         A permutation, first eliminated first.
     """
-    n = len(masks)
-    adjacent = list(masks)
-    chance = random.Random(seed)
-    tie = [float(v) for v in range(n)]
-    if seed is not None:
-        chance.shuffle(tie)
-    dense = n * sum(m.bit_count() for m in masks) // 2 > DENSE_WORK
-    if dense and rule.weighted_fill:
-        rule = rule._replace(fill=rule.fill + rule.weighted_fill, weighted_fill=0.0)
-    needs_fill = rule.fill != 0.0 or rule.weighted_fill != 0.0
-    stamp = [0] * n
-    fills = [0] * n
-    stale = [False] * n
+    return _Elimination(masks, log_card, card, rule, seed).run()
 
-    def score(v: int) -> float:
-        around = adjacent[v]
+
+class _Elimination:
+    """The remaining graph and the priority queue of one greedy elimination.
+
+    Queue entries are ``(score, tie, vertex, version)``; only the entry with the vertex's current version counts.
+    """
+
+    def __init__(
+        self, masks: Sequence[int], log_card: Sequence[float], card: Sequence[int], rule: Rule, seed: int | None
+    ):
+        n = len(masks)
+        self.dense = n * sum(m.bit_count() for m in masks) // 2 > DENSE_WORK
+        if self.dense and rule.weighted_fill:
+            rule = rule._replace(fill=rule.fill + rule.weighted_fill, weighted_fill=0.0)
+        self.rule, self.card, self.log_card = rule, card, log_card
+        self.needs_fill = rule.fill != 0.0 or rule.weighted_fill != 0.0
+        self.chance = random.Random(seed)
+        self.tie = [float(v) for v in range(n)]
+        if seed is not None:
+            self.chance.shuffle(self.tie)
+        self.adjacent = list(masks)
+        self.fills = [0] * n  # fill edges of each vertex when its score was computed
+        self.version = [0] * n
+        self.stale = [False] * n  # in dense graphs: the score is out of date
+        self.gone = [False] * n
+        self.heap = [(self.score(v), self.tie[v], v, 0) for v in range(n)]
+        heapq.heapify(self.heap)
+
+    def score(self, v: int) -> float:
+        """The rule's score of a vertex; minus infinity if it is simplicial."""
+        rule, around = self.rule, self.adjacent[v]
         ids = bits(around)
-        fill, weighted = _fill(adjacent, around, ids, card, rule.weighted_fill != 0.0)
-        fills[v] = fill
+        fill, weighted = _fill(self.adjacent, around, ids, self.card, rule.weighted_fill != 0.0)
+        self.fills[v] = fill
         if fill == 0:
             return -math.inf
         value = rule.fill * math.log1p(fill) + rule.degree * math.log1p(len(ids))
         if rule.weighted_fill:
             value += rule.weighted_fill * math.log1p(weighted)
         if rule.weight:
+            log_card = self.log_card
             value += rule.weight * (log_card[v] + sum([log_card[u] for u in ids]))
-        value += rule.own * log_card[v]
+        value += rule.own * self.log_card[v]
         if rule.noise:
-            value += rule.noise * chance.random()
+            value += rule.noise * self.chance.random()
         return value
 
-    heap = [(score(v), tie[v], v, 0) for v in range(n)]
-    heapq.heapify(heap)
-    order: list[int] = []
-    gone = [False] * n
-    while heap:
-        _, _, v, made = heapq.heappop(heap)
-        if gone[v] or made != stamp[v]:
-            continue
-        if stale[v]:
-            stale[v] = False
-            stamp[v] += 1
-            heapq.heappush(heap, (score(v), tie[v], v, stamp[v]))
-            continue
-        gone[v] = True
-        order.append(v)
-        around = adjacent[v]
+    def push(self, v: int) -> None:
+        """Compute the score of a vertex again and queue it."""
+        self.version[v] += 1
+        heapq.heappush(self.heap, (self.score(v), self.tie[v], v, self.version[v]))
+
+    def run(self) -> list[int]:
+        """Eliminate all vertices; their order."""
+        order: list[int] = []
+        heap, fills, gone, stale, dense = self.heap, self.fills, self.gone, self.stale, self.dense
+        while heap:
+            _, _, v, version = heapq.heappop(heap)
+            if gone[v] or version != self.version[v]:
+                continue
+            if stale[v]:
+                stale[v] = False
+                self.push(v)
+                continue
+            gone[v] = True
+            order.append(v)
+            around = self.adjacent[v]
+            for u in bits(self.eliminate(v)):
+                # a simplicial vertex stays simplicial unless it gets new neighbours
+                if dense:
+                    stale[u] = True
+                elif not gone[u] and (fills[u] or (fills[v] and around >> u & 1)):
+                    self.push(u)
+        return order
+
+    def eliminate(self, v: int) -> int:
+        """Remove a vertex and join its neighbours; the mask of the vertices whose scores may change."""
+        adjacent = self.adjacent
+        around = changed = adjacent[v]
         ids = bits(around)
         clear = ~(1 << v)
-        changed = around
         for u in ids:
             adjacent[u] &= clear
-        if fills[v]:
-            for u in ids:
-                added = around & ~adjacent[u] & ~(1 << u)
-                if added:
-                    known = adjacent[u] & ~changed
-                    if needs_fill and known and not dense:  # whoever knows both ends of a new edge has less to fill
-                        for w in bits(added):
-                            changed |= known & adjacent[w]
-                    adjacent[u] |= added
-        for u in bits(changed):
-            # a simplicial vertex stays so unless it gets new neighbours
-            if dense:
-                stale[u] = True
-            elif not gone[u] and (fills[u] or (fills[v] and around >> u & 1)):
-                stamp[u] += 1
-                heapq.heappush(heap, (score(u), tie[u], u, stamp[u]))
-    return order
+        if not self.fills[v]:
+            return changed
+        for u in ids:
+            added = around & ~adjacent[u] & ~(1 << u)
+            if added:
+                known = adjacent[u] & ~changed
+                if self.needs_fill and known and not self.dense:
+                    for w in bits(added):  # a common neighbour of a new edge's ends has less to fill
+                        changed |= known & adjacent[w]
+                adjacent[u] |= added
+        return changed
 
 
 def _fill(

@@ -29,7 +29,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .greedy import bits
+from .bitmasks import bits
 
 __all__ = ["Atom", "Reduction", "atoms", "reduce_graph"]
 

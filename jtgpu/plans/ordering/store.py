@@ -1,8 +1,8 @@
-"""Found orders on disk, so that a second search for the same graph is none.
+"""A cache of elimination orders on disk.
 
-A file per graph, cardinalities and objective, named by their SHA-256; written whole or not at all; one that cannot be
-read, or whose order does not cost what it says, is as good as none. The folder is the user's cache folder, or what the
-environment variable JTGPU_CACHE_DIR names.
+One file per graph, cardinalities and objective, named by their SHA-256, in the folder ``orders`` of
+`jtgpu.util.system.cache_folder`. Files that cannot be read, or whose order does not have the recorded cost, are ignored
+and replaced.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ...util import atomic_file
 from ...util.system import cache_folder
 from .elimination import OrderCost, order_cost
 
-__all__ = ["Kept", "digest", "keep", "recall"]
+__all__ = ["SavedOrder", "digest", "recall", "save"]
 
 _VERSION = 1
 
 
-class Kept(NamedTuple):
-    """An order from the cache, what it costs, and how long and by how many steps it was searched for."""
+class SavedOrder(NamedTuple):
+    """An order from the cache, its cost, and the seconds and annealing steps spent on it."""
 
     order: list[int]
     cost: OrderCost
@@ -36,7 +36,7 @@ class Kept(NamedTuple):
 
 
 def digest(cards: Sequence[int], neighbours: Sequence[Iterable[int]], objective: str) -> str:
-    """A name for the graph, its cardinalities and the objective, 64 hexadecimal digits."""
+    """A key for the graph, its cardinalities and the objective: 64 hexadecimal digits."""
     pairs = {(v, int(u)) if v < u else (int(u), v) for v, around in enumerate(neighbours) for u in around if u != v}
     edges = np.array(sorted(pairs), "<i8")
     hashed = hashlib.sha256(f"jtgpu order {_VERSION} {objective} {len(cards)} {len(pairs)} ".encode())
@@ -47,8 +47,8 @@ def digest(cards: Sequence[int], neighbours: Sequence[Iterable[int]], objective:
 
 def recall(
     key: str, cards: Sequence[int], neighbours: Sequence[Iterable[int]], objective: str
-) -> Kept | None:
-    """The order kept under `key`, checked against the graph; None if there is none that holds."""
+) -> SavedOrder | None:
+    """The order saved under `key`, checked against the graph; None if there is no valid one."""
     try:
         data = json.loads((cache_folder() / "orders" / f"{key}.json").read_text("utf-8"))
         order = [int(v) for v in data["order"]]
@@ -58,11 +58,11 @@ def recall(
             return None
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, OrderError):
         return None
-    return Kept(order, cost, seconds, n_steps)
+    return SavedOrder(order, cost, seconds, n_steps)
 
 
-def keep(key: str, order: Sequence[int], cost: OrderCost, seconds: float, n_steps: int) -> None:
-    """Keep an order; a folder that cannot be written to is no error."""
+def save(key: str, order: Sequence[int], cost: OrderCost, seconds: float, n_steps: int) -> None:
+    """Save an order; a folder that is not writable is ignored."""
     data = {
         "version": _VERSION,
         "entries": cost.entries,

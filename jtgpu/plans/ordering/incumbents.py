@@ -1,0 +1,170 @@
+"""The state of a search: the reduced graph, the best order found of every atom, and how it was found."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from .assemble import join_orders
+from .elimination import OrderCost, as_order_array, order_cost
+from .greedy import RULES, Rule, greedy_order
+from .reduce import Atom, Reduction, reduce_graph
+from .result import Improvement, OrderResult
+from .triangulation import atom_cost, remove_needless_fill
+
+__all__ = ["Incumbents", "Progress", "SearchOptions"]
+
+MIXTURE_WORK = 100_000  # vertices x edges of an atom up to which mixtures of rules are tried
+
+Progress = Callable[[float, float, float], None]
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options of a search; see `jtgpu.plans.ordering.find_order`."""
+
+    method: str
+    seed: int
+    objective: str
+    workers: int
+    progress: Progress | None
+    clock: Callable[[], float]
+
+
+class Incumbents:
+    """The best order of every atom so far."""
+
+    def __init__(self, cards: list[int], neighbours: Sequence[Iterable[int]], options: SearchOptions):
+        self.cards, self.neighbours = cards, [tuple(around) for around in neighbours]
+        self.options, self.objective = options, options.objective
+        self.started = options.clock()
+        self.trace: list[Improvement] = []
+        self.n_steps = 0
+        self.interrupted = False
+        self.reduction: Reduction = reduce_graph(cards, self.neighbours, largest=self.objective == "largest")
+        self.atoms = self.reduction.atoms
+        self.orders: list[list[int]] = [list(range(len(a.card))) for a in self.atoms]
+        self.costs = [self.measure(a, o) for a, o in zip(self.atoms, self.orders, strict=True)]
+        self.has_orders = False  # whether `orders` come from a rule; before, any order replaces them
+        self.proven = [False] * len(self.atoms)
+        self.prefix_cliques = [math.prod(cards[v] for v in c) for c in _maximal_prefix(self.reduction)]
+
+    def elapsed(self) -> float:
+        return self.options.clock() - self.started
+
+    def measure(self, atom: Atom, order: Sequence[int]) -> tuple[int, int]:
+        """What is minimised on an atom: (total, largest), or the other way round."""
+        total, largest = atom_cost(atom, order)
+        return (largest, total) if self.objective == "largest" else (total, largest)
+
+    def offer(self, i: int, cost: tuple[int, int], order: list[int], rule: str) -> bool:
+        """Take an atom's order if it is better than what there is."""
+        if self.has_orders and cost >= self.costs[i]:
+            return False
+        self.costs[i], self.orders[i] = cost, order
+        if self.has_orders:
+            self.note(rule)
+        return True
+
+    def note(self, rule: str) -> None:
+        value = self.estimate()
+        if not self.trace or value < self.trace[-1].cost:
+            self.trace.append(Improvement(self.elapsed(), value, rule))
+
+    def estimate(self) -> float:
+        """The objective's value now, without building the whole order (levels are left out)."""
+        parts = [c[0] for c in self.costs] + self.prefix_cliques
+        return _as_float(max(parts, default=0) if self.objective == "largest" else sum(parts))
+
+    def greedy(self, rules: Sequence[Rule], seed: int | None, clean: bool = False) -> None:
+        """Run rules on every atom, each rule on all atoms first."""
+        for rule in rules:
+            for i, atom in enumerate(self.atoms):
+                logs = [math.log(c) for c in atom.card]
+                order = greedy_order(atom.masks, logs, atom.card, rule, seed)
+                cost = self.measure(atom, order)
+                if not self.trace or cost < self.costs[i]:
+                    self.costs[i], self.orders[i] = cost, order
+                if clean:
+                    cleaned = remove_needless_fill(atom.masks, order)
+                    self.costs[i], self.orders[i] = min(
+                        (self.costs[i], self.orders[i]), (self.measure(atom, cleaned), cleaned)
+                    )
+            self.note(rule.name)
+        self.has_orders = True
+
+    def portfolio(self) -> None:
+        """The classic rules; then, on what is small enough, mixtures with random ties and noise."""
+        self.greedy(list(RULES.values()), None)
+        chance = random.Random(self.options.seed)
+        for turn in range(6):
+            rule = Rule(
+                f"mixture {turn}",
+                weighted_fill=chance.uniform(0.3, 1.0),
+                weight=chance.uniform(0.0, 0.7),
+                fill=chance.uniform(0.0, 0.3),
+                own=-chance.uniform(0.0, 0.5),
+                noise=chance.uniform(0.0, 0.3),
+            )
+            for i, atom in enumerate(self.atoms):
+                n_edges = sum(m.bit_count() for m in atom.masks) // 2
+                if len(atom.card) > 2 and len(atom.card) * n_edges < MIXTURE_WORK:
+                    logs = [math.log(c) for c in atom.card]
+                    order = greedy_order(atom.masks, logs, atom.card, rule, chance.getrandbits(32))
+                    self.offer(i, self.measure(atom, order), order, rule.name)
+
+    def assemble(self) -> tuple[list[int], OrderCost]:
+        """The whole order and its exact cost."""
+        order = join_orders(self.neighbours, self.reduction, self.orders)
+        return order, order_cost(self.cards, self.neighbours, order, self.objective)
+
+    def result(self, order: Sequence[int], cost: OrderCost, rule: str, *, from_cache: bool = False) -> OrderResult:
+        trace = self.trace
+        if from_cache or not trace or trace[-1].cost != cost.cost:
+            trace = [*trace, Improvement(self.elapsed(), cost.cost, rule)]
+        bound = self.lower_bound()
+        return OrderResult(
+            order=as_order_array(order), cost=cost.cost, entries=cost.entries, largest=cost.largest,
+            n_cliques=cost.n_cliques, levels=cost.levels, method=self.options.method, objective=self.objective,
+            trace=tuple(trace), lower_bound=_as_float(bound), seed=self.options.seed, n_steps=self.n_steps,
+            optimal=bound == (cost.largest if self.objective == "largest" else cost.entries)
+            and self.objective != "time" and min(self.cards, default=2) > 1,
+            seconds=self.elapsed(), from_cache=from_cache, interrupted=self.interrupted,
+        )  # fmt: skip
+
+    def lower_bound(self) -> int:
+        """Tables that every triangulation has: those of simplicial vertices and complete atoms, and proven totals."""
+        if min(self.cards, default=2) < 2:
+            return 0
+        parts = list(self.prefix_cliques)
+        for i, atom in enumerate(self.atoms):
+            if self.proven[i]:
+                parts.append(self.costs[i][0])
+                continue
+            full = all(m.bit_count() == len(atom.card) - 1 for m in atom.masks)
+            if full and (1 << len(atom.card)) - 1 not in atom.free:
+                parts.append(math.prod(atom.card))
+        return max(parts, default=0) if self.objective == "largest" else sum(parts)
+
+
+def _maximal_prefix(reduction: Reduction) -> list[tuple[int, ...]]:
+    """The cliques of the vertices eliminated first that are maximal."""
+    place = {v: i for i, v in enumerate(reduction.prefix)}
+    members = {c[0]: frozenset(c) for c in reduction.prefix_cliques}
+    covered = set()
+    for v, clique in members.items():
+        inner = [u for u in clique if u != v and u in place]
+        if inner:
+            p = min(inner, key=place.__getitem__)
+            if members[p] == clique - {v}:
+                covered.add(p)
+    return [c for c in reduction.prefix_cliques if c[0] not in covered]
+
+
+def _as_float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
