@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from .elimination import LEVEL_ENTRIES, OBJECTIVES, OrderCost, order_cost
-from .files import as_order, read_num, read_td, write_num, write_td
+from .files import as_order, read_num, write_num
 from .result import Improvement, OrderResult
 from .rounds import warm_up
 from .search import METHODS, find_order
+from .tree_decomposition import read_td, write_td
 
 __all__ = [
     "LEVEL_ENTRIES",
