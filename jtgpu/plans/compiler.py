@@ -115,7 +115,7 @@ def build_plan(
     tree = clique_tree(cliques, links, cards)
     rank = _axis_ranks(tree, cards)
     homes = _factor_homes(cliques, factor_scopes, cards)
-    program = lower(cards, factor_scopes, homes, tree.parent, tree.depth, rank, lowering)
+    program = lower(cards, factor_scopes, homes, tree.parent, rank, lowering)
     sizes = [math.prod(cards[v] for v in s) for s in program.scopes]
     offsets, cells = lay_out(sizes, len(factor_scopes), program.outs, program.posterior_table)
     _check_limits(sizes, cells, [math.prod(cards[v] for v in c) for c in cliques], memory_limit, max_table)
