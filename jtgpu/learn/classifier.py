@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError, NetworkError, closest
+from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError, closest
 from ..model.network import BayesianNetwork
 from .columns import class_column, named_columns, sample_weights, sorted_values, state_labels, state_numbers
 from .counting import cpt_from_counts
+from .structure import arcs_of, parents_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -182,7 +183,7 @@ class JunctionTreeClassifier:
         if len(classes) != n or not n:
             raise EvidenceError(f"X has {n} rows and y {len(classes)}; they must have equally many, at least one")
         weights = sample_weights(sample_weight, n)
-        parents = self._parents(names)
+        parents = parents_of(self.structure, names, self.target)
         self.classes_, of_class = np.unique(classes, return_inverse=True)
         values: dict[str, list[Any]] = {self.target: self.classes_.tolist()}
         numbers: dict[str, NDArray[np.int64]] = {self.target: of_class.reshape(-1)}
@@ -212,36 +213,10 @@ class JunctionTreeClassifier:
         table = np.asarray(X) if isinstance(X, np.ndarray) else np.array(X, object)
         if table.ndim != 2:
             raise EvidenceError(f"X has shape {table.shape}, expected (n_rows, n_columns)")
-        names = [v for v in self._structure() if v != self.target] or [f"x{i}" for i in range(table.shape[1])]
+        names = [v for v in arcs_of(self.structure) if v != self.target] or [f"x{i}" for i in range(table.shape[1])]
         if len(names) != table.shape[1]:
             raise EvidenceError(f"X has {table.shape[1]} columns, but the structure has {len(names)} features")
         return names, [table[:, i] for i in range(table.shape[1])], False
-
-    def _structure(self) -> Mapping[str, Sequence[str]]:
-        if self.structure is None:
-            return {}
-        if isinstance(self.structure, BayesianNetwork):
-            return {v: self.structure.parents(v) for v in self.structure.variables}
-        return self.structure
-
-    def _parents(self, names: list[str]) -> dict[str, tuple[str, ...]]:
-        """Parents of every column and of the class."""
-        if self.target in names:
-            raise NetworkError(f"X has a column {self.target!r}, which is the name of the class; change target=")
-        known = [*names, self.target]
-        if self.structure is None:
-            return {**dict.fromkeys(names, (self.target,)), self.target: ()}
-        given = self._structure()
-        mentioned = dict.fromkeys([*given, *(p for parents in given.values() for p in parents)])
-        for v in mentioned:
-            if v not in known:
-                raise NetworkError(f"the structure has {v!r}, but X has no such column{closest(v, known)}")
-        if self.target not in mentioned:
-            raise NetworkError(f"the structure does not have the class {self.target!r}; change target=")
-        for v in names:
-            if v not in mentioned:
-                raise NetworkError(f"X has the column {v!r}, but the structure does not{closest(v, mentioned)}")
-        return {v: tuple(given.get(v, ())) for v in known}
 
     def _values(self, name: str, column: NDArray[Any]) -> list[Any]:
         """Values of a feature, in the order of its states."""

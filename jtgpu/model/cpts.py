@@ -99,24 +99,10 @@ def normalize_rows(
     for name, cpt in cpts.items():
         table = np.asarray(cpt, np.float64)
         check_numbers(name, table)
-        with np.errstate(over="ignore"):
-            sums = table.sum(axis=-1, keepdims=True)
-        if not np.isfinite(sums).all():  # numbers near the largest double: scale before adding
-            table = table / table.max(axis=-1, keepdims=True, initial=1.0)
-            sums = table.sum(axis=-1, keepdims=True)
+        table, sums, zero = _row_sums(name, table, zero_rows)
         n_rows += sums.size
-        zero = sums == 0
         if zero.any():
-            if zero_rows == "error":
-                row = np.argwhere(zero[..., 0])[0].tolist()
-                raise NetworkError(
-                    f"variable {name!r}: {int(zero.sum())} rows of its CPT are all zeros (first at parent "
-                    f'configuration {tuple(row)}); pass zero_rows="uniform" to make them '
-                    "uniform"
-                )
             zeroed.append((name, int(zero.sum())))
-            table = np.where(zero, 1.0, table)
-            sums = table.sum(axis=-1, keepdims=True)
         gap = np.where(zero, 0.0, np.abs(sums - 1.0))
         off = int((gap > tolerance).sum())
         if off:
@@ -137,6 +123,28 @@ def normalize_rows(
         n_rows, n_off, worst_variable, worst_sum, tuple(off_variables), tuple(zeroed), tolerance
     )
     return out, report
+
+
+def _row_sums(
+    name: str, table: NDArray[np.float64], zero_rows: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    """The table, scaled if its sums overflow and with ones in rows of zeros; sums of the rows; rows of zeros."""
+    with np.errstate(over="ignore"):
+        sums = table.sum(axis=-1, keepdims=True)
+    if not np.isfinite(sums).all():  # numbers near the largest double: scale before adding
+        table = table / table.max(axis=-1, keepdims=True, initial=1.0)
+        sums = table.sum(axis=-1, keepdims=True)
+    zero = sums == 0
+    if zero.any():
+        if zero_rows == "error":
+            row = np.argwhere(zero[..., 0])[0].tolist()
+            raise NetworkError(
+                f"variable {name!r}: {int(zero.sum())} rows of its CPT are all zeros (first at parent "
+                f'configuration {tuple(row)}); pass zero_rows="uniform" to make them uniform'
+            )
+        table = np.where(zero, 1.0, table)
+        sums = table.sum(axis=-1, keepdims=True)
+    return table, sums, zero
 
 
 def check_numbers(name: str, table: NDArray[np.float64]) -> None:

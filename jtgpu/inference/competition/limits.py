@@ -63,7 +63,8 @@ def fitting_plan(model: DiscreteModel, limits: Limits) -> NetworkPlan:
             8 * entries,
             memory,
         )
-    best, best_key = None, (True, math.inf)
+    best: NetworkPlan | None = None
+    best_key = (True, math.inf)
     for options in _searches(limits):
         try:
             plan = model.plan(**options)
