@@ -24,11 +24,11 @@ EXTRAS = {
     "frames": ["narwhals>=1.20", "pyarrow>=15"],
     "plot": ["matplotlib>=3.8"],
     "ray": ["ray[data]>=2.49", "fsspec", "narwhals>=1.20", "pyarrow>=17"],
-    # pyagrum is the judge of the answers and the peer of the benchmarks; what is not there is skipped with a reason
+    # tests compare answers with pyagrum, benchmarks compare times; tests of missing packages are skipped with a reason
     "test": [
         "pytest>=9", "pytest-xdist>=3.6", "hypothesis>=6.100", "pyagrum>=2.0", "matplotlib>=3.8", "scipy>=1.11",
         "narwhals>=1.20", "pyarrow>=15", "pandas>=2.1", "polars>=1.0", "scikit-learn>=1.4", "pgmpy>=1.1",
-        # 240 MB; its tests are skipped with a reason where there are no wheels of it
+        # 240 MB; its tests are skipped with a reason if there is no wheel
         "ray[data]>=2.49; platform_system == 'Linux' and python_version < '3.14'", "pyyaml>=6",
         "moto[server]>=5",  # object storage on this machine
     ],

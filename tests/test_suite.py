@@ -11,7 +11,7 @@ TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 
 
 def is_slow(node: ast.AST) -> bool:
-    """Whether a decorator or a module's ``pytestmark`` says so."""
+    """Whether a decorator or a module's ``pytestmark`` marks it."""
     return "pytest.mark.slow" in ast.unparse(node)
 
 

@@ -1,4 +1,4 @@
-"""Compile every CUDA source for the architectures that we name, with nvcc; says so and passes where there is none.
+"""Compile every CUDA source for the named architectures with nvcc; without nvcc, print that and pass.
 
 python tools/check_kernels.py [--arch sm_90]...
 """

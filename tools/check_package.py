@@ -1,8 +1,8 @@
-"""Build the wheel, look for what must be in it, install it apart and run it away from the checkout.
+"""Build the wheel, check its contents, install it elsewhere and run it outside of the checkout.
 
     python tools/check_package.py
 
-Installs the wheel without its dependencies: those of the Python that runs this are used.
+The wheel is installed without its dependencies; those of this Python are used.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def wanted() -> set[str]:
 
 
 def main() -> int:
-    """0 when the wheel is whole and works."""
+    """Exit code: 0 if the wheel is complete and works."""
     with tempfile.TemporaryDirectory(prefix="jtgpu-wheel-") as folder:
-        out, apart = Path(folder, "wheel"), Path(folder, "apart")
+        out, elsewhere = Path(folder, "wheel"), Path(folder, "elsewhere")
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-        # from a copy: setuptools leaves build/ where it builds, and what lies there from earlier ends in the wheel
+        # from a copy: setuptools builds in build/ of its source folder, whose old files would end in the wheel
         copy = Path(folder, "source")
         listed = ("jtgpu", "cuda", "nets", "setup.py", "pyproject.toml", "MANIFEST.in", "README.rst", "LICENSE")
         copy.mkdir()
@@ -48,18 +48,18 @@ def main() -> int:
                 file=sys.stderr,
             )
             return 1
-        subprocess.run([*pip, "install", "--no-deps", "--target", str(apart), str(wheel)], check=True)
+        subprocess.run([*pip, "install", "--no-deps", "--target", str(elsewhere), str(wheel)], check=True)
         # -P and PYTHONPATH: the installed package, and not the checkout that the environment points to
-        environment = os.environ | {"PYTHONPATH": str(apart)}
+        environment = os.environ | {"PYTHONPATH": str(elsewhere)}
         where = "import jtgpu, jtgpu.timing as t, jtgpu.device.nvcc as k; print(jtgpu.__file__); k.sources()"
         for command in (
             ["-P", "-c", where],
-            ["-P", "-m", "jtgpu", "query", str(apart / "jtgpu/nets/asia.net"), "-t", "lung"],
+            ["-P", "-m", "jtgpu", "query", str(elsewhere / "jtgpu/nets/asia.net"), "-t", "lung"],
         ):
             done = subprocess.run(
                 [sys.executable, *command], cwd=folder, env=environment, check=True, capture_output=True, text=True
             )
-            if command[1] == "-c" and not done.stdout.startswith(str(apart)):
+            if command[1] == "-c" and not done.stdout.startswith(str(elsewhere)):
                 print(f"tested {done.stdout.strip()}, not the installed package", file=sys.stderr)
                 return 1
         print(f"{wheel.name}: {len(names)} files, {wheel.stat().st_size / 2**20:.1f} MiB, installs and runs")

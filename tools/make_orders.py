@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Find elimination orders for the networks of ``nets/`` and write them beside them, as ``nets/NAME.num``.
+"""Find elimination orders for the networks of ``nets/`` and write them to ``nets/NAME.num``.
 
-python tools/make_orders.py               writes each order that is better than the one that is there
+python tools/make_orders.py               writes each order that is better than the existing one
 python tools/make_orders.py munin1 link   these networks only
 python tools/make_orders.py --time 60     seconds for each network
-python tools/make_orders.py --check       writes nothing; fails where an order is missing or does not fit
+python tools/make_orders.py --check       writes nothing; fails if an order is missing or does not fit
 """
 
 from __future__ import annotations

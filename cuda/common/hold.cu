@@ -1,5 +1,5 @@
-// Keeps a stream busy for a number of nanoseconds, so that the host can queue what follows and device events around
-// it measure the device alone, not the host's launches. For benchmarks; arguments as all kernels: jobs[0].total.
+// Occupies a stream for a number of nanoseconds, so that the host can queue the following work and device events around
+// it measure the device without the host's launches. For benchmarks. jobs[0].total = the nanoseconds.
 #include "published/job.cuh"
 
 extern "C" __global__ void __launch_bounds__(1) hold(const Job* jobs, const unsigned* map) {

@@ -1,5 +1,5 @@
 // Evidence: table[k] *= weight[(k / ways) % n], where n is the variable's number of states and `ways` the number of
-// cells from one of its states to the next. One thread a cell.
+// cells from one of its states to the next. One thread per cell.
 //     to = the table, other = the weights, total = the table's cells.
 #include "published/job.cuh"
 

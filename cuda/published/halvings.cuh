@@ -1,5 +1,5 @@
-// Adds WAYS cells of a table, `stride` apart, in pairs: first half plus second half, until one is left. All WAYS reads
-// are in flight before the first addition. The order of additions is the same as in launches of two cells a thread.
+// Adds WAYS cells of a table, `stride` apart, pairwise: first half plus second half, until one is left. All WAYS reads
+// are in flight before the first addition. The order of additions is the same as in launches of two cells per thread.
 #include "published/job.cuh"
 
 template <unsigned WAYS, bool GATHER>
@@ -15,7 +15,7 @@ __device__ __forceinline__ real halvings(const Job& job, u64 k, u64 stride) {
     return value[0];
 }
 
-// The same for the number of ways that the job asks for.
+// The same for the job's number of ways.
 template <bool GATHER>
 __device__ __forceinline__ real halvings_of_job(const Job& job, u64 k, u64 stride) {
     switch (job.ways) {

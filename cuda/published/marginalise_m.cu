@@ -4,23 +4,24 @@
 //
 // Threads to work. A block of T threads takes 2T neighbouring cells of the (m, n) index table: thread t reads cells
 // t and t + T of the tile. n and T are powers of two with n <= T, so both cells belong to column t & (n-1), and so
-// do any two that lie a multiple of n apart.
+// do any two that are a multiple of n apart.
 // Phase 1 (gather): the two cells are read through the index table, added, and put into shared memory; then the
 // active threads are halved (cell t += cell t + width) until n sums are left, which go out at block * n.
-// Phase 2 (partial): the same over phase 1's sums, in order already, no index table; launched again and again until
+// Phase 2 (partial): the same over phase 1's sums, which are in order, without an index table; launched until
 // one block is left, whose n sums are the separator's table (padding columns are dropped).
 // Between warps the halving is ordered by __syncthreads(); in the last warp by __syncwarp(). The published kernel
-// counted on warps in lock-step and on `volatile`, which is a race since Volta.
+// relied on lock-step warps and on `volatile`, which is a data race since Volta.
 // T is a template parameter, so that the halving is unrolled; n is the same for a whole block, so its tests do not
 // diverge. Host code picks the instance: block size T where the table has 2T cells or more, else the power of two
 // that leaves one block, and never less than n.
 //
-// ways = 4, 8, 16 (ours): a block takes ways * T cells, a thread `ways` of them that lie T apart, all read before the
-// first is added: more reads in flight, since a gather is bound by latency (job, index, table: one waits for another).
+// ways = 4, 8, 16 (ours): a block takes ways * T cells, a thread `ways` of them, T apart, all read before the
+// first addition: more reads in flight, since a gather is bound by latency (each of job, index, table depends on the
+// read before).
 //
-// Wins: n small, m large, which is a classical reduction when n = 1. Loses: n near T, where a block shrinks its data
-// by little (2T cells to n) and phase 2 has much left to do; at n >= 512 marginalise_n is taken instead.
-// Variant tried: trials/marginalise_m_shuffle.cu (no shared memory inside a warp). Times: README.rst.
+// Wins: n small, m large, which is a classical reduction when n = 1. Loses: n near T, where a block reduces its data
+// only from 2T cells to n and phase 2 has much work left; n >= 512 uses marginalise_n instead.
+// Variant: trials/marginalise_m_shuffle.cu (no shared memory inside a warp). Times: README.rst.
 #include "published/halvings.cuh"
 
 template <unsigned T>

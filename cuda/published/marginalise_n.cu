@@ -2,18 +2,17 @@
 //
 // Source of the method: A. Gottoli, F. Pettenuzzo (2014), section 2.2.
 //
-// Threads to work, ways = 2 (the published kernel): thread k of n*m/2 adds cell k and the one n*m/2 further on and
-// writes the sum at k, so rows i and i + m/2 fall together and m is halved. gather reads through the index table,
-// partial reads the sums of the launch before, in order already; partial is launched until one row of n is left.
-// No shared memory and no barrier: a launch is the global synchronisation. (A single kernel with a barrier made by
-// hand hangs once there are more blocks than fit on the card.) partial may work in place: thread k alone reads and
-// writes cell k, and nobody writes at or beyond the half.
-// ways = 4, 8, 16 (ours): one launch does two to four halvings, in registers and in the same order of additions, so
-// the sums are the same bit for bit, with a half to a quarter of the launches and of the partial sums' traffic.
-// ways = 1 copies (m = 1: the separator is the clique, in another order).
+// Threads to work, ways = 2 (the published kernel): thread k of n*m/2 adds cells k and k + n*m/2 and writes the sum
+// to k, so rows i and i + m/2 are merged and m is halved. gather reads through the index table, partial reads the
+// sums of the previous launch in order; partial is launched until one row of n is left. No shared memory and no
+// barrier: a launch is the global synchronisation. (A single kernel with a global barrier deadlocks if there are more
+// blocks than fit on the device.) partial may work in place: thread k alone reads and writes cell k, and no thread
+// writes to the second half. ways = 4, 8, 16 (ours): one launch does two to four halvings, in registers and in the
+// same order of additions, so the sums are the same bit for bit, with a half to a quarter of the launches and of the
+// partial sums' traffic. ways = 1 copies (m = 1: the separator is the clique, in another order).
 //
 // Wins: n large, m small, every access coalesced. Loses: m large, where the first sums alone are n*m/2 cells of
-// traffic and log2(m) launches follow; below n = 512 marginalise_m is taken instead.
+// traffic and log2(m) launches follow; n < 512 uses marginalise_m instead.
 #include "published/halvings.cuh"
 
 template <bool GATHER>

@@ -1,21 +1,21 @@
-// Normalisation: scale a table so that it sums to 1, and keep the sum. Stands in for cuBLAS's asum and scal.
+// Normalisation: scale a table so that it sums to 1, and record the sum. Replaces cuBLAS's asum and scal.
 //
-// Phase 1 (normalise_sum): `ways` blocks a table, block b adds cells b*256 + t, b*256 + t + ways*256, ... in double,
-//     halves its 256 sums in shared memory and leaves one partial sum.
+// Phase 1 (normalise_sum): `ways` blocks per table; block b adds cells b*256 + t, b*256 + t + ways*256, ... in double,
+//     reduces its 256 sums in shared memory to one partial sum.
 // Phase 2 (normalise_scale): every block adds the table's `ways` partial sums, all in the same order, so all get the
 //     same total bit for bit, and divides its cells by it; the table's first block writes the total to *sum.
-//     A total of 1 leaves the table as it is; a total of 0 (impossible evidence) too, and the host finds the 0.
+//     A total of 1, or of 0 (impossible evidence), leaves the table unchanged; the host checks for 0.
 // Deterministic: no atomics, and the number of blocks depends on the table's size alone.
 //
-// Against cuBLAS: two launches and no wait, where asum hands its result to the host and so stops the stream for every
-// message. Bound by memory traffic: 24 bytes a cell.
+// Against cuBLAS: two launches and no wait, whereas asum returns its result to the host and so synchronises the stream
+// for every message. Memory bound: 24 bytes per cell.
 //     from = to = the table, total = its cells, n = blocks of normalise_scale, ways = blocks of normalise_sum,
-//     sum = where the total goes; the partial sums lie n_out doubles further on.
+//     sum = address of the total; the partial sums follow n_out doubles later.
 #include "published/job.cuh"
 
 #define THREADS 256
 
-// Sum of one value a thread, for all threads of the block.
+// Sum of one value per thread; every thread of the block gets it.
 __device__ __forceinline__ double block_sum(double value) {
     __shared__ double cell[THREADS];
     const unsigned t = threadIdx.x;

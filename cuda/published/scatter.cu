@@ -2,16 +2,16 @@
 //
 // Source of the method: A. Gottoli, F. Pettenuzzo (2014), section 3.
 //
-// Phase 1 (scatter_divide): ratio[j] = new[j] / old[j], written over the old table; 0/0 = 0. One thread a cell.
+// Phase 1 (scatter_divide): ratio[j] = new[j] / old[j], written over the old table; 0/0 = 0. One thread per cell.
 //     from = new, other = old and to = ratio (the same memory), total = n_out cells.
-// Phase 2 (scatter_multiply): clique[index[i*n + j]] *= ratio[j]. One thread a cell of the index table, padding is
+// Phase 2 (scatter_multiply): clique[index[i*n + j]] *= ratio[j]. One thread per cell of the index table, padding
 //     skipped; the index table holds every entry of the clique once, so no two threads write one cell.
-//     other = ratio, to = clique, total = n*m cells. ways = 1 is the published kernel, one thread a cell; with 2, 4, 8
-//     (ours) a thread has that many cells, so that more of its reads, each waiting for the one before, are in flight.
+//     other = ratio, to = clique, total = n*m cells. ways = 1 is the published kernel, one thread per cell; with 2, 4, 8
+//     (ours) a thread processes that many cells, so that more dependent reads are in flight.
 //
-// Always memory bound: 20 bytes a cell (index 4, table 8 read and 8 written) and one multiplication. Accesses to the
+// Always memory bound: 20 bytes per cell (index 4, table 8 read and 8 written) and one multiplication. Accesses to the
 // clique coalesce as far as neighbouring separator configurations are neighbours in the clique. The division is a
-// kernel of its own so that n quotients are computed, not n*m; where n is small its launch costs more than that
+// kernel of its own so that n quotients are computed, not n*m; for small n the launch costs more than that
 // saves: trials/scatter_fused.cu.
 #include "published/job.cuh"
 
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(1024) scatter_divide(const Job* job
     job.to[j] = old == (real)0 ? (real)0 : job.from[j] / old;
 }
 
-// `ways` cells a thread, blockDim.x apart; all reads are in flight before the first is multiplied.
+// `ways` cells per thread, blockDim.x apart; all reads are in flight before the first is multiplied.
 template <unsigned WAYS>
 __device__ __forceinline__ void multiply(const Job& job) {
     const u64 first = block_of_job(job) * WAYS * blockDim.x + threadIdx.x;

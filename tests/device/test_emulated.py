@@ -27,7 +27,7 @@ CHOSEN = {
     "slabs": "(networks and (alarm or insurance)) or made_networks or small or raised or pays",
     "patterns": "gives_all_back or patterns_and_threads or streams_of_others",
     "precision": "(small_networks and alarm) or far_below or loses or impossible",
-    "sharing": "full_at_any_step or says_so",
+    "sharing": "full_at_any_step or says",
 }
 
 
@@ -89,7 +89,7 @@ def test_mistakes_that_cuda_would_let_pass(card: cards.Card) -> None:
     memory.block.raw[cards.BORDER + 80] = 0
     memory.free()
     assert cards.violations == ["something was written outside of 80 bytes of memory"]
-    with pytest.raises(cards.EmulatedLogicError, match="not of device"):
+    with pytest.raises(cards.EmulatedLogicError, match="not memory of device"):
         cards.memcpy_htod_async(int(memory), found)
     with pytest.raises(cards.EmulatedMemoryError):
         cards.mem_alloc(cards.BYTES + 1)

@@ -1,4 +1,4 @@
-"""Tests that need a GPU: skipped with a reason where there is none; ``--receipt`` leaves a record of the run."""
+"""Tests that need a GPU; without one they are skipped with a reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HANGS = 240.0  # seconds
 
 @pytest.fixture(autouse=True)
 def ends() -> Iterator[None]:
-    """A kernel that never ends would take all of a machine's time with it; `receipt.py` has pytest say before where."""
+    """End the process if a test hangs, since a kernel cannot be interrupted; pytest's faulthandler shows it first."""
     over = threading.Timer(HANGS, os._exit, (86,))
     over.daemon = True
     over.start()
@@ -30,7 +30,7 @@ def ends() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def gpu() -> Device:
-    """The device; skips where there is none."""
+    """The device; skips without one."""
     try:
         return open_device()
     except BackendUnavailable as error:
@@ -41,13 +41,13 @@ def gpu() -> Device:
 
 @pytest.fixture
 def active(gpu: Device) -> Iterator[Device]:
-    """The device with its context current, and no memory of ours left on it afterwards."""
+    """The device with its context current."""
     with gpu.active():
         yield gpu
 
 
 def nets_folder() -> Path | None:
-    """Where the benchmark networks are: carried along in .data, or shared beside the project."""
+    """The folder of the benchmark networks: .data, or shared next to the project."""
     for folder in (ROOT / ".data" / "RetiEsempio", ROOT.parent / "shared" / "nets" / "RetiEsempio"):
         if folder.is_dir():
             return folder
@@ -56,7 +56,7 @@ def nets_folder() -> Path | None:
 
 @pytest.fixture(scope="session")
 def nets() -> Path:
-    """The benchmark networks' folder; skips where it is absent."""
+    """The folder of the benchmark networks; skips if it is absent."""
     folder = nets_folder()
     if folder is None:
         pytest.skip("no .data/RetiEsempio and no ../shared/nets: the networks that may not be copied into the project")

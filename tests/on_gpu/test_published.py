@@ -45,7 +45,7 @@ def plan_of(folder: Path, name: str) -> tuple[NetworkPlan, list[np.ndarray]]:
 
 
 def cases(plan: Any, factors: list[np.ndarray], reference: Any) -> list[tuple[Evidence, Result]]:
-    """No evidence; a tenth of the variables at likely states; likelihoods besides."""
+    """No evidence; a tenth of the variables at likely states; likelihoods in addition."""
     none = Evidence.none(plan.n_variables)
     answers = [(none, reference.run(none))]
     rng = np.random.default_rng(11)
@@ -112,7 +112,7 @@ def test_float32_is_near(gpu: Device, nets: Path) -> None:
 
 
 @pytest.mark.parametrize("transfers", ["each", "resident"])
-def test_impossible_evidence_is_said_and_survived(gpu: Device, nets: Path, transfers: str) -> None:
+def test_the_engine_survives_impossible_evidence(gpu: Device, nets: Path, transfers: str) -> None:
     planned, factors = plan_of(nets, "Water")
     plan = planned.plan
     backend = prepare(plan, factors, transfers=transfers)
@@ -131,7 +131,7 @@ def test_impossible_evidence_is_said_and_survived(gpu: Device, nets: Path, trans
 
 
 @pytest.mark.alone
-def test_a_thousand_trees_leave_nothing(gpu: Device, nets: Path) -> None:
+def test_a_thousand_trees_leak_nothing(gpu: Device, nets: Path) -> None:
     planned, factors = plan_of(nets, "powerplant")
     evidence = Evidence.none(planned.plan.n_variables)
 
@@ -154,7 +154,7 @@ def test_a_thousand_trees_leave_nothing(gpu: Device, nets: Path) -> None:
 
 
 @pytest.mark.alone
-def test_out_of_memory_says_sizes_and_leaves_the_context_usable(gpu: Device, nets: Path) -> None:
+def test_out_of_memory_reports_sizes_and_leaves_the_context_usable(gpu: Device, nets: Path) -> None:
     planned, factors = plan_of(nets, "Water")
     evidence = Evidence.none(planned.plan.n_variables)
     backend = prepare(planned.plan, factors, transfers="resident")
@@ -176,7 +176,7 @@ def test_out_of_memory_says_sizes_and_leaves_the_context_usable(gpu: Device, net
     backend.close()
 
 
-def test_beside_pytorch(gpu: Device, nets: Path) -> None:
+def test_together_with_pytorch(gpu: Device, nets: Path) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("this PyTorch sees no GPU")
@@ -193,7 +193,7 @@ def test_beside_pytorch(gpu: Device, nets: Path) -> None:
     assert float(x[0]) == 3.0
 
 
-def test_beside_cupy(gpu: Device, nets: Path) -> None:
+def test_together_with_cupy(gpu: Device, nets: Path) -> None:
     cupy = pytest.importorskip("cupy")
     x = cupy.arange(1000.0)
     planned, factors = plan_of(nets, "powerplant")
@@ -205,7 +205,7 @@ def test_beside_cupy(gpu: Device, nets: Path) -> None:
     assert float(x.sum()) == 499_500 + 2000
 
 
-def test_nothing_is_left_current(gpu: Device, nets: Path) -> None:
+def test_no_context_stays_current(gpu: Device, nets: Path) -> None:
     import pycuda.driver as cuda
 
     planned, factors = plan_of(nets, "powerplant")
@@ -244,7 +244,7 @@ def test_several_threads_and_trees(gpu: Device, nets: Path) -> None:
     assert not failures, failures
 
 
-def test_the_best_device_is_taken(gpu: Device) -> None:
+def test_the_best_device_is_chosen(gpu: Device) -> None:
     import pycuda.driver as cuda
 
     best = max(cuda.Device(i).compute_capability() for i in range(cuda.Device.count()))

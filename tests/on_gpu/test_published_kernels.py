@@ -188,7 +188,7 @@ def test_index_tables_in_constant_memory(active: Device, shape: Shape) -> None:
     try:
         bench.load(psi)
         active.upload(address, bench.table.index, bench.stream)
-        bench._index_at = 0  # whoever reads it from global memory fails
+        bench._index_at = 0  # reading it from global memory fails
         for split in (1025, 1):
             if split > 1 and (shape.n > 512 or shape.padded_entries < 1024):
                 continue  # the trial has one instance, of 512 threads

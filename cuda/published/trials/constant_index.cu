@@ -2,11 +2,12 @@
 //
 // The host copies the index table to `constant_index` before the launch; the kernels have the names and arguments of
 // marginalise_m.cu (T = 512), marginalise_n.cu (ways = 2) and scatter.cu and read constant_index where those read
-// job.index. One table at a time, so one job a launch.
+// job.index. One table at a time, so one job per launch.
 //
-// Predicted: slower. The constant cache answers one address a cycle for a warp; neighbouring threads read neighbouring
-// cells here, so a warp's read is split into up to 32, where the same read from global memory is one or two sectors.
-// The report of 2014 considered this (section 2.2.3) and did not build it: it only fits where the GPU gains little.
+// Predicted: slower. The constant cache serves one address per cycle of a warp; neighbouring threads read
+// neighbouring cells here, so a warp's read is split into up to 32, where the same read from global memory is one or
+// two sectors. The report of 2014 considered this (section 2.2.3) and did not build it: it only fits small tables,
+// where the GPU gains little.
 #include "published/job.cuh"
 
 __constant__ index_t constant_index[65536 / sizeof(index_t)];

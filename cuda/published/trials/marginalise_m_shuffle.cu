@@ -1,10 +1,11 @@
-// Trial: marginalise_m.cu with warp shuffles throughout. Same kernels by name, same arguments, same answers.
+// Trial: marginalise_m.cu with warp shuffles throughout. Kernels of the same names, arguments and results.
 //
 // Where n < 32 the 32 values of a warp are halved in registers (__shfl_down_sync) until n are left; the first n lanes
 // of every warp put theirs into shared memory, and the first warps halve the T/32 * n values that remain the same
-// way. Where n >= 32 no two values of a warp belong to one column, so the work is marginalise_m.cu's.
-// Predicted: fewer barriers (two a round, two rounds for n = 1, instead of log2(T/n)), no change for large n, nothing gained where the
-// gather's memory traffic bounds the kernel. The report of 2014 considered this and did not build it (section 2.1.4).
+// way. Where n >= 32 no two values of a warp belong to one column, so the work is marginalise_m.cu's. Predicted:
+// fewer barriers (two a round, two rounds for n = 1, instead of log2(T/n)), no change for large n, nothing gained
+// where the gather's memory traffic bounds the kernel. The report of 2014 considered this and did not build it
+// (section 2.1.4).
 #include "published/halvings.cuh"
 
 template <unsigned T>

@@ -1,7 +1,7 @@
-// Trial: scatter.cu's two phases in one launch. Same kernels by name and the same arguments; here scatter_multiply
-// divides as it goes (from = new, other = old), so scatter_divide is never launched and the old table stays as it was.
+// Trial: scatter.cu's two phases in one launch. Kernels of the same names and arguments; here scatter_multiply
+// divides, too (from = new, other = old), so scatter_divide is never launched and the old table stays unchanged.
 //
-// Predicted: one launch less a message (about 2 us where launches bound: small tables), against one division a cell
+// Predicted: one launch less per message (about 2 us where launches bound: small tables), against one division per cell
 // and a second read of n cells that the caches hold: on large tables, bound by memory, no change.
 #include "published/job.cuh"
 
@@ -13,7 +13,7 @@ extern "C" __global__ void __launch_bounds__(1024) scatter_divide(const Job* job
     job.to[j] = old == (real)0 ? (real)0 : job.from[j] / old;
 }
 
-// `ways` cells a thread, blockDim.x apart; all reads are in flight before the first is multiplied.
+// `ways` cells per thread, blockDim.x apart; all reads are in flight before the first is multiplied.
 template <unsigned WAYS>
 __device__ __forceinline__ void multiply(const Job& job) {
     const u64 first = block_of_job(job) * WAYS * blockDim.x + threadIdx.x;

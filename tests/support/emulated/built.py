@@ -42,6 +42,7 @@ extern "C" void emulated_{0}(unsigned blocks, unsigned threads, void** p) {{
 }}
 extern "C" unsigned sizes_{0}(unsigned* out) {{ return emulated::sizes({0}, out); }}
 """
+ROOT = Path(__file__).parents[3]
 SHIM = Path(__file__).with_name("host_cuda.hpp")
 # kernels whose blocks wait for each other
 TOGETHER = (("dataflow_plain", "dataflow_blocks"),)
@@ -49,22 +50,22 @@ _NAMES = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\([^;{]*?\)\s*)
 _CONSTANT = re.compile(r"__constant__\s+(\w+)\s+(\w+)\[([^\]]+)\];")
 _TIMER = re.compile(r'asm volatile\("mov.u64 %0, %%globaltimer;" : "=l"\((\w+)\)\);')
 # Compiled kernels are named by a hash of their source, shared by processes and kept from run to run.
-FOLDER = Path(os.environ.get("JTGPU_EMULATED_KERNELS") or Path(__file__).parents[3] / ".pytest_cache" / "emulated-kernels")
+FOLDER = Path(os.environ.get("JTGPU_EMULATED_KERNELS") or ROOT / ".pytest_cache" / "emulated-kernels")
 _building: dict[str, threading.Lock] = {}
 
 
 def library(text: str, names: tuple[str, ...]) -> Path:
-    """A source, as jtgpu would give it to nvcc, built by g++ with a call for each of its kernels."""
+    """Compile a source, as jtgpu passes it to nvcc, by g++, with an entry point for each of its kernels."""
     constants = _CONSTANT.findall(text)
-    if constants:  # as on the card: kept by the module, filled by the host
+    if constants:  # as on a device: a variable of the module, written by the host
         text = re.sub(r"#ifdef __CUDACC__\s+(__constant__)", r"#if 1\n\1", text)
         text = _CONSTANT.sub(r'extern "C" { \1 \2[\3]; unsigned long bytes_\2 = sizeof(\2); }', text)
-    text = _TIMER.sub(r"\1 = (u64)(nanoseconds += 1e15);", text)  # hold.cu holds nobody up
+    text = _TIMER.sub(r"\1 = (u64)(nanoseconds += 1e15);", text)  # hold.cu ends at once
     text = re.sub(r'extern "C" __global__', "__global__", text)
     calls = "".join(CALL.format(name) for name in names)
     text = f"static double nanoseconds;\n{text}"
     whole = f"{SHIM.read_text(encoding='utf-8')}\n{text}\n{CALLS}\n{calls}"
-    # thousands of lines that nobody repeats are compiled more slowly than they run
+    # thousands of lines without loops: compiling them takes longer than running them
     options = ["-O0", f"-DHOST_STACK={1 << 20}"] if "batch_lane(Lane" in text else ["-O2"]
     if names in TOGETHER:
         options += ["-DHOST_TOGETHER", "-pthread"]
@@ -96,13 +97,13 @@ def names_of(text: str) -> tuple[str, ...]:
 
 
 class Module:
-    """A source that was compiled, on a card."""
+    """A compiled source, loaded on a device."""
 
     functions: ClassVar[dict[int, Function]] = {}
     last = 0x100000
 
     def __init__(self, image: bytes):
-        assert image.startswith(b"emulated\n"), "an image that nobody here compiled"
+        assert image.startswith(b"emulated\n"), "an image that was not compiled here"
         self.card = current()
         self.text = image[len(b"emulated\n") :].decode()
         self.names = names_of(self.text)
@@ -117,7 +118,7 @@ class Module:
     def loaded(self, names: tuple[str, ...]) -> ctypes.CDLL:
         if names not in self.open:
             path = library(self.text, names)
-            if self.own:  # constant memory is each module's own
+            if self.own:  # every module has its own constant memory
                 folder = tempfile.mkdtemp(prefix="jtgpu-emulated-")
                 self.copy = Path(folder, "own.so")
                 self.copy.write_bytes(path.read_bytes())
@@ -163,7 +164,7 @@ ctypes_close.argtypes = [ctypes.c_void_p]
 
 
 class Function:
-    """A kernel: ``pycuda.driver.Function``, and what a CUfunction stands for."""
+    """A kernel: ``pycuda.driver.Function``, and the target of a CUfunction."""
 
     def __init__(self, module: Module, name: str, found: ctypes.CDLL):
         self.module, self.name = module, name
@@ -178,7 +179,7 @@ class Function:
         Module.functions[self.number] = self
 
     def queue(self, stream: Stream, blocks: int, threads: int, parameters: list[bytes]) -> None:
-        """Queue it; its parameters are what they are now."""
+        """Queue it with the current contents of its parameters."""
         kept = [ctypes.create_string_buffer(p, len(p)) for p in parameters]
         pointers = (ctypes.c_void_p * max(len(kept), 1))(*[ctypes.addressof(k) for k in kept])
 

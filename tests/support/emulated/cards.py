@@ -1,4 +1,4 @@
-"""Cards with their memory, contexts, streams and events, as PyCUDA has them; what CUDA would let pass is noted."""
+"""Emulated devices with memory, contexts, streams and events, as in PyCUDA; notes mistakes that CUDA would let pass."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ CARDS = int(os.environ.get("JTGPU_EMULATED_CARDS", "2"))
 BYTES = int(os.environ.get("JTGPU_EMULATED_BYTES", str(4 << 30)))
 CAPABILITY = tuple(int(x) for x in os.environ.get("JTGPU_EMULATED_CAPABILITY", "9.0").split("."))
 ORDER = os.environ.get("JTGPU_EMULATED_ORDER", "late")
-SHARED = 232_448 if CAPABILITY >= (9, 0) else 166_912  # bytes of a block at most; 48 KB without asking
+SHARED = 232_448 if CAPABILITY >= (9, 0) else 166_912  # largest shared memory of a block; 48 KB without opting in
 MULTIPROCESSORS = int(os.environ.get("JTGPU_EMULATED_MULTIPROCESSORS", "2"))
 POISON, BORDER, PAGE = 0xCD, 256, 512
-MOST_POISON = 64 << 20  # larger memory is not filled: it would all have to exist
+MOST_POISON = 64 << 20  # larger memory is not filled: the host would have to provide all of it
 
 chance = random.Random(1)
-lock = threading.RLock()  # one thing at a time: fibers are a library's, and queues have no locks of their own
-violations: list[str] = []  # what CUDA might have let pass; the plugin fails the test
+lock = threading.RLock()  # one call at a time: fibers are global to a library, and queues have no locks
+violations: list[str] = []  # mistakes that CUDA might have let pass; they fail the test
 queued: list[str] = []  # names of kernels, in order
 counts = {"launches": 0, "graphs": 0, "seconds": 0.0, "built": 0.0}
 
 
 def violate(text: str) -> None:
-    """Note a mistake that no return code could tell."""
+    """Note a mistake that has no return code."""
     violations.append(text)
 
 
@@ -41,7 +41,7 @@ def violate(text: str) -> None:
 
 
 class CUresult(IntEnum):
-    """The codes that are given here."""
+    """The codes that occur here."""
 
     CUDA_SUCCESS = 0
     CUDA_ERROR_INVALID_VALUE = 1
@@ -77,11 +77,11 @@ class EmulatedLogicError(EmulatedError):
 
 
 class Block:
-    """Memory of a card or page-locked memory, with borders."""
+    """Device memory or page-locked memory, with guard bytes at both ends."""
 
     def __init__(self, n_bytes: int):
         self.n_bytes = n_bytes
-        self.copies = 0  # queued, to or from it
+        self.copies = 0  # queued copies to or from it
         self.raw = np.empty(n_bytes + 2 * BORDER, np.uint8)
         self.raw[:BORDER] = self.raw[BORDER + n_bytes :] = POISON
         if n_bytes <= MOST_POISON:
@@ -89,12 +89,12 @@ class Block:
         self.address = int(self.raw.ctypes.data) + BORDER
 
     def look(self) -> None:
-        """Is anything written outside?"""
+        """Note writes outside of the memory."""
         if (self.raw[:BORDER] != POISON).any() or (self.raw[BORDER + self.n_bytes :] != POISON).any():
             violate(f"something was written outside of {self.n_bytes} bytes of memory")
 
     def end(self) -> None:
-        """It is given back; who reads it later reads rubbish."""
+        """Free it; later reads see poison."""
         self.look()
         if self.n_bytes <= MOST_POISON:
             self.raw[:] = POISON
@@ -104,35 +104,35 @@ class Block:
 
 
 class Card:
-    """One device."""
+    """One emulated device."""
 
     def __init__(self, ordinal: int):
         self.ordinal = ordinal
         self.memory: dict[int, Block] = {}  # by address
         self.globals: dict[int, int] = {}  # address: bytes; of modules
         self.taken = 0
-        self.thread = 0  # that opened it
+        self.thread = 0  # the thread that retained its context
         self.streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self.legacy = Stream(self)
         self.context = Context(self)
 
     def drain(self) -> None:
-        """Run all that is queued."""
+        """Run all queued work."""
         for stream in [*self.streams]:
             stream.drain()
 
     def check(self, address: Any, n_bytes: int) -> None:
-        """Is it memory of this card?"""
+        """Raise unless it is memory of this device."""
         if not isinstance(address, int) or isinstance(address, bool):
             raise TypeError(f"an address is an int, not {type(address).__name__}")
         known = any(b.holds(address, n_bytes) for b in self.memory.values())
         if not known and not any(a <= address and address + n_bytes <= a + n for a, n in self.globals.items()):
             code = CUresult.CUDA_ERROR_INVALID_VALUE
-            raise EmulatedLogicError(code, f"{n_bytes} bytes are not of device {self.ordinal}")
+            raise EmulatedLogicError(code, f"{n_bytes} bytes are not memory of device {self.ordinal}")
 
 
 class Context:
-    """A card's primary context."""
+    """A device's primary context."""
 
     def __init__(self, card: Card):
         self.card = card
@@ -168,14 +168,14 @@ def stack() -> list[Context]:
 
 
 def current() -> Card:
-    """The card whose context is current."""
+    """The device whose context is current."""
     if not stack():
         raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_CONTEXT, "no context is current in this thread")
     return stack()[-1].card
 
 
 def no_capture(what: str) -> None:
-    """Is this thread recording? Then this call would spoil it."""
+    """Raise if this thread captures a stream: the call would invalidate the capture."""
     if any(s.recorded is not None and s.recorder == threading.get_ident() for s in Stream.all):
         raise EmulatedLogicError(CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, what)
 
@@ -212,14 +212,14 @@ class Stream:
             ended(self.card, "stream")
 
     def put(self, work: Callable[[], None]) -> None:
-        """Queue something, or record it."""
+        """Queue work, or record it."""
         with lock:
             if current() is not self.card:
                 raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "a stream of another context")
             if self.recorded is not None:
                 self.recorded.append(work)
                 return
-            if self is self.card.legacy:  # it waits for all others, and they for it
+            if self is self.card.legacy:  # it synchronises with all other streams
                 self.card.drain()
                 work()
                 return
@@ -229,7 +229,7 @@ class Stream:
                 self.drain()
 
     def drain(self, upto: int | None = None) -> None:
-        """Run what is queued, or its first part."""
+        """Run the queued work, or its first part."""
         with lock:
             if self.busy:
                 return
@@ -244,7 +244,7 @@ class Stream:
                 self.busy = False
 
     def others(self) -> None:
-        """Other streams of the card may get on in between."""
+        """Let other streams of the device advance."""
         for other in sorted(self.card.streams, key=lambda s: s.handle):
             if not other.waiting or other.busy:
                 continue
@@ -255,7 +255,7 @@ class Stream:
     def synchronize(self) -> None:
         with lock:
             if self.recorded is not None:
-                raise EmulatedLogicError(CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a stream that is captured")
+                raise EmulatedLogicError(CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a captured stream")
             current()
             self.drain()
 
@@ -316,12 +316,12 @@ class Event:
         if not self.timing or not other.timing:
             raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "an event without timing")
         if self.when is None or other.when is None:
-            raise EmulatedLogicError(CUresult.CUDA_ERROR_NOT_READY, "nobody waited for it")
+            raise EmulatedLogicError(CUresult.CUDA_ERROR_NOT_READY, "nothing waited for it")
         return max((self.when - other.when) * 1e3, 1e-3)
 
 
 def ended(card: Card, what: str) -> None:
-    """PyCUDA cannot end a thing of a context that is neither current nor opened by this thread: it leaks, silently."""
+    """Note a leak: PyCUDA cannot destroy an object whose context is neither current nor retained by this thread."""
     if sys.is_finalizing():
         return
     if card.thread != threading.get_ident() and (not stack() or stack()[-1].card is not card):
@@ -348,7 +348,7 @@ class Allocation:
             if current() is not self.card:
                 raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_CONTEXT, "memory of another context")
             if self.card.memory.pop(self.block.address, None) is None:
-                raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "given back twice")
+                raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "freed twice")
             if any(s.waiting for s in self.card.streams):
                 self.card.drain()
             self.card.taken -= rounded(self.block.n_bytes)
@@ -407,9 +407,9 @@ class Pinned:
         with lock:
             current()
             if pins.pop(self.block.address, None) is None:
-                raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "given back twice")
+                raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_HANDLE, "freed twice")
             if self.block.copies:
-                violate("page-locked memory is given back before a copy that is queued")
+                violate("page-locked memory is freed before a queued copy")
             self.block.end()
 
 
@@ -421,7 +421,7 @@ def pagelocked_empty(shape: Any, dtype: Any) -> Any:
 
 
 def host_range(array: Any) -> tuple[int, int, Block | None]:
-    """Address and bytes of a C-contiguous array, and the page-locked memory in which it lies."""
+    """Address and bytes of a C-contiguous array, and the page-locked memory that contains it."""
     if not isinstance(array, np.ndarray):
         raise TypeError("emulated: arrays only")
     if not array.flags.c_contiguous:
@@ -455,7 +455,7 @@ def memcpy_dtoh_async(dest: Any, src: int, stream: Stream | None = None) -> None
 
 
 def copying(to: int, source: int, n_bytes: int, kept: Any, pinned: Block | None) -> Callable[[], None]:
-    """A copy between host and card, counted where it is queued on page-locked memory."""
+    """A copy between host and device; counted while it is queued on page-locked memory."""
     if pinned is not None:
         pinned.copies += 1
 

@@ -1,4 +1,4 @@
-"""What stands for `pycuda.driver` and `cuda.bindings.driver`."""
+"""Replacements of `pycuda.driver`, `skcuda.cublas` and `cuda.bindings.driver`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class _Device:
 
 
 def pycuda_driver() -> types.ModuleType:
-    """What stands for ``pycuda.driver``."""
+    """The module that replaces ``pycuda.driver``."""
     made = types.ModuleType("pycuda.driver")
     made.__dict__.update(
         Error=EmulatedError, MemoryError=EmulatedMemoryError, LogicError=EmulatedLogicError, init=lambda flags=0: None,
@@ -113,7 +113,7 @@ class _Handle:
 
 
 def cublas() -> types.ModuleType:
-    """What stands for ``skcuda.cublas``."""
+    """The module that replaces ``skcuda.cublas``."""
     made = types.ModuleType("skcuda.cublas")
 
     def table(handle: _Handle, n: int, address: int, dtype: Any) -> Any:
@@ -148,7 +148,7 @@ OK = CUresult.CUDA_SUCCESS
 
 
 def answers(work: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the driver: a tuple whose first part is the code."""
+    """A function of the driver; it returns a tuple whose first element is the error code."""
 
     def called(*given: Any) -> tuple[Any, ...]:
         with lock:
@@ -179,7 +179,7 @@ class CUstream:
 
 
 class Strict:
-    """A struct of the driver: only fields that it has."""
+    """A struct of the driver; assigning an unknown field is an error."""
 
     fields: tuple[str, ...] = ()
 
@@ -194,7 +194,7 @@ class Strict:
 
 
 class CUlaunchConfig(Strict):
-    """How a kernel is launched."""
+    """The configuration of a launch."""
 
     fields = (
         "gridDimX", "gridDimY", "gridDimZ", "blockDimX", "blockDimY", "blockDimZ", "sharedMemBytes", "hStream", "attrs",
@@ -233,7 +233,7 @@ class CUlaunchAttributeID(IntEnum):
 
 
 class CUdevice_attribute(IntEnum):
-    """Attributes of a card."""
+    """Attributes of a device."""
 
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16
     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
@@ -246,27 +246,27 @@ class CUfunction_attribute(IntEnum):
 
 
 class CUevent_flags(IntEnum):
-    """How events are."""
+    """Flags of an event."""
 
     CU_EVENT_DEFAULT = 0
     CU_EVENT_DISABLE_TIMING = 2
 
 
 class CUstreamCaptureMode(IntEnum):
-    """Whom a capture forbids what."""
+    """Modes of a capture."""
 
     CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1
 
 
 class EmulatedGraph:
-    """What was recorded."""
+    """Recorded work."""
 
     def __init__(self, work: list[Callable[[], None]], card: Card):
         self.work, self.card, self.open = work, card, True
 
 
 class Handle(int):
-    """A number that stands for a kernel."""
+    """The handle of a kernel."""
 
 
 def _begin(stream: CUstream, mode: Any) -> None:
@@ -325,7 +325,7 @@ def _device_get(ordinal: int) -> int:
 
 
 def bindings_driver() -> types.ModuleType:
-    """What stands for ``cuda.bindings.driver``."""
+    """The module that replaces ``cuda.bindings.driver``."""
     made = types.ModuleType("cuda.bindings.driver")
     calls: dict[str, Callable[..., Any]] = {
         "cuDeviceGet": _device_get,
@@ -361,12 +361,12 @@ _arguments: weakref.WeakValueDictionary[int, driver.Arguments] = weakref.WeakVal
 
 
 def remember(arguments: driver.Arguments) -> None:
-    """The parameters of a launch that may come, to be found by their address."""
+    """Register the parameters of a launch by their address."""
     _arguments[arguments.address] = arguments
 
 
 def launch_kernel_ex(config: Any, function: Any, parameters: Any, extra: Any) -> int:
-    """cuLaunchKernelEx, with what ctypes would be given; the code."""
+    """cuLaunchKernelEx with its ctypes arguments; returns the error code."""
     with lock:
         try:
             return _launch(CUlaunchConfig.alive[config.value], Module.functions[function.value], parameters.value)

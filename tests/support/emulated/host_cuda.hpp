@@ -1,6 +1,6 @@
-// Enough of CUDA for g++ to run a kernel of cuda/single/ or cuda/batch/ on the host: a block's threads are fibers that take turns
-// at every barrier and shuffle. A thread that waits for one that never comes is a deadlock, and ends the program.
-// Blocks run one after another; with HOST_TOGETHER each in a thread of its own, all at once.
+// Enough of CUDA for g++ to run a kernel on the host: a block's threads are fibers that switch at every barrier and
+// shuffle. A thread that waits for one that never arrives is a deadlock, which ends the program. Blocks run one after
+// another; with HOST_TOGETHER each in a thread of its own, simultaneously.
 #include <ucontext.h>
 
 #include <cmath>
@@ -41,7 +41,7 @@ namespace host {
 const unsigned STACK = HOST_STACK;  // bytes of a thread
 struct Meeting { unsigned arrived = 0, generation = 0; uint64_t value[2][1024]; };
 
-// A thread's registers, and how to change to another's. swapcontext asks the operating system each time, for signals.
+// A thread's registers, and the switch to another's. swapcontext would call the operating system each time, for signals.
 #ifdef __x86_64__
 typedef void* Context;
 extern "C" void host_swap(Context* from, Context to);
@@ -69,7 +69,7 @@ inline void begin(Context& c, char* stack, void (*entry)()) {
 
 struct Fiber { Context context; bool done; };
 static HOST_OWN std::vector<Fiber> fibers;
-struct Stacks {  // given back when the library is closed
+struct Stacks {  // freed when the library is closed
     char* all = nullptr;
     ~Stacks() { free(all); }
 };
@@ -92,7 +92,7 @@ inline void pause() {
     threadIdx.x = me;
 }
 
-// Wait until `n` threads are here; what each of them brought.
+// Wait until `n` threads have arrived; returns the value of each.
 inline const uint64_t* meet(Meeting& m, unsigned place, unsigned n, uint64_t value) {
     unsigned g = m.generation;
     m.value[g & 1][place] = value;
@@ -109,7 +109,7 @@ inline const uint64_t* meet_warp(uint64_t value) {
     return meet(warps[threadIdx.x / 32], threadIdx.x % 32, left < 32 ? left : 32, value);
 }
 
-// Nothing has gone on in the block: is that for ever?
+// The block makes no progress: is it a deadlock?
 #ifdef HOST_TOGETHER
 const int PATIENCE = 60;  // seconds in which no block goes on
 static std::atomic<unsigned> steps;
