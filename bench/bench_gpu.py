@@ -42,7 +42,7 @@ from jtgpu import backends
 from jtgpu.backends import cpu
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
-from jtgpu.backends.gpu.batch.live import live_program
+from jtgpu.backends.gpu.batch.sparsity import find_sparsity
 from jtgpu.backends.gpu.batch.records import LOOK
 from jtgpu.backends.gpu.single.select import Maker
 from jtgpu.device.context import open_device
@@ -227,7 +227,7 @@ def batch_limit(plan: Plan, tables: list[np.ndarray]) -> float:
     """Cases a second that no engine of a lane a case exceeds."""
     work = plan.cost().flops / 2
     if plan.cost().flops <= 2 * LOOK:
-        work = float(live_program(plan, tables).count.sum())
+        work = float(find_sparsity(plan, tables).count.sum())
     n_bytes = 8 * (int(plan.posterior_ptr[-1]) + 1) + 4 * plan.n_variables
     return 1e6 / max(n_bytes / MEMORY_RATE, work / FMA_RATE)
 

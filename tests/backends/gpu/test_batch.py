@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import re
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -21,16 +20,15 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
+from jtgpu.backends.gpu.batch import codegen, generated
 from jtgpu.backends.gpu.batch import partition as batch_parts
 from jtgpu.backends.gpu.batch import records as batch_tables
-from jtgpu.backends.gpu.batch import register_plan as batch_kept
 from jtgpu.backends.gpu.batch import sums as batch_sums
 from jtgpu.backends.gpu.batch import tiling as batch_tiles
 from jtgpu.backends.gpu.batch.buffers import Buffers
 from jtgpu.backends.gpu.batch.chunk import Chunk, answers_to_rows, enter_evidence
-from jtgpu.backends.gpu.batch.codegen import LANE_THREADS, Part
-from jtgpu.backends.gpu.batch.live import live_program
-from jtgpu.backends.gpu.batch.partition import lane_parts, lines_of
+from jtgpu.backends.gpu.batch.codegen import LANE_THREADS, Kernel, generate_kernels
+from jtgpu.backends.gpu.batch.sparsity import find_sparsity
 from jtgpu.backends.gpu.batch.table import ColumnTable, RowTable, Targets, scale_weights
 from jtgpu.backends.gpu.program import contractions as shapes
 from jtgpu.backends.gpu.program.contractions import binary_program
@@ -316,11 +314,11 @@ def test_columns_of_any_integers() -> None:
 _libraries: dict[str, ctypes.CDLL] = {}
 
 
-def built(part: Part, folder: str, number: int) -> ctypes.CDLL:
+def built(kernel: Kernel, folder: str, number: int) -> ctypes.CDLL:
     """A generated kernel as a shared library of the host."""
-    if part.source in _libraries:
-        return _libraries[part.source]
-    source = kernels.with_headers(part.source).replace('extern "C" __global__', "__global__")
+    if kernel.source in _libraries:
+        return _libraries[kernel.source]
+    source = kernels.with_headers(kernel.source).replace('extern "C" __global__', "__global__")
     call = f"host::launch(n, {LANE_THREADS}, [=] {{ batch_lane(*b); }});"
     call = f'extern "C" void run(unsigned n, Lane* b) {{ {call} }}'
     path = Path(folder, f"part{number}.cpp")
@@ -328,17 +326,15 @@ def built(part: Part, folder: str, number: int) -> ctypes.CDLL:
     out = path.with_suffix(".so")
     command = ["g++", "-O0", "-std=c++17", "-shared", "-fPIC", "-w", "-o", str(out), str(path)]
     subprocess.run(command, check=True, capture_output=True, text=True)
-    _libraries[part.source] = ctypes.CDLL(str(out))
-    return _libraries[part.source]
+    _libraries[kernel.source] = ctypes.CDLL(str(out))
+    return _libraries[kernel.source]
 
 
 def run_lanes(
-    model: DiscreteModel, plan: Plan, states: np.ndarray, soft: dict[int, np.ndarray], targets: list[int] | None = None,
-    slots: int = 8,
+    model: DiscreteModel, plan: Plan, states: np.ndarray, soft: dict[int, np.ndarray], targets: list[int] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """What `jtgpu.backends.gpu.batch.generated.LaneProgram` does with one chunk."""
-    live = live_program(plan, tables(model))
-    parts, cells = lane_parts(plan, live, weights=bool(soft), blocks=3, slots=slots)
+    parts, cells = generate_kernels(plan, find_sparsity(plan, tables(model)), weights=bool(soft), blocks=3)
     n = len(states)
     scaled = scale_weights(soft, n, plan.cardinality)
     state, weight = np.ascontiguousarray(states.T), np.ascontiguousarray(scaled.values.T)
@@ -352,9 +348,9 @@ def run_lanes(
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         libraries = list(pool.map(lambda x: built(x[1], folder, x[0]), enumerate(parts)))
     for part, library in zip(parts, libraries, strict=True):
-        arrays = (arena, part.factors, state, weight, scaled.first, column, posterior, log_evidence)
+        arrays = (arena, part.constants, state, weight, scaled.first, column, posterior, log_evidence)
         struct = np.array([*(x.ctypes.data for x in arrays), n | at << 32], np.uint64)
-        if at or not part.answers:
+        if at or not part.answers_only:
             library.run(blocks, ctypes.c_void_p(struct.ctypes.data))
     posterior = np.ascontiguousarray(posterior.T)
     posterior[np.isneginf(log_evidence)] = 0.0
@@ -371,13 +367,12 @@ def test_written_kernels_agree_with_the_definition(data: st.DataObject) -> None:
     if data.draw(st.booleans()):
         soft = {}
     with pytest.MonkeyPatch.context() as patch:
-        if data.draw(st.booleans()):  # several kernels, and hardly a number has room in registers
+        if data.draw(st.booleans()):  # several kernels, and large tables wait in memory
             patch.setattr(batch_parts, "MOST_ALONE", 0)
             patch.setattr(batch_parts, "MOST_LINES", data.draw(st.sampled_from([5, 40, 1000])))
-            for name, most in {"REGISTERS": 4, "AHEAD": 8, "DELAY": 3}.items():
-                patch.setattr(batch_kept, name, data.draw(st.integers(1, most)))
-        slots = data.draw(st.integers(0, 6))
-        hold_rows(model, plan, states, soft, *run_lanes(model, plan, states, soft, slots=slots))
+            for name in ("LARGE", "LATE"):
+                patch.setattr(codegen, name, data.draw(st.integers(1, 12)))
+        hold_rows(model, plan, states, soft, *run_lanes(model, plan, states, soft))
 
 
 @needs_compiler
@@ -425,12 +420,12 @@ def test_sums_are_cut_and_mean_the_same() -> None:
 def test_structural_zeros_are_found() -> None:
     model = jtgpu.read(ROOT / "nets" / "water.net")
     plan = model.plan(order=ROOT / "nets" / "water.num").plan
-    live = live_program(plan, tables(model))
-    assert int(live.count.sum()) < 0.02 * int(live.dense.sum())
+    sparsity = find_sparsity(plan, tables(model))
+    assert int(sparsity.count.sum()) < 0.01 * plan.cost().flops
     with_zeros, without = batch_tables.batch_layout(plan, tables(model)), batch_tables.batch_layout(plan)
     assert with_zeros.n_cells == without.n_cells
     assert tile_products(with_zeros.tiles) < 0.05 * tile_products(without.tiles)
-    assert tile_products(without.tiles) < 1.3 * int(live.dense.sum())
+    assert tile_products(without.tiles) < 0.65 * plan.cost().flops  # two operations each
 
 
 def tile_products(tiles: np.ndarray) -> int:
@@ -483,30 +478,26 @@ def test_tiles_say_what_a_contraction_does(data: st.DataObject) -> None:
     assert wanted <= set(got)
 
 
-def test_parts_are_small_enough_to_compile() -> None:
+def test_kernels_are_small_enough_to_compile() -> None:
     model = jtgpu.read(ROOT / "nets" / "hailfinder.net")
     plan = model.plan(order=ROOT / "nets" / "hailfinder.num").plan
-    live = live_program(plan, tables(model))
-    parts, cells = lane_parts(plan, live, weights=False, blocks=2, slots=110)
-    assert len(parts) > 1
-    assert [p.answers for p in parts] == sorted(p.answers for p in parts)
-    assert max(p.source.count("\n") for p in parts) < 3 * sum(lines_of(live)) / len(parts)
-    assert max(len(p.factors) for p in parts) <= 8192  # constant memory
-    assert 0 < cells < sum(int(live.live(t).sum()) for t in range(len(live.support))) / 4
-    moved = sum(len(re.findall(r"= L\(|^M\(", p.source, re.MULTILINE)) for p in parts)
-    assert moved < 3600  # of 14,000 that are made and read
-    assert len({p.shared for p in parts} | {8 * 110 * LANE_THREADS}) == 1
-    again, _ = lane_parts(plan, live, weights=False, blocks=2, slots=110)
-    assert [p.source for p in again] == [p.source for p in parts]
+    sparsity = find_sparsity(plan, tables(model))
+    found, cells = generate_kernels(plan, sparsity, weights=False, blocks=2)
+    assert len(found) > 1
+    assert [x.answers_only for x in found] == sorted(x.answers_only for x in found)
+    assert max(x.source.count("\n") for x in found) < 3 * sum(batch_parts.code_lines(sparsity)) / len(found)
+    assert 0 < cells < sum(int(sparsity.used(t).sum()) for t in range(len(sparsity.nonzero))) / 3
+    again, _ = generate_kernels(plan, sparsity, weights=False, blocks=2)
+    assert [x.source for x in again] == [x.source for x in found]
 
 
-def test_products_that_would_need_too_many_constants_are_stored() -> None:
-    """Three tables over the same variables: their product made anew would bring all of them into one kernel."""
+def test_kernels_have_room_for_their_constants() -> None:
+    """Large tables over the same variables: every kernel reads factors from 64 KiB of constant memory."""
     n, rng = 14, np.random.default_rng(3)
     scopes = [["a", "b", "c"]] * 3 + [["c", "d"]]
     factors = [(scope, rng.random((n,) * len(scope))) for scope in scopes]
     model = jtgpu.MarkovNetwork({v: [str(k) for k in range(n)] for v in "abcd"}, factors)
     plan = model.plan(order="min-fill").plan
-    parts, _ = lane_parts(plan, live_program(plan, tables(model)), weights=False, blocks=2, slots=110)
-    assert max(len(p.factors) for p in parts) <= 8192
-    assert max(p.source.count("\n") for p in parts) < 4 * batch_parts.MOST_LINES
+    found, _ = generate_kernels(plan, find_sparsity(plan, tables(model)), weights=False, blocks=2)
+    assert max(len(x.constants) for x in found) <= generated.MOST_CONSTANTS
+    assert max(x.source.count("\n") for x in found) < 4 * batch_parts.MOST_LINES

@@ -1,138 +1,220 @@
-"""Kernels written for one network: a thread a case, every contraction spelled out (cuda/batch/lane.cuh).
+"""Text of the kernels that are generated for one network: a thread a case, straight-line code (cuda/batch/lane.cuh).
 
 Text and integers only; knows no device. `jtgpu.backends.gpu.batch.generated` compiles and runs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....plans.plan import Plan
-from .live import Live
+from .partition import Part, Piece, partition
+from .sparsity import Sparsity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LANE_THREADS", "Part", "Piece", "PlainWriter", "Writer"]
+__all__ = ["LANE_THREADS", "Kernel", "generate_kernels"]
 
 LANE_THREADS = 128
+LARGE = 64  # entries of a table from which on those that a later kernel reads are read from memory by this one, too
+LATE = 24  # entries of a table from which on they are loaded from scratch memory tile by tile, not at once
 
 
 @dataclass(frozen=True)
-class Part:
-    """One kernel; the parts of a network run one after another."""
+class Kernel:
+    """One kernel; those of a network run one after another."""
 
     source: str
-    factors: NDArray[np.float64]  # what its constant memory holds
-    answers: bool  # whether posteriors are all that it is for
-    shared: int = 0  # bytes of shared memory that a block takes
+    constants: NDArray[np.float64]  # entries of factors that it reads from constant memory
+    answers_only: bool  # whether it computes nothing but posteriors
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Some outputs of a contraction, and their live multiply-adds in the order in which they are done."""
+class Scratch:
+    """Numbers that a later kernel reads, and their cells in the thread's scratch memory.
 
-    step: int
-    tiles: list[list[tuple[int, int, int]]]  # (output, cell of A, cell of B; -1: there is none)
-    last: bool  # whether no more of the contraction comes
+    Parameters
+    ----------
+    made, read : mapping
+        Number to the kernel that computes it, and to the last one that reads it.
+    """
 
-    @property
-    def outs(self) -> list[int]:
-        """Its outputs, each once, in the order in which they are begun."""
-        return list(dict.fromkeys(o for tile in self.tiles for o, _, _ in tile))
+    def __init__(self, made: Mapping[str, int], read: Mapping[str, int]):
+        self.cell: dict[str, int] = {}
+        self.size = 0
+        ending: dict[int, list[str]] = {}
+        free: list[int] = []
+        for kernel, name in sorted((k, name) for name, k in made.items() if read.get(name, k) > k):
+            for k in sorted(k for k in ending if k < kernel):
+                free += sorted((self.cell[x] for x in ending.pop(k)), reverse=True)
+            if free:
+                self.cell[name] = free.pop()
+            else:
+                self.cell[name] = self.size
+                self.size += 1
+            ending.setdefault(read[name], []).append(name)
 
-    def cells(self, side: int) -> set[int]:
-        """The cells of A (0) or B (1) that it reads."""
-        return {term[1 + side] for tile in self.tiles for term in tile} - {-1}
+
+def _scratch(plan: Plan, sparsity: Sparsity, parts: Sequence[Part], home: Sequence[int]) -> Scratch:
+    """What kernels leave for later ones."""
+    steps, roots = sparsity.program.steps, plan.root_table.tolist()
+    answered = {int(t): v for v, t in enumerate(plan.posterior_table.tolist())}
+    made: dict[str, int] = {}
+    read: dict[str, int] = {}
+    for k, part in enumerate(parts):
+        for piece in part.pieces:
+            s = steps[piece.step]
+            made |= {f"t{s.out}_{c}": k for c in piece.outs}
+            for side, t in enumerate(s.ins):
+                read |= {f"t{t}_{c}": k for c in piece.cells(side)}
+            if piece.last and s.out in answered:
+                read |= {f"t{s.out}_{c}": k for c in np.flatnonzero(sparsity.nonzero[s.out]).tolist()}
+                read[f"inverse{home[answered[s.out]]}"] = k
+        if part.has_total:
+            made |= {f"inverse{i}": k for i in range(len(roots))}
+            read |= {f"t{t}_0": max(read.get(f"t{t}_0", 0), k) for t in roots}
+    return Scratch(made, read)
 
 
 class Writer:
-    """Writes the lines of one kernel; where numbers wait is a subclass's matter."""
+    """Writes the lines of one kernel."""
 
-    def __init__(self, plan: Plan, live: Live, *, weights: bool):
-        self.plan, self.live, self.weights = plan, live, weights
+    def __init__(self, plan: Plan, sparsity: Sparsity, scratch: Scratch, *, weights: bool):
+        self.plan, self.sparsity, self.scratch, self.weights = plan, sparsity, scratch, weights
         self.constants: dict[tuple[int, int], int] = {}
         self.lines: list[str] = []
-        self._placed: dict[int, dict[int, list[int]]] = {}
-        self.evidence: dict[int, list[int]] = {}
+        self._registers: set[str] = set()  # numbers that this kernel has computed and not only stored
+        self._evidence: dict[int, list[int]] = {}  # variables whose evidence enters at each factor
         for v, f in enumerate(plan.evidence_factor.tolist()):
-            self.evidence.setdefault(f, []).append(v)
+            self._evidence.setdefault(f, []).append(v)
 
-    def cell(self, table: int, cell: int) -> str:
-        """A number of the model, or one that was made before."""
+    def entry(self, table: int, cell: int) -> str:
+        """An entry of a factor, or one that was computed before."""
         if table < self.plan.n_factors:
             return f"K({self.constants.setdefault((table, cell), len(self.constants))})"
-        return self.made(table, cell)
+        return self._load(f"t{table}_{cell}")
 
-    def made(self, table: int, cell: int) -> str:
-        """The name of a number that was made before."""
-        return f"t{table}_{cell}"
+    def _load(self, name: str) -> str:
+        return name if name in self._registers else f"L({self.scratch.cell[name]})"
 
-    def inverse(self, component: int) -> str:
-        """The name of what posteriors of a component are multiplied by."""
-        return f"inverse{component}"
+    def _save(self, name: str, *, only_memory: bool = False) -> None:
+        """Store a number for later kernels, if any reads it; `only_memory`: and free its register."""
+        if name in self.scratch.cell:
+            self.lines.append(f"M({self.scratch.cell[name]}) = {name};")
+        if not only_memory or name not in self.scratch.cell:
+            self._registers.add(name)
 
-    def look(self, variables: Iterable[int]) -> None:
-        """Fetch what is known of some variables."""
-        for v in variables:
-            self.lines.append(f"const int s{v} = b.state[(u64){v} * b.n_cases + at];")
+    def _with_evidence(self, value: str, states: Iterable[tuple[int, int]]) -> str:
+        """A number times the evidence on (variable, state) pairs."""
+        for v, k in states:
             if self.weights:
-                self.lines.append(f"const u32 r{v} = b.weight_row[{v}];")
+                value = f"weighted(b, {value}, s{v}, r{v}, {k}, at)"
+            else:
+                value = f"observed({value}, s{v}, {k})"
+        return value
 
-    def given(self, x: str, known: Iterable[tuple[int, int]]) -> str:
-        """A number times what is known of (variable, state) pairs."""
-        for v, k in known:
-            x = f"weighed(b, {x}, s{v}, r{v}, {k}, at)" if self.weights else f"observed({x}, s{v}, {k})"
-        return x
-
-    def digits(self, scope: tuple[int, ...], cell: int, variables: Iterable[int]) -> list[tuple[int, int]]:
+    def _states(self, scope: tuple[int, ...], cell: int, variables: Iterable[int]) -> list[tuple[int, int]]:
+        """The states of some variables of a table in one of its cells."""
         found = []
         for v in variables:
             inner = self.plan.size(scope[scope.index(v) + 1 :])
             found.append((v, cell // inner % int(self.plan.cardinality[v])))
         return found
 
-    def placed(self, step: int) -> dict[int, list[int]]:
-        """For each table of a contraction the variables whose evidence goes onto it: the smallest that has them."""
-        if step in self._placed:
-            return self._placed[step]
-        s, scopes = self.live.program.steps[step], self.live.program.scopes
-        known: dict[int, list[int]] = {t: [] for t in (s.out, *s.ins)}
+    def _placed(self, step: int) -> dict[int, list[int]]:
+        """For each table of a contraction the variables whose evidence multiplies it: the smallest that has them."""
+        s, scopes = self.sparsity.program.steps[step], self.sparsity.program.scopes
+        placed: dict[int, list[int]] = {t: [] for t in (s.out, *s.ins)}
         for t in s.ins:
-            for v in self.evidence.get(t, ()):
-                holders = [x for x in known if v in scopes[x]]
-                known[min(holders, key=lambda x: (int(self.live.live(x).sum()), x))].append(v)
-        self._placed[step] = known
-        return known
+            for v in self._evidence.get(t, ()):
+                holders = [x for x in placed if v in scopes[x]]
+                placed[min(holders, key=lambda x: (int(self.sparsity.used(x).sum()), x))].append(v)
+        return placed
 
-    def total(self, roots: Sequence[int]) -> None:
-        """ln P(e), and what posteriors are multiplied by."""
+    def step(self, piece: Piece) -> None:
+        """One contraction, or a piece of it."""
+        s, scopes = self.sparsity.program.steps[piece.step], self.sparsity.program.scopes
+        if not piece.tiles:
+            return
+        self.lines += ["double " + ", ".join(f"t{s.out}_{c}" for c in piece.outs) + ";", "{"]
+        placed = self._placed(piece.step)
+        for v in sorted({v for members in placed.values() for v in members}):
+            self.lines.append(f"const int s{v} = b.state[(u64){v} * b.n_cases + at];")
+            if self.weights:
+                self.lines.append(f"const u32 r{v} = b.weight_row[{v}];")
+        names: dict[tuple[int, int], str] = {(1, -1): ""}
+        late: dict[tuple[int, int], str] = {}  # loads that are written where they are used: waiting takes registers
+        for side, t in enumerate(s.ins):
+            cells = sorted(piece.cells(side))
+            for c in cells:
+                value = self._with_evidence(self.entry(t, c), self._states(scopes[t], c, placed[t]))
+                names[side, c] = value
+                if not placed[t] and not value.startswith("L("):
+                    continue
+                names[side, c] = f"x{side}_{c}"
+                line = f"const double x{side}_{c} = {value};"
+                if len(cells) >= LATE and "L(" in value:
+                    late[side, c] = line
+                else:
+                    self.lines.append(line)
+        for tile in piece.tiles:
+            self._tile(s.out, tile, names, late, placed[s.out])
+        self.lines.append("}")
+
+    def _tile(
+        self, table: int, tile: Sequence[tuple[int, int, int]], names: Mapping[tuple[int, int], str],
+        late: Mapping[tuple[int, int], str], variables: Sequence[int],
+    ) -> None:  # fmt: skip
+        """Some outputs of a contraction, each summed whole; `variables`: those whose evidence multiplies them."""
+        scope, is_large = self.sparsity.program.scopes[table], int(self.sparsity.used(table).sum()) >= LARGE
+        loads = [late[key] for key in dict.fromkeys(k for _, *c in tile for k in enumerate(c)) if key in late]
+        if loads:
+            self.lines += ["{", *loads]
+        begun: set[int] = set()
+        for o, *cells in tile:
+            name, left, right = f"t{table}_{o}", names[0, cells[0]], names[1, cells[1]]
+            if o in begun:
+                text = f"fma({left}, {right}, {name})" if right else f"{name} + {left}"
+            else:
+                text = f"{left} * {right}" if right else left
+            begun.add(o)
+            self.lines.append(f"{name} = {text};")
+        for o in sorted(begun):
+            name = f"t{table}_{o}"
+            if variables:
+                self.lines.append(f"{name} = {self._with_evidence(name, self._states(scope, o, variables))};")
+            self._save(name, only_memory=is_large)
+        if loads:
+            self.lines.append("}")
+
+    def total(self) -> None:
+        """ln P(e), and what the posteriors of each component are multiplied by."""
         self.lines.append("double total = 0.0;")
-        for i, t in enumerate(roots):
-            value = self.cell(t, 0) if self.live.support[t][0] else "0.0"
+        for i, t in enumerate(self.plan.root_table.tolist()):
+            value = self.entry(t, 0) if self.sparsity.nonzero[t][0] else "0.0"
             self.lines.append(f"const double root{i} = {value}; total += log_of(root{i});")
             self.lines.append(f"const double inverse{i} = root{i} > 0.0 ? 1.0 / root{i} : 0.0;")
-        self.lines.append("b.log_evidence[at] = total;")
+            self._save(f"inverse{i}")
+        self.lines += ["b.log_evidence[at] = total;", "if (b.n_out == 0) return;"]
 
     def answer(self, v: int, component: int) -> None:
-        """Store a posterior, where it is wanted."""
+        """Store a posterior, if it is wanted."""
         t = int(self.plan.posterior_table[v])
-        inverse = self.inverse(component)
+        inverse = self._load(f"inverse{component}")
         self.lines.append(f"if (b.column[{v}] != NONE) {{ double* out = row + (u64)b.column[{v}] * b.n_cases;")
         for k in range(int(self.plan.cardinality[v])):
-            value = f"{self.cell(t, k)} * {inverse}" if self.live.support[t][k] else "0.0"
+            value = f"{self.entry(t, k)} * {inverse}" if self.sparsity.nonzero[t][k] else "0.0"
             self.lines.append(f"out[{k} * (u64)b.n_cases] = {value};" if k else f"*out = {value};")
         self.lines.append("}")
 
-    def kernel(self, blocks: int, cells: int, slots: int = 0, *, answers: bool) -> Part:
-        """The kernel of all that was written; `cells`: of a thread's scratch memory, `slots`: of its shared memory."""
+    def kernel(self, blocks: int, *, answers_only: bool) -> Kernel:
+        """The kernel of all lines."""
         body = "\n".join(self.lines)
-        source = f"""#define KEPT {slots * LANE_THREADS}
-#include "batch/lane.cuh"
+        source = f"""#include "batch/lane.cuh"
 #ifdef __CUDACC__
 __constant__ double constants[{max(len(self.constants), 1)}];
 #define K(i) constants[i]
@@ -140,51 +222,73 @@ __constant__ double constants[{max(len(self.constants), 1)}];
 #define K(i) b.factors[i]
 #endif
 #define M(i) own[(i) * {LANE_THREADS}]
-#define L(i) fetch(own + (i) * {LANE_THREADS})
-#define S(i) kept(memory + threadIdx.x + (i) * {LANE_THREADS})
-#define KEEP(i, value) keep(memory + threadIdx.x + (i) * {LANE_THREADS}, value)
+#define L(i) load(own + (i) * {LANE_THREADS})
 extern "C" __global__ void __launch_bounds__({LANE_THREADS}, {blocks}) batch_lane(Lane b) {{
 const u32 at = blockIdx.x * {LANE_THREADS} + threadIdx.x;
 if (at >= b.n_cases) return;
-double* const own = b.arena + (u64)blockIdx.x * {LANE_THREADS * max(cells, 1)} + threadIdx.x;
+double* const own = b.arena + (u64)blockIdx.x * {LANE_THREADS * max(self.scratch.size, 1)} + threadIdx.x;
 double* const row = b.posterior + at;
 {body}
 }}
 """
-        values = np.array([self.live.factors[f][c] for f, c in self.constants] or [0.0])
-        return Part(source, values, answers, 8 * slots * LANE_THREADS)
+        values = np.array([self.sparsity.factors[f][c] for f, c in self.constants] or [0.0])
+        return Kernel(source, values, answers_only)
 
 
-class PlainWriter(Writer):
-    """Writes a network small enough for one kernel; the compiler says what waits where."""
+def _components(plan: Plan, sparsity: Sparsity) -> list[int]:
+    """The component of each variable, as the number of its root."""
+    ins = {s.out: s.ins for s in sparsity.program.steps}
 
-    def step(self, piece: Piece) -> None:
-        """One contraction."""
-        s, scopes = self.live.program.steps[piece.step], self.live.program.scopes
-        if not piece.tiles:
-            return
-        self.lines.append("double " + ", ".join(f"t{s.out}_{c}" for c in piece.outs) + ";")
-        self.lines.append("{")
-        known = self.placed(piece.step)
-        self.look(sorted({v for members in known.values() for v in members}))
-        names: dict[tuple[int, int], str] = {(1, -1): ""}
-        for side, t in enumerate(s.ins):
-            for c in sorted(piece.cells(side)):
-                names[side, c] = value = self.given(self.cell(t, c), self.digits(scopes[t], c, known[t]))
-                if known[t]:
-                    names[side, c] = f"x{side}_{c}"
-                    self.lines.append(f"const double {names[side, c]} = {value};")
-        for tile in piece.tiles:
-            begun: set[int] = set()
-            for o, *cells in tile:
-                name, left, right = self.made(s.out, o), names[0, cells[0]], names[1, cells[1]]
-                if o in begun:
-                    text = f"fma({left}, {right}, {name})" if right else f"{name} + {left}"
-                else:
-                    text = f"{left} * {right}" if right else left
-                begun.add(o)
-                self.lines.append(f"{name} = {text};")
-            for o in sorted(begun if known[s.out] else ()):
-                value = self.given(self.made(s.out, o), self.digits(scopes[s.out], o, known[s.out]))
-                self.lines.append(f"{self.made(s.out, o)} = {value};")
-        self.lines.append("}")
+    def factor_of(table: int) -> int:
+        while table in ins:
+            table = ins[table][0]
+        return table
+
+    home: dict[int, int] = {}
+    for i, root in enumerate(plan.root_table.tolist()):
+        stack = [root]
+        while stack:
+            t = stack.pop()
+            if t in ins:
+                stack += ins[t]
+            else:
+                home[t] = i
+    return [home[factor_of(t)] for t in plan.posterior_table.tolist()]
+
+
+def generate_kernels(plan: Plan, sparsity: Sparsity, *, weights: bool, blocks: int) -> tuple[list[Kernel], int]:
+    """The kernels that answer a case.
+
+    Parameters
+    ----------
+    plan : Plan
+    sparsity : Sparsity
+    weights : bool
+        Whether some variables may have weights.
+    blocks : int
+        Blocks that an SM shall hold: bounds the registers of a thread.
+
+    Returns
+    -------
+    kernels : list of Kernel
+    cells : int
+        Scratch memory of a thread, in doubles.
+    """
+    parts, home = partition(sparsity, plan.root_table.tolist()), _components(plan, sparsity)
+    scratch = _scratch(plan, sparsity, parts, home)
+    answered = {int(t): v for v, t in enumerate(plan.posterior_table.tolist())}
+    made, has_total = [], False
+    for part in parts:
+        writer = Writer(plan, sparsity, scratch, weights=weights)
+        for piece in part.up:
+            writer.step(piece)
+        if part.has_total:
+            writer.total()
+        for piece in part.down:
+            writer.step(piece)
+            table = sparsity.program.steps[piece.step].out
+            if piece.last and table in answered:
+                writer.answer(answered[table], home[answered[table]])
+        made.append(writer.kernel(blocks, answers_only=has_total))
+        has_total = has_total or part.has_total
+    return made, scratch.size

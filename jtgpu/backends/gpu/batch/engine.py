@@ -23,8 +23,8 @@ from ..program.layout import LEAST, smallest_entries
 from .buffers import SLOTS, Buffers, Slot
 from .chunk import GROUP, Program
 from .generated import LaneProgram, lane_candidate
-from .live import live_program
 from .records import TableProgram
+from .sparsity import find_sparsity
 from .table import ColumnTable, RowTable, Table, Targets
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ class BatchEngine:
         self._programs: dict[str, Program] = {}
         flops = plan.cost().flops
         self._worth = SEARCH_FLOPS / max(flops, 1)  # least share of equal rows for which merging them pays
-        self._live = live_program(plan, factors) if flops <= GENERATED_FLOPS else None
-        self._generates = self._live is not None and lane_candidate(self._live)
+        self._sparsity = find_sparsity(plan, factors) if flops <= GENERATED_FLOPS else None
+        self._generates = self._sparsity is not None and lane_candidate(self._sparsity)
         self._copying: list[Future[None]] = []
         self._smallest = 0.0
         if real == "float32":
@@ -221,10 +221,10 @@ class BatchEngine:
         """The kernels of a call: generated ones if there are any and numbers stay in range."""
         name = "weighted" if weights else "plain"
         stream = self._streams[0]
-        if self._generates and self._live is not None and name not in self._programs:
+        if self._generates and self._sparsity is not None and name not in self._programs:
             try:
                 self._programs[name] = LaneProgram(
-                    self.plan, self._live, self.device, self._memory, stream, weights=weights
+                    self.plan, self._sparsity, self.device, self._memory, stream, weights=weights
                 )
             except BackendUnavailable:  # no compiler: the other kernels may be in the cache
                 self._generates = False

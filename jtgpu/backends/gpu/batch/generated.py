@@ -1,4 +1,4 @@
-"""Many cases at once by kernels written for the network, a thread a case: see `jtgpu.backends.gpu.batch.partition`."""
+"""Many cases at once by kernels generated for the network, a thread a case: see `jtgpu.backends.gpu.batch.codegen`."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from typing import Any
 
 import numpy as np
 
-from ....device import nvcc as kernels
+from ....device import nvcc
 from ....device.context import Device
-from ....device.driver import Arguments, Kernels, most_shared
+from ....device.driver import Arguments, Kernels
 from ....device.memory import Memory
+from ....errors import BackendUnavailable
 from ....plans.plan import Plan
 from ..program.structs import NONE
 from .chunk import TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
-from .codegen import LANE_THREADS, Part
-from .live import Live
-from .partition import lane_parts, lines_of
+from .codegen import LANE_THREADS, Kernel, generate_kernels
+from .partition import code_lines
+from .sparsity import Sparsity
 
 __all__ = ["LaneProgram", "lane_candidate"]
 
-BLOCKS = 2  # of LANE_THREADS that an SM holds: all registers that a thread can have
-RESERVED = 1024  # bytes of a block's shared memory
+BLOCKS = 2  # of LANE_THREADS an SM: fewer gain a thread no registers, more take some from it
 MOST_CASES = 1 << 18  # of a chunk
-RANGE = 960.0  # powers of two that numbers may span: tables are not scaled
-MOST_LINES = 5_500  # lines a processor: nvcc compiles them in less than 20 seconds
+RANGE = 960.0  # powers of two that numbers may span, since tables are not scaled
+MOST_CONSTANTS = 8192  # doubles of constant memory, of every GPU
+MOST_LINES = 5_500  # a host core, which compiles them in less than 20 seconds
 
 
-def lane_candidate(live: Live) -> bool:
-    """Whether kernels written for a plan would pay and can be compiled soon enough."""
-    if -live.lower > RANGE or live.upper > RANGE or not len(live.program.steps):
+def lane_candidate(sparsity: Sparsity) -> bool:
+    """Whether a plan's kernels can be generated: numbers stay in a double's range, and they compile soon enough."""
+    if -sparsity.lower > RANGE or sparsity.upper > RANGE or not len(sparsity.program.steps):
         return False
-    return sum(lines_of(live)) <= MOST_LINES * (os.cpu_count() or 1)
+    return sum(code_lines(sparsity)) <= MOST_LINES * (os.cpu_count() or 1)
 
 
 class LaneProgram:
@@ -42,35 +43,34 @@ class LaneProgram:
     Parameters
     ----------
     plan : Plan
-    live : Live
+    sparsity : Sparsity
     device : Device
     memory : Memory
     stream
     weights : bool
-        Whether some variables may have weights: other kernels, compiled when first asked for.
+        Whether some variables may have weights.
 
     Raises
     ------
     BackendUnavailable
-        When nvcc is missing and the kernels are not in the cache.
+        If nvcc is missing and the kernels are not in the cache, or if constant memory is too small.
     """
 
     kind = "lanes"
 
-    def __init__(self, plan: Plan, live: Live, device: Device, memory: Memory, stream: Any, *, weights: bool):
+    def __init__(self, plan: Plan, sparsity: Sparsity, device: Device, memory: Memory, stream: Any, *, weights: bool):
         self.plan, self._memory = plan, memory
-        self._lower, self._multiprocessors = live.lower, device.multiprocessors
-        slots = max(0, (most_shared(device) // BLOCKS - RESERVED) // (8 * LANE_THREADS))
-        self.parts, self.cells = lane_parts(plan, live, weights=weights, blocks=BLOCKS, slots=slots)
+        self._lower, self._multiprocessors = sparsity.lower, device.multiprocessors
+        self.kernels, self.cells = generate_kernels(plan, sparsity, weights=weights, blocks=BLOCKS)
+        if max(len(kernel.constants) for kernel in self.kernels) > MOST_CONSTANTS:
+            raise BackendUnavailable("the generated kernels need more constants than a GPU has memory for")
         self._transposing = Kernels(device, "batch/batch", TRANSPOSING)
-        self._kernels: list[Kernels] = []
+        self._loaded: list[Kernels] = []
         try:
-            for part, image in zip(self.parts, _compiled(self.parts, device.arch), strict=True):
+            for kernel, image in zip(self.kernels, _compiled(self.kernels, device.arch), strict=True):
                 made = Kernels(device, "", ("batch_lane",), image)
-                self._kernels.append(made)
-                if part.shared:
-                    made.allow_shared("batch_lane", part.shared)
-                device.upload(made.symbol("constants"), part.factors, stream)
+                self._loaded.append(made)
+                device.upload(made.symbol("constants"), kernel.constants, stream)
                 stream.synchronize()
         except BaseException:
             self.close()
@@ -88,7 +88,7 @@ class LaneProgram:
 
     @property
     def wave(self) -> int:
-        """Cases that the card has room for at a time: the rest of a chunk would have it nearly for itself."""
+        """Cases that run at the same time: a rest of a chunk would leave most of the GPU idle."""
         return self._multiprocessors * BLOCKS * LANE_THREADS
 
     def takes(self, smallest: float) -> bool:
@@ -118,20 +118,20 @@ class LaneProgram:
         """Queue one chunk's kernels."""
         bound.evidence.queue(self._transposing, stream)
         blocks, struct = -(-bound.size // LANE_THREADS), Arguments(bound.struct)
-        for part, made in zip(self.parts, self._kernels, strict=True):
-            if bound.n_answers or not part.answers:
-                made.launch("batch_lane", blocks, LANE_THREADS, stream, struct, shared=part.shared)
+        for kernel, made in zip(self.kernels, self._loaded, strict=True):
+            if bound.n_answers or not kernel.answers_only:
+                made.launch("batch_lane", blocks, LANE_THREADS, stream, struct)
         if bound.rows is not None:
             bound.rows.queue(self._transposing, stream)
 
     def close(self) -> None:
         """Unload the kernels."""
-        for made in (self._transposing, *self._kernels):
+        for made in (self._transposing, *self._loaded):
             made.close()
 
 
-def _compiled(parts: Sequence[Part], arch: str) -> list[bytes]:
-    """All parts, side by side on all processors; equal ones and those of earlier runs from the cache."""
-    texts = [kernels.with_headers(part.source) for part in parts]
+def _compiled(kernels: Sequence[Kernel], arch: str) -> list[bytes]:
+    """All kernels, compiled on all cores; equal ones and those of earlier runs from the cache."""
+    texts = [nvcc.with_headers(kernel.source) for kernel in kernels]
     with ThreadPoolExecutor(os.cpu_count() or 1, "jtgpu-nvcc") as pool:
-        return list(pool.map(lambda text: kernels.compiled("batch/lane", text, arch), texts))
+        return list(pool.map(lambda text: nvcc.compiled("batch/lane", text, arch), texts))

@@ -1,30 +1,57 @@
-"""Which kernels are written for a network: in what order, cut where, and by whom (`batch_code`, `batch_kept`).
-
-Text and integers only; knows no device. `jtgpu.backends.gpu.batch.generated` compiles and runs them.
-"""
+"""A network's contractions in the order of the generated code, partitioned into kernels that compile soon enough."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from ....plans.plan import Plan
-from .codegen import Part, Piece, PlainWriter
-from .live import Live
-from .register_plan import kept_parts
+from .sparsity import Sparsity
 from .tiling import SHAPES, TileMaker
 
-__all__ = ["lane_parts", "lines_of", "step_order"]
+__all__ = ["Part", "Piece", "code_lines", "partition", "step_order"]
 
 MOST_LINES = 6000  # of one kernel: nvcc takes two to four seconds for so many, and more than linearly for more
 MOST_ALONE = 8000  # up to which one kernel does everything
 
 
-def step_order(live: Live, roots: Sequence[int]) -> tuple[list[int], int]:
+@dataclass(frozen=True)
+class Piece:
+    """Some outputs of a contraction, and the multiply-adds that make them, in order."""
+
+    step: int
+    tiles: list[list[tuple[int, int, int]]]  # (output, cell of A, cell of B; -1: there is none)
+    last: bool  # whether no more of the contraction follows
+
+    @property
+    def outs(self) -> list[int]:
+        """Its outputs, each once, in order."""
+        return list(dict.fromkeys(o for tile in self.tiles for o, _, _ in tile))
+
+    def cells(self, side: int) -> set[int]:
+        """The cells of A (0) or B (1) that it reads."""
+        return {term[1 + side] for tile in self.tiles for term in tile} - {-1}
+
+
+@dataclass(frozen=True)
+class Part:
+    """The contractions of one kernel."""
+
+    up: list[Piece]  # messages to the roots
+    down: list[Piece]  # messages away from them, and posteriors
+    has_total: bool  # whether ln P(e) is computed between the two
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """All of them, in order."""
+        return self.up + self.down
+
+
+def step_order(sparsity: Sparsity, roots: Sequence[int]) -> tuple[list[int], int]:
     """An order of the steps in which few tables wait: messages to the roots depth-first, then away from them
     likewise; and how many steps the first are."""
-    steps = live.program.steps
+    steps = sparsity.program.steps
     maker = {s.out: i for i, s in enumerate(steps)}
     made: set[int] = set()
     order: list[int] = []
@@ -67,21 +94,21 @@ def step_order(live: Live, roots: Sequence[int]) -> tuple[list[int], int]:
     return order, len(up)
 
 
-def _pieces(live: Live, order: Sequence[int], lines: Sequence[int]) -> list[list[Piece]]:
+def _pieces(sparsity: Sparsity, order: Sequence[int], lines: Sequence[int]) -> list[list[Piece]]:
     """The contractions in their order, large ones in pieces that a kernel has room for."""
     maker, found = TileMaker(), []
     alone = sum(lines) <= MOST_ALONE  # then the compiler says what waits where, and spills less in the plain order
     for step in order:
-        tiles = _plain(live, step) if alone else _tiled(live, maker, step)
+        tiles = _plain(sparsity, step) if alone else _tiled(sparsity, maker, step)
         ways = min(max(-(-lines[step] // MOST_LINES), 1), max(len(tiles), 1))
         cuts = [i * len(tiles) // ways for i in range(ways + 1)]
         found.append([Piece(step, tiles[cuts[i] : cuts[i + 1]], i == ways - 1) for i in range(ways)])
     return found
 
 
-def _plain(live: Live, step: int) -> list[list[tuple[int, int, int]]]:
-    """The live multiply-adds of a contraction, output after output."""
-    t = live.terms(step)
+def _plain(sparsity: Sparsity, step: int) -> list[list[tuple[int, int, int]]]:
+    """The multiply-adds of a contraction, output after output."""
+    t = sparsity.terms(step)
     b = t.b.tolist() if len(t.b) else [-1] * len(t.out)
     made: dict[int, list[tuple[int, int, int]]] = {}
     for term in zip(t.out.tolist(), t.a.tolist(), b, strict=True):
@@ -89,12 +116,12 @@ def _plain(live: Live, step: int) -> list[list[tuple[int, int, int]]]:
     return list(made.values())
 
 
-def _tiled(live: Live, maker: TileMaker, step: int) -> list[list[tuple[int, int, int]]]:
-    """The live multiply-adds of a contraction, outputs that share what they read side by side."""
-    ins = live.program.steps[step].ins
-    wanted, first = live.live(live.program.steps[step].out), live.support[ins[0]]
-    second = live.support[ins[1]] if len(ins) == 2 else np.zeros(0, np.bool_)
-    t = maker.tiles(live.loops[step], len(ins) == 1, [wanted, first, second])
+def _tiled(sparsity: Sparsity, maker: TileMaker, step: int) -> list[list[tuple[int, int, int]]]:
+    """The multiply-adds of a contraction, outputs that share what they read side by side."""
+    ins = sparsity.program.steps[step].ins
+    wanted, first = sparsity.used(sparsity.program.steps[step].out), sparsity.nonzero[ins[0]]
+    second = sparsity.nonzero[ins[1]] if len(ins) == 2 else np.zeros(0, np.bool_)
+    t = maker.tiles(sparsity.loops[step], len(ins) == 1, [wanted, first, second])
     tm, tn = SHAPES[t.shape]
     there_a, there_b = (second, first) if t.swapped else (first, second)
     made = []
@@ -112,99 +139,49 @@ def _tiled(live: Live, maker: TileMaker, step: int) -> list[list[tuple[int, int,
     return [tile for tile in made if tile]
 
 
-def _components(live: Live, roots: Sequence[int], tables: Sequence[int]) -> list[int]:
-    """The root whose component each table belongs to."""
-    ins = {s.out: s.ins for s in live.program.steps}
-
-    def factor_of(table: int) -> int:
-        while table in ins:
-            table = ins[table][0]
-        return table
-
-    home: dict[int, int] = {}
-    for i, root in enumerate(roots):
-        stack = [root]
-        while stack:
-            t = stack.pop()
-            if t in ins:
-                stack += ins[t]
-            else:
-                home[t] = i
-    return [home[factor_of(t)] for t in tables]
-
-
-def lines_of(live: Live) -> list[int]:
+def code_lines(sparsity: Sparsity) -> list[int]:
     """About how many lines of code each step takes: a term, an output, an input each."""
-    cells = [int(live.live(t).sum()) for t in range(len(live.support))]
+    cells = [int(sparsity.used(t).sum()) for t in range(len(sparsity.nonzero))]
     return [
         int(n) + cells[s.out] + sum(cells[t] for t in s.ins)
-        for n, s in zip(live.count.tolist(), live.program.steps, strict=True)
+        for n, s in zip(sparsity.count.tolist(), sparsity.program.steps, strict=True)
     ]
 
 
-def _cut(pieces: Sequence[Sequence[Piece]], lines: Sequence[int], n_up: int) -> list[list[Piece]]:
-    """The pieces of each part. The messages to the roots end a part, so that ln P(e) alone costs no more."""
-    if sum(lines) <= MOST_ALONE:
-        return [[x for members in pieces for x in members]]
-    parts: list[list[Piece]] = []
-    for half in (pieces[:n_up], pieces[n_up:]):
-        sized = [(x, lines[x.step] / len(members)) for members in half for x in members]
-        whole = sum(size for _, size in sized)
-        share = whole / max(1, -(-int(whole) // MOST_LINES))
-        filled = 0.0
-        here: list[Piece] = []
-        for x, size in sized:
-            if here and filled + size / 2 > share:
-                parts.append(here)
-                filled, here = filled - share, []
-            here.append(x)
-            filled += size
-        if here:
-            parts.append(here)
-    return parts
+def partition(sparsity: Sparsity, roots: Sequence[int]) -> list[Part]:
+    """The contractions of each kernel.
 
-
-def lane_parts(plan: Plan, live: Live, *, weights: bool, blocks: int, slots: int) -> tuple[list[Part], int]:
-    """The kernels that answer a case.
+    Messages to the roots end a kernel, so that ln P(e) alone costs nothing more.
 
     Parameters
     ----------
-    plan : Plan
-    live : Live
-    weights : bool
-        Whether some variables may have weights.
-    blocks : int
-        Blocks that an SM shall hold: bounds the registers of a thread.
-    slots : int
-        Numbers of a thread that there is room for in shared memory.
-
-    Returns
-    -------
-    parts : list of Part
-    cells : int
-        Scratch memory of a thread, in doubles.
+    sparsity : Sparsity
+    roots : sequence of int
+        Tables of P(e), one a component.
     """
-    roots, steps = plan.root_table.tolist(), live.program.steps
-    order, n_up = step_order(live, roots)
-    lines = lines_of(live)
-    parts = _cut(_pieces(live, order, lines), lines, n_up)
-    up = set(order[:n_up])
-    halves = [([x for x in members if x.step in up], [x for x in members if x.step not in up]) for members in parts]
-    home = _components(live, roots, plan.posterior_table.tolist())
-    if len(parts) > 1:
-        return kept_parts(
-            plan, live, halves, home, weights=weights, blocks=blocks, slots=slots, most_lines=MOST_LINES
-        )
-    answered = {int(t): v for v, t in enumerate(plan.posterior_table.tolist())}
-    writer = PlainWriter(plan, live, weights=weights)
-    for members, rest in halves:
-        for x in members:
-            writer.step(x)
-        writer.total(roots)
-        writer.lines.append("if (b.n_out == 0) return;")
-        for x in rest:
-            writer.step(x)
-            if x.last and steps[x.step].out in answered:
-                v = answered[steps[x.step].out]
-                writer.answer(v, home[v])
-    return [writer.kernel(blocks, 0, answers=False)], 0
+    order, n_up = step_order(sparsity, roots)
+    lines = code_lines(sparsity)
+    pieces = _pieces(sparsity, order, lines)
+    up, down = ([x for members in half for x in members] for half in (pieces[:n_up], pieces[n_up:]))
+    if sum(lines) <= MOST_ALONE:
+        return [Part(up, down, True)]
+    size = {order[i]: lines[order[i]] / len(members) for i, members in enumerate(pieces)}
+    parts = [Part(x, [], False) for x in _balanced(up, size)] or [Part([], [], False)]
+    parts[-1] = Part(parts[-1].up, [], True)
+    return parts + [Part([], x, False) for x in _balanced(down, size)]
+
+
+def _balanced(pieces: Sequence[Piece], size: Mapping[int, float]) -> list[list[Piece]]:
+    """Pieces in runs of about equal numbers of lines."""
+    whole = sum(size[x.step] for x in pieces)
+    share = whole / max(1, -(-int(whole) // MOST_LINES))
+    runs: list[list[Piece]] = []
+    filled = 0.0
+    run: list[Piece] = []
+    for x in pieces:
+        if run and filled + size[x.step] / 2 > share:
+            runs.append(run)
+            filled, run = filled - share, []
+        run.append(x)
+        filled += size[x.step]
+    return [*runs, run] if run else runs

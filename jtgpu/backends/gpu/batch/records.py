@@ -16,7 +16,7 @@ from ..program.contractions import Binary, binary_program, loops_of
 from ..program.layout import Places, load_factors, make_places
 from ..program.structs import ANSWER, CASE_FACTOR, SLOT
 from .chunk import GROUP, THREADS, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
-from .live import Live, live_program
+from .sparsity import Sparsity, find_sparsity
 from .sums import split_sums
 from .tiling import A_SHARED, B_SHARED, FIRST, SHAPES, WORDS, TileMaker, Tiles
 
@@ -53,7 +53,7 @@ def batch_layout(
 ) -> BatchLayout:
     """What the batch kernels read, but for the answers that are wanted; with `factors`, what is never zero."""
     program = split_sums(plan, binary_program(plan))
-    live = live_program(plan, factors, program) if factors is not None else None
+    sparsity = find_sparsity(plan, factors, program) if factors is not None else None
     s = make_places(plan, program, real)
     where = np.full(s.n_tables, -1, np.int64)
     at = 0
@@ -67,7 +67,7 @@ def batch_layout(
         holders[name] = first[name]
     holders["n"], holders["to"] = s.table_size[first["table"]], where[first["table"]]
     roots = [(int(s.table_cell[t]) if where[t] < 0 else where[t], t, where[t] < 0) for t in plan.root_table.tolist()]
-    tiles, steps, levels = _all_tiles(plan, program, live, s, where)
+    tiles, steps, levels = _all_tiles(plan, program, sparsity, s, where)
     checks = np.zeros(plan.n_variables, CASE_CHECK)
     checks["table"], checks["root"] = s.checks["table"], s.checks["root"]
     checks["cell"], checks["card"] = where[plan.posterior_table], plan.cardinality
@@ -76,7 +76,7 @@ def batch_layout(
 
 
 def _all_tiles(
-    plan: Plan, program: Binary, live: Live | None, s: Places, where: NDArray[np.int64]
+    plan: Plan, program: Binary, sparsity: Sparsity | None, s: Places, where: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], tuple[tuple[int, int], ...]]:
     """Records, steps and levels; in a level the contractions of long sums first."""
     maker, kept = TileMaker(), dict[int, int]()
@@ -85,8 +85,8 @@ def _all_tiles(
     n_steps = 1
     for i, x in enumerate(program.steps):
         alone = len(x.ins) == 1
-        loops = live.loops[i] if live is not None else loops_of(plan, program.scopes, x)
-        tiles = maker.tiles(loops, alone, _cells_that_matter(live, i))
+        loops = sparsity.loops[i] if sparsity is not None else loops_of(plan, program.scopes, x)
+        tiles = maker.tiles(loops, alone, _used_cells(sparsity, i))
         if id(tiles) not in kept:
             kept[id(tiles)] = n_steps
             steps.append(tiles.steps)
@@ -105,13 +105,13 @@ def _all_tiles(
     return np.concatenate(parts), np.concatenate(steps), tuple(x for x in levels if x[1])
 
 
-def _cells_that_matter(live: Live | None, step: int) -> list[NDArray[np.bool_]] | None:
+def _used_cells(sparsity: Sparsity | None, step: int) -> list[NDArray[np.bool_]] | None:
     """Of the output and both inputs, as `TileMaker.tiles` takes them."""
-    if live is None:
+    if sparsity is None:
         return None
-    s = live.program.steps[step]
-    second = live.support[s.ins[1]] if len(s.ins) == 2 else np.zeros(0, np.bool_)
-    found = [live.live(s.out), live.support[s.ins[0]], second]
+    s = sparsity.program.steps[step]
+    second = sparsity.nonzero[s.ins[1]] if len(s.ins) == 2 else np.zeros(0, np.bool_)
+    found = [sparsity.used(s.out), sparsity.nonzero[s.ins[0]], second]
     return None if all(x.all() for x in found) else found
 
 

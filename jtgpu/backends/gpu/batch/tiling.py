@@ -2,7 +2,7 @@
 
 A tile is TM x TN outputs of one case: TM places on axes that only A and the output have, TN on axes that only B and
 the output have. For each configuration k of the summed axes it reads TM + TN numbers and adds TM * TN products. Its k
-are those in which any of its products is not zero (see `jtgpu.backends.gpu.batch.live`), so places whose zeros lie
+are those in which any of its products is not zero (see `jtgpu.backends.gpu.batch.used`), so places whose zeros lie
 alike are put together. Places need not be neighbours: every cell of 32 cases is 32 numbers in a row whatever stands
 beside it (cuda/batch/batch.cu).
 """
@@ -61,7 +61,7 @@ class TileMaker:
         self._made: dict[tuple[object, ...], Tiles] = {}
 
     def tiles(
-        self, loops: tuple[Loop, ...], alone: bool, live: Sequence[NDArray[np.bool_]] | None
+        self, loops: tuple[Loop, ...], alone: bool, used: Sequence[NDArray[np.bool_]] | None
     ) -> Tiles:
         """The cheapest tiles of a contraction.
 
@@ -71,36 +71,36 @@ class TileMaker:
             Its joint axes.
         alone : bool
             Whether there is no B.
-        live : three arrays of bool, optional
+        used : three arrays of bool, optional
             Cells of the output that are needed and may be other than zero, and those of A and B that may be; None: all.
         """
-        key = (loops, alone, None if live is None else tuple(np.packbits(x).tobytes() for x in live))
+        key = (loops, alone, None if used is None else tuple(np.packbits(x).tobytes() for x in used))
         found = self._made.get(key)
         if found is None:
-            found = self._made[key] = _cheapest(loops, alone, live)
+            found = self._made[key] = _cheapest(loops, alone, used)
         return found
 
 
-def _cheapest(loops: tuple[Loop, ...], alone: bool, live: Sequence[NDArray[np.bool_]] | None) -> Tiles:
+def _cheapest(loops: tuple[Loop, ...], alone: bool, used: Sequence[NDArray[np.bool_]] | None) -> Tiles:
     only_a = int(np.prod([n for n, s in loops if s[OUT] and s[A] and not s[B]], initial=1))
     only_b = int(np.prod([n for n, s in loops if s[OUT] and s[B] and not s[A]], initial=1))
     swapped = not alone and only_b > only_a
     if swapped:
         loops = tuple((n, (s[OUT], s[B], s[A])) for n, s in loops)
-        live = None if live is None else (live[OUT], live[B], live[A])
+        used = None if used is None else (used[OUT], used[B], used[A])
     m, n = max(only_a, only_b), min(only_a, only_b)
     if alone:
         fits = [7, 8] if m > 1 else [8]
     else:
         fits = [i for i, (tm, tn) in enumerate(SHAPES[:7]) if tm <= m + (m > 1) and tn <= n + (n > 1)]
-    axes = _Axes(loops, live)
+    axes = _Axes(loops, used)
     return min((axes.tiles(i, swapped) for i in fits), key=lambda t: t.work)
 
 
 class _Axes:
     """The axes of one contraction, sorted by the tables that have them."""
 
-    def __init__(self, loops: tuple[Loop, ...], live: Sequence[NDArray[np.bool_]] | None):
+    def __init__(self, loops: tuple[Loop, ...], used: Sequence[NDArray[np.bool_]] | None):
         def kind(strides: tuple[int, int, int]) -> str:
             if not strides[OUT]:
                 return "k"
@@ -112,11 +112,11 @@ class _Axes:
         self.at = {(w, t): walk(w, t) for w, t in product("smnk", (OUT, A, B))}
         s, m, n, k = (len(self.at[w, OUT]) for w in "smnk")
         self.a, self.b, self.out = np.ones((s, m, k), bool), np.ones((s, n, k), bool), np.ones((s, m, n), bool)
-        self.dense = live is None
-        if live is not None:
-            self.a = live[A][self._cells("smk", A)]
-            self.b = live[B][self._cells("snk", B)] if len(live[B]) else self.b
-            self.out = live[OUT][self._cells("smn", OUT)]
+        self.dense = used is None
+        if used is not None:
+            self.a = used[A][self._cells("smk", A)]
+            self.b = used[B][self._cells("snk", B)] if len(used[B]) else self.b
+            self.out = used[OUT][self._cells("smn", OUT)]
         self.steps = np.stack([self.at["k", A], self.at["k", B]], axis=1).astype(np.uint32)
 
     def _cells(self, which: str, table: int) -> NDArray[np.int64]:
@@ -155,14 +155,14 @@ class _Axes:
         )  # fmt: skip
 
 
-def _grouped(live: NDArray[np.bool_], size: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _grouped(used: NDArray[np.bool_], size: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Places of axis 1 in groups of a size, those of like zeros together; the last group filled up, which is told."""
-    s, n, _ = live.shape
-    if live.all():
+    s, n, _ = used.shape
+    if used.all():
         order = np.broadcast_to(np.arange(n), (s, n))
     else:
-        keys = np.random.default_rng(7).integers(1, 2**40, live.shape[2])
-        order = np.argsort(np.where(live, keys, 0).sum(axis=2), axis=1, kind="stable")
+        keys = np.random.default_rng(7).integers(1, 2**40, used.shape[2])
+        order = np.argsort(np.where(used, keys, 0).sum(axis=2), axis=1, kind="stable")
     groups = -(-n // size)
     slots = np.minimum(np.arange(groups * size), n - 1)
     there = np.broadcast_to((np.arange(groups * size) < n).reshape(groups, size), (s, groups, size))

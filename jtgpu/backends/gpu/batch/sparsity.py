@@ -1,8 +1,8 @@
-"""Which multiply-adds of a plan can ever matter: structural zeros carried through every contraction, there and back.
+"""Structural zeros of a plan's contractions, propagated forward and backward: which multiply-adds ever matter.
 
-A cell is *live* when evidence could leave it other than zero (its *support*) and some answer depends on it. Zeros of
-the factors decide both, and evidence only adds zeros, so what is dead is dead for every case: Water keeps 1 of 100
-multiply-adds, Munin4 a quarter, Barley all of them.
+An entry is used if it is structurally non-zero and some answer depends on it. The zeros of the factors decide both, and
+evidence only adds zeros, so an entry that is not used is not used by any case: of its multiply-adds Water keeps 1 %,
+Munin4 a quarter, Barley all.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..program.contractions import OUT, A, B, Binary, Loop, binary_program, loop
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Live", "Terms", "live_program"]
+__all__ = ["Sparsity", "Terms", "find_sparsity"]
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The live multiply-adds of one contraction, by ascending cell of the output."""
+    """The multiply-adds of one contraction that matter, by ascending cell of the output."""
 
     out: NDArray[np.int32]
     a: NDArray[np.int32]
@@ -33,16 +33,15 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Live:
-    """A plan's contractions of two tables, and what of them is live."""
+class Sparsity:
+    """A plan's contractions of two tables, and which of their entries are used."""
 
     program: Binary
     loops: tuple[tuple[Loop, ...], ...]  # of every step
     factors: tuple[NDArray[np.float64], ...]  # flat, axes in the plan's order
-    support: tuple[NDArray[np.bool_], ...]  # (T,) of the cells of each table
-    needed: tuple[NDArray[np.bool_], ...]  # (T,)
-    count: NDArray[np.int64]  # (S,) live multiply-adds of every step
-    dense: NDArray[np.int64]  # (S,) all of them
+    nonzero: tuple[NDArray[np.bool_], ...]  # (T,) entries of each table that evidence may leave other than zero
+    needed: tuple[NDArray[np.bool_], ...]  # (T,) entries on which some answer depends
+    count: NDArray[np.int64]  # (S,) multiply-adds of every step that matter
 
     @property
     def lower(self) -> float:
@@ -55,27 +54,29 @@ class Live:
         top = sum(max(0.0, math.log2(float(f.max()))) for f in self.factors if (f > 0).any())
         return top + sum(math.log2(max(len(f), 1)) for f in self.factors)
 
-    def live(self, table: int) -> NDArray[np.bool_]:
-        """Cells of a table that are ever read and may be other than zero."""
-        return self.support[table] & self.needed[table]
+    def used(self, table: int) -> NDArray[np.bool_]:
+        """Entries of a table that are structurally non-zero and needed."""
+        return self.nonzero[table] & self.needed[table]
 
-    def terms(self, step: int, needed: NDArray[np.bool_] | None = None) -> Terms:
-        """The live multiply-adds of a step; `needed`: cells of the output, instead of those that answers need."""
+    def terms(self, step: int) -> Terms:
+        """The multiply-adds of a step that matter."""
         s, loops = self.program.steps[step], self.loops[step]
         a = _offsets(loops, A)
-        keep = self.support[s.ins[0]][a]
+        keep = self.nonzero[s.ins[0]][a]
         b = _offsets(loops, B) if len(s.ins) == 2 else np.zeros(0, np.int32)
         if len(s.ins) == 2:
-            keep &= self.support[s.ins[1]][b]
+            keep &= self.nonzero[s.ins[1]][b]
         out = _offsets(loops, OUT)
-        keep &= (self.needed[s.out] if needed is None else needed)[out]
+        keep &= self.needed[s.out][out]
         which = np.flatnonzero(keep)
         which = which[np.argsort(out[which], kind="stable")]
         return Terms(out[which], a[which], b[which] if len(b) else b)
 
 
-def live_program(plan: Plan, factors: Sequence[NDArray[np.float64]], program: Binary | None = None) -> Live:
-    """Find what is live, one pass forward and one back over all contractions (default: the plan's)."""
+def find_sparsity(
+    plan: Plan, factors: Sequence[NDArray[np.float64]], program: Binary | None = None
+) -> Sparsity:
+    """Find the entries that are used, one pass forward and one backward over all contractions (default: the plan's)."""
     program = binary_program(plan) if program is None else program
     loops = tuple(loops_of(plan, program.scopes, s) for s in program.steps)
     flat = tuple(
@@ -83,31 +84,29 @@ def live_program(plan: Plan, factors: Sequence[NDArray[np.float64]], program: Bi
         for f, (table, scope) in enumerate(zip(factors, plan.factor_scopes, strict=True))
     )
     sizes = [plan.size(s) for s in program.scopes]
-    support = [f != 0 for f in flat] + [np.zeros(n, np.bool_) for n in sizes[len(flat) :]]
-    dense = np.zeros(len(loops), np.int64)
-    for i, (s, axes) in enumerate(zip(program.steps, loops, strict=True)):
-        both = _both(support, s.ins, axes)
-        dense[i] = len(both)
-        support[s.out][_offsets(axes, OUT)[both]] = True
+    nonzero = [f != 0 for f in flat] + [np.zeros(n, np.bool_) for n in sizes[len(flat) :]]
+    for s, axes in zip(program.steps, loops, strict=True):
+        both = _both(nonzero, s.ins, axes)
+        nonzero[s.out][_offsets(axes, OUT)[both]] = True
     needed = [np.zeros(n, np.bool_) for n in sizes]
     for t in [*plan.posterior_table.tolist(), *plan.root_table.tolist()]:
         needed[t][:] = True
     count = np.zeros(len(loops), np.int64)
     for i in range(len(loops) - 1, -1, -1):
         s, axes = program.steps[i], loops[i]
-        both = _both(support, s.ins, axes)
+        both = _both(nonzero, s.ins, axes)
         both &= needed[s.out][_offsets(axes, OUT)]
         count[i] = int(both.sum())
         for t, side in zip(s.ins, (A, B), strict=False):
             needed[t][_offsets(axes, side)[both]] = True
-    return Live(program, loops, flat, tuple(support), tuple(needed), count, dense)
+    return Sparsity(program, loops, flat, tuple(nonzero), tuple(needed), count)
 
 
-def _both(support: Sequence[NDArray[np.bool_]], ins: Sequence[int], loops: tuple[Loop, ...]) -> NDArray[np.bool_]:
+def _both(nonzero: Sequence[NDArray[np.bool_]], ins: Sequence[int], loops: tuple[Loop, ...]) -> NDArray[np.bool_]:
     """Where no input is zero, for every configuration of the joint axes."""
-    found = support[ins[0]][_offsets(loops, A)]
+    found = nonzero[ins[0]][_offsets(loops, A)]
     if len(ins) == 2:
-        found &= support[ins[1]][_offsets(loops, B)]
+        found &= nonzero[ins[1]][_offsets(loops, B)]
     return found
 
 
