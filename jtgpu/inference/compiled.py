@@ -6,7 +6,8 @@ Queries (`jtgpu.inference.queries`) are functions of a `CompiledModel`; `jtgpu.J
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -28,8 +29,6 @@ from .soft import fit_case
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
-
-    from numpy.typing import NDArray
 
     from .evidence import More
 
@@ -54,40 +53,44 @@ class CompiledModel:
         self._plan = plan
         self._model = plan.model
         self._devices = devices
-        asked = backend
-        if backend == "auto" and devices is not None:
-            backend = "gpu"
-        if backend == "auto":
-            with reporting(progress):
-                backend = choose(plan.plan).backend
-        self._name = resolve(backend)
-        self._options, self._replan = supported_options(self._name, options, asked == "auto"), replan
+        self._replan = replan
         self._factors = [f.table for f in model_factors(plan.model)]
         with reporting(progress):
-            self._backend: Backend | None = self._prepared(asked == "auto" and devices is None)
+            if backend != "auto":
+                self._backend: Backend | None = self._use(resolve(backend), options)
+            elif devices is not None:
+                self._backend = self._use("gpu", options, is_auto=True)
+            else:
+                self._backend = self._choose(options)
         self._interventions = Interventions(self._prepare, self._factors)
         self._caches: dict[str, LRU[Hashable, Any]] = {}  # of queries, by kind; see `cached`
+        self._generation = 0
 
-    def _prepared(self, may_change: bool) -> Backend:
-        """The backend; the CPU's where nobody named one and the GPU cannot after all."""
+    def _choose(self, options: Mapping[str, Any]) -> Backend:
+        """The backend that "auto" chooses; the CPU if the chosen GPU turns out to be too small."""
+        name = choose(self._plan.plan).backend
         try:
-            return self._prepare(self._factors)
+            return self._use(name, options, is_auto=True)
         except (TableTooLarge, BackendUnavailable) as error:
-            if not may_change or self._name != "gpu":
+            if name != "gpu":
                 raise
-            logging.getLogger("jtgpu").warning("the CPU is taken, for the GPU cannot: %s", error)
-            self._name = "cpu"
-            self._options = supported_options(self._name, self._options, True)
-            return self._prepare(self._factors)
+            logging.getLogger("jtgpu").warning("backend=\"auto\" uses the CPU, since the GPU failed: %s", error)
+            return self._use("cpu", options, is_auto=True)
 
-    def _prepare(self, factors: Sequence[NDArray[np.float64]]) -> Backend:
-        return self._plan.prepare(self._name, factors, devices=self._devices, replan=self._replan, **self._options)
+    def _use(self, name: str, options: Mapping[str, Any], *, is_auto: bool = False) -> Backend:
+        """Set the backend's name and options, and make one."""
+        self._name, self._options = name, supported_options(name, options, is_auto)
+        # not a bound method: with a reference cycle, the backend's memory would wait for the garbage collector
+        self._prepare = partial(
+            self._plan.prepare, name, devices=self._devices, replan=self._replan, **self._options
+        )
+        return self._prepare(self._factors)
 
-    # What it is -----------------------------------------------------------------------------------------------
+    # Properties -----------------------------------------------------------------------------------------------
 
     @property
     def model(self) -> DiscreteModel:
-        """The model that was compiled; never changed by queries."""
+        """The model that was compiled."""
         return self._model
 
     @property
@@ -97,47 +100,86 @@ class CompiledModel:
 
     @property
     def backend(self) -> str:
-        """Name of the backend that runs."""
+        """Name of the backend."""
         return self._name
 
     @property
     def threads(self) -> int | None:
-        """Cores that the CPU may use, as they were given; None: all that the process may use."""
+        """Number of CPU cores to use, as given; None: all cores of the process."""
         return self._options.get("threads")
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of the backend, as they were given."""
+        """Options of the backend, as given; a copy."""
         return dict(self._options)
 
     @property
     def is_adaptive(self) -> bool:
-        """May answers depend, in their last digits, on the queries before? See `jtgpu.backends.wrappers.pattern_cache`."""
+        """Whether the last digits of an answer may depend on earlier queries.
+
+        See `jtgpu.backends.wrappers.pattern_cache`.
+        """
         return self._backend is not None and self._backend.is_adaptive
 
     @property
     def dtype(self) -> str:
-        """What the backend's tables are made of: ``"float64"``, or ``"float32"`` where that was asked for."""
+        """Number type of the backend's tables: ``"float64"``, or ``"float32"`` if that was requested."""
         return str(self._options.get("dtype", "float64"))
 
     @property
     def device(self) -> str:
-        """Name of the GPU that the backend runs on, of several the first; empty for the processor."""
+        """Name of the GPU that the backend uses, the first of several; empty for the CPU."""
         return self._backend.device_name if self._backend is not None else ""
 
     @property
     def max_concurrent_tables(self) -> int:
-        """Tables of cases that may usefully be asked at the same time, from as many threads."""
+        """Number of tables of cases that can usefully be queried at the same time, from as many threads."""
         return self._backend.max_concurrent_tables if self._backend is not None else 1
 
     def close(self) -> None:
-        """Give the backend's memory back. Queries raise `JtgpuError` from then on."""
+        """Free the backend's memory. Queries raise `JtgpuError` from then on."""
         if self._backend is not None:
             self._backend.close()
             self._backend = None
         for cache in self._caches.values():
             cache.clear()
         self._interventions.close()
+
+    def reload(self, model: DiscreteModel) -> None:
+        """Replace the numbers of the model: the plan, compiled programs and device memory stay.
+
+        Learning and what-if analyses change CPTs many times; this is much faster than compiling again. Queries that run
+        at the same time are finished first; sessions continue with the new numbers. Not to be called from two threads.
+
+        Parameters
+        ----------
+        model : DiscreteModel
+            With the variables, states and scopes of the compiled one.
+
+        Raises
+        ------
+        PlanError
+            If the model has other states or scopes; then nothing has changed.
+        """
+        backend = self._open()
+        plan = self._plan.with_model(model)
+        factors = [f.table for f in model_factors(model)]
+        for cache in self._caches.values():
+            cache.clear()
+        self._interventions.close()
+        try:
+            backend.reload(factors)
+        except NotImplementedError:  # of a backend without `reload`
+            self._backend = self._prepare(factors)
+            backend.close()
+        self._plan, self._model, self._factors = plan, model, factors
+        self._interventions = Interventions(self._prepare, factors)
+        self._generation += 1
+
+    @property
+    def generation(self) -> int:
+        """Number of times that `reload` was called."""
+        return self._generation
 
     def __enter__(self) -> Self:
         return self
@@ -152,10 +194,10 @@ class CompiledModel:
         return f"{type(self).__name__}({self._model.name!r}, backend={self._name!r}{single})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is sent to another process: a plan, numbers and options. The backend is made anew there."""
+        """Plan, numbers and options. Another process makes its own backend of them."""
         self._open()
-        kept = {"plan": self._plan, "backend": self._name, "replan": self._replan, **self._options}
-        return kept if self._devices is None else {**kept, "devices": self._devices}
+        state = {"plan": self._plan, "backend": self._name, "replan": self._replan, **self._options}
+        return state if self._devices is None else {**state, "devices": self._devices}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         CompiledModel.__init__(self, **state)
@@ -213,7 +255,7 @@ class CompiledModel:
         self, run: Callable[[Evidence, Sequence[int] | None], Result], case: Evidence,
         targets: Sequence[int] | None,
     ) -> Result:  # fmt: skip
-        """What a backend or a session of it answers; impossible evidence is named."""
+        """The result of a backend's or a session's ``run``; an error for impossible evidence names the evidence."""
         try:
             return run(case, targets)
         except ImpossibleEvidence:

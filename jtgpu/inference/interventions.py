@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Intervened", "Interventions", "Settled"]
 
 MAX_BACKENDS = 8  # in addition to the model's own one
+MAX_IDLE = 1  # backends without a user that wait to be reloaded
 
 Factors = Sequence["NDArray[np.float64]"]
 
@@ -36,22 +37,24 @@ class Intervened:
     backend : Backend
     factors : sequence of arrays
         In the order of ``plan.factor_var``; ones for the variables that are set.
-    owned : bool
-        Whether the backend belongs to this object: then it is closed with the last reference to the object.
+    release : callable, optional
+        Called with the backend once there is no reference to this object.
     """
 
-    def __init__(self, backend: Backend, factors: Factors, owned: bool = False):
+    def __init__(self, backend: Backend, factors: Factors, release: Callable[[Backend], None] | None = None):
         self.backend, self.factors = backend, factors
-        self._close = weakref.finalize(self, backend.close) if owned else None
+        self._release = None if release is None else weakref.finalize(self, release, backend)
 
     def close(self) -> None:
-        """Close an owned backend; queries that use it raise from then on."""
-        if self._close is not None:
-            self._close()
+        """Close the backend now, unless it belongs to the model; queries that use it raise from then on."""
+        if self._release is not None and self._release.detach() is not None:
+            self.backend.close()
 
 
 class Interventions:
     """Backends by the set of variables that are set, the last used ones.
+
+    A backend that is not used any more is reloaded with other numbers rather than made again.
 
     Parameters
     ----------
@@ -64,6 +67,8 @@ class Interventions:
     def __init__(self, prepare: Callable[[Factors], Backend], factors: Factors):
         self._prepare, self._factors = prepare, factors
         self._cached: OrderedDict[tuple[int, ...], Intervened] = OrderedDict()
+        self._idle: deque[Backend] = deque()
+        self._closed = False
         self._lock = threading.Lock()
 
     def get(self, variables: tuple[int, ...]) -> Intervened:
@@ -74,18 +79,44 @@ class Interventions:
                 factors = list(self._factors)
                 for v in variables:
                     factors[v] = np.ones(factors[v].shape)
-                found = self._cached[variables] = Intervened(self._prepare(factors), factors, owned=True)
-                while len(self._cached) > MAX_BACKENDS:
-                    self._cached.popitem(last=False)
+                while len(self._cached) >= MAX_BACKENDS:
+                    self._cached.popitem(last=False)  # becomes idle with the last query or session that uses it
+                found = self._cached[variables] = Intervened(self._backend(factors), factors, self._release)
             self._cached.move_to_end(variables)
             return found
 
+    def _backend(self, factors: Factors) -> Backend:
+        """An idle backend with new numbers, or a new one."""
+        try:
+            backend = self._idle.pop()
+        except IndexError:
+            return self._prepare(factors)
+        try:
+            backend.reload(factors)
+        except NotImplementedError:  # of a backend without `reload`
+            backend.close()
+            return self._prepare(factors)
+        except BaseException:
+            backend.close()
+            raise
+        return backend
+
+    def _release(self, backend: Backend) -> None:
+        """Called by any thread, also by the garbage collector of one that holds the lock, so without the lock."""
+        if self._closed or len(self._idle) >= MAX_IDLE:
+            backend.close()
+        else:
+            self._idle.append(backend)
+
     def close(self) -> None:
         """Close all backends."""
+        self._closed = True
         with self._lock:
             for intervened in self._cached.values():
                 intervened.close()
             self._cached.clear()
+        while self._idle:
+            self._idle.pop().close()
 
 
 class Settled(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,6 +97,22 @@ class NetworkPlan:
         plan = Plan.load(path)
         _check_fits(plan, model)
         return cls(model, plan)
+
+    def with_model(self, model: DiscreteModel) -> NetworkPlan:
+        """This plan for a model with the same variables, states and scopes, and other numbers.
+
+        Raises
+        ------
+        PlanError
+            If the models differ in more than numbers.
+        """
+        old = self.model
+        same_states = model.variables == old.variables and all(
+            model.states(v) == old.states(v) for v in range(len(model))
+        )
+        if not same_states or [f.scope for f in model.factors] != [f.scope for f in old.factors]:
+            raise PlanError(f"{model!r} differs from {old!r} in variables, states or scopes, not only in numbers")
+        return replace(self, model=model)
 
     @property
     def whole(self) -> Plan:

@@ -56,6 +56,7 @@ class Session:
         self._known: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
         # by the variables with an intervention: that of none, and the last other one; None: closed
         self._sessions: dict[tuple[int, ...], tuple[BackendSession, Intervened]] | None = {}
+        self._generation = compiled.generation
         self.set(evidence, **more)
 
     # Evidence ---------------------------------------------------------------------------------------------------
@@ -182,21 +183,27 @@ class Session:
         )
         return Result(compiled.answer(run, case, targets).posterior, log_evidence)
 
-    def _session(self, cut: tuple[int, ...]) -> BackendSession:
+    def _session(self, intervened: tuple[int, ...]) -> BackendSession:
         """The backend's session without the arcs into some variables."""
         if self._sessions is None:
             raise JtgpuError("this session is closed")
-        if cut not in self._sessions:
-            held = self._compiled.intervened(cut)
-            for other in [c for c in self._sessions if c and cut]:
+        if self._generation != self._compiled.generation:  # the model has new numbers
+            self._close_sessions()
+            self._generation = self._compiled.generation
+        if intervened not in self._sessions:
+            held = self._compiled.intervened(intervened)
+            for other in [v for v in self._sessions if v and intervened]:
                 self._sessions.pop(other)[0].close()
-            self._sessions[cut] = held.backend.session(), held
-        return self._sessions[cut][0]
+            self._sessions[intervened] = held.backend.session(), held
+        return self._sessions[intervened][0]
+
+    def _close_sessions(self) -> None:
+        while self._sessions:
+            self._sessions.popitem()[1][0].close()
 
     def close(self) -> None:
         """Free the memory of the session. The tree stays open."""
-        for session, _ in (self._sessions or {}).values():
-            session.close()
+        self._close_sessions()
         self._sessions = None
 
     def __enter__(self) -> Session:

@@ -94,11 +94,7 @@ class Indexed(BackendDefaults):
                 rules = Rules(**{**saved_rules(self.device, rules.transfers), **options})
         self.rules = rules
         if self.device is None:
-            self._check_memory(in_work=True)
-            tables = build_all(self.schedule.shapes, max_entries=None)
-            initial, work = (self._array(int(self.schedule.clique_off[-1])) for _ in range(2))
-            self.schedule.initial_tables(factors, initial)
-            self._engine = HostEngine(self.schedule, tables, initial, work)
+            self._start_host(factors)
         else:
             with self.device.active():
                 try:
@@ -127,6 +123,13 @@ class Indexed(BackendDefaults):
                 needed=needed,
                 limit=free,
             )
+
+    def _start_host(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        self._check_memory(in_work=True)
+        tables = build_all(self.schedule.shapes, max_entries=None)
+        initial, work = (self._array(int(self.schedule.clique_off[-1])) for _ in range(2))
+        self.schedule.initial_tables(factors, initial)
+        self._engine = HostEngine(self.schedule, tables, initial, work)
 
     def _start_device(self, factors: Sequence[NDArray[np.float64]]) -> None:
         assert self.device is not None
@@ -209,6 +212,15 @@ class Indexed(BackendDefaults):
         if self._engine is None:
             raise JtgpuError("this backend is closed")
         return _Active(self._engine, self.device)
+
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """See `jtgpu.backends.base.Backend.reload`: builds the engine again."""
+        with self._lock, self._active():
+            if self.device is None:
+                self._start_host(factors)
+            else:
+                self._release()
+                self._start_device(factors)
 
     def close(self) -> None:
         """See `jtgpu.backends.base.Backend.close`."""

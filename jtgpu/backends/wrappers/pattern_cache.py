@@ -408,6 +408,14 @@ class PatternCache(BackendDefaults):
                     groups.append((np.flatnonzero(pattern.ravel() == i), found))
         return groups
 
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """See `jtgpu.backends.base.Backend.reload`: forgets all patterns, so that answers are those of a new backend."""
+        self.backend.reload(factors)
+        with self._lock:
+            self._factors = factors
+            closing = [new for key in list(self._patterns) for new in self._drop(key)]
+        _close(closing)
+
     def session(self) -> Session:
         """See `jtgpu.backends.base.Backend.session`."""
         return _Session(self)
