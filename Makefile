@@ -32,8 +32,10 @@ PYTEST = $(BIN)/python -m pytest --ignore=tests/on_gpu -n $(WORKERS) --dist work
 
 check: check-lint check-types check-kernels check-package ## lint, types, kernels compile, the wheel holds everything
 
-check-lint: $(VENV)/.stamp-dev
+check-lint: $(VENV)/.stamp-dev ## ruff, and the layers of the package (import-linter)
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/python tools/import_circles.py
 
 check-types: $(VENV)/.stamp-dev
 	$(BIN)/mypy

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, cast
 
+from ..device import context
 from ..errors import BackendUnavailable, closest
 from .base import Backend, Evidence, Prepare, Result
 
@@ -67,9 +68,7 @@ def device_numbers(name: str, devices: Any) -> list[int]:
     """
     if resolve(name) not in ON_GPUS:
         raise BackendUnavailable(f"devices= names GPUs; the backend {name!r} runs on none ({', '.join(ON_GPUS)} do)")
-    context: Any = importlib.import_module("..device.context", __package__)
-    numbers: list[int] = context.device_numbers(devices)
-    return numbers
+    return context.device_numbers(devices)
 
 
 def free_on_devices(name: str, devices: Any = None) -> int | None:
@@ -83,7 +82,6 @@ def free_on_devices(name: str, devices: Any = None) -> int | None:
     if devices is None and resolve(name) not in ON_GPUS:
         return None
     numbers = [None] if devices is None else device_numbers("gpu" if name == "auto" else name, devices)
-    context: Any = importlib.import_module("..device.context", __package__)
     free: list[int] = []
     for number in numbers:
         device = context.open_device(number)

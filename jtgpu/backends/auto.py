@@ -1,8 +1,9 @@
 """``backend="auto"``: which backend a plan should run on, and why.
 
 A propagation takes about ``call + steps * step + operations * operation`` seconds, where steps are contractions on the
-CPU and dependent levels on a GPU. The three rates of each are measured once a machine, on three networks made for it,
-and kept in the user's cache folder (or the one that JTGPU_CACHE_DIR names). Without a GPU nothing is measured.
+CPU and dependent levels on a GPU. The three rates of each backend are measured once per machine, on three synthetic
+models, and cached in the user's cache folder (or the folder that JTGPU_CACHE_DIR names). Without a GPU nothing is
+measured.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..device.context import open_device
 from ..errors import BackendUnavailable, JtgpuError, format_bytes
-from ..model.network import MarkovNetwork
-from ..plans.compiler import plan_model
+from ..plans.compiler import build_plan
+from ..plans.moral import interaction_graph, neighbour_lists
 from ..util import atomic_file
 from ..util.progress import report
 from ..util.system import cache_folder, cpu_name
@@ -31,24 +33,26 @@ from . import get
 from .base import Evidence
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ..plans.plan import Cost, Plan
 
 __all__ = ["Choice", "Rates", "choose", "measure"]
 
 _VERSION = 1
-GPU_MEMORY = 1.3  # of what a plan promises that an engine takes: records, the factors twice
+GPU_MEMORY = 1.3  # memory that an engine takes, relative to the plan's tables: records, the factors twice
 RUNS = 15
 
 
 class Rates(NamedTuple):
-    """What a propagation takes on a backend, in seconds."""
+    """Seconds of the parts of a propagation on one backend."""
 
     call: float
     step: float  # a contraction (cpu), a level of the program (gpu)
     operation: float  # one multiplication or addition
 
     def seconds(self, steps: int, operations: int) -> float:
-        """An estimate."""
+        """Estimated seconds of a propagation."""
         return self.call + steps * self.step + operations * self.operation
 
 
@@ -60,7 +64,7 @@ class Choice(NamedTuple):
 
 
 def choose(plan: Plan) -> Choice:
-    """The backend for a plan: ``"gpu"`` where there is one and a propagation should take less time there."""
+    """The backend for a plan: ``"gpu"`` if a GPU is available and should be faster than the CPU."""
     why_not = _no_gpu()
     if why_not:
         return Choice("cpu", f"no GPU to use: {why_not}")
@@ -77,17 +81,17 @@ def choose(plan: Plan) -> Choice:
         free, needed = _free_memory(), round(GPU_MEMORY * cost.bytes)
         if free is not None and needed > free:
             return Choice("cpu", f"on the GPU it would take {format_bytes(needed)}, and {format_bytes(free)} are free")
-    return Choice(best, f"about {_told(times[best])} a case against {_told(times[other])} on the {other}")
+    return Choice(best, f"about {_time_text(times[best])} a case against {_time_text(times[other])} on the {other}")
 
 
 def measure(backend: str) -> Rates:
-    """Rates of a backend on this machine: a second or two, and what it takes to compile its kernels."""
-    tiny, chain, large = (_network(n, card, window) for n, card, window in ((2, 2, 2), (300, 2, 2), (13, 12, 6)))
-    call, _ = _time(tiny, backend)
-    t_chain, c = _time(chain, backend)
+    """Rates of a backend on this machine: takes a second or two, and the time to compile its kernels."""
+    tiny, chain, large = (_model(n, card, window) for n, card, window in ((2, 2, 2), (300, 2, 2), (13, 12, 6)))
+    call, _ = _time(*tiny, backend)
+    t_chain, c = _time(*chain, backend)
     step = max(t_chain - call, 0.0) / _steps(backend, c)
-    t_large, c = _time(large, backend)
-    # what is left for arithmetic; on a fast machine the rest may seem to take all the time, which it cannot
+    t_large, c = _time(*large, backend)
+    # the remainder is arithmetic; on a fast machine calls and steps may seem to take all the time
     left = max(t_large - call - step * _steps(backend, c), 0.1 * t_large)
     return Rates(call, step, left / c.flops)
 
@@ -96,21 +100,19 @@ def _steps(backend: str, cost: Cost) -> int:
     return cost.contractions if backend == "cpu" else cost.program_levels
 
 
-def _network(n: int, card: int, window: int) -> MarkovNetwork:
-    """n variables, every two of which interact that are less than `window` apart: cliques of that many."""
+def _model(n: int, card: int, window: int) -> tuple[Plan, list[NDArray[np.float64]]]:
+    """A plan for n variables with a factor for every two that are less than `window` apart, and the factors."""
     random = np.random.default_rng(1)
     pairs = [(i, j) for i in range(n) for j in range(i + 1, min(i + window, n))]
-    return MarkovNetwork(
-        {str(i): [str(k) for k in range(card)] for i in range(n)},
-        [([str(i), str(j)], random.uniform(0.5, 1.5, (card, card))) for i, j in pairs],
-    )
+    neighbours = neighbour_lists(interaction_graph(n, pairs))
+    plan = build_plan(np.full(n, card, np.int64), pairs, neighbours, range(n))
+    return plan, [random.uniform(0.5, 1.5, (card, card)) for _ in pairs]
 
 
-def _time(net: MarkovNetwork, backend: str) -> tuple[float, Cost]:
-    plan, _ = plan_model(net, "min-fill", cache=False)
-    engine = get(backend)(plan, [f.table for f in net.factors])
+def _time(plan: Plan, factors: list[NDArray[np.float64]], backend: str) -> tuple[float, Cost]:
+    engine = get(backend)(plan, factors)
     try:
-        nothing = Evidence.none(len(net))
+        nothing = Evidence.none(plan.n_variables)
         engine.run(nothing)
         seconds = []
         for _ in range(RUNS):
@@ -122,7 +124,7 @@ def _time(net: MarkovNetwork, backend: str) -> tuple[float, Cost]:
         engine.close()
 
 
-def _told(seconds: float) -> str:
+def _time_text(seconds: float) -> str:
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
         if seconds * scale >= 1:
             return f"{seconds * scale:.3g} {unit}"
@@ -134,9 +136,9 @@ def _told(seconds: float) -> str:
 
 @lru_cache(maxsize=1)
 def _no_gpu() -> str:
-    """Why the backend "gpu" cannot run here; empty where it can. Asked once a process."""
+    """Why the backend "gpu" cannot run here; empty if it can. Checked once per process."""
     try:
-        importlib.import_module("jtgpu.device.context").open_device()
+        open_device()
         importlib.import_module("cuda.bindings.driver")
     except (BackendUnavailable, ImportError) as error:
         return str(error)
@@ -144,9 +146,9 @@ def _no_gpu() -> str:
 
 
 def _free_memory() -> int | None:
-    """Bytes free on the card now; None where it cannot be asked."""
+    """Free bytes of the GPU; None if they cannot be determined."""
     try:
-        device = importlib.import_module("jtgpu.device.context").open_device()
+        device = open_device()
         with device.active():
             return int(device.free_memory())
     except (BackendUnavailable, ImportError):
@@ -155,16 +157,15 @@ def _free_memory() -> int | None:
 
 @lru_cache(maxsize=1)
 def _rates() -> dict[str, Rates]:
-    """Of both backends, measured or kept from an earlier time."""
-    device = importlib.import_module("jtgpu.device.context").open_device()
-    path = _file(str(device.name))
-    kept = _load(path)
-    if kept is None:
-        logging.getLogger("jtgpu").warning("the CPU and the GPU are measured for backend=\"auto\"; once a machine")
-        report("measuring the CPU and the GPU for --backend auto (once a machine)")
-        kept = {name: measure(name) for name in ("cpu", "gpu")}
-        _save(path, kept)
-    return kept
+    """Rates of both backends, from the cache or measured."""
+    path = _file(str(open_device().name))
+    rates = _load(path)
+    if rates is None:
+        logging.getLogger("jtgpu").warning("measuring the CPU and the GPU for backend=\"auto\" (once per machine)")
+        report("measuring the CPU and the GPU for --backend auto (once per machine)")
+        rates = {name: measure(name) for name in ("cpu", "gpu")}
+        _save(path, rates)
+    return rates
 
 
 def _file(device: str) -> Path:
@@ -173,7 +174,7 @@ def _file(device: str) -> Path:
 
 
 def _load(path: Path) -> dict[str, Rates] | None:
-    """What a file says; None where it is not there or says anything else."""
+    """The rates in a file; None if it does not exist or is damaged."""
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
         rates = {name: Rates(*map(float, found[name])) for name in ("cpu", "gpu")}

@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import ImpossibleEvidence, JtgpuError, ParseError, UnknownState
 from ..inference.tree import JunctionTree
 from ..model.network import DiscreteModel
+from ..util import doors
 from ..util.system import cores
 from .arrow import arrow
 from .encode import MISSING, Encoder
@@ -24,7 +25,6 @@ from .solve import Question, Solver, Wanted, ask
 from .stream import Chunk, open_cases
 
 if TYPE_CHECKING:
-    from ..cluster import Cluster
     from ..inference.network_plan import NetworkPlan
 
 __all__ = [
@@ -87,7 +87,7 @@ def answer_file(
     resume: bool = False,
     force: bool = False,
     progress: Progress | None = None,
-    cluster: str | Cluster | None = None,
+    cluster: Any = None,
     **wanted: Unpack[Wanted],
 ) -> Report:
     """Answer every row of a CSV or Parquet file, in memory that does not grow with it.
@@ -123,13 +123,12 @@ def answer_file(
         On a full disk, saying how to go on.
     """
     if cluster is not None:
-        from ..cluster import answer_files
-
-        return answer_files(
+        report: Report = doors.cluster().answer_files(
             tree, cases, output, cluster=cluster, missing=missing, do=do, delimiter=delimiter, quote=quote,
             encoding=encoding, chunk=chunk, compression=compression, resume=resume, force=force, progress=progress,
             **wanted,
         )  # fmt: skip
+        return report
     begun = time.perf_counter()
     model, missing = tree.model, tuple(missing)
     if chunk is not None and chunk < 1:

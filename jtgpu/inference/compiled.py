@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from ..backends import resolve
-from ..backends.auto import choose
+from ..backends import auto, resolve
 from ..backends.base import Backend, Evidence, Result
 from ..backends.make import supported_options
 from ..errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge
@@ -23,7 +21,7 @@ from ..plans.compiler import model_factors
 from ..util.lru import LRU
 from ..util.progress import reporting
 from .evidence import Findings, Known, read_known
-from .interventions import Intervened, Interventions, Settled
+from .interventions import Factors, Intervened, Interventions, Settled
 from .network_plan import NetworkPlan
 from .soft import fit_case
 
@@ -68,7 +66,7 @@ class CompiledModel:
 
     def _choose(self, options: Mapping[str, Any]) -> Backend:
         """The backend that "auto" chooses; the CPU if the chosen GPU turns out to be too small."""
-        name = choose(self._plan.plan).backend
+        name = auto.choose(self._plan.plan).backend
         try:
             return self._use(name, options, is_auto=True)
         except (TableTooLarge, BackendUnavailable) as error:
@@ -80,11 +78,14 @@ class CompiledModel:
     def _use(self, name: str, options: Mapping[str, Any], *, is_auto: bool = False) -> Backend:
         """Set the backend's name and options, and make one."""
         self._name, self._options = name, supported_options(name, options, is_auto)
-        # not a bound method: with a reference cycle, the backend's memory would wait for the garbage collector
-        self._prepare = partial(
-            self._plan.prepare, name, devices=self._devices, replan=self._replan, **self._options
-        )
-        return self._prepare(self._factors)
+        plan, devices, replan, own = self._plan, self._devices, self._replan, self._options
+
+        # no bound method: with a reference cycle, the backend's memory would wait for the garbage collector
+        def prepare(factors: Factors) -> Backend:
+            return plan.prepare(name, factors, devices=devices, replan=replan, **own)
+
+        self._prepare = prepare
+        return prepare(self._factors)
 
     # Properties -----------------------------------------------------------------------------------------------
 

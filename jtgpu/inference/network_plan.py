@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import backends
-from ..backends.auto import choose
+from ..backends import auto
 from ..backends.base import Backend
 from ..backends.make import make, make_conditioned
 from ..backends.wrappers.conditioned import Start
@@ -68,7 +68,7 @@ class NetworkPlan:
         """The plan in words, and which backend ``backend="auto"`` would choose and why."""
         head = self.model.name or type(self.model).__name__
         how = f"\nelimination order: {self.order.method}, seed {self.order.seed}" if self.order is not None else ""
-        backend, reason = choose(self.plan)
+        backend, reason = auto.choose(self.plan)
         return f"{head}: {self.plan.describe()}{how}\nbackend: {backend} ({reason})"
 
     @property

@@ -163,7 +163,7 @@ def test_auto_takes_no_card_that_has_no_room(monkeypatch: pytest.MonkeyPatch) ->
     assert "are free)" in plan.describe()
 
 
-def test_auto_takes_the_cpu_where_the_gpu_cannot_after_all(
+def test_auto_falls_back_to_the_cpu_if_the_gpu_fails(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     plan = chain(5).plan(order=[0, 1, 2, 3, 4])
@@ -171,18 +171,18 @@ def test_auto_takes_the_cpu_where_the_gpu_cannot_after_all(
     get = backends.get
 
     def full(*given: object, **more: object) -> backends.Backend:
-        raise errors.TableTooLarge("the card is full")
+        raise errors.TableTooLarge("the GPU is full")
 
-    monkeypatch.setattr(backends, "get", lambda name: full if name == "gpu" else get(name))
+    monkeypatch.setattr("jtgpu.backends.make.get", lambda name: full if name == "gpu" else get(name))
     with plan.compile(dtype="float32") as tree:
         assert tree.backend == "cpu"
         assert tree.log_evidence() == pytest.approx(0.0, abs=1e-12)
-    assert "the card is full" in caplog.text
+    assert "the GPU is full" in caplog.text
     with pytest.raises(errors.TableTooLarge):
         plan.compile("gpu")
 
 
-def test_what_is_measured_for_auto_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_measured_rates_are_cached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JTGPU_CACHE_DIR", str(tmp_path / "new"))
     path = choice._file("a GPU")
     assert choice._load(path) is None

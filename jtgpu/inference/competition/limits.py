@@ -67,7 +67,7 @@ def fitting_plan(model: DiscreteModel, limits: Limits) -> NetworkPlan:
     best_key = (True, math.inf)
     for options in _searches(limits):
         try:
-            plan = model.plan(**options)
+            plan: NetworkPlan = model.plan(**options)
         except TableTooLarge:  # more entries than can be counted
             continue
         cost = plan.cost()
