@@ -17,7 +17,9 @@ import pytest
 
 from jtgpu.plans.plan import Plan
 from tests.conftest import ROOT
-from tools import import_circles
+
+sys.path.insert(0, str(ROOT / "tools"))
+import import_circles  # noqa: E402
 
 PACKAGE = ROOT / "jtgpu"
 
@@ -96,7 +98,7 @@ def test_imports_point_down() -> None:
 
 def test_no_circles_of_imports() -> None:
     found = import_circles.circles(import_circles.imports(PACKAGE))
-    pending = ("jtgpu.backends.cpu.", "jtgpu.backends.gpu.")  # being rebuilt
+    pending = "jtgpu.backends.cpu."  # being rebuilt
     assert [c for c in found if not c[0].startswith(pending)] == []
 
 

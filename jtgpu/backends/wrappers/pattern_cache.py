@@ -420,14 +420,6 @@ class PatternCache(BackendDefaults):
         """See `jtgpu.backends.base.Backend.session`."""
         return _Session(self)
 
-    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
-        """See `jtgpu.backends.base.Backend.reload`; patterns get their plans again when their cases have cost enough."""
-        self._factors = factors
-        self.backend.reload(factors)
-        with self._lock:
-            closing = [new for key in list(self._patterns) for new in self._drop(key)]
-        _close(closing)
-
     def __repr__(self) -> str:
         with self._lock:
             settled = [p for p in self._patterns.values() if p.settled]
