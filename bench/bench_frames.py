@@ -33,9 +33,11 @@ from rows import ROOT, append, network, row, timed
 
 import jtgpu
 from jtgpu import timing
-from jtgpu.cases.encode import Encoder
-from jtgpu.cases.frames import MOST_THREADS, _Frame
-from jtgpu.cases.solve import Solver, ask
+from jtgpu.cases.frames import MAX_THREADS
+from jtgpu.cases.native_frame import NativeFrame
+from jtgpu.cases.options import TableOptions
+from jtgpu.cases.query import resolve_query
+from jtgpu.cases.solver import Solver
 from jtgpu.model.network import BayesianNetwork
 
 RESULTS = ROOT / "bench" / "results" / "frames.jsonl"
@@ -154,16 +156,18 @@ class Bench:
 
     def stages(self, tree: jtgpu.JunctionTree, frame: Any, asked: list[str], runs: int) -> dict[str, Any]:
         """Seconds of the stages by themselves, the quickest of some."""
-        cases = _Frame(frame)
-        question, _ = ask(self.net, cases.names, targets=asked, evidence_columns=cases.names)
-        solver, encoder = Solver(tree, question), Encoder(self.net, question.evidence)
-        step = cases.n if solver.by_columns else question.rows_at_once(self.net)
+        cases = NativeFrame(frame)
+        options = TableOptions(targets=asked, evidence_columns=cases.names)
+        query, _ = resolve_query(self.net, cases.names, options)
+        solver = Solver(tree, query, options)
+        encoder = solver.encoder
+        step = cases.n if solver.by_columns else query.rows_per_call(self.net)
         encode, answer, device = [], [], []
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS)) as pool:
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:
             solver.each = pool.map if solver.by_columns else map
             for _ in range(min(runs, 2)):
                 begin = time.perf_counter()
-                columns = [cases.column(self.net.variables[v]) for v in question.evidence]
+                columns = [cases.column(self.net.variables[v]) for v in query.evidence]
                 if solver.by_columns:
                     codes = [encoder.encode(columns, cases.n, solver.each).codes]
                 else:

@@ -38,12 +38,12 @@ GROUP = 1 << 20  # rows of a row group
 LOOKED_AT = 5  # row groups of the answers that are compared
 LONG = 10**7  # rows from which on a run is not over before its first chunks are made sure of
 # `jtgpu batch`, slowed down: a short run would be over before it is killed
-SHORT = """import time, jtgpu.cases.output as o
-o.SYNC_EVERY, append = 0.0, o.Unfinished.append
+SHORT = """import time, jtgpu.cases.writing.resumable as o
+o.SYNC_INTERVAL, append = 0.0, o.ResumableFile.append
 def slow(*given):
     time.sleep(0.1)
     append(*given)
-o.Unfinished.append = slow
+o.ResumableFile.append = slow
 from jtgpu.cli import main; main()"""
 
 

@@ -1,14 +1,14 @@
 """Tables of cases: data frames, CSV and Parquet files in, posteriors out.
 
-What each module knows: `encode` cells and states; `solve` a question and a tree, which is all that a worker needs;
-`frames` the libraries of data frames; `stream` files of cases in chunks; `output` and `footer` files of answers that
-are complete or absent; `pipeline` how a file goes through all of these.
+`options` has the options of everything here, `query` resolves them for a model; `states` and `encoder` turn cells into
+state numbers, `solver` answers these, `answer_table` makes an Arrow table of the answers. `frames` and `native_frame`
+connect them to data frames; `reading`, `pipeline`, `writing` and `files` to files of any size.
 """
 
 from __future__ import annotations
 
-from .encode import MISSING
+from .files import Report, answer_file
 from .frames import FrameOptions, answer_frame, frame_states, is_frame
-from .pipeline import Report, answer_file
+from .options import MISSING
 
 __all__ = ["MISSING", "FrameOptions", "Report", "answer_file", "answer_frame", "frame_states", "is_frame"]

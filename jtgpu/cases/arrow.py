@@ -1,4 +1,4 @@
-"""Arrow, imported on use: every frame and every file becomes Arrow columns before it becomes numbers of states."""
+"""Arrow and narwhals, imported on first use. Frames and files become Arrow columns before they are encoded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import JtgpuError
 
 __all__ = ["arrow", "arrow_csv", "arrow_parquet", "compute", "narwhals"]
 
-_NEEDS = "tables of cases need {0}, which is not installed: pip install 'jtgpu[frames]'"
+_NEEDS = "tables of cases require {0}, which is not installed: pip install 'jtgpu[frames]'"
 
 
 def arrow() -> Any:
@@ -17,7 +17,7 @@ def arrow() -> Any:
     Raises
     ------
     JtgpuError
-        Where it is not installed, naming the extra that brings it; so all functions here.
+        If it is not installed, naming the extra that provides it; likewise for the other functions here.
     """
     try:
         import pyarrow

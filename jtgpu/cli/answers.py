@@ -1,4 +1,4 @@
-"""Answers of questions for people, for other programs and as JSON."""
+"""Answers to questions as tables, as tab-separated text and as JSON."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..inference.results.marginals import Posterior
 from ..inference.results.tables import Conditional, Joint
 from .console import cell, shown, stdout
 
-__all__ = ["BAR", "Answer", "answer_table", "as_json", "bar", "print_answer", "print_rows", "said"]
+__all__ = ["BAR", "Answer", "answer_table", "as_json", "bar", "format_number", "print_answer", "print_rows"]
 
 Cell = str | float
 
-BAR = 40  # characters of a probability of 1
+BAR = 40  # length of the bar of probability 1, in characters
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer as rows."""
+    """An answer as a table."""
 
     header: tuple[str, ...]
     rows: list[tuple[Cell, ...]]
@@ -37,7 +37,7 @@ _UNITS = {
 
 
 def answer_table(q: Question, answer: Any) -> Answer:
-    """An answer of `jtgpu.inference.queries.text.ask` as rows."""
+    """Convert an answer of `jtgpu.inference.queries.text.ask` to rows."""
     if isinstance(answer, Posterior):
         return Answer((answer.variable, "P"), [*zip(answer.states, answer, strict=True)])
     if isinstance(answer, Joint):
@@ -71,7 +71,7 @@ def answer_table(q: Question, answer: Any) -> Answer:
 
 
 def as_json(q: Question, answer: Any) -> dict[str, Any]:
-    """An answer as numbers, strings, lists and dicts; an infinite logarithm is null."""
+    """Convert an answer to numbers, strings, lists and dicts; an infinite logarithm becomes null."""
     found: dict[str, Any] = {"question": q.text, "kind": q.kind}
     if isinstance(answer, Posterior):
         return found | {"variable": answer.variable, "states": list(answer.states), "probabilities": list(answer)}
@@ -97,7 +97,7 @@ def as_json(q: Question, answer: Any) -> dict[str, Any]:
 
 
 def print_answer(q: Question, answer: Answer) -> None:
-    """The question and its answer: a table on a terminal, tabs elsewhere."""
+    """Print a question and its answer."""
     if stdout().is_terminal:
         stdout().print(cell(q.text, "bold"))
     else:
@@ -106,7 +106,10 @@ def print_answer(q: Question, answer: Answer) -> None:
 
 
 def print_rows(header: Sequence[str], rows: Sequence[Sequence[Cell]], *, bars: bool = False) -> None:
-    """A table on a terminal, with the last number of a row as a bar; tabs elsewhere."""
+    """Print a table on a terminal, tab-separated values elsewhere.
+
+    With `bars`, the table also shows the last number of each row as a bar.
+    """
     console = stdout()
     if not console.is_terminal:
         for row in [header, *rows]:
@@ -119,7 +122,7 @@ def print_rows(header: Sequence[str], rows: Sequence[Sequence[Cell]], *, bars: b
     if bars:
         table.add_column("", width=BAR, no_wrap=True)
     for row in rows:
-        cells = [cell(x) if isinstance(x, str) else cell(said(float(x))) for x in row]
+        cells = [cell(x) if isinstance(x, str) else cell(format_number(float(x))) for x in row]
         if bars:
             cells.append(cell("" if isinstance(row[-1], str) else bar(float(row[-1])), "cyan"))
         table.add_row(*cells)
@@ -127,11 +130,11 @@ def print_rows(header: Sequence[str], rows: Sequence[Sequence[Cell]], *, bars: b
 
 
 def bar(p: float) -> str:
-    """A probability as a bar, to an eighth of a character."""
+    """A probability as a bar, with a resolution of an eighth of a character."""
     eighths = round(8 * BAR * min(max(p, 0.0), 1.0))
     return _EIGHTHS[8] * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 
-def said(x: float) -> str:
-    """A number for people."""
+def format_number(x: float) -> str:
+    """A number with six significant decimals, as tables on a terminal show it."""
     return f"{x:.6f}" if x == 0 or 1e-4 <= abs(x) < 1e6 else f"{x:.6g}"

@@ -1,4 +1,4 @@
-"""The application: the commands, each a module of this folder, under one name."""
+"""The Typer application: one module of this folder per command."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Exact inference in discrete Bayesian networks by junction trees.",
-    epilog="Exit codes: 0 done, 1 other error, 2 wrong usage, 3 does not fit, 4 impossible evidence, "
-    "5 a file that cannot be understood.",
+    epilog="Exit codes: 0 success, 1 other error, 2 usage error, 3 does not fit in memory, 4 impossible evidence, "
+    "5 unreadable file.",
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"jtgpu {__version__}")
         raise typer.Exit
 
@@ -43,7 +43,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Exact inference in discrete Bayesian networks by junction trees."""
@@ -57,5 +57,5 @@ def main() -> None:
     """The console script."""
     try:
         app(prog_name="jtgpu")
-    except KeyboardInterrupt:  # between two commands of Python's own start and end
+    except KeyboardInterrupt:  # while the interpreter starts or exits
         sys.exit(130)

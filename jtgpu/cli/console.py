@@ -1,4 +1,4 @@
-"""What every command shares: stdout and stderr, exit codes, and how things are written for people."""
+"""Output that all commands share: stdout and stderr, exit codes, tables and units."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from io import TextIOWrapper
+from typing import Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -17,12 +18,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import EvidenceError, FormatError, ImpossibleEvidence, JtgpuError, OrderError, ParseError, TableTooLarge
+from .option_groups import expand_groups
 
 __all__ = [
     "cell",
+    "command",
     "exit_code",
     "format_seconds",
-    "guarded",
     "print_error",
     "print_json",
     "print_table",
@@ -34,41 +36,39 @@ __all__ = [
 
 OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE = range(6)
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
-CLOSED_PIPE = 141  # 128 + SIGPIPE: what `cat` ends with when nobody reads on
+CLOSED_PIPE = 141  # 128 + SIGPIPE, the exit code of `cat` when its reader goes away
 
-PLAIN_WIDTH = 200  # characters a line where stdout is no terminal: nothing is cut or wrapped
-LEAST_WIDTH = 100  # on narrower terminals the terminal wraps, which keeps every digit
+PLAIN_WIDTH = 200  # characters per line if stdout is not a terminal, so that no cell is truncated or wrapped
+MIN_WIDTH = 100  # narrower terminals wrap the lines themselves, which preserves every digit
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code that an error stands for."""
+    """The exit code for an error."""
     if isinstance(error, (TableTooLarge, MemoryError)):
         return TOO_LARGE
     if isinstance(error, ImpossibleEvidence):
         return IMPOSSIBLE
     if isinstance(error, (ParseError, FormatError)):
         return UNREADABLE
-    # an OSError among ours is a file that the caller named and that cannot be opened
+    # a JtgpuError that is also an OSError: a file named on the command line cannot be opened
     if isinstance(error, (EvidenceError, OrderError)) or (isinstance(error, JtgpuError) and isinstance(error, OSError)):
         return USAGE
     return ERROR
 
 
-def guarded(command: Callable[P, R]) -> Callable[P, R]:
-    """A command whose errors end in one line on stderr and an exit code, never in a traceback."""
+def command(function: Callable[..., R]) -> Callable[..., R]:
+    """A Typer command: option groups are expanded, and errors end in one line on stderr and an exit code."""
 
-    @functools.wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        # names of variables may hold what the terminal's encoding does not have
+    @functools.wraps(function)
+    def run(*args: Any, **options: Any) -> R:
+        # names of variables may contain characters that the terminal's encoding cannot represent
         for stream in (sys.stdout, sys.stderr):
-            reconfigure = getattr(stream, "reconfigure", None)
-            if reconfigure is not None:
-                reconfigure(errors="backslashreplace")
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         try:
-            result = command(*args, **kwargs)
+            result = function(*args, **options)
             sys.stdout.flush()
             return result
         except (JtgpuError, MemoryError) as error:
@@ -80,64 +80,65 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except SystemError as error:
             if not isinstance(error.__cause__, KeyboardInterrupt):
                 raise
-            _print_stderr("interrupted")  # inside Python that Numba's C calls
+            _print_stderr("interrupted")  # inside Python code that Numba calls from C
             raise typer.Exit(INTERRUPTED) from None
         except OSError as error:
-            _end_on(error)
+            _exit_after(error)
 
-    return run
+    return expand_groups(run)
 
 
-def _end_on(error: OSError) -> NoReturn:
+def _exit_after(error: OSError) -> NoReturn:
+    """End the command after an error of the operating system, silently after a closed pipe."""
     if error.errno != errno.EPIPE:
         print_error(error)
         code = ERROR
     else:
         code = CLOSED_PIPE
-    # Python flushes stdout once more when it ends, and would complain again
+    # the interpreter flushes stdout again at exit and would report the error a second time
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise typer.Exit(code) from None
 
 
 def print_error(error: BaseException) -> None:
-    """One line on stderr."""
+    """Print an error as one line on stderr."""
     text = str(error)
     if isinstance(error, MemoryError):
-        text = f"out of memory{f' ({text})' if text else ''}; try a memory_limit below what is free"
+        text = f"out of memory{f' ({text})' if text else ''}; try a memory_limit below the free memory"
     _print_stderr(f"error: {text or type(error).__name__}")
 
 
 def warn(text: str) -> None:
-    """A warning, one line on stderr."""
+    """Print a warning as one line on stderr."""
     _print_stderr(f"warning: {text}")
 
 
 def _print_stderr(text: str) -> None:
-    with suppress(OSError, ValueError):  # stderr is closed or full: there is nobody left to tell
+    with suppress(OSError, ValueError):  # stderr is closed or full
         print("jtgpu: " + "\n".join(shown(line) for line in text.splitlines()), file=sys.stderr, flush=True)
 
 
 def shown(text: str) -> str:
-    """Text that a terminal shows and does not obey: what is not printable is written as an escape."""
+    """Text that is safe to print on a terminal: unprintable characters are escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
 
 
 def cell(text: str, style: str = "") -> Text:
-    """Foreign text for a table: no markup in it is read."""
+    """Text from a file as a table cell: markup in it is not interpreted."""
     return Text(shown(text), style=style)
 
 
 def stdout() -> Console:
-    """A console on stdout as it is now; tables come out whole whatever the width."""
+    """A console on the current stdout, wide enough that no table is truncated."""
     if sys.stdout.isatty():
         console = Console(highlight=False)
-        return console if console.width >= LEAST_WIDTH else Console(highlight=False, width=LEAST_WIDTH)
+        return console if console.width >= MIN_WIDTH else Console(highlight=False, width=MIN_WIDTH)
     return Console(file=sys.stdout, highlight=False, width=PLAIN_WIDTH, no_color=True)
 
 
 def print_table(table: Table) -> None:
-    """A table on stdout, without the blanks that fill its last column."""
+    """Print a table on stdout, without trailing blanks."""
     console = stdout()
     if console.is_terminal:
         console.print(table)
@@ -148,13 +149,13 @@ def print_table(table: Table) -> None:
 
 
 def print_json(value: Any) -> None:
-    """JSON on stdout: ASCII, so that any terminal and any file takes it; never NaN."""
+    """Print JSON on stdout, in ASCII and without NaN."""
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
 @contextmanager
 def status(text: str) -> Iterator[Callable[[str], None]]:
-    """A line on stderr that says what is done now; nothing where stderr is no terminal."""
+    """Show a status line on stderr, if that is a terminal; yields the function that sets its text."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""``jtgpu convert``: a network in another format, and what that format cannot carry."""
+"""``jtgpu convert``: a network in another format, and what that format cannot represent."""
 
 from __future__ import annotations
 
@@ -8,58 +8,54 @@ from typing import Annotated
 import typer
 
 from ..errors import JtgpuError
-from .console import guarded, print_json, shown, warn
-from .options import Json
+from ..formats import open_text, save_text, writer_of
+from ..formats.carry import carry
+from ..formats.comments import find_comments
+from .console import command, print_json, shown, warn
+from .options import Json, warn_of_repairs
 
 __all__ = ["convert"]
 
 
-@guarded
+@command
 def convert(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="A network file: .net, .bif ..., plain or .gz.")],
+    source: Annotated[str, typer.Argument(metavar="FROM", help="Network file (.net, .bif, ...), optionally gzipped (.gz).")],
     target: Annotated[
-        str, typer.Argument(metavar="TO", help="The file to write; its suffix says the format, .gz behind it packs.")
+        str, typer.Argument(metavar="TO", help="Output file; the suffix selects the format, append .gz to compress.")
     ],
-    force: Annotated[bool, typer.Option("--force", "-f", help="Write over a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite an existing file.")] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Write nothing if the format cannot carry all that the network holds.")
+        bool, typer.Option("--strict", help="Fail if the format cannot represent everything in the network.")
     ] = False,
     zero_rows: Annotated[
-        str, typer.Option("--zero-rows", metavar="HOW", help="A row of zeros is an error, or is made uniform.")
+        str, typer.Option("--zero-rows", metavar="HOW", help="Treat a row of zeros as an error, or make it uniform (uniform).")
     ] = "error",
     json: Json = False,
 ) -> None:
-    """Write a network in another format.
+    """Convert a network to another format.
 
-    What the format cannot carry is said on stderr: attributes, names, digits, comments. The text is read back and
-    compared with the network before anything is written.
+    Whatever the format cannot represent (attributes, names, digits, comments) is reported on stderr. Before the file is
+    written, its text is parsed again and compared with the network.
     """
     if zero_rows not in ("error", "uniform"):
         raise typer.BadParameter(f"{zero_rows!r} is neither error nor uniform", param_hint="--zero-rows")
-    from ..formats import open_text, save_text, writer_of
-    from ..formats.carry import carry
-    from ..formats.comments import find_comments
-
-    wanted = writer_of(target)  # before the work: a typing error shall not cost minutes
+    wanted = writer_of(target)  # fails before the computation starts
     if os.path.exists(target) and not force:
-        raise typer.BadParameter(f"{shown(target)!r} is there already; --force writes over it", param_hint="TO")
+        raise typer.BadParameter(f"{shown(target)!r} exists; pass --force to overwrite it", param_hint="TO")
     opened = open_text(source)
     model = opened.format.parse(opened.text, source, zero_rows=zero_rows)
-    said = []
-    report = getattr(model, "row_report", None)
-    if report is not None and (report.n_off or report.zero_rows):
-        said.append(f"{source}: {report}")
+    warn_of_repairs(model, source)
     made = carry(model, wanted)
     lost = list(made.losses)
     n_comments = find_comments(opened.text, opened.format.name).n
     if n_comments:
         lost.append(f"{n_comments} comment{'s' if n_comments > 1 else ''} of {source}")
-    for text in [*said, *made.notes]:
+    for text in made.notes:
         warn(text)
     for text in lost:
-        warn(f"{wanted.name} does not carry {text}")
+        warn(f"{wanted.name} cannot represent {text}")
     if strict and lost:
-        raise JtgpuError(f"{target}: not written, for {wanted.name} does not carry all of {source} (--strict)")
+        raise JtgpuError(f"{target}: not written: {wanted.name} cannot represent everything in {source} (--strict)")
     n_bytes = save_text(made.text, target)
     if json:
         print_json(

@@ -1,29 +1,28 @@
-"""``jtgpu info``: what a network file holds."""
+"""``jtgpu info``: the contents of a network file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.table import Table
 
 from ..errors import format_bytes
+from ..formats import open_text
+from ..formats.comments import Comments, find_comments
 from ..model.cpts import RowReport
 from ..model.network import BayesianNetwork, DiscreteModel
-from .console import cell, guarded, print_json, print_table, warn
-from .options import File, Json
-
-if TYPE_CHECKING:
-    from ..formats.comments import Comments
+from .console import cell, command, print_json, print_table
+from .options import File, Json, warn_of_repairs
 
 __all__ = ["facts", "info"]
 
-MOST_LISTED = 12  # names in a line for people; --json has them all
+MAX_LISTED = 12  # names in the table; --json lists all of them
 
 
 def facts(net: DiscreteModel) -> dict[str, Any]:
-    """What a model holds, as plain numbers and strings."""
+    """Properties of a model as numbers, strings, lists and dicts."""
     sizes = [f.table.size for f in net.factors]
     widest = int(np.argmax(sizes)) if sizes else -1
     cards = net.cardinality
@@ -62,7 +61,7 @@ def facts(net: DiscreteModel) -> dict[str, Any]:
 
 
 def _isolated(net: DiscreteModel) -> list[str]:
-    """Variables that share no table with another one: nothing depends on them, and they on nothing."""
+    """Variables that share no table with another variable."""
     used = {v for scope, _ in net.factors if len(scope) > 1 for v in scope}
     return [name for v, name in enumerate(net.variables) if v not in used]
 
@@ -81,26 +80,21 @@ def _repairs(report: RowReport | None) -> dict[str, Any]:
 
 
 def _attributes(net: BayesianNetwork) -> dict[str, list[str]]:
-    """Which attributes the file gave to the network, its nodes and its tables."""
+    """Names of the attributes of the network, its nodes and its tables."""
     about = net.attributes
     found = {"net": sorted(about.get("net", {}))}
     for kind in ("node", "potential"):
-        found[kind] = sorted({key for kept in about.get(kind, {}).values() for key in kept})
+        found[kind] = sorted({key for values in about.get(kind, {}).values() for key in values})
     return found
 
 
-@guarded
+@command
 def info(file: File, json: Json = False) -> None:
-    """Say what a network file really holds: what had to be mended in it, odd states, unused variables, comments."""
-    from ..formats import open_text
-    from ..formats.comments import find_comments
-
+    """Inspect a network file and report anything repaired while reading."""
     opened = open_text(file)
     net = opened.format.parse(opened.text, file)
     comments = find_comments(opened.text, opened.format.name)
-    report = getattr(net, "row_report", None)
-    if report is not None and (report.n_off or report.zero_rows):
-        warn(f"{file}: {report}")
+    warn_of_repairs(net, file)
     found = {
         "format": opened.format.name,
         "file_bytes": opened.n_bytes,
@@ -117,7 +111,7 @@ def info(file: File, json: Json = False) -> None:
 
 
 def _rows(file: str, found: dict[str, Any], comments: Comments) -> Iterator[tuple[str, str]]:
-    """What is found, for people: a name and a value a line."""
+    """The table for people: a name and a value per line."""
     yield from [
         ("file", file),
         ("format", f"{found['format']}, {format_bytes(found['file_bytes'])} of text"),
@@ -131,7 +125,7 @@ def _rows(file: str, found: dict[str, Any], comments: Comments) -> Iterator[tupl
             ("parameters", f"{found['parameters']:,}"),
         ]
     yield from [
-        ("table entries", f"{found['entries']:,}, {found['nonzero_entries']:,} of them not zero"),
+        ("table entries", f"{found['entries']:,}, {found['nonzero_entries']:,} of them nonzero"),
         ("largest table", f"{found['largest_table']:,} entries ({', '.join(found['largest_table_variables'])})"),
         ("memory", format_bytes(found["bytes"])),
     ]
@@ -140,16 +134,16 @@ def _rows(file: str, found: dict[str, Any], comments: Comments) -> Iterator[tupl
     for key, what in (
         ("empty_states", "empty state names"),
         ("equal_states", "equal state names"),
-        ("one_state", "one state only"),
-        ("isolated", "in no arc"),
+        ("one_state", "single state"),
+        ("isolated", "isolated"),
     ):
         if found[key]:
             yield what, ", ".join(_listed(found[key]))
-    kept = {kind: keys for kind, keys in found.get("attributes", {}).items() if keys}
-    if kept:
-        yield "attributes", "; ".join(f"{kind}: {', '.join(keys)}" for kind, keys in kept.items())
+    named = {kind: keys for kind, keys in found.get("attributes", {}).items() if keys}
+    if named:
+        yield "attributes", "; ".join(f"{kind}: {', '.join(keys)}" for kind, keys in named.items())
     for i, note in enumerate(_listed(found.get("notes", []))):
-        yield "" if i else "odd in the file", note
+        yield "" if i else "notes", note
     if comments.n:
         yield "comments", f"{comments.n:,}"
         for line in _listed(list(dict.fromkeys([*comments.head, *comments.legal]))):
@@ -157,5 +151,5 @@ def _rows(file: str, found: dict[str, Any], comments: Comments) -> Iterator[tupl
 
 
 def _listed(names: list[str]) -> list[str]:
-    more = len(names) - MOST_LISTED
-    return names[:MOST_LISTED] + ([f"... and {more:,} more"] if more > 0 else [])
+    more = len(names) - MAX_LISTED
+    return names[:MAX_LISTED] + ([f"... and {more:,} more"] if more > 0 else [])

@@ -8,84 +8,56 @@ import typer
 
 from ..model.findings import parse_findings
 from .answers import print_rows
-from .console import guarded, print_json, status, warn
-from .options import (
-    Backend,
-    File,
-    Json,
-    MaxTable,
-    MemoryLimit,
-    NoCache,
-    Order,
-    Seed,
-    TimeLimit,
-    chosen_order,
-    plan_options,
-    read_network,
-)
+from .console import command, print_json, warn
+from .option_groups import Without
+from .options import Evidence, File, Json, PlanOptions, RunOptions, compiled, findings_as_json, read_network
 
 __all__ = ["mpe"]
 
 
-@guarded
+@command
 def mpe(
     file: File,
-    evidence: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-e",
-            "--evidence",
-            metavar="NAME=STATE",
-            help="What is observed: a state by name or number, or several with commas of which one holds. Repeat it.",
-        ),
-    ] = None,
-    k: Annotated[int, typer.Option("-k", metavar="K", min=1, help="How many, most probable first.")] = 1,
+    evidence: Evidence = None,
+    k: Annotated[int, typer.Option("-k", metavar="K", min=1, help="Number of configurations, best first.")] = 1,
     target: Annotated[
         list[str] | None,
         typer.Option(
             "-t",
             "--target",
             metavar="NAME",
-            help="Variable to choose, all others summed out (marginal MAP, which may cost far more). Repeat it. "
-            "[default: all variables]",
+            help="Variable to maximize over; all others are summed out (marginal MAP, which may cost far more). "
+            "Repeatable. [default: all variables]",
         ),
     ] = None,
-    order: Order = "auto",
-    time_limit: TimeLimit = None,
-    memory_limit: MemoryLimit = None,
-    max_table: MaxTable = None,
-    seed: Seed = 0,
-    no_cache: NoCache = False,
-    backend: Backend = "auto",
+    *,
+    plan: PlanOptions,
+    run: Annotated[RunOptions, Without("dtype", "devices")],
     json: Json = False,
 ) -> None:
-    """The most probable configuration given evidence, or the K most probable ones.
+    """Find the most probable configuration given evidence, or the K most probable ones.
 
-    A line a variable, a column a configuration; then P(configuration | evidence) and ln P(configuration, evidence).
+    Prints one variable per line and one configuration per column, then P(configuration | evidence) and
+    ln P(configuration, evidence).
     """
     net = read_network(file)
     findings = parse_findings(net, evidence or [])
     targets = [net.variables[net.index(t)] for t in dict.fromkeys(target or [])]
-    with status("planning") as now:
-        made = net.plan(chosen_order(order, file), **plan_options(time_limit, memory_limit, max_table, seed, no_cache))
-        now("compiling (the first time on a machine this takes longer)")
-        with made.compile(backend, progress=now) as tree:
-            now("propagating")
-            if targets:
-                limit = float("inf") if memory_limit == "none" else memory_limit
-                most = 2**62 if max_table == 0 else max_table
-                best = tree.map(targets, findings, k=k, memory_limit=limit, max_table=most)
-            else:
-                best = tree.mpe(findings, k=k)
-            ranked = [(dict(e), e.probability, e.log_joint) for e in best.ranked]
-            log_evidence = best.log_evidence
+    with compiled(net, file, plan, run) as (tree, _):
+        if targets:
+            most = 2**62 if plan.max_table == 0 else plan.max_table
+            best = tree.map(targets, findings, k=k, memory_limit=plan.memory, max_table=most)
+        else:
+            best = tree.mpe(findings, k=k)
+        ranked = [(dict(e), e.probability, e.log_joint) for e in best.ranked]
+        log_evidence = best.log_evidence
     if len(ranked) < k:
-        warn(f"there are only {len(ranked)} configurations of a probability above 0")
+        warn(f"only {len(ranked)} configurations have a probability above 0")
     if json:
         print_json(
             {
                 "file": file,
-                "evidence": {name: list(s) if isinstance(s, frozenset) else s for name, s in findings.items()},
+                "evidence": findings_as_json(findings),
                 "log_evidence": log_evidence,
                 "explanations": [
                     {"states": states, "probability": p, "log_joint": log_joint} for states, p, log_joint in ranked

@@ -1,7 +1,11 @@
-"""Options that several commands take, and reading the files that they name."""
+"""Options that several commands share, and what they build: a network, a plan, a compiled tree."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,39 +13,39 @@ import typer
 
 from ..backends import BACKENDS
 from ..errors import closest
-from ..model.network import DiscreteModel
+from ..formats import formats, read
+from ..formats.bundled import order_file
+from ..inference.network_plan import NetworkPlan
+from ..inference.tree import JunctionTree
+from ..model.network import BayesianNetwork, DiscreteModel
 from ..util.system import parse_bytes
-from .console import shown, warn
+from .console import shown, status, warn
 
 __all__ = [
     "Backend",
-    "Devices",
     "Dtype",
+    "Evidence",
     "File",
     "Json",
-    "MaxTable",
-    "MemoryLimit",
-    "NoCache",
-    "Order",
-    "Seed",
-    "Slices",
-    "TimeLimit",
-    "chosen_order",
-    "devices_of",
-    "dtype_of",
+    "PlanOptions",
+    "RunOptions",
+    "SlicedPlanOptions",
+    "compiled",
+    "findings_as_json",
     "network_files",
-    "plan_options",
     "read_network",
+    "resolve_order",
+    "warn_of_repairs",
 ]
 
 
-def _backend(name: str) -> str:
+def _check_backend(name: str) -> str:
     if name not in ("auto", *BACKENDS):
-        raise typer.BadParameter(f"{name!r} is none of auto, {', '.join(BACKENDS)}{closest(name, BACKENDS)}")
+        raise typer.BadParameter(f"{name!r} is not one of auto, {', '.join(BACKENDS)}{closest(name, BACKENDS)}")
     return name
 
 
-def _bytes(size: str | None) -> str | None:
+def _check_bytes(size: str | None) -> str | None:
     if size is not None and size != "none":
         try:
             parse_bytes(size)
@@ -50,33 +54,45 @@ def _bytes(size: str | None) -> str | None:
     return size
 
 
-def _devices(text: str | None) -> str | None:
+def _check_devices(text: str | None) -> str | None:
     if text is not None and text != "all":
         words = [w.strip() for w in text.split(",")]
         if not all(w.isascii() and w.isdigit() for w in words):
-            raise typer.BadParameter(f"{text!r} is neither all nor numbers of GPUs with commas between them")
+            raise typer.BadParameter(f"{text!r} is neither 'all' nor a comma-separated list of GPU numbers")
     return text
 
 
-def _dtype(name: str) -> str:
+def _check_dtype(name: str) -> str:
     if name not in ("float64", "float32"):
         raise typer.BadParameter(f"{name!r} is neither float64 nor float32")
     return name
 
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="A network file: .net, .bif ..., plain or .gz.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+File = Annotated[str, typer.Argument(metavar="FILE", help="Network file (.net, .bif, ...), optionally gzipped (.gz).")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Evidence = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-e",
+        "--evidence",
+        metavar="NAME=STATE",
+        help="Observed state, by name or number; several states separated by commas mean one of them. Repeatable.",
+    ),
+]
 Backend = Annotated[
-    str, typer.Option("--backend", callback=_backend, help=f"One of auto, {', '.join(BACKENDS)}.", metavar="NAME")
+    str,
+    typer.Option(
+        "--backend", callback=_check_backend, help=f"One of auto, {', '.join(BACKENDS)}.", metavar="NAME"
+    ),
 ]
 Devices = Annotated[
     str | None,
     typer.Option(
         "--devices",
         metavar="all|0,1",
-        callback=_devices,
+        callback=_check_devices,
         show_default=False,
-        help="GPUs to use together: tables and slices are dealt out to them. [default: one]",
+        help="GPUs to use together; cases and slices are distributed among them. [default: one]",
     ),
 ]
 Dtype = Annotated[
@@ -84,8 +100,8 @@ Dtype = Annotated[
     typer.Option(
         "--dtype",
         metavar="NAME",
-        callback=_dtype,
-        help="What a GPU computes with: float64, or float32: half the memory, posteriors right to some 1e-6.",
+        callback=_check_dtype,
+        help="GPU precision: float64, or float32 (half the memory, posteriors accurate to about 1e-6).",
     ),
 ]
 Order = Annotated[
@@ -93,104 +109,172 @@ Order = Annotated[
     typer.Option(
         "--order",
         metavar="HOW",
-        help="Elimination order: auto, best (searches for --time seconds), num (the .num file beside the network), "
-        "a greedy rule's name, or the path of a .num or .td file.",
+        help="Elimination order: auto, best (searches for --time seconds), num (the .num file next to the network), "
+        "the name of a greedy rule, or the path of a .num or .td file.",
     ),
 ]
 TimeLimit = Annotated[
-    float | None, typer.Option("--time", metavar="S", min=0.0, help="Seconds that --order best may search.")
+    float | None, typer.Option("--time", metavar="S", min=0.0, help="Time limit of --order best in seconds.")
 ]
-NoCache = Annotated[
-    bool, typer.Option("--no-cache", help="Neither look for an elimination order found before, nor keep this one.")
-]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the search.")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Do not read or write the cache of elimination orders.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed of the order search.")]
 MemoryLimit = Annotated[
     str | None,
     typer.Option(
         "--memory-limit",
         metavar="SIZE",
-        callback=_bytes,
-        help="Most memory that a propagation may take: 8GiB, 500MB; default: 80 % of what is free; none: no limit.",
+        callback=_check_bytes,
+        help="Memory that propagation may use: 8GiB, 500MB, or none for no limit. Default: 80 % of the free memory.",
     ),
 ]
 MaxTable = Annotated[
     int | None,
     typer.Option(
-        "--max-table", metavar="N", min=0, help="Most entries of one table; 0: no limit. [default: 100000000]"
+        "--max-table",
+        metavar="N",
+        min=0,
+        help="Maximum number of entries in one table; 0 for no limit. [default: 100000000]",
     ),
 ]
-
 Slices = Annotated[
     list[str] | None,
     typer.Option(
         "--slice",
         metavar="VARIABLE",
-        help="Go through this variable's states one by one, for what does not fit otherwise (may be repeated); auto: "
-        "find such variables where they are needed.",
+        help="Condition on this variable, one state at a time, for networks that do not fit in memory. Repeatable; "
+        "auto chooses the variables if any are needed.",
     ),
 ]
 
 
-def plan_options(
-    time_limit: float | None,
-    memory_limit: str | None,
-    max_table: int | None,
-    seed: int,
-    no_cache: bool,
-    slices: list[str] | None = None,
-    backend: str = "auto",
-    devices: str | None = None,
-) -> dict[str, Any]:
-    """Options as `jtgpu.inference.network_plan.make_plan` takes them; what was not given is left to it."""
-    options: dict[str, Any] = {"seed": seed, "cache": not no_cache}
-    if time_limit is not None:
-        options["time_limit"] = time_limit
-    if memory_limit is not None:
-        options["memory_limit"] = float("inf") if memory_limit == "none" else memory_limit
-    if max_table is not None:
-        options["max_table"] = max_table or None
-    if slices:
-        options["slices"] = "auto" if slices == ["auto"] else slices
-    if backend != "auto" or devices is not None:  # whose memory it is that the plan has to fit
-        options["backend"] = "gpu" if backend == "auto" else backend
-        options |= devices_of(devices)
-    return options
+@dataclass(frozen=True)
+class RunOptions:
+    """Where a plan runs."""
+
+    backend: Backend = "auto"
+    dtype: Dtype = "float64"
+    devices: Devices = None
+
+    def device_option(self) -> dict[str, Any]:
+        """The keyword ``devices`` of ``plan`` and ``compile``; empty if ``--devices`` was not given."""
+        if self.devices is None:
+            return {}
+        return {"devices": self.devices if self.devices == "all" else [int(n) for n in self.devices.split(",")]}
+
+    def compile_options(self) -> dict[str, Any]:
+        """Keywords of ``compile`` apart from the backend; empty for the defaults."""
+        return self.device_option() | ({} if self.dtype == "float64" else {"dtype": self.dtype})
 
 
-def dtype_of(name: str) -> dict[str, Any]:
-    """What ``--dtype`` says, as ``compile`` takes it; nothing for the usual one."""
-    return {} if name == "float64" else {"dtype": name}
+@dataclass(frozen=True)
+class PlanOptions:
+    """How a network is planned."""
+
+    order: Order = "auto"
+    time_limit: TimeLimit = None
+    memory_limit: MemoryLimit = None
+    max_table: MaxTable = None
+    seed: Seed = 0
+    no_cache: NoCache = False
+
+    @property
+    def memory(self) -> float | str | None:
+        """The keyword ``memory_limit``: infinity for ``none``."""
+        return math.inf if self.memory_limit == "none" else self.memory_limit
+
+    def keywords(self, run: RunOptions | None = None) -> dict[str, Any]:
+        """Keywords of ``net.plan`` except the order; those that were not given are left to its defaults.
+
+        Parameters
+        ----------
+        run : RunOptions, optional
+            The plan has to fit in the memory of the devices named here.
+        """
+        options: dict[str, Any] = {"seed": self.seed, "cache": not self.no_cache}
+        if self.time_limit is not None:
+            options["time_limit"] = self.time_limit
+        if self.memory_limit is not None:
+            options["memory_limit"] = self.memory
+        if self.max_table is not None:
+            options["max_table"] = self.max_table or None
+        if run is not None and (run.backend != "auto" or run.devices is not None):
+            options["backend"] = "gpu" if run.backend == "auto" else run.backend
+            options |= run.device_option()
+        return options
+
+    def make(self, net: DiscreteModel, file: str, run: RunOptions | None = None, **more: Any) -> NetworkPlan:
+        """Plan a network that was read from a file."""
+        return net.plan(resolve_order(self.order, file), **self.keywords(run), **more)
 
 
-def devices_of(text: str | None) -> dict[str, Any]:
-    """What ``--devices`` says, as ``compile`` takes it; nothing where it is not given."""
-    if text is None:
-        return {}
-    return {"devices": text if text == "all" else [int(n) for n in text.split(",")]}
+@dataclass(frozen=True)
+class SlicedPlanOptions(PlanOptions):
+    """How a network is planned, with cutset conditioning."""
+
+    slices: Slices = None
+
+    def keywords(self, run: RunOptions | None = None) -> dict[str, Any]:
+        """See `PlanOptions.keywords`."""
+        options = super().keywords(run)
+        if self.slices:
+            options["slices"] = "auto" if self.slices == ["auto"] else self.slices
+        return options
 
 
-def chosen_order(order: str, file: str) -> str | Path:
-    """What an ``--order`` means for a network file."""
-    from ..formats.bundled import order_file
+@contextmanager
+def compiled(
+    net: DiscreteModel, file: str, plan: PlanOptions, run: RunOptions
+) -> Iterator[tuple[JunctionTree, Callable[[str], None]]]:
+    """Plan and compile a network, with a status line on stderr.
 
+    Parameters
+    ----------
+    net : DiscreteModel
+    file : str
+        The file that it was read from.
+    plan : PlanOptions
+    run : RunOptions
+        The plan has to fit in the memory of the devices named here.
+
+    Yields
+    ------
+    (JunctionTree, callable)
+        The tree, closed on exit, and the function that sets the text of the status line.
+    """
+    with status("planning") as step:
+        made = plan.make(net, file, run)
+        step("compiling (takes longer the first time on a machine)")
+        with made.compile(run.backend, progress=step, **run.compile_options()) as tree:
+            step("propagating")
+            yield tree, step
+
+
+def resolve_order(order: str, file: str) -> str | Path:
+    """What the value of ``--order`` means for a network file."""
     return order_file(file) if order == "num" else order
 
 
 def read_network(file: str) -> DiscreteModel:
-    """Read a network and warn of what had to be mended in it."""
-    from ..formats import read
-
+    """Read a network and warn about rows that had to be repaired."""
     net = read(file)
-    report = getattr(net, "row_report", None)
-    if report is not None and (report.n_off or report.zero_rows):
-        warn(f"{file}: {report}")
+    warn_of_repairs(net, file)
     return net
 
 
-def network_files(given: list[str]) -> list[str]:
-    """Files as they are, and the network files in folders, sorted by name."""
-    from ..formats import formats
+def warn_of_repairs(net: DiscreteModel, file: str) -> None:
+    """Warn about table rows that did not sum to 1 in the file."""
+    report = net.row_report if isinstance(net, BayesianNetwork) else None
+    if report is not None and (report.n_off or report.zero_rows):
+        warn(f"{file}: {report}")
 
+
+def findings_as_json(findings: Mapping[str, int | frozenset[int]]) -> dict[str, Any]:
+    """Evidence as JSON: the number of a state, or a list of numbers."""
+    return {name: list(state) if isinstance(state, frozenset) else state for name, state in findings.items()}
+
+
+def network_files(given: list[str]) -> list[str]:
+    """The files as they are, and the network files of folders, sorted by name."""
     suffixes = tuple(s + z for _, known, _ in formats() for s in known for z in ("", ".gz"))
     files = []
     for name in given:
@@ -199,6 +283,6 @@ def network_files(given: list[str]) -> list[str]:
             continue
         found = sorted(str(p) for p in Path(name).iterdir() if p.name.lower().endswith(suffixes) and p.is_file())
         if not found:
-            raise typer.BadParameter(f"the folder {shown(name)!r} holds no network file ({', '.join(suffixes)})")
+            raise typer.BadParameter(f"folder {shown(name)!r} contains no network file ({', '.join(suffixes)})")
         files += found
     return files

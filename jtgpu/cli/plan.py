@@ -1,4 +1,4 @@
-"""``jtgpu plan``: what a network would cost, before anything is computed."""
+"""``jtgpu plan``: the cost of propagation, without computing anything."""
 
 from __future__ import annotations
 
@@ -12,67 +12,57 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import BackendUnavailable, FormatError
-from .console import format_seconds, guarded, print_json, shown, status
-from .options import (
-    File,
-    Json,
-    MaxTable,
-    MemoryLimit,
-    NoCache,
-    Order,
-    Seed,
-    Slices,
-    TimeLimit,
-    chosen_order,
-    plan_options,
-    read_network,
-)
+from .console import command, format_seconds, print_json, shown, status
+from .options import File, Json, SlicedPlanOptions, read_network
 
 if TYPE_CHECKING:
+    from ..inference.network_plan import NetworkPlan
     from ..plans.ordering import OrderResult
 
 __all__ = ["plan"]
 
 
-@guarded
+@command
 def plan(
     file: File,
-    order: Order = "auto",
-    time_limit: TimeLimit = None,
-    memory_limit: MemoryLimit = None,
-    max_table: MaxTable = None,
-    seed: Seed = 0,
-    no_cache: NoCache = False,
-    slices: Slices = None,
+    *,
+    options: SlicedPlanOptions,
     save: Annotated[Path | None, typer.Option(help="Write the plan to this file.", metavar="PATH")] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw how the cost fell into this .png, .svg or .pdf file.", metavar="PATH")
+        Path | None,
+        typer.Option(help="Plot cost against search time into this .png, .svg or .pdf file.", metavar="PATH"),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Choose an elimination order and say what propagation would cost. Takes no memory for tables.
+    """Choose an elimination order and print the cost of propagation. No table is allocated.
 
-    With --order best the table below the plan shows how the cost fell; Ctrl-C ends the search and keeps the best.
+    With --order best, the output also lists how the cost decreased during the search; Ctrl-C stops the search and
+    uses the best order found so far.
     """
     net = read_network(file)
-    options = plan_options(time_limit, memory_limit, max_table, seed, no_cache, slices)
-    with _search_progress(order) as progress:
-        made = net.plan(chosen_order(order, file), progress=progress, **options)
+    with _search_progress(options.order) as progress:
+        made = options.make(net, file, progress=progress)
     if save is not None:
         made.save(save)
     found = made.order
     if plot is not None:
         _plot(found, plot, file)
-    if not json:
-        # a network's name comes from its file, and the terminal must not obey it
-        lines = [*made.describe().splitlines(), *(_fall(found) if found is not None and order == "best" else ())]
-        sys.stdout.write("\n".join(shown(line) for line in lines) + "\n")
+    if json:
+        print_json({"file": file, "order": options.order, **_as_json(made)})
         return
-    head: dict[str, Any] = {"file": file, "order": order, "cost": asdict(made.cost())}
+    # names come from the file and must not control the terminal
+    history = _history(found) if found is not None and options.order == "best" else ()
+    sys.stdout.write("\n".join(shown(line) for line in [*made.describe().splitlines(), *history]) + "\n")
+
+
+def _as_json(made: NetworkPlan) -> dict[str, Any]:
+    head: dict[str, Any] = {"cost": asdict(made.cost())}
     if made.slices:  # the cost is that of one slice
-        flops = made.n_slices * made.cost().flops
-        head["slices"] = {"variables": list(made.slices), "count": made.n_slices, "flops": flops}
-    if found is not None:
+        head["slices"] = {
+            "variables": list(made.slices), "count": made.n_slices, "flops": made.n_slices * made.cost().flops,
+        }  # fmt: skip
+    if made.order is not None:
+        found = made.order
         head["search"] = {
             "method": found.method,
             "seed": found.seed,
@@ -83,12 +73,12 @@ def plan(
             "interrupted": found.interrupted,
             "trace": [{"seconds": t.seconds, "cost": t.cost, "rule": t.rule} for t in found.trace],
         }
-    print_json({**head, "elimination_order": list(made.elimination_order)})
+    return {**head, "elimination_order": list(made.elimination_order)}
 
 
 @contextmanager
 def _search_progress(order: str) -> Iterator[Callable[[float, float, float], None] | None]:
-    """A bar on stderr while ``best`` searches; a line for anything quicker; nothing where stderr is no terminal."""
+    """Show progress on stderr, if that is a terminal: a bar for ``best``, a status line for faster methods."""
     if order != "best" or not sys.stderr.isatty():
         with status("searching for an elimination order"):
             yield None
@@ -102,24 +92,25 @@ def _search_progress(order: str) -> Iterator[Callable[[float, float, float], Non
         yield lambda cost, _, done: bar.update(task, completed=done, description=f"{cost:,.0f} entries")
 
 
-def _fall(found: OrderResult) -> Iterator[str]:
-    yield "how the cost fell:"
+def _history(found: OrderResult) -> Iterator[str]:
+    """The improvements of a search, one line each."""
+    yield "improvements during the search:"
     for step in found.trace:
         yield f"  {format_seconds(step.seconds):>8}  {step.cost:>20,.0f}  {step.rule}"
     if found.optimal:
-        yield "  no order costs less: proven"
+        yield "  proven optimal"
     if found.interrupted:
-        yield "  interrupted: the best so far"
+        yield "  interrupted: best order so far"
 
 
 def _plot(found: OrderResult | None, path: Path, file: str) -> None:
     if found is None:
-        raise typer.BadParameter("--plot draws a search; this order was given")
+        raise typer.BadParameter("--plot draws a search, but this order was given")
     try:
         from ..show.search import draw_search
 
         draw_search(found.trace, path, title=file, seconds=found.seconds)
     except ImportError as error:
-        raise BackendUnavailable(f"--plot needs matplotlib ({error}): pip install 'jtgpu[plot]'") from None
-    except ValueError as error:  # a suffix that matplotlib does not know
+        raise BackendUnavailable(f"--plot requires matplotlib ({error}): pip install 'jtgpu[plot]'") from None
+    except ValueError as error:  # a suffix that matplotlib does not support
         raise FormatError(f"{path}: {error}") from None

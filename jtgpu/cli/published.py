@@ -4,38 +4,82 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.table import Table
 
 from ..errors import BackendUnavailable
 from ..formats.bundled import stem
 from ..util.system import cpu_name
 from .console import cell, print_json, print_table
-from .options import chosen_order, read_network
+from .options import Json, PlanOptions, read_network
 
-__all__ = ["published_table"]
+if TYPE_CHECKING:
+    from ..backends.published.timetable import TimeTable
+
+__all__ = ["TableOutput", "measure_published_table"]
 
 
-def published_table(
-    files: Sequence[str],
-    *,
-    order: str,
-    runs: int,
-    options: dict[str, Any],
-    step: Callable[[str], None],
-    save: Path | None,
-    plot: Path | None,
-    json: bool,
-    as_csv: bool,
-) -> None:
-    """Measure, print and keep the table; one column a network.
+@dataclass(frozen=True)
+class TableOutput:
+    """How ``jtgpu time`` prints and saves its table."""
+
+    json: Json = False
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False
+    save: Annotated[
+        Path | None,
+        typer.Option(help="With --backend indexed: save times.json, .csv and .rst in this folder.", metavar="DIR"),
+    ] = None
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="With --backend indexed: draw the published figures in this folder.", metavar="DIR"),
+    ] = None
+
+    def check(self, backend: str) -> None:
+        """Reject options that exclude each other."""
+        if self.json and self.as_csv:
+            raise typer.BadParameter("--json and --csv exclude each other")
+        if (self.save is not None or self.plot is not None) and backend != "indexed":
+            raise typer.BadParameter("--save and --plot require --backend indexed")
+
+    def write(self, table: TimeTable) -> None:
+        """Save, draw and print the published table.
+
+        Raises
+        ------
+        BackendUnavailable
+            For figures without matplotlib.
+        """
+        if self.save is not None:
+            self.save.mkdir(parents=True, exist_ok=True)
+            for suffix, text in (("json", table.to_json()), ("csv", table.to_csv()), ("rst", table.to_rst())):
+                (self.save / f"times.{suffix}").write_text(text, encoding="utf-8")
+        if self.plot is not None:
+            try:
+                from ..show.published import draw
+            except ImportError as error:
+                raise BackendUnavailable(f"--plot requires matplotlib ({error}): pip install 'jtgpu[plot]'") from None
+            draw(table, self.plot)
+        if self.json:
+            print_json(table.as_dict())
+        elif self.as_csv:
+            print(table.to_csv(), end="")
+        else:
+            _print(table)
+
+
+def measure_published_table(
+    files: Sequence[str], options: PlanOptions, runs: int, step: Callable[[str], None]
+) -> TimeTable:
+    """Measure the published table of times, one column per network.
 
     Raises
     ------
     BackendUnavailable
-        Without a GPU, and for figures without matplotlib.
+        Without a GPU.
     """
     from ..backends.published.measure import measure
     from ..backends.published.timetable import TimeTable
@@ -48,41 +92,25 @@ def published_table(
         at = f"{stem(file)} ({i + 1} of {len(files)})"
         step(f"{at}: reading and planning")
         net = read_network(file)
-        plan = net.plan(chosen_order(order, file), **options).plan
+        plan = options.make(net, file).plan
         factors = [f.table for f in model_factors(net)]
 
-        def tell(what: str, at: str = at) -> None:
+        def report(what: str, at: str = at) -> None:
             step(f"{at}: {what}")
 
-        columns.append(measure(stem(file), plan, factors, runs=runs, step=tell))
+        columns.append(measure(stem(file), plan, factors, runs=runs, step=report))
     machine = {
         "device": device.name,
         "driver": device.driver,
         "cpu": cpu_name(),
         "date": time.strftime("%Y-%m-%d"),
-        "order": order,
+        "order": options.order,
         "runs": runs,
     }
-    table = TimeTable(columns, machine)
-    if save is not None:
-        save.mkdir(parents=True, exist_ok=True)
-        for suffix, text in (("json", table.to_json()), ("csv", table.to_csv()), ("rst", table.to_rst())):
-            (save / f"times.{suffix}").write_text(text, encoding="utf-8")
-    if plot is not None:
-        try:
-            from ..show.published import draw
-        except ImportError as error:
-            raise BackendUnavailable(f"--plot needs matplotlib ({error}): pip install 'jtgpu[plot]'") from None
-        draw(table, plot)
-    if json:
-        print_json(table.as_dict())
-    elif as_csv:
-        print(table.to_csv(), end="")
-    else:
-        _print(table)
+    return TimeTable(columns, machine)
 
 
-def _print(table: Any) -> None:
+def _print(table: TimeTable) -> None:
     head, *rows = table.rows()
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for i, name in enumerate(head):
@@ -90,6 +118,6 @@ def _print(table: Any) -> None:
     for row in rows:
         shown.add_row(*(cell(text) for text in row))
     print_table(shown)
-    print("\nmilliseconds here (published, GTX 680), times faster; " + ", ".join(
+    print("\nmilliseconds here (published, GTX 680), speedup; " + ", ".join(
         f"{k} {v}" for k, v in table.machine.items()
     ))

@@ -1,4 +1,4 @@
-"""``jtgpu query``: posteriors of one case, and any question as people write it."""
+"""``jtgpu query``: posteriors of one case, and questions in text form."""
 
 from __future__ import annotations
 
@@ -14,31 +14,13 @@ from ..inference.results.marginals import Posteriors
 from ..inference.tree import JunctionTree
 from ..model.findings import parse_findings
 from .answers import BAR, answer_table, as_json, bar, print_answer
-from .console import cell, guarded, print_json, shown, status, stdout
-from .options import (
-    Backend,
-    Devices,
-    Dtype,
-    File,
-    Json,
-    MaxTable,
-    MemoryLimit,
-    NoCache,
-    Order,
-    Seed,
-    Slices,
-    TimeLimit,
-    chosen_order,
-    devices_of,
-    dtype_of,
-    plan_options,
-    read_network,
-)
+from .console import cell, command, print_json, shown, stdout
+from .options import Evidence, File, Json, RunOptions, SlicedPlanOptions, compiled, findings_as_json, read_network
 
-__all__ = ["BAR", "bar", "query"]
+__all__ = ["query"]
 
 
-@guarded
+@command
 def query(
     file: File,
     question: Annotated[
@@ -46,66 +28,46 @@ def query(
         typer.Argument(
             metavar="[QUESTION]...",
             help='For example "P(a, b | c=x)", "P(a | b, c=x)", "P(a=x)", "H(a)", "MI(a)", "MI(a; b)", "VOI(a)", '
-            '"MPE(3 | c=x)", "MAP(a, b | c=x)", "CONFLICT(b=x, c=y)", "IMPORTANCE(a | b=x)". Behind the bar also '
+            '"MPE(3 | c=x)", "MAP(a, b | c=x)", "CONFLICT(b=x, c=y)", "IMPORTANCE(a | b=x)". After the bar also '
             '"c={x, y}", "do(c=x)", "soft(c: 0.7, 0.3)", "likelihood(c: x=0.9, y=0.2)".',
             show_default=False,
         ),
     ] = None,
-    evidence: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-e",
-            "--evidence",
-            metavar="NAME=STATE",
-            help="What is observed: a state by name or number, or several with commas of which one holds. Repeat it.",
-        ),
-    ] = None,
+    evidence: Evidence = None,
     target: Annotated[
         list[str] | None,
-        typer.Option("-t", "--target", metavar="NAME", help="Variable to answer for. Repeat it. [default: all]"),
+        typer.Option("-t", "--target", metavar="NAME", help="Variable to compute. Repeatable. [default: all]"),
     ] = None,
-    order: Order = "auto",
-    time_limit: TimeLimit = None,
-    memory_limit: MemoryLimit = None,
-    max_table: MaxTable = None,
-    seed: Seed = 0,
-    no_cache: NoCache = False,
-    slices: Slices = None,
-    backend: Backend = "auto",
-    dtype: Dtype = "float64",
-    devices: Devices = None,
+    *,
+    plan: SlicedPlanOptions,
+    run: RunOptions,
     json: Json = False,
 ) -> None:
-    """Posterior probabilities given evidence, and answers to questions.
+    """Compute posterior probabilities given evidence, and answer questions.
 
-    Without questions: the posterior of every variable, or of the targets. Evidence of --evidence holds for every
-    question.
+    Without questions, print the posterior of every variable, or of the targets. The evidence of --evidence applies to
+    every question.
 
-    Names and states may hold "=" and "," themselves: the longest variable name that fits wins, and a state of that
-    very name before a list of states.
+    Names and states may contain "=" and ",": the longest variable name that matches is used, and a state with exactly
+    that name takes precedence over a list of states.
     """
     net = read_network(file)
-    # what is asked is read before the work starts: a typing error shall not cost minutes
+    # validate everything before the computation starts
     findings = parse_findings(net, evidence or [])
     if question and target:
         raise typer.BadParameter("a question names its own targets", param_hint="--target")
     questions = [text.parse(net, q).also(net, findings) for q in question or []]
     targets = [net.variables[net.index(t)] for t in dict.fromkeys(target or [])] or None
-    with status("planning") as now:
-        options = plan_options(time_limit, memory_limit, max_table, seed, no_cache, slices, backend, devices)
-        made = net.plan(chosen_order(order, file), **options)
-        now("compiling (the first time on a machine this takes longer)")
-        with made.compile(backend, progress=now, **devices_of(devices), **dtype_of(dtype)) as tree:
-            now("propagating")
-            posteriors = None if questions else tree.posteriors(findings, targets=targets)
-            answers, failed = answered(tree, questions, as_json if json else answer_table)
+    with compiled(net, file, plan, run) as (tree, _):
+        posteriors = None if questions else tree.posteriors(findings, targets=targets)
+        answers, error = answer_questions(tree, questions, as_json if json else answer_table)
     if posteriors is None:
-        print_answers(file, questions, answers, failed, json)
+        print_answers(file, questions, answers, error, json)
     elif json:
         print_json(
             {
                 "file": file,
-                "evidence": {name: list(s) if isinstance(s, frozenset) else s for name, s in findings.items()},
+                "evidence": findings_as_json(findings),
                 "log_evidence": posteriors.log_evidence,
                 "posteriors": {
                     name: {"states": list(p.states), "probabilities": list(p)} for name, p in posteriors.items()
@@ -116,34 +78,34 @@ def query(
         print_posteriors(posteriors, given=bool(findings))
 
 
-def answered(
-    tree: JunctionTree, questions: list[text.Question], told: Callable[[text.Question, Any], Any]
+def answer_questions(
+    tree: JunctionTree, questions: list[text.Question], convert: Callable[[text.Question, Any], Any]
 ) -> tuple[list[Any], JtgpuError | None]:
-    """Answers while the tree is open, up to the first question that has none, and why."""
+    """Converted answers up to the first question that fails, and its error."""
     found: list[Any] = []
     for q in questions:
         try:
-            found.append(told(q, text.ask(tree, q)))
+            found.append(convert(q, text.ask(tree, q)))
         except JtgpuError as error:
             return found, error
     return found, None
 
 
 def print_answers(
-    file: str, questions: list[text.Question], answers: list[Any], failed: JtgpuError | None, json: bool
+    file: str, questions: list[text.Question], answers: list[Any], error: JtgpuError | None, json: bool
 ) -> None:
-    """What was answered before a question failed, and then the failure; of JSON all or nothing."""
+    """Print the answers, then raise the error; with JSON print either everything or nothing."""
     if not json:
         for q, found in zip(questions, answers, strict=False):
             print_answer(q, found)
-    if failed is not None:
-        raise failed
+    if error is not None:
+        raise error
     if json:
         print_json({"file": file, "questions": answers})
 
 
 def print_posteriors(answer: Posteriors, *, given: bool) -> None:
-    """Every state a line, with bars on a terminal and tabs elsewhere."""
+    """Print one state per line: a table with bars on a terminal, tab-separated values elsewhere."""
     console = stdout()
     if not console.is_terminal:
         for name, posterior in answer.items():

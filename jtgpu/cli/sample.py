@@ -3,99 +3,72 @@
 from __future__ import annotations
 
 import csv
+import json as encoder
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from gzip import GzipFile
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import numpy as np
 import typer
 
 from ..model.findings import parse_findings
 from ..util.atomic_file import open_atomic
-from .console import guarded, print_json, shown, status
-from .options import (
-    Backend,
-    File,
-    Json,
-    MaxTable,
-    MemoryLimit,
-    NoCache,
-    Order,
-    TimeLimit,
-    chosen_order,
-    plan_options,
-    read_network,
-)
+from .console import command, print_json, shown
+from .option_groups import Without
+from .options import Evidence, File, Json, PlanOptions, RunOptions, compiled, findings_as_json, read_network
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["sample"]
 
-CELLS = 1 << 22  # that are drawn and written at a time
+CELLS = 1 << 22  # drawn and written at a time
 
 
-@guarded
+@command
 def sample(
     file: File,
-    n: Annotated[int, typer.Argument(metavar="N", min=0, help="How many samples.")],
-    evidence: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-e",
-            "--evidence",
-            metavar="NAME=STATE",
-            help="What is observed: a state by name or number, or several with commas of which one holds. Repeat it.",
-        ),
-    ] = None,
+    n: Annotated[int, typer.Argument(metavar="N", min=0, help="Number of samples.")],
+    evidence: Evidence = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="The same seed gives the same samples. [default: another one]")
+        int | None,
+        typer.Option("--seed", min=0, help="Random seed; the same seed gives the same samples. [default: random]"),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="PATH", help="File to write. [default: stdout]")
+        str | None, typer.Option("-o", "--output", metavar="PATH", help="Output file. [default: stdout]")
     ] = None,
-    numbers: Annotated[bool, typer.Option("--numbers", help="Numbers of states instead of their names.")] = False,
-    order: Order = "auto",
-    time_limit: TimeLimit = None,
-    memory_limit: MemoryLimit = None,
-    max_table: MaxTable = None,
-    no_cache: NoCache = False,
-    backend: Backend = "auto",
+    numbers: Annotated[bool, typer.Option("--numbers", help="Write state numbers instead of names.")] = False,
+    *,
+    plan: Annotated[PlanOptions, Without("seed")],
+    run: Annotated[RunOptions, Without("dtype", "devices")],
     json: Json = False,
 ) -> None:
-    """Exact samples of all variables given evidence, as CSV: a line with the names, then a line a sample.
+    """Draw exact samples of all variables given evidence, as CSV: a header with the names, then one sample per line.
 
-    Evidence costs nothing, however rare it is: no sample is thrown away, none is weighed.
+    Sampling is exact for any evidence, however improbable: no sample is rejected or weighted.
     """
     if output is not None and not Path(output).absolute().parent.is_dir():
-        raise typer.BadParameter(f"the folder of {shown(output)!r} is not there", param_hint="--output")
+        raise typer.BadParameter(f"the folder of {shown(output)!r} does not exist", param_hint="--output")
     net = read_network(file)
     findings = parse_findings(net, evidence or [])
     generator = np.random.default_rng(seed)
     labels = [[str(i) for i in range(len(net.states(v)))] if numbers else list(net.states(v)) for v in net.variables]
-    with status("planning") as now:
-        made = net.plan(chosen_order(order, file), **plan_options(time_limit, memory_limit, max_table, 0, no_cache))
-        now("compiling (the first time on a machine this takes longer)")
-        with made.compile(backend, progress=now) as tree:
-            now("sampling")
-            tree.log_evidence(findings)  # what is impossible writes no file
-            block = max(1, CELLS // len(net))
-            parts = (
-                tree.sample(min(block, n - first), findings, seed=generator).states for first in range(0, n, block)
-            )
-            if json:
-                rows = [row for states in parts for row in _rows(states, labels)]
-            else:
-                with _opened(output) as stream:
-                    out = csv.writer(stream, lineterminator="\n")
-                    out.writerow(net.variables)
-                    for states in parts:
-                        out.writerows(_rows(states, labels))
-                return
+    with compiled(net, file, plan, run) as (tree, step):
+        step("sampling")
+        tree.log_evidence(findings)  # fails for impossible evidence before a file is opened
+        block = max(1, CELLS // len(net))
+        parts = (tree.sample(min(block, n - first), findings, seed=generator).states for first in range(0, n, block))
+        if not json:
+            _write_csv(output, list(net.variables), (row for states in parts for row in _rows(states, labels)))
+            return
+        rows = [row for states in parts for row in _rows(states, labels)]
     found = {
         "file": file,
-        "evidence": {name: list(s) if isinstance(s, frozenset) else s for name, s in findings.items()},
+        "evidence": findings_as_json(findings),
         "seed": seed,
         "variables": list(net.variables),
         "samples": rows,
@@ -103,34 +76,39 @@ def sample(
     if output is None:
         print_json(found)
         return
-    import json as encoder
-
-    with _opened(output) as stream:
+    with _open_output(output) as stream:
         encoder.dump(found, stream, allow_nan=False)
         stream.write("\n")
 
 
-def _rows(states: np.ndarray[tuple[int, ...], np.dtype[np.int32]], labels: list[list[str]]) -> Iterator[list[str]]:
-    """Names of the states, row by row."""
+def _write_csv(output: str | None, header: list[str], rows: Iterable[list[str]]) -> None:
+    with _open_output(output) as stream:
+        out = csv.writer(stream, lineterminator="\n")
+        out.writerow(header)
+        out.writerows(rows)
+
+
+def _rows(states: NDArray[np.int32], labels: list[list[str]]) -> Iterator[list[str]]:
+    """State names, row by row."""
     for row in states.tolist():
         yield [names[s] for names, s in zip(labels, row, strict=True)]
 
 
 @contextmanager
-def _opened(path: str | None) -> Iterator[TextIO]:
-    """Standard output, or a file that is written completely or not at all, compressed if its name ends in .gz."""
+def _open_output(path: str | None) -> Iterator[TextIO]:
+    """Stdout, or a file that appears when it is complete, compressed if its name ends in ``.gz``."""
     if path is None:
         yield sys.stdout
         return
     with open_atomic(path) as file:
-        if path.lower().endswith(".gz"):  # without a time or a name: equal samples make equal files
-            with GzipFile("", "wb", mtime=0, fileobj=file) as packed, _text(packed) as stream:
+        if path.lower().endswith(".gz"):  # without time and name: equal samples make equal files
+            with GzipFile("", "wb", mtime=0, fileobj=file) as packed, _as_text(packed) as stream:
                 yield stream
         else:
-            stream = _text(file)
+            stream = _as_text(file)
             yield stream
-            stream.detach()  # flushes; closing is the writer's part
+            stream.detach()  # flushes; `open_atomic` closes the file
 
 
-def _text(file: Any) -> TextIO:
+def _as_text(file: Any) -> TextIOWrapper:
     return TextIOWrapper(file, encoding="utf-8", newline="")

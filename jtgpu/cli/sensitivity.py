@@ -1,107 +1,84 @@
-"""``jtgpu sensitivity``: what a probability owes to each parameter of the network."""
+"""``jtgpu sensitivity``: how a probability depends on each parameter of the network."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import EvidenceError
 from ..model.findings import parse_finding, parse_findings
-from .answers import print_rows, said
-from .console import guarded, print_json, shown, status, stdout
-from .options import (
-    Backend,
-    File,
-    Json,
-    MaxTable,
-    MemoryLimit,
-    NoCache,
-    Order,
-    Seed,
-    TimeLimit,
-    chosen_order,
-    plan_options,
-    read_network,
-)
+from .answers import format_number, print_rows
+from .console import command, print_json, shown, stdout
+from .option_groups import Without
+from .options import Evidence, File, Json, PlanOptions, RunOptions, compiled, findings_as_json, read_network
+
+if TYPE_CHECKING:
+    from ..inference.queries.sensitivity import Bar
 
 __all__ = ["sensitivity"]
 
 
-@guarded
+@command
 def sensitivity(
     file: File,
-    target: Annotated[str, typer.Argument(metavar="NAME=STATE", help="The variable and state that are asked for.")],
-    evidence: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-e",
-            "--evidence",
-            metavar="NAME=STATE",
-            help="What is observed: a state by name or number, or several with commas of which one holds. Repeat it.",
-        ),
-    ] = None,
-    n: Annotated[int, typer.Option("-n", metavar="N", min=0, help="How many parameters.")] = 20,
+    target: Annotated[str, typer.Argument(metavar="NAME=STATE", help="The variable and state of the probability.")],
+    evidence: Evidence = None,
+    n: Annotated[int, typer.Option("-n", metavar="N", min=0, help="Number of parameters to print.")] = 20,
     spread: Annotated[
-        float, typer.Option("--spread", min=0.0, help="How far each parameter is moved, relative to its value.")
+        float, typer.Option("--spread", min=0.0, help="Change of each parameter, relative to its value.")
     ] = 0.1,
-    order: Order = "auto",
-    time_limit: TimeLimit = None,
-    memory_limit: MemoryLimit = None,
-    max_table: MaxTable = None,
-    seed: Seed = 0,
-    no_cache: NoCache = False,
-    backend: Backend = "auto",
+    *,
+    plan: PlanOptions,
+    run: Annotated[RunOptions, Without("dtype", "devices")],
     json: Json = False,
 ) -> None:
-    """How P(target | evidence) changes with each parameter of each table, the rest of its row kept in proportion.
+    """Show how P(target | evidence) changes with each parameter of each table.
 
-    The parameters that move it most: value, derivative, and the probability at (1 - spread) and (1 + spread) times the
-    value. All of them are computed at once, exactly.
+    Prints the most influential parameters with value, derivative, and the probability at (1 - spread) and
+    (1 + spread) times the value; the other entries of the row are scaled proportionally. All derivatives are exact and
+    come from one computation.
     """
     net = read_network(file)
     name, state = parse_finding(net, target)
     if isinstance(state, frozenset):
-        raise EvidenceError(f"the target is one state, not several: {target!r}")
+        raise EvidenceError(f"the target must be one state, not several: {target!r}")
     findings = parse_findings(net, evidence or [])
     if not spread > 0:
-        raise typer.BadParameter("a width above 0", param_hint="--spread")
-    with status("planning") as now:
-        made = net.plan(chosen_order(order, file), **plan_options(time_limit, memory_limit, max_table, seed, no_cache))
-        now("compiling (the first time on a machine this takes longer)")
-        with made.compile(backend, progress=now) as tree:
-            now("propagating")
-            found = tree.sensitivity((name, state), findings)
-            bars = found.tornado(n, spread)
+        raise typer.BadParameter("must be greater than 0", param_hint="--spread")
+    with compiled(net, file, plan, run) as (tree, _):
+        found = tree.sensitivity((name, state), findings)
+        bars = found.tornado(n, spread)
     if json:
         print_json(
             {
                 "file": file,
                 "target": list(found.target),
-                "evidence": {v: list(s) if isinstance(s, frozenset) else s for v, s in findings.items()},
+                "evidence": findings_as_json(findings),
                 "probability": found.probability,
                 "log_evidence": found.log_evidence,
                 "spread": spread,
-                "parameters": [
-                    {
-                        "variable": b.parameter.variable,
-                        "state": b.parameter.state,
-                        "given": dict(b.parameter.given),
-                        "value": b.parameter.value,
-                        "derivative": b.parameter.derivative,
-                        "low": b.low,
-                        "high": b.high,
-                        "at_low": b.at_low,
-                        "at_high": b.at_high,
-                    }
-                    for b in bars
-                ],
+                "parameters": [_bar_as_json(b) for b in bars],
             }
         )
         return
-    p = said(found.probability) if stdout().is_terminal else repr(found.probability)
+    p = format_number(found.probability) if stdout().is_terminal else repr(found.probability)
     print(f"# P({shown(name)} = {shown(found.target[1])}) now\t{p}")
     print_rows(
         ("parameter", "value", "derivative", "P at low", "P at high"),
         [(str(b.parameter), b.parameter.value, b.parameter.derivative, b.at_low, b.at_high) for b in bars],
     )
+
+
+def _bar_as_json(bar: Bar) -> dict[str, Any]:
+    return {
+        "variable": bar.parameter.variable,
+        "state": bar.parameter.state,
+        "given": dict(bar.parameter.given),
+        "value": bar.parameter.value,
+        "derivative": bar.parameter.derivative,
+        "low": bar.low,
+        "high": bar.high,
+        "at_low": bar.at_low,
+        "at_high": bar.at_high,
+    }

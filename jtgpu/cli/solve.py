@@ -6,8 +6,9 @@ import math
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -15,106 +16,131 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import TableTooLarge, closest
+from ..formats import read_evidence_cases, read_query, save_text
 from ..inference.competition import TASKS, Limits, solve_text
 from ..util.system import peak_memory
-from .console import guarded, print_json, shown, status
-from .options import Backend, Json, MaxTable, MemoryLimit, NoCache, Seed, chosen_order, plan_options, read_network
+from .console import command, print_json, shown, status
+from .option_groups import Without
+from .options import Backend, Json, PlanOptions, read_network, resolve_order
 
 __all__ = ["solve"]
 
 
-@guarded
+@dataclass(frozen=True)
+class TaskFiles:
+    """The files of a task, by their letters."""
+
+    model: Annotated[str | None, typer.Option("-f", "--model", metavar="FILE", help="Model file.")] = None
+    evidence: Annotated[
+        str | None, typer.Option("-e", "--evidence", metavar="FILE", help="Evidence file. [default: no evidence]")
+    ] = None
+    query: Annotated[
+        str | None, typer.Option("-q", "--query", metavar="FILE", help="Query file: the variables of MMAP.")
+    ] = None
+    task: Annotated[str | None, typer.Option("-t", "--task", metavar="TASK", help=f"{', '.join(TASKS)}.")] = None
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Solution file; - for stdout. [default: ./MODEL.TASK]"),
+    ] = None
+
+
+@command
 def solve(
     given: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="MODEL [EVIDENCE [QUERY]] TASK",
-            help=f"Files, and the task: {', '.join(TASKS)}. Each may be given by its letter instead.",
+            help=f"Files and the task: {', '.join(TASKS)}. Each can be given as an option instead.",
             show_default=False,
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option("-f", "--model", metavar="FILE", help="The model.")] = None,
-    evidence: Annotated[
-        str | None, typer.Option("-e", "--evidence", metavar="FILE", help="What is observed. [default: nothing]")
-    ] = None,
-    query: Annotated[
-        str | None, typer.Option("-q", "--query", metavar="FILE", help="The variables that MMAP asks for.")
-    ] = None,
-    task: Annotated[str | None, typer.Option("-t", "--task", metavar="TASK", help=f"{', '.join(TASKS)}.")] = None,
-    output: Annotated[
-        str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="The solution; -: stdout. [default: ./MODEL.TASK]"),
-    ] = None,
     order: Annotated[
-        str | None, typer.Option("--order", metavar="HOW", help="Elimination order, as other commands take it.")
+        str | None, typer.Option("--order", metavar="HOW", help="Elimination order, as for the other commands.")
     ] = None,
-    memory_limit: MemoryLimit = None,
-    max_table: MaxTable = None,
-    seed: Seed = 0,
-    no_cache: NoCache = False,
     backend: Backend = "auto",
     json: Json = False,
+    *,
+    files: TaskFiles,
+    plan: Annotated[PlanOptions, Without("order", "time_limit")],
 ) -> None:
-    """Answer a task of the UAI competitions: PR (log10), MAR, MPE, MMAP, into the competitions' solution file.
+    """Solve a task of the UAI competitions (PR in log10, MAR, MPE, MMAP) and write the competitions' solution file.
 
-    Exact, or nothing: a model that does not fit ends with exit code 3 and its width, and no file is written. Honours
-    INF_TIME (seconds) and INF_MEMORY (gigabytes) of the environment.
+    Solutions are exact: a model that does not fit in memory ends with exit code 3 and its width, and no file is
+    written. The environment variables INF_TIME (seconds) and INF_MEMORY (gigabytes) set limits.
     """
-    model, evidence, query, task = _arguments(given or [], model, evidence, query, task)
-    if task == "MMAP" and query is None:
-        raise typer.BadParameter("MMAP needs a query file")
+    problem = _problem(given or [], files)
     begun = time.perf_counter()
     seconds = _number_of("INF_TIME")
-    options: dict[str, Any] = plan_options(None, None, None, seed, no_cache)
+    options: dict[str, Any] = {"seed": plan.seed, "cache": not plan.no_cache}
     if order is not None:
-        options["order"] = chosen_order(order, model)
-    target = output if output is not None else f"{Path(model).name}.{task}"
-    if target != "-" and not (folder := Path(target).absolute().parent).is_dir():  # now, not after hours
-        raise typer.BadParameter(f"the solution cannot be written: the folder {shown(str(folder))!r} is not there")
-    limits = Limits(_memory(memory_limit), max_table or None, seconds, options)
-    with _deadline(seconds), status("reading") as now:
-        from ..formats import read_evidence_cases, read_query, save_text
-
-        net = read_network(model)
-        cases = read_evidence_cases(evidence, net) if evidence is not None else []
-        asked = read_query(query, net) if query is not None and task == "MMAP" else []
-        text = solve_text(net, cases, task, asked, limits=limits, backend=backend, step=now)
-        if target != "-":
-            save_text(text, target)
+        options["order"] = resolve_order(order, problem.model)
+    limits = Limits(_memory(plan.memory_limit), plan.max_table or None, seconds, options)
+    with _deadline(seconds), status("reading") as step:
+        text = _solve(problem, limits, backend, step)
     if json:
-        took = round(time.perf_counter() - begun, 6)
-        print_json({"model": model, "task": task, "output": target, "seconds": took, "solution": text.splitlines()[1:]})
-    elif target == "-":
+        elapsed = round(time.perf_counter() - begun, 6)
+        print_json({
+            "model": problem.model, "task": problem.task, "output": problem.output, "seconds": elapsed,
+            "solution": text.splitlines()[1:],
+        })  # fmt: skip
+    elif problem.output == "-":
         print(text, end="")
 
 
-def _arguments(
-    given: list[str], model: str | None, evidence: str | None, query: str | None, task: str | None
-) -> tuple[str, str | None, str | None, str]:
-    """Files and task, from their places and from their letters."""
+@dataclass(frozen=True)
+class _Problem:
+    """A complete task."""
+
+    model: str
+    evidence: str | None
+    query: str | None
+    task: str
+    output: str  # "-" for stdout
+
+
+def _solve(problem: _Problem, limits: Limits, backend: str, step: Callable[[str], None]) -> str:
+    """Solve a task and write its solution file; returns the solution's text."""
+    net = read_network(problem.model)
+    cases = read_evidence_cases(problem.evidence, net) if problem.evidence is not None else []
+    targets = read_query(problem.query, net) if problem.query is not None and problem.task == "MMAP" else []
+    text = solve_text(net, cases, problem.task, targets, limits=limits, backend=backend, step=step)
+    if problem.output != "-":
+        save_text(text, problem.output)
+    return text
+
+
+def _problem(given: list[str], files: TaskFiles) -> _Problem:
+    """The task from positional arguments and options; raises `typer.BadParameter` for an incomplete one."""
     rest = list(given)
+    task = files.task
     if task is None:
         if not rest:
-            raise typer.BadParameter(f"the task is missing: {', '.join(TASKS)}")
+            raise typer.BadParameter(f"missing task: {', '.join(TASKS)}")
         task = rest.pop()
     task = task.upper()
     if task not in (*TASKS, "MAP"):
-        raise typer.BadParameter(f"{shown(task)!r} is no task: {', '.join(TASKS)}{closest(task, TASKS)}")
+        raise typer.BadParameter(f"{shown(task)!r} is not a task: {', '.join(TASKS)}{closest(task, TASKS)}")
+    model, evidence, query = files.model, files.evidence, files.query
     if model is None:
         if not rest:
-            raise typer.BadParameter("the model is missing")
+            raise typer.BadParameter("missing model")
         model = rest.pop(0)
     if evidence is None and rest:
         evidence = rest.pop(0)
     if query is None and rest:
         query = rest.pop(0)
     if rest:
-        raise typer.BadParameter(f"{shown(rest[0])!r} is too much: model, evidence, query, task is all there is")
-    return model, evidence, query, task
+        raise typer.BadParameter(f"unexpected argument {shown(rest[0])!r}: expected model, evidence, query, task")
+    if task == "MMAP" and query is None:
+        raise typer.BadParameter("MMAP requires a query file")
+    output = files.output if files.output is not None else f"{Path(model).name}.{task}"
+    if output != "-" and not (folder := Path(output).absolute().parent).is_dir():
+        raise typer.BadParameter(f"cannot write the solution: folder {shown(str(folder))!r} does not exist")
+    return _Problem(model, evidence, query, task, output)
 
 
 def _number_of(name: str) -> float | None:
-    """A positive number of the environment."""
+    """A positive number from an environment variable; None if it is not set."""
     text = os.environ.get(name, "").strip()
     if not text:
         return None
@@ -123,31 +149,31 @@ def _number_of(name: str) -> float | None:
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise typer.BadParameter(f"the environment's {name} is {shown(text)!r}, which is no positive number")
+        raise typer.BadParameter(f"environment variable {name} must be a positive number, not {shown(text)!r}")
     return value
 
 
 def _memory(given: str | None) -> float | str | None:
-    """Bytes that a propagation may take: what was given, or INF_MEMORY less what is taken already."""
+    """Bytes that a propagation may use: the option, or INF_MEMORY minus what the process already uses."""
     if given is not None:
         return math.inf if given == "none" else given
     gigabytes = _number_of("INF_MEMORY")
     return None if gigabytes is None else max(1.0, 0.9 * (gigabytes * 1e9 - peak_memory()))
 
 
-class _TimeIsOver(BaseException):
-    """No `Exception`: whoever handles errors on the way has nothing to do with it."""
+class _OutOfTime(BaseException):
+    """Not an `Exception`, so that no error handler intercepts it."""
 
 
 @contextmanager
 def _deadline(seconds: float | None) -> Iterator[None]:
-    """`TableTooLarge` when the time is over, of the clock or of the processors, whichever is first."""
+    """Raise `TableTooLarge` after so many seconds of wall-clock or CPU time, whichever comes first."""
     if seconds is None or not hasattr(signal, "setitimer"):
         yield
         return
 
     def end(_: int, __: FrameType | None) -> None:
-        raise _TimeIsOver
+        raise _OutOfTime
 
     timers = ((signal.ITIMER_REAL, signal.SIGALRM), (signal.ITIMER_PROF, signal.SIGPROF))
     before = [signal.signal(number, end) for _, number in timers]
@@ -155,8 +181,8 @@ def _deadline(seconds: float | None) -> Iterator[None]:
         for timer, _ in timers:
             signal.setitimer(timer, seconds)
         yield
-    except _TimeIsOver:
-        raise TableTooLarge(f"not done within the {seconds:g} s of INF_TIME; nothing is written") from None
+    except _OutOfTime:
+        raise TableTooLarge(f"not finished within INF_TIME ({seconds:g} s); nothing is written") from None
     finally:
         for timer, _ in timers:
             signal.setitimer(timer, 0)

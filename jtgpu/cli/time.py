@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import sys
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import typer
@@ -17,22 +18,23 @@ from ..util.system import peak_memory
 from .console import (
     INTERRUPTED,
     cell,
+    command,
     exit_code,
     format_seconds,
-    guarded,
     print_error,
     print_json,
     print_table,
     shown,
     status,
 )
-from .options import Backend, Json, MaxTable, MemoryLimit, NoCache, Order, Seed, TimeLimit, network_files, plan_options
-from .published import published_table
+from .option_groups import Without
+from .options import PlanOptions, RunOptions, network_files
+from .published import TableOutput, measure_published_table
 
 __all__ = ["time"]
 
 
-@guarded
+@command
 def time(
     files: Annotated[
         list[str] | None,
@@ -42,91 +44,92 @@ def time(
             show_default=False,
         ),
     ] = None,
-    order: Order = "auto",
-    time_limit: TimeLimit = None,
-    runs: Annotated[int, typer.Option(min=1, help="Propagations that are timed, after a first one.")] = 5,
+    runs: Annotated[int, typer.Option(min=1, help="Timed propagations, after one that is not timed.")] = 5,
     evidence: Annotated[
-        float, typer.Option(metavar="PERCENT", min=0.0, max=100.0, help="Observe this share of the variables.")
+        float, typer.Option(metavar="PERCENT", min=0.0, max=100.0, help="Share of the variables to observe.")
     ] = 0.0,
-    backend: Backend = "auto",
-    memory_limit: MemoryLimit = None,
-    max_table: MaxTable = None,
-    seed: Seed = 0,
-    no_cache: NoCache = False,
-    json: Json = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
-    save: Annotated[
-        Path | None, typer.Option(help="With --backend indexed: keep times.json, .csv and .rst here.", metavar="DIR")
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="With --backend indexed: draw the published figures here.", metavar="DIR")
-    ] = None,
+    *,
+    plan: PlanOptions,
+    run: Annotated[RunOptions, Without("dtype", "devices")],
+    output: TableOutput,
 ) -> None:
     """Time reading, planning, compiling and propagating.
 
-    With --backend indexed: the published table of times, every row of it, beside the published figures.
+    One propagation takes one case and computes the posteriors of all variables. A network that fails is reported on
+    stderr and the others continue; the exit code is that of the first failure.
 
-    One propagation takes one case in and gives the posteriors of all variables. A network that cannot be timed is
-    told on stderr and the others go on; the exit code is the first one's that failed.
+    With --backend indexed, measure every row of the published table of times and print it next to the published
+    figures.
     """
-    if json and as_csv:
-        raise typer.BadParameter("--json and --csv exclude each other")
+    output.check(run.backend)
     names = network_files(files) if files else [str(p) for p in benchmark_files()]
-    options = plan_options(time_limit, memory_limit, max_table, seed, no_cache)
-    if (save is not None or plot is not None) and backend != "indexed":
-        raise typer.BadParameter("--save and --plot go with --backend indexed")
-    if backend == "indexed":
+    if run.backend == "indexed":
         if evidence:
             raise typer.BadParameter("the published table is measured without evidence")
-        with status("opening the device") as now:
-            published_table(
-                names, order=order, runs=runs, options=options, step=now, save=save, plot=plot, json=json, as_csv=as_csv
-            )
+        with status("opening the device") as step:
+            table = measure_published_table(names, plan, runs, step)
+        output.write(table)
         return
-    done: list[NetworkTiming] = []
-    failed: list[tuple[str, JtgpuError | MemoryError]] = []
-    interrupted = False
-    with status("compiling inner loops (the first time on a machine this takes longer)") as now:
+    timings = _measure(names, plan, run.backend, runs, evidence / 100)
+    if output.json:
+        print_json(timings.as_dict())
+    elif output.as_csv:
+        print_csv(timings.done)
+    elif timings.done:
+        print_times(timings.done)
+    if timings.interrupted:
+        print(f"jtgpu: interrupted after {len(timings.done)} of {len(names)} networks", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+    if timings.failed:
+        raise typer.Exit(exit_code(timings.failed[0][1]))
+
+
+@dataclass
+class _Timings:
+    """Times of several networks, and the networks that failed."""
+
+    done: list[NetworkTiming] = field(default_factory=list)
+    failed: list[tuple[str, JtgpuError | MemoryError]] = field(default_factory=list)
+    interrupted: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "networks": [t.as_dict() for t in self.done],
+            "failed": [{"file": n, "error": type(e).__name__, "message": str(e)} for n, e in self.failed],
+            "peak_memory": peak_memory(),
+        }
+
+
+def _measure(names: Sequence[str], plan: PlanOptions, backend: str, runs: int, evidence_share: float) -> _Timings:
+    """Time one network after the other; Ctrl-C keeps the times measured so far."""
+    found = _Timings()
+    options = plan.keywords()
+    with status("compiling CPU kernels (takes longer the first time on a machine)") as now:
         warm_up(backend)
         for i, name in enumerate(names):
-
-            def step(what: str, at: str = f"{stem(name)} ({i + 1} of {len(names)})") -> None:
-                now(f"{at}: {what}")
-
+            step = _step_of(now, f"{stem(name)} ({i + 1} of {len(names)})")
             try:
-                share = evidence / 100
-                done.append(
+                found.done.append(
                     time_network(
-                        name, order=order, backend=backend, runs=runs, evidence_share=share, step=step, **options
+                        name, order=plan.order, backend=backend, runs=runs, evidence_share=evidence_share, step=step,
+                        **options,
                     )
-                )
+                )  # fmt: skip
             except (JtgpuError, MemoryError) as error:
                 print_error(error)
-                failed.append((name, error))
-            except KeyboardInterrupt:  # what is done is worth showing
-                interrupted = True
+                found.failed.append((name, error))
+            except KeyboardInterrupt:
+                found.interrupted = True
                 break
-    if json:
-        print_json(
-            {
-                "networks": [t.as_dict() for t in done],
-                "failed": [{"file": n, "error": type(e).__name__, "message": str(e)} for n, e in failed],
-                "peak_memory": peak_memory(),
-            }
-        )
-    elif as_csv:
-        print_csv(done)
-    elif done:
-        print_times(done)
-    if interrupted:
-        print(f"jtgpu: interrupted after {len(done)} of {len(names)} networks", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED)
-    if failed:
-        raise typer.Exit(exit_code(failed[0][1]))
+    return found
+
+
+def _step_of(now: Callable[[str], None], network: str) -> Callable[[str], None]:
+    return lambda what: now(f"{network}: {what}")
 
 
 def print_times(done: list[NetworkTiming]) -> None:
-    """A row a network; what is the same for all stands below."""
+    """Print one row per network, and below the table what all rows have in common."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("network")
     for name in ("cliques", "largest", "total", "read", "plan", "compile", "first", "propagate", "spread"):
@@ -149,7 +152,7 @@ def print_times(done: list[NetworkTiming]) -> None:
 
 
 def print_csv(done: list[NetworkTiming]) -> None:
-    """A row a network, times in seconds."""
+    """Print one row per network, with times in seconds."""
     rows: list[dict[str, Any]] = []
     for t in done:
         row = t.as_dict()

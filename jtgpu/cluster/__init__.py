@@ -1,16 +1,18 @@
-"""Many machines, by Ray: tables of cases in files and datasets, and slices of a tree too large for one memory.
+"""Clusters by Ray: tables of cases in files, datasets and frames, and slices of a tree too large for one machine.
 
-What is sent to a worker is a plan and tables, once; never a tree, and nothing of a device. What each module knows:
-`connect` which cluster and how much of it; `storage` files wherever they lie; `parts` how tables are divided and read;
-`folder` a folder of answers that is whole or absent; `files` a table in files from end to end; `datasets` Ray's own
-datasets and frames in memory; `slices` how slices go to workers. Ray gives the work out and starts anew what was lost.
+A worker receives a plan and tables once, never a tree or anything that belongs to a device. `connect` and `worker_spec`
+say which cluster and what a worker knows; `storage`, `find_cases`, `tables`, `parts`, `part_reader`, `part_writer`,
+`folder`, `worker` and `files` answer files; `datasets` and `frame_solver` answer Ray's datasets and frames in memory;
+`remote_monitor` runs these from outside the cluster; `slices` distributes slices. Ray schedules the work and repeats
+what a lost worker did not finish.
 """
 
 from __future__ import annotations
 
 from .connect import Cluster
-from .datasets import answer_dataset, solver_on
+from .datasets import answer_dataset
 from .files import ClusterReport, answer_files, columns_of
+from .frame_solver import solver_on
 from .slices import RaySlices
 
 __all__ = ["Cluster", "ClusterReport", "RaySlices", "answer_dataset", "answer_files", "columns_of", "solver_on"]

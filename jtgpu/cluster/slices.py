@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BackendUnavailable
-from .connect import Cluster, Share, as_cluster, connect, understood
+from .connect import Cluster, Share, as_cluster, connect, translate_error
 
 if TYPE_CHECKING:
     from ..backends.wrappers.conditioned import Executor, Partial, SliceJob, SliceTask
@@ -79,7 +79,7 @@ class _RayExecutor:
                 self._submit(coming, actor, running)
                 yield number, partial
         except ray.exceptions.RayError as error:
-            raise understood(error, BackendUnavailable) from None
+            raise translate_error(error, BackendUnavailable) from None
         finally:
             for reference in running:
                 ray.cancel(reference)

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-__all__ = ["open_atomic", "write_bytes", "write_text"]
+__all__ = ["flush_folder", "open_atomic", "write_bytes", "write_text"]
 
 # Errors of a write that reach the caller without a file name.
 _WRITE_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC)}
@@ -91,7 +91,7 @@ def open_atomic(
             os.unlink(temporary)
         raise
     if durable:
-        _flush_folder(os.path.dirname(target))
+        flush_folder(os.path.dirname(target))
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes, *, durable: bool = True, make_folders: bool = False) -> None:
@@ -111,7 +111,7 @@ def _create(path: str) -> BinaryIO:
     return open(handle, "wb")
 
 
-def _flush_folder(folder: str) -> None:
+def flush_folder(folder: str) -> None:
     """Flush the folder's entries to the disk; a no-op where folders cannot be opened (Windows)."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jtgpu.cases.cells import MOST_TEXTS, plain_cells
+from jtgpu.cases.reading.cells import MAX_TEXTS, parse_plain_cells
+from jtgpu.cases.reading.csv_rows import CsvRows
 from tests.support.examples import examples
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -24,7 +25,8 @@ def read(
     quote: bytes = b'"',
 ) -> list[list[Any]] | None:  # fmt: skip
     bound = text.count(b"\n") + text.count(b"\r") + 1
-    found = plain_cells(text, bound, delimiter, quote, n_columns, evidence, kept)
+    rows = CsvRows("cases.csv", quote, "utf-8", False, delimiter=delimiter, n_columns=n_columns)
+    found = parse_plain_cells(text, bound, rows, evidence, kept)
     if found is None:
         return None
     n, columns = found
@@ -41,7 +43,7 @@ def read(
 
 
 def general(text: bytes, n_columns: int, delimiter: str = ",") -> list[list[str]] | None:
-    """What Arrow reads."""
+    """The cells that Arrow's reader gives."""
     try:
         table = arrow_csv.read_csv(
             pa.BufferReader(text),
@@ -58,7 +60,7 @@ def general(text: bytes, n_columns: int, delimiter: str = ",") -> list[list[str]
 
 @given(st.data())
 @examples(300)
-def test_any_text_is_read_as_the_general_reader_does_or_left_to_it(data: st.DataObject) -> None:
+def test_any_text_is_parsed_like_arrow_does_or_rejected(data: st.DataObject) -> None:
     n_columns = data.draw(st.integers(1, 3))
     text = data.draw(st.text(st.sampled_from('ab,"\n\r \xe9'), max_size=40)).encode()
     if n_columns > 1 and data.draw(st.booleans()):  # make it a table more often
@@ -97,21 +99,21 @@ def test_plain_tables(delimiter: str, end: str, quoting: Any) -> None:
     "text",
     [
         b"a,b\na\n", b"a,b\na,b,c\n", b'"a""b",b\n', b'"a\nb",b\n', b'"a,b\n', b'"a"x,b\n', b"a,\xff\n", b'a,"',
-        "\n".join(f"a,{i}" for i in range(MOST_TEXTS + 1)).encode(),
+        "\n".join(f"a,{i}" for i in range(MAX_TEXTS + 1)).encode(),
     ],
     ids=["too few", "too many", "doubled", "line end", "open", "text behind", "no UTF-8", "open at the end", "texts"],
 )  # fmt: skip
-def test_what_is_not_plain(text: bytes) -> None:
+def test_rows_that_are_not_plain_are_rejected(text: bytes) -> None:
     assert read(text, 2, [1], [1]) is None
 
 
-def test_quotes_amidst_cells_and_none_at_all() -> None:
+def test_quotes_within_cells_and_without_a_quote_character() -> None:
     assert read(b'5" pipe,"b"\n', 2, [0, 1]) == [['5" pipe'], ["b"]]
     assert read(b'5" pipe,"b"\n', 2, [0, 1], quote=b"") == [['5" pipe'], ['"b"']]
 
 
 def test_many_texts_of_equal_length() -> None:
-    texts = [f"{i:05d}" for i in range(MOST_TEXTS)]
+    texts = [f"{i:05d}" for i in range(MAX_TEXTS)]
     assert read("\n".join(f"{t},{t}" for t in texts + texts).encode(), 2, [0], [1]) == [texts + texts] * 2
 
 

@@ -10,8 +10,11 @@ import pytest
 
 import jtgpu
 from jtgpu.backends.base import Backend, ColumnResult
-from jtgpu.cases import encode
-from jtgpu.cases.solve import Answers, Solver, _highest, ask
+from jtgpu.cases import encoder
+from jtgpu.cases.answer_table import highest
+from jtgpu.cases.options import TableOptions
+from jtgpu.cases.query import resolve_query
+from jtgpu.cases.solver import Answers, Solver
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 
@@ -53,7 +56,7 @@ def asia() -> BayesianNetwork:
 @pytest.fixture
 def trees(asia: BayesianNetwork, monkeypatch: pytest.MonkeyPatch) -> tuple[jtgpu.JunctionTree, jtgpu.JunctionTree]:
     """A plain tree, and one whose backend has columns."""
-    monkeypatch.setattr(encode, "PIECE", 128)  # so that several threads encode a column
+    monkeypatch.setattr(encoder, "PIECE", 128)  # so that several threads encode a column
     plain, wrapped = asia.compile(backend="cpu"), asia.compile(backend="cpu")
     assert wrapped._backend is not None
     wrapped._backend = Columns(wrapped._backend, len(asia))
@@ -147,13 +150,12 @@ def test_equal_cases_are_answered_once(
 ) -> None:
     plain, wrapped = trees
     codes = np.random.default_rng(1).integers(-1, 2, (2, N)).astype(np.int8)
-    question, _ = ask(asia, ["smoke", "xray"], targets=["lung"])
-    whole = Solver(wrapped, question).solve(codes)  # a backend that takes columns merges equal cases itself
+    query, _ = resolve_query(asia, ["smoke", "xray"], TableOptions(targets=["lung"]))
+    whole = Solver(wrapped, query).solve(codes)  # a backend that takes columns merges equal cases itself
     assert whole.posterior.shape == (N, 2)
-    answers = Solver(plain, question).solve(codes)
+    answers = Solver(plain, query).solve(codes)
     assert answers.posterior.shape == (9, 2)
-    np.testing.assert_allclose(answers.spread_out(map).posterior, whole.posterior, rtol=0, atol=1e-12)
-    assert whole.spread_out(map) is whole
+    np.testing.assert_allclose(answers.expand(answers.posterior.T).T, whole.posterior, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64"])
@@ -163,12 +165,12 @@ def test_nulls_of_signed_numbers(kind: str) -> None:
     for gone in (random.random(1000) < 0.3, np.zeros(1000, bool), np.ones(1000, bool)):
         array, expected = pa.array(values, mask=gone), np.where(gone, -1, values)
         for first, last in ((0, 1000), (3, 999), (8, 16), (17, 18), (500, 500)):
-            found = encode._signed(array[first:last])
+            found = encoder._signed(array[first:last])
             np.testing.assert_array_equal(found, expected[first:last])
             assert found.dtype == kind
 
 
-def test_highest() -> None:
+def testhighest() -> None:
     values = np.random.default_rng(3).integers(0, 3, (4, 500)).astype(float)  # ties
-    np.testing.assert_array_equal(_highest(values), values.argmax(axis=0))
+    np.testing.assert_array_equal(highest(values), values.argmax(axis=0))
     assert Answers(values.T, values[0], values[0] > 0).posterior.shape == (500, 4)

@@ -29,11 +29,11 @@ from typer.testing import CliRunner
 
 import jtgpu
 from jtgpu.cases import Report, answer_file
-from jtgpu.cases import csvfile as csv_module
-from jtgpu.cases import output as output_module
-from jtgpu.cases.footer import MAGIC, body_and_footer, join_footers, shifted_row_groups
-from jtgpu.cases.pipeline import _file_identity
-from jtgpu.cases.stream import open_cases
+from jtgpu.cases.fingerprint import file_fingerprint
+from jtgpu.cases.reading import csv_file as csv_module
+from jtgpu.cases.reading import open_cases
+from jtgpu.cases.writing import resumable as output_module
+from jtgpu.cases.writing.parquet_footer import MAGIC, body_and_footer, join_footers, shifted_row_groups
 from jtgpu.cli import app
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
@@ -171,7 +171,7 @@ def test_dialects(
 ) -> None:  # fmt: skip
     make, options = DIALECTS[dialect]
     if chunk == 7:  # many blocks, cut at any byte
-        monkeypatch.setattr(csv_module, "LEAST_BLOCK", 160)
+        monkeypatch.setattr(csv_module, "MIN_BLOCK", 160)
     (tmp_path / "cases.csv").write_bytes(make(rows))
     keep = {"keep": ()} if dialect == "latin-1" else {}
     report = run(tree, tmp_path / "cases.csv", tmp_path / "out.parquet", chunk=chunk, **options, **keep)
@@ -236,7 +236,7 @@ def test_a_column_alone(tree: jtgpu.JunctionTree, tmp_path: Path) -> None:
 
 
 def test_cells_with_line_ends_and_delimiters(tree: jtgpu.JunctionTree, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(csv_module, "LEAST_BLOCK", 64)
+    monkeypatch.setattr(csv_module, "MIN_BLOCK", 64)
     texts = ["a\nb", 'c,"d"', "", 'e\r\n"', '5" pipe', "x" * 300, '"', ",", "\n\n\n"] * 5
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -250,7 +250,7 @@ def test_cells_with_line_ends_and_delimiters(tree: jtgpu.JunctionTree, tmp_path:
 
 
 def test_quotes_amidst_cells(tree: jtgpu.JunctionTree, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(csv_module, "LEAST_BLOCK", 64)
+    monkeypatch.setattr(csv_module, "MIN_BLOCK", 64)
     lines = [f'5" pipe {i},yes\n' for i in range(50)]
     (tmp_path / "c.csv").write_text("note,xray\n" + "".join(lines))
     for quote in ('"', ""):
@@ -273,7 +273,7 @@ def test_any_cells_come_back(tree: jtgpu.JunctionTree, tmp_path_factory: pytest.
     writer.writerows([["note", "xray"], *([t, "yes"] for t in texts)])
     (folder / "c.csv").write_text(out.getvalue(), newline="", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_module, "LEAST_BLOCK", block)
+        patch.setattr(csv_module, "MIN_BLOCK", block)
         run(tree, folder / "c.csv", folder / "o.parquet", keep="note", chunk=1)
     assert [t or "" for t in pq.read_table(folder / "o.parquet")["note"].to_pylist()] == texts
 
@@ -292,13 +292,13 @@ def test_any_cells_come_back(tree: jtgpu.JunctionTree, tmp_path_factory: pytest.
         (b'id,xray\n"a\nb",yes\n2,jes\n', jtgpu.UnknownState, r"c\.csv:4: column 'xray'"),
         (b"id,xray\n1,\xff\n", jtgpu.ParseError, r"c\.csv:2:1: byte 0xff is not UTF-8"),
         (b"id,xrai\n1,yes\n", jtgpu.UnknownVariable, "no column of"),
-        (b"xray,xray\nno,yes\n", jtgpu.EvidenceError, "2 columns called 'xray'"),
+        (b"xray,xray\nno,yes\n", jtgpu.EvidenceError, "2 columns named 'xray'"),
         (b"id,XRay\n1,yes\n", jtgpu.UnknownVariable, "'XRay'|no column"),
         (b"id,xray,Smoke\n1,yes,no\n", jtgpu.UnknownVariable, "'Smoke'"),
         (b"either,tub,id\nyes,yes,1\n\nno,yes,2\n", jtgpu.ImpossibleEvidence, r"c\.csv:4: .*tub = 'yes'"),
         ("id,xray\n1,yes\n".encode("utf-16"), jtgpu.ParseError, "UTF-16"),
-        (b"\x00\x01\x02\x00", jtgpu.ParseError, "no text"),
-        (gzip.compress(b"id,xray\n1,yes\n" * 9, mtime=0)[:30], jtgpu.ParseError, "packed"),
+        (b"\x00\x01\x02\x00", jtgpu.ParseError, "not text"),
+        (gzip.compress(b"id,xray\n1,yes\n" * 9, mtime=0)[:30], jtgpu.ParseError, "decompressed"),
         (b"PAR1 and then no Parquet PAR1", jtgpu.ParseError, "Parquet"),
         (b"ARROW1\0\0", jtgpu.FormatError, "Arrow"),
     ],
@@ -338,7 +338,7 @@ def test_wrong_rows_are_flagged_and_the_others_answered(
     tree: jtgpu.JunctionTree, rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path, name: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(csv_module, "LEAST_BLOCK", 700)
+    monkeypatch.setattr(csv_module, "MIN_BLOCK", 700)
     wrong = [list(r) for r in rows]
     wrong[40][1], wrong[41], wrong[300], wrong[499][4] = "jes", ["r41", "yes"], ["r300", *"abcdef"], "nope"
     (tmp_path / "c.csv").write_bytes(csv_text(wrong))
@@ -365,7 +365,7 @@ def test_a_bad_row_in_the_middle_loses_nothing(
     tree: jtgpu.JunctionTree, rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path, source: str,
     name: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(csv_module, "LEAST_BLOCK", 300)
+    monkeypatch.setattr(csv_module, "MIN_BLOCK", 300)
     cases, out = tmp_path / "cases", tmp_path / name
 
     def write(r: list[list[str]]) -> None:
@@ -381,16 +381,16 @@ def test_a_bad_row_in_the_middle_loses_nothing(
     with pytest.raises(jtgpu.UnknownState, match=r"row 322: column|cases:323: column"):
         run(tree, cases, out, chunk=20)
     assert not out.exists()
-    with pytest.raises(jtgpu.JtgpuError, match="--resume goes on"):
+    with pytest.raises(jtgpu.JtgpuError, match="pass --resume to continue"):
         run(tree, cases, out, chunk=20)
     # mended; the size and what is hashed of the file differ, which is another file to the journal
     write(rows)
-    with pytest.raises(jtgpu.JtgpuError, match=r"another (size|digest)"):
+    with pytest.raises(jtgpu.JtgpuError, match=r"different (size|digest)"):
         run(tree, cases, out, chunk=20, resume=True)
     journal = tmp_path / f"{name}.unfinished" / "journal.jsonl"
     first, *rest = journal.read_text().splitlines()
     head = json.loads(first)
-    head["identity"]["cases"] = _file_identity(cases)
+    head["identity"]["cases"] = file_fingerprint(cases)
     journal.write_text("\n".join([json.dumps(head), *rest]) + "\n")
     report = run(tree, cases, out, chunk=20, resume=True)
     assert 250 < report.resumed < 322
@@ -410,8 +410,8 @@ def test_interrupted_anywhere_and_resumed(
     for after in (0, 1, 3, 7):
         with pytest.MonkeyPatch.context() as patch:
             place = {
-                "read": ("jtgpu.cases.encode.Encoder.encode"), "solve": "jtgpu.cases.solve.Solver.solve",
-                "write": "jtgpu.cases.output.Unfinished.append",
+                "read": ("jtgpu.cases.encoder.Encoder.encode"), "solve": "jtgpu.cases.solver.Solver.solve",
+                "write": "jtgpu.cases.writing.resumable.ResumableFile.append",
             }[stop]  # fmt: skip
             module, kind, method = place.rsplit(".", 2)
             owner = getattr(sys.modules[module], kind)
@@ -447,7 +447,7 @@ def test_a_full_disk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     cases, out = parquet(tmp_path / "cases", rows), tmp_path / name
-    original = output_module.Unfinished._open
+    original = output_module.ResumableFile._open
 
     class Full:
         """A file on a disk with room for so many bytes."""
@@ -470,8 +470,8 @@ def test_a_full_disk(
         self._data = Full(self._data, 9000)
 
     with monkeypatch.context() as patch:
-        patch.setattr(output_module.Unfinished, "_open", opened)
-        with pytest.raises(jtgpu.JtgpuError, match=r"no space left.*cases are done and kept.*--resume"):
+        patch.setattr(output_module.ResumableFile, "_open", opened)
+        with pytest.raises(jtgpu.JtgpuError, match=r"no space left.*cases are saved.*--resume"):
             run(tree, cases, out, chunk=20)
     assert not out.exists()
     folder = tmp_path / f"{name}.unfinished"
@@ -562,7 +562,7 @@ def test_going_on_can_be_stopped_at_once(
     seen: list[bytes] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: seen.append(journal.read_bytes()))
-        patch.setattr(output_module.Unfinished, "append", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(output_module.ResumableFile, "append", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             run(tree, cases, out, chunk=50, resume=True)
     seen.append(journal.read_bytes())
@@ -578,7 +578,7 @@ def test_rows_before_a_broken_page_are_kept(tree: jtgpu.JunctionTree, rows: list
     data[at : at + 20] = b"\xff" * 20
     cases.write_bytes(data)
     for chunk in (30, None):  # None: all of them would be one
-        with pytest.raises(jtgpu.ParseError, match=r"cannot be read behind row 300: [^\n]+$"):
+        with pytest.raises(jtgpu.ParseError, match=r"cannot be read after row 300: [^\n]+$"):
             run(tree, cases, tmp_path / f"{chunk}.csv", chunk=chunk)
         assert rows_done(tmp_path / f"{chunk}.csv.unfinished") == 300
 
@@ -588,17 +588,17 @@ def test_answers_do_not_replace_the_cases(tree: jtgpu.JunctionTree, rows: list[l
     before = cases.read_bytes()
     (tmp_path / "link.parquet").symlink_to(cases)
     for out in (cases, tmp_path / "link.parquet"):
-        with pytest.raises(jtgpu.JtgpuError, match="holds the cases"):
+        with pytest.raises(jtgpu.JtgpuError, match="contains the cases"):
             run(tree, cases, out, force=True)
     assert cases.read_bytes() == before
 
 
 def test_pipes_and_missing_folders(tree: jtgpu.JunctionTree, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(OSError, match="read from a file"):
+    with pytest.raises(OSError, match="must be in a regular file"):
         run(tree, tmp_path / "pipe.csv", tmp_path / "o.csv")
     (tmp_path / "c.csv").write_bytes(b"id,xray\n1,yes\n")
-    with pytest.raises(jtgpu.JtgpuError, match="there is no folder"):
+    with pytest.raises(jtgpu.JtgpuError, match="does not exist"):
         run(tree, tmp_path / "c.csv", tmp_path / "nowhere" / "o.csv")
 
 
@@ -609,13 +609,13 @@ def test_another_question_is_another_run(tree: jtgpu.JunctionTree, rows: list[li
         with pytest.raises(KeyboardInterrupt):
             run(tree, cases, out)
     for changed in ({"targets": "tub"}, {"keep": ()}, {"on_error": "flag"}, {"do": {"asia": "no"}}):
-        with pytest.raises(jtgpu.JtgpuError, match=r"another (targets|keep|flag|do)"):
+        with pytest.raises(jtgpu.JtgpuError, match=r"different (targets|keep|flag|do)"):
             run(tree, cases, out, resume=True, **changed)
     os.utime(cases)
-    with pytest.raises(jtgpu.JtgpuError, match="another modified"):
+    with pytest.raises(jtgpu.JtgpuError, match="different modified"):
         run(tree, cases, out, resume=True)
     run(tree, cases, out, force=True)
-    with pytest.raises(jtgpu.JtgpuError, match="--force writes over it"):
+    with pytest.raises(jtgpu.JtgpuError, match="--force to overwrite it"):
         run(tree, cases, out)
 
 
@@ -672,7 +672,7 @@ def test_the_command(rows: list[list[str]], expected: dict[str, list[Any]], tmp_
     done = invoke(tmp_path / "c.csv", "-o", out, "-t", "lung,tub", "--json", "--force")
     found = json.loads(done.stdout)
     assert (found["cases"], found["targets"], found["ignored"]) == (N, ["lung", "tub"], ["id"])
-    assert "left alone: id" in done.stderr
+    assert "not variables: id" in done.stderr
     assert list(answers(out)) == ["lung=yes", "lung=no", "tub=yes", "tub=no"]
 
 
@@ -700,14 +700,14 @@ def test_codes_of_the_command(rows: list[list[str]], tmp_path: Path) -> None:
 
 SLOW = """
 import sys, time
-import jtgpu.cases.solve as solve
+import jtgpu.cases.solver as solve
 original = solve.Solver.solve
 def slow(self, codes):
     time.sleep(0.05)
     return original(self, codes)
 solve.Solver.solve = slow
-import jtgpu.cases.output as output
-output.SYNC_EVERY = 0.0
+import jtgpu.cases.writing.resumable as output
+output.SYNC_INTERVAL = 0.0
 from jtgpu.cli import main
 sys.argv = ["jtgpu", *sys.argv[1:]]
 main()
@@ -767,7 +767,7 @@ def test_a_bar_on_a_terminal_and_nothing_elsewhere(rows: list[list[str]], tmp_pa
         [sys.executable, "-m", "jtgpu", *words, str(tmp_path / "b.csv")], cwd=ROOT, capture_output=True, check=True
     )
     assert plain.stderr.decode().splitlines() == [
-        f"jtgpu: warning: {cases}: columns that are no variables were left alone: id"
+        f"jtgpu: warning: {cases}: ignored columns that are not variables: id"
     ]
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
@@ -775,10 +775,10 @@ def test_a_bar_on_a_terminal_and_nothing_elsewhere(rows: list[list[str]], tmp_pa
 def test_reading_runs_only_a_little_ahead_of_writing(
     tree: jtgpu.JunctionTree, rows: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jtgpu.cases.encode import Encoder
+    from jtgpu.cases.encoder import Encoder
 
     cases = parquet(tmp_path / "cases", rows)
-    encode, append = Encoder.encode, output_module.Unfinished.append
+    encode, append = Encoder.encode, output_module.ResumableFile.append
     ahead, most = 0, 0
     lock = threading.Lock()
 
@@ -797,7 +797,7 @@ def test_reading_runs_only_a_little_ahead_of_writing(
             ahead -= 1
 
     monkeypatch.setattr(Encoder, "encode", reading)
-    monkeypatch.setattr(output_module.Unfinished, "append", writing)
+    monkeypatch.setattr(output_module.ResumableFile, "append", writing)
     run(tree, cases, tmp_path / "o.csv", chunk=10)
     assert ahead == 0
     assert most <= 5  # read, waiting, answered, waiting, written
@@ -826,5 +826,5 @@ def test_sources_say_what_they_are(asia: BayesianNetwork, rows: list[list[str]],
         chunk.load()
     assert chunks[-1].done == source.size
     assert sum(c.n for c in chunks) == N
-    places = [c.place(i) for c in chunks for i in range(c.n)]
+    places = [c.locate(i) for c in chunks for i in range(c.n)]
     assert places == [(str(tmp_path / "c"), i + 2) for i in range(N)]

@@ -162,9 +162,9 @@ def test_progress_counts_cases_and_how_far_reading_has_come(
 ) -> None:
     import gzip
 
-    from jtgpu.cases import csvfile
+    from jtgpu.cases.reading import csv_file
 
-    monkeypatch.setattr(csvfile, "LEAST_BLOCK", 500)
+    monkeypatch.setattr(csv_file, "MIN_BLOCK", 500)
     path = written(tmp_path / ("c.parquet" if suffix == "parquet" else "c.csv"), good(table))
     if suffix == "csv.gz":
         path = tmp_path / "c.csv.gz"

@@ -18,8 +18,8 @@ import pytest
 
 import jtgpu
 from jtgpu.cases import answer_file
-from jtgpu.cases import output as output_module
-from jtgpu.cases.pipeline import BESIDE, side_by_side
+from jtgpu.cases.pipeline import MAX_CONCURRENCY, default_concurrency
+from jtgpu.cases.writing import resumable as output_module
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 from tests.support.examples import slow
@@ -134,8 +134,8 @@ def test_the_same_bytes_for_any_number_of_threads(tmp_path: Path, suffix: str, e
         assert_whole(tmp_path / "o.parquet", expected)
 
 
-def test_chunks_are_answered_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jtgpu.cases.solve import Solver
+def test_chunks_are_answered_default_concurrency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jtgpu.cases.solver import Solver
 
     net = jtgpu.read(ASIA)
     cases = written(tmp_path / "c.parquet", 6000)
@@ -164,7 +164,7 @@ def test_beside_a_card_all_cores_encode_and_pack(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(jtgpu.JunctionTree, "device", "a card")
     monkeypatch.setattr("jtgpu.cases.pipeline.cores", lambda: 3)
     with net.plan().compile("cpu", threads=1) as tree:
-        assert (tree.max_concurrent_tables, side_by_side(tree), side_by_side(tree, 1), side_by_side(tree, 99)) == (1, 3, 1, BESIDE)
+        assert (tree.max_concurrent_tables, default_concurrency(tree), default_concurrency(tree, 1), default_concurrency(tree, 99)) == (1, 3, 1, MAX_CONCURRENCY)
         report = answer_file(tree, cases, tmp_path / "o.parquet", targets="lung", chunk=1000)
     assert report.cases == 6000
 
@@ -189,9 +189,9 @@ def test_the_first_bad_row_is_told_whoever_finds_one_first(tmp_path: Path) -> No
 # a process that stops itself in the middle of a piece of work, the k-th time it comes there
 STOPPED = """
 import os, signal, sys
-import jtgpu.cases.output as output
-from jtgpu.cases.solve import Solver
-output.SYNC_EVERY = 0.0
+import jtgpu.cases.writing.resumable as output
+from jtgpu.cases.solver import Solver
+output.SYNC_INTERVAL = 0.0
 where, k, how = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 count = [0]
 def stop():
@@ -205,7 +205,7 @@ if where == "solve":
         return original(self, codes)
     Solver.solve = solve
 elif where == "write":
-    original = output.Unfinished._open
+    original = output.ResumableFile._open
     class Half:
         def __init__(self, file): self.file = file
         def write(self, data):
@@ -218,7 +218,7 @@ elif where == "write":
     def opened(self, resume):
         original(self, resume)
         self._data = Half(self._data)
-    output.Unfinished._open = opened
+    output.ResumableFile._open = opened
 elif where == "journal":
     original = output.os.fsync
     def fsync(n):
@@ -261,7 +261,7 @@ def test_stopped_in_the_middle_and_resumed(
     if out.exists():  # the signal came when everything was over but the call
         assert_whole(out, expected)
         return
-    assert how == signal.SIGKILL or "what is finished is kept" in done.stderr
+    assert how == signal.SIGKILL or "finished work is saved" in done.stderr
     kept = rows_done(out)
     again = subprocess.run(
         [sys.executable, "-m", "jtgpu", *words, "--json"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -292,7 +292,7 @@ def test_a_disk_that_is_full_when_it_is_made_sure_of(
 
     with net.plan().compile("cpu", threads=2) as tree:
         with monkeypatch.context() as patch:
-            patch.setattr(output_module, "SYNC_EVERY", 0.0)
+            patch.setattr(output_module, "SYNC_INTERVAL", 0.0)
             patch.setattr(os, "fsync", full)
             with pytest.raises(jtgpu.JtgpuError, match="no space left") as error:
                 answer_file(tree, cases, out, **question)

@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 import jtgpu
 from jtgpu.cli import app
+from jtgpu.cli.answers import BAR, bar
 from jtgpu.cli.console import exit_code, format_seconds, shown
-from jtgpu.cli.query import BAR, bar
 from jtgpu.device.context import open_device
 from jtgpu.errors import (
     BackendUnavailable,
@@ -135,7 +135,7 @@ def test_plan_shows_and_draws_how_the_cost_fell(tmp_path: Path) -> None:
     picture = tmp_path / "fall.png"
     result = run("plan", ALARM, "--order", "best", "--time", "1", "--no-cache", "--plot", str(picture))
     assert result.exit_code == 0
-    assert "how the cost fell:" in result.stdout
+    assert "improvements during the search:" in result.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert run("plan", ALARM, "--plot", str(tmp_path / "fall.xyz")).exit_code == 5
     order = tmp_path / "alarm.num"
@@ -321,7 +321,7 @@ def test_exit_codes(error: BaseException, code: int) -> None:
         (("info", "nets"), 2, "nets"),  # a folder
         (("info",), 2, "FILE"),
         (("nothing",), 2, "nothing"),
-        (("time", "tests/gpu"), 2, "no network file"),
+        (("time", "tests/on_gpu"), 2, "no network file"),
         (("time", ASIA, "--json", "--csv"), 2, "exclude"),
         (("time", ASIA, "--runs", "0"), 2, "runs"),
         (("time", ASIA, "--backend", "cpo"), 2, "cpu"),

@@ -89,9 +89,9 @@ def test_for_people(odd: str) -> None:
         ("rows", "2 of 7 CPT rows in 2 variables did not sum to 1"),
         ("empty state names", "a"),
         ("equal state names", "a"),
-        ("one state only", "b"),
-        ("in no arc", "b, d, e"),
-        ("odd in the file", "'e' has no numbers: uniform"),
+        ("single state", "b"),
+        ("isolated", "b, d, e"),
+        ("notes", "'e' has no numbers: uniform"),
         ("attributes", "net: name, node_size; node: label"),
         ("comments", "3"),
     ):
@@ -104,7 +104,7 @@ def test_for_people(odd: str) -> None:
 def test_a_network_without_anything_odd() -> None:
     result = run(str(ROOT / "nets" / "alarm.net"))
     assert not result.stderr
-    for name in ("empty state names", "one state only", "in no arc", "odd in the file"):
+    for name in ("empty state names", "single state", "isolated", "notes"):
         assert name not in result.stdout
     assert "CC BY-SA 3.0" in result.stdout
 

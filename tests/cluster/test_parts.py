@@ -17,13 +17,18 @@ import pytest
 
 import jtgpu
 from jtgpu.cases import answer_file
+from jtgpu.cases.options import CsvDialect
 from jtgpu.cli.console import exit_code
 from jtgpu.cluster import Cluster, answer_files
 from jtgpu.cluster import files as files_module
 from jtgpu.cluster import parts as parts_module
-from jtgpu.cluster.folder import SUCCESS, part_name
-from jtgpu.cluster.parts import Dialect, Part, divide, look
-from jtgpu.cluster.storage import find_cases, locate
+from jtgpu.cluster import worker as worker_module
+from jtgpu.cluster.find_cases import find_cases
+from jtgpu.cluster.folder import SUCCESS
+from jtgpu.cluster.part_writer import part_name
+from jtgpu.cluster.parts import Division, Part, divide
+from jtgpu.cluster.storage import locate
+from jtgpu.cluster.tables import inspect_files
 from jtgpu.errors import JtgpuError, ParseError
 from tests.conftest import ROOT
 
@@ -86,7 +91,7 @@ class Cruel:
 
     def lines(self, ray: Any, job: Any, parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
         job = pickle.loads(pickle.dumps(job))
-        worker = files_module.Worker(job)
+        worker = worker_module.Worker(job)
         done = {}
         for part in reversed(parts):
             if part.number == self.fail:
@@ -96,7 +101,7 @@ class Cruel:
             line = {"number": part.number, "rows": 0, "flagged": 0, "error": b""}
             for _ in range(2 if part.number % 3 == 0 else 1):
                 try:
-                    line["rows"], line["flagged"] = worker.try_answer(part)
+                    line["rows"], line["flagged"] = worker.answer_with_retries(part)
                 except (JtgpuError, OSError) as wrong:
                     line["error"] = pickle.dumps(wrong)
             done[part.number] = line
@@ -119,7 +124,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Cruel:
         yield _NoRay
 
     monkeypatch.setattr(files_module, "connected", connected)
-    monkeypatch.setattr(files_module, "_lines", cruel.lines)
+    monkeypatch.setattr(worker_module, "_results", cruel.lines)
     return cruel
 
 
@@ -205,8 +210,8 @@ def test_a_large_csv_is_cut_between_rows(
     out = tmp_path / "one.parquet"
     ask: dict[str, Any] = {"targets": "lung", "keep": ["id", "note"], "chunk": 10}
     answer_file(tree, cases, out, **ask)
-    monkeypatch.setattr(parts_module, "BYTES", size)
-    monkeypatch.setattr(parts_module, "READ_AT_ONCE", block)
+    monkeypatch.setattr(parts_module, "CSV_BYTES", size)
+    monkeypatch.setattr(parts_module, "READ_SIZE", block)
     report = answer_files(tree, cases, tmp_path / "out", **ask)
     assert in_order(tmp_path / "out").equals(pq.read_table(out))
     assert (report.parts > 1) == (size < 5000)
@@ -231,23 +236,23 @@ def test_a_csv_with_a_quote_that_stands_alone_is_not_cut_behind_it(
     lines = [f"{i},{'yes' if i % 3 else 'no'},{'5 inch' if i != 30 else '5 inch' + chr(34)}" for i in range(60)]
     cases = tmp_path / "cases.csv"
     cases.write_text("\n".join(["id,xray,note", *lines]) + "\n")
-    monkeypatch.setattr(parts_module, "BYTES", 100)
+    monkeypatch.setattr(parts_module, "CSV_BYTES", 100)
     ask: dict[str, Any] = {"targets": "lung", "keep": "id", "chunk": 10}
     report = answer_files(tree, cases, tmp_path / "out", **ask)
     assert in_order(tmp_path / "out")["id"].to_pylist() == [str(i) for i in range(60)]
     assert 1 < report.parts < 6
 
 
-@pytest.mark.parametrize("options", [{}, {"part_rows": 500}, {"part_rows": 1}])
+@pytest.mark.parametrize("options", [{}, {"rows": 500}, {"rows": 1}])
 def test_parts_hold_every_row_once(cases: Path, plan: Any, options: dict[str, int]) -> None:
-    tables = look(find_cases(cases), plan.model, Dialect())
-    parts, rows = divide(tables, Dialect(), 100, 3, **options)
+    tables = inspect_files(find_cases(cases), plan.model, CsvDialect())
+    parts, rows = divide(tables, '"', Division(100, 3, **options))
     assert rows % 100 == 0
     assert [p.number for p in parts] == list(range(len(parts)))
     for t in tables:
-        covered = [r for p in parts if p.file == t.stored.place.uri for r in range(p.first, p.first + p.rows)]
+        covered = [r for p in parts if p.file == t.file.place.uri for r in range(p.first, p.first + p.rows)]
         assert covered == list(range(t.rows))
-    assert divide(tables, Dialect(), 100, 3, **options)[0] == parts
+    assert divide(tables, '"', Division(100, 3, **options))[0] == parts
 
 
 def test_a_file_without_rows_has_an_answer_without_rows(
@@ -275,7 +280,7 @@ def test_a_bad_row_is_named_and_parts_before_it_stay(
     here: Cruel, tree: jtgpu.JunctionTree, cases: Path, tmp_path: Path
 ) -> None:
     bad(cases, 750, "xray", "perhaps")
-    with pytest.raises(jtgpu.errors.UnknownState, match=r"a\.parquet: row 751: column 'xray': 'perhaps' is no state"):
+    with pytest.raises(jtgpu.errors.UnknownState, match=r"a\.parquet: row 751: column 'xray': 'perhaps' is not a state"):
         answer_files(tree, cases, tmp_path / "out", part_rows=300, **ASK)
     assert not (tmp_path / "out").exists()
     assert part_name(1) in files_of(tmp_path / "out.unfinished")
@@ -319,9 +324,9 @@ def test_a_run_goes_on_with_what_is_done(
     (unfinished / "_tmp-part-000003.parquet-abc").write_bytes(b"half")
     (unfinished / part_name(6)).write_bytes(b"PAR1 no more")  # a disk that lost something
     (unfinished / part_name(99)).write_bytes((unfinished / part_name(1)).read_bytes())
-    with pytest.raises(JtgpuError, match="--resume goes on"):
+    with pytest.raises(JtgpuError, match="pass --resume to continue"):
         answer_files(tree, cases, tmp_path / "out", part_rows=300, **ASK)
-    with pytest.raises(JtgpuError, match="another question"):
+    with pytest.raises(JtgpuError, match="different targets"):
         answer_files(tree, cases, tmp_path / "out", resume=True, **{**ASK, "targets": "bronc"})
     here.fail, here.answered = None, []
     report = answer_files(tree, cases, tmp_path / "out", resume=True, **ASK)  # parts are as they were settled
@@ -329,7 +334,7 @@ def test_a_run_goes_on_with_what_is_done(
     assert report.resumed == N - 300 - 300
     assert in_order(tmp_path / "out").equals(expected)
     assert part_name(99) not in files_of(tmp_path / "out")
-    with pytest.raises(JtgpuError, match="is there already"):
+    with pytest.raises(JtgpuError, match="exists; pass --force"):
         answer_files(tree, cases, tmp_path / "out", **ASK)
     pq.write_table(table(10), cases / "c.parquet")
     assert answer_files(tree, cases, tmp_path / "out", force=True, **ASK).cases == N + 10
@@ -338,7 +343,7 @@ def test_a_run_goes_on_with_what_is_done(
 def test_one_file_goes_on_between_parts_and_whole(
     here: Cruel, tree: jtgpu.JunctionTree, cases: Path, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jtgpu.cases.output import Unfinished
+    from jtgpu.cases.writing import ResumableFile as Unfinished
 
     append = Unfinished.append
     full = [3]
@@ -394,7 +399,7 @@ class _Full:
 def test_a_full_disk_loses_nothing_and_leaves_nothing_half(
     here: Cruel, tree: jtgpu.JunctionTree, cases: Path, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jtgpu.cluster import folder as folder_module
+    from jtgpu.cluster import part_writer as writer_module
 
     room = [20_000]
 
@@ -403,8 +408,8 @@ def test_a_full_disk_loses_nothing_and_leaves_nothing_half(
         return type(place)(place.uri, _Full(place.fs, room), place.path)
 
     with monkeypatch.context() as full:
-        full.setattr(folder_module, "locate", located)
-        with pytest.raises(JtgpuError, match=r"no space left for .*out: the parts .* kept in .*--resume"):
+        full.setattr(writer_module, "locate", located)
+        with pytest.raises(JtgpuError, match=r"no space left for .*out: finished parts are saved in .*--resume"):
             answer_files(tree, cases, tmp_path / "out", part_rows=300, **ASK)
     left = files_of(tmp_path / "out.unfinished")
     assert not (tmp_path / "out").exists()
@@ -420,16 +425,16 @@ def test_a_full_disk_loses_nothing_and_leaves_nothing_half(
 def test_storage_that_fails_once_is_asked_again(
     tree: jtgpu.JunctionTree, here: Cruel, cases: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer, left = files_module.Worker.answer, [2]
+    answer, left = worker_module.Worker.answer, [2]
 
-    def failing(self: Any, part: Part) -> tuple[int, int]:
+    def failing(self: Any, part: Part) -> Any:
         if part.number == 1 and left[0]:
             left[0] -= 1
             raise OSError(errno.EIO, "the network hung")
         return answer(self, part)
 
-    monkeypatch.setattr(files_module.Worker, "answer", failing)
-    monkeypatch.setattr(files_module, "PAUSE", 0.0)
+    monkeypatch.setattr(worker_module.Worker, "answer", failing)
+    monkeypatch.setattr(worker_module, "FIRST_PAUSE", 0.0)
     assert answer_files(tree, cases, tmp_path / "out", part_rows=1000, **ASK).cases == N
     assert left == [0]
 
@@ -439,14 +444,14 @@ def test_files_that_do_not_belong_together(
 ) -> None:
     other = cases / "c.parquet"
     pq.write_table(table(10).drop_columns(["asia"]), other)
-    with pytest.raises(jtgpu.errors.EvidenceError, match=r"c\.parquet has no column 'asia', which .*a\.parquet has"):
+    with pytest.raises(jtgpu.errors.EvidenceError, match=r"c\.parquet has no column 'asia', unlike .*a\.parquet"):
         answer_files(tree, cases, tmp_path / "out", **ASK)
     pq.write_table(table(10).append_column("tub", pa.array(["yes"] * 10)), other)
     with pytest.raises(jtgpu.errors.EvidenceError, match="has the column 'tub', which is a variable"):
         answer_files(tree, cases, tmp_path / "out", **ASK)
     ids = pa.array([str(i) for i in range(10)])
     pq.write_table(table(10).set_column(0, "id", ids), other)
-    with pytest.raises(jtgpu.errors.EvidenceError, match="the column 'id' is of type string"):
+    with pytest.raises(jtgpu.errors.EvidenceError, match="the column 'id' has type string"):
         answer_files(tree, cases, tmp_path / "out", **ASK)
     other.write_bytes(b"PAR1 and nothing else")
     with pytest.raises(ParseError, match=r"c\.parquet.*cannot be read"):
@@ -490,12 +495,12 @@ def test_files_are_found_by_folder_pattern_and_name(tmp_path: Path) -> None:
     assert found([f"{tmp_path}/a/b/2.csv", f"file://{tmp_path}/a/1.csv"]) == ["a/b/2.csv", "a/1.csv"]
     with pytest.raises(JtgpuError, match="no such file or folder"):
         find_cases(tmp_path / "nothing.csv")
-    with pytest.raises(JtgpuError, match="no file is called so") as missing:
+    with pytest.raises(JtgpuError, match="no file matches") as missing:
         find_cases(f"{tmp_path}/a/*.xyz")
     assert exit_code(missing.value) == 2
-    with pytest.raises(JtgpuError, match="named twice"):
+    with pytest.raises(JtgpuError, match="given twice"):
         find_cases([tmp_path / "a" / "1.csv", tmp_path / "a" / "1.csv"])
-    with pytest.raises(JtgpuError, match="no storage of this kind"):
+    with pytest.raises(JtgpuError, match="unsupported kind of storage"):
         find_cases("nonsense://bucket/file.csv")
 
 
@@ -514,14 +519,14 @@ def test_storage_that_is_no_disk(
     assert in_order(tmp_path / "bucket" / "out").equals(expected)
     assert SUCCESS in files_of(tmp_path / "bucket" / "out")
     assert not any(n.startswith("_tmp") for n in files_of(tmp_path / "bucket" / "out"))
-    with pytest.raises(JtgpuError, match="is there already"):
+    with pytest.raises(JtgpuError, match="exists; pass --force"):
         answer_files(tree, f"bucket://{cases}/*.parquet", out, part_rows=700, **ASK)
     (tmp_path / "bucket" / "out" / SUCCESS).unlink()
     (tmp_path / "bucket" / "out" / part_name(1)).unlink()
     here.answered = []
     assert answer_files(tree, f"bucket://{cases}/*.parquet", out, resume=True, **ASK).resumed == N - 600
     assert set(here.answered) == {1}
-    with pytest.raises(JtgpuError, match="to object storage a folder"):
+    with pytest.raises(JtgpuError, match="object storage requires a folder"):
         answer_files(tree, f"bucket://{cases}/*.parquet", f"bucket://{tmp_path}/bucket/out.parquet", **ASK)
     # a CSV is fetched; its rows are named by what the user knows
     writing.write_csv(table(50).set_column(2, "xray", pa.array(["yes"] * 40 + ["so"] * 10)), tmp_path / "x.csv")
@@ -563,7 +568,7 @@ def test_s3(here: Cruel, tree: jtgpu.JunctionTree, expected: Any, bucket: Any) -
     assert SUCCESS not in names()
     there = sum(n.startswith("part-") for n in names())
     assert there
-    with pytest.raises(JtgpuError, match="--resume goes on"):
+    with pytest.raises(JtgpuError, match="pass --resume to continue"):
         answer_files(tree, "s3://bucket/cases/*.parquet", "s3://bucket/out", part_rows=700, **ASK)
     here.fail, here.answered = None, []
     report = answer_files(tree, "s3://bucket/cases/*.parquet", "s3://bucket/out", part_rows=700, resume=True, **ASK)
@@ -573,7 +578,7 @@ def test_s3(here: Cruel, tree: jtgpu.JunctionTree, expected: Any, bucket: Any) -
     assert pa.concat_tables(pq.read_table(f"bucket/out/{n}", filesystem=bucket) for n in parts).equals(expected)
     assert SUCCESS in names()
     assert not any(n.startswith("_tmp") for n in names())
-    with pytest.raises(JtgpuError, match="is there already"):
+    with pytest.raises(JtgpuError, match="exists; pass --force"):
         answer_files(tree, "s3://bucket/cases", "s3://bucket/out", **ASK)
     with pytest.raises(JtgpuError, match="no such file or folder"):
         answer_files(tree, "s3://bucket/nothing.parquet", "s3://bucket/other", **ASK)

@@ -302,9 +302,9 @@ def test_a_dataset_in_a_dataset_out(ray: Any, tree: jtgpu.JunctionTree, tmp_path
 def test_a_frame_comes_back_as_it_would_here(
     ray: Any, tree: jtgpu.JunctionTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jtgpu.cases import solve
+    from jtgpu.cases import query
 
-    monkeypatch.setattr(solve, "MOST_ROWS", 1024)  # so that there are several blocks
+    monkeypatch.setattr(query, "MAX_ROWS", 1024)  # so that there are several blocks
     cases = table(2_500)
     more: dict[str, Any] = {"keep": "id", "log_evidence": True, "conflict": True, "mpe": True}
     expected = tree.predict_proba(cases, "lung", **more)
@@ -338,10 +338,10 @@ def test_slices_are_summed_to_the_same_bits_though_a_worker_is_killed(
         assert found.log_evidence == expected.log_evidence
         assert all(np.array_equal(found[v], expected[v]) for v in net.variables)
         table_here = one.posteriors_batch(states)
-        until(lambda: len(processes("ray::_Slicer")) == 2)
-        victim = processes("ray::_Slicer")[0][0]
+        until(lambda: len(processes("ray::_SliceActor")) == 2)
+        victim = processes("ray::_SliceActor")[0][0]
         working = threading.Event()
-        give = slices._OnRay._give
+        give = slices._RayExecutor._submit
 
         def kill() -> None:
             working.wait()
@@ -354,12 +354,12 @@ def test_slices_are_summed_to_the_same_bits_though_a_worker_is_killed(
                 working.set()
 
         noted.calls = 0  # type: ignore[attr-defined]
-        monkeypatch.setattr(slices._OnRay, "_give", noted)
+        monkeypatch.setattr(slices._RayExecutor, "_submit", noted)
         killer = threading.Thread(target=kill)
         killer.start()
         table_there = many.posteriors_batch(states)
         killer.join()
-        until(lambda: victim not in [p for p, _ in processes("ray::_Slicer")])
+        until(lambda: victim not in [p for p, _ in processes("ray::_SliceActor")])
         assert noted.calls > 100  # type: ignore[attr-defined]
         np.testing.assert_array_equal(table_there.flat, table_here.flat)
         np.testing.assert_array_equal(table_there.log_evidence, table_here.log_evidence)
@@ -367,7 +367,7 @@ def test_slices_are_summed_to_the_same_bits_though_a_worker_is_killed(
         assert small.posterior("lung", {"smoke": "yes"})["yes"] == pytest.approx(0.1)
         with pytest.raises(jtgpu.ImpossibleEvidence, match="lung = 'yes'"):
             small.posteriors({"lung": "yes", "either": "no"})
-    until(lambda: not processes("ray::_Slicer"))
+    until(lambda: not processes("ray::_SliceActor"))
 
 
 # Clusters that are not there ---------------------------------------------------------------------------------------

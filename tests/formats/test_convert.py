@@ -246,7 +246,7 @@ def test_the_command(tmp_path: Path) -> None:
     result = run(ASIA, str(target))
     assert result.exit_code == 0
     assert re.fullmatch(r".*asia\.xdsl\.gz: XDSL, 8 variables, [\d,]+ bytes\n", result.stdout)
-    assert "warning: XDSL does not carry 19 comments of" in result.stderr
+    assert "warning: XDSL cannot represent 19 comments of" in result.stderr
     assert gzip.decompress(target.read_bytes()).startswith(b"<?xml")
     assert read(target) == read(ASIA)
 
@@ -269,7 +269,7 @@ def test_strictly(tmp_path: Path) -> None:
     assert run(str(bare), str(tmp_path / "a.dsl"), "--strict").exit_code == 0
     result = run(str(bare), str(tmp_path / "a.uai"), "--strict")
     assert result.exit_code == 1
-    assert "not written, for UAI does not carry all of" in result.stderr
+    assert "not written: UAI cannot represent everything in" in result.stderr
     assert not (tmp_path / "a.uai").exists()
 
 

@@ -129,12 +129,12 @@ def test_other_formats_and_several_cases(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "the task is missing: PR, MAR, MPE, MMAP"),
-        (("PR",), "the model is missing"),
-        (("models/m.uai",), "'MODELS/M.UAI' is no task"),
+        ((), "missing task: PR, MAR, MPE, MMAP"),
+        (("PR",), "missing model"),
+        (("models/m.uai",), "'MODELS/M.UAI' is not a task"),
         (("models/m.uai", "MARR"), "did you mean 'MAR'"),
         (("models/m.uai", "m.evid", "MMAP"), "MMAP needs a query file"),
-        (("a", "b", "c", "d", "PR"), "'d' is too much"),
+        (("a", "b", "c", "d", "PR"), "unexpected argument 'd'"),
         (("nowhere.uai", "PR"), "cannot read 'nowhere.uai': no such file"),
         (("models/m.uai", "m.evif", "PR"), "no such file; did you mean 'm.evid'"),
         (("models/m.uai", "PR", "-o", "no/where"), "the solution cannot be written: the folder"),
@@ -241,7 +241,7 @@ def test_time_is_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("jtgpu.cli.solve.solve_text", slow)
     before = signal.getsignal(signal.SIGALRM)
-    assert "not done within the 0.05 s of INF_TIME; nothing is written" in run("models/m.uai", "PR", code=3).output
+    assert "not finished within INF_TIME (0.05 s); nothing is written" in run("models/m.uai", "PR", code=3).output
     assert not (folder / "m.uai.PR").exists()
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

@@ -1,8 +1,8 @@
-"""Work on items one after the other by several threads, with results that come in the order of the items.
+"""Process items in several threads and deliver the results in order.
 
-A thread takes items from where they come, some threads work on them, and a thread hands the results on. Few items are
-between the first and the last of these, so memory does not grow with their number. The caller only waits: an interrupt
-reaches the main thread alone, between any two of its steps, and must not find an item in its hands.
+One thread reads the items, several process them, and one delivers the results. Few items are in flight at a time, so
+memory does not grow with their number. The calling thread only waits: an interrupt can stop the main thread between any
+two of its steps, so that thread must not hold an item.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-__all__ = ["AHEAD", "in_order"]
+__all__ = ["PREFETCH", "map_in_order"]
 
-AHEAD = 2  # items beyond those at work that have been taken, or are done and wait
+PREFETCH = 2  # items in flight beyond those being processed: read, or waiting for delivery
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class _Given(Exception):
-    """An item that was taken and not worked on, because all of it ends."""
+class _Abandoned(Exception):
+    """An item that was read but not processed, because the run ends."""
 
 
 class _Slot(Generic[Item, Result]):
-    """An item and what becomes of it."""
+    """An item, later its result."""
 
     def __init__(self, item: Item | None, error: BaseException | None = None):
         self._item: Item | None = item
@@ -37,7 +37,7 @@ class _Slot(Generic[Item, Result]):
             self._gate.acquire()
 
     def fill(self, work: Callable[[Item], Result]) -> bool:
-        """Work on the item, which goes; whether that went well."""
+        """Process the item and release it; returns whether that succeeded."""
         try:
             item, self._item = self._item, None
             assert item is not None
@@ -48,13 +48,13 @@ class _Slot(Generic[Item, Result]):
             self._gate.release()
         return self._error is None
 
-    def give_up(self) -> None:
-        """Leave the item alone."""
-        self._item, self._error = None, _Given()
+    def abandon(self) -> None:
+        """Release the item without processing it."""
+        self._item, self._error = None, _Abandoned()
         self._gate.release()
 
     def result(self) -> Result:
-        """What came of it, once it is there; raises what went wrong."""
+        """Wait for the result and return it, or raise the error."""
         with self._gate:
             if self._error is not None:
                 raise self._error
@@ -62,86 +62,89 @@ class _Slot(Generic[Item, Result]):
             return result  # type: ignore[return-value]
 
 
-def in_order(
-    items: Iterator[Item], work: Callable[[Item], Result], deliver: Callable[[Result], None], at_once: int = 1
+def map_in_order(
+    items: Iterator[Item], work: Callable[[Item], Result], deliver: Callable[[Result], None], concurrency: int = 1
 ) -> None:
-    """``deliver(work(item))`` for every item, in their order.
+    """Call ``deliver(work(item))`` for every item, in order.
 
-    The first error, in the order of the items, is raised after everything before it was delivered. When the caller is
-    interrupted, what is at work is finished and delivered as far as it has no gaps, and the rest is left alone.
+    The first error, in the order of the items, is raised after all results before it have been delivered. If the caller
+    is interrupted, items in progress are finished and delivered up to the first gap, and the others are dropped.
 
     Parameters
     ----------
     items : iterator
-        Is advanced, and closed, in a thread of its own.
+        Advanced and closed in a thread of its own.
     work : callable
-        Is called by several threads.
+        Called from several threads.
     deliver : callable
-        Is called in a thread of its own.
-    at_once : int
-        Items worked on at the same time.
+        Called from a thread of its own.
+    concurrency : int
+        Number of items processed at the same time.
     """
-    run = _Run(items, work, deliver, at_once)
+    run = _Run(items, work, deliver, concurrency)
     try:
-        threading.Thread(target=run.all, name="jtgpu-reader", daemon=True).start()
+        threading.Thread(target=run.run_all, name="jtgpu-reader", daemon=True).start()
         run.wait()
     except BaseException as error:  # Ctrl-C
         run.failed.append(error)
         run.stop()
-        if run.begun:
+        if run.started:
             run.wait()
     if run.failed:
         raise run.failed[0]
 
 
 class _Run(Generic[Item, Result]):
-    """What the threads of one call share. What the caller's thread touches of it, an interrupt cannot tear: plain
-    attributes, and queues that are not written in Python."""
+    """State shared by the threads of one call.
+
+    The calling thread uses only plain attributes and queues implemented in C, which an interrupt cannot leave in an
+    inconsistent state.
+    """
 
     def __init__(
-        self, items: Iterator[Item], work: Callable[[Item], Result], deliver: Callable[[Result], None], at_once: int
+        self, items: Iterator[Item], work: Callable[[Item], Result], deliver: Callable[[Result], None], concurrency: int
     ):
-        self._items, self._do, self._deliver, self._at_once = items, work, deliver, at_once
+        self._items, self._work, self._deliver, self._concurrency = items, work, deliver, concurrency
         self._todo: SimpleQueue[_Slot[Item, Result] | None] = SimpleQueue()
         self._ordered: SimpleQueue[_Slot[Item, Result] | None] = SimpleQueue()
-        self._room: SimpleQueue[None] = SimpleQueue()  # as many as may still be taken
-        for _ in range(at_once + AHEAD):
+        self._room: SimpleQueue[None] = SimpleQueue()  # one entry per item that may be read
+        for _ in range(concurrency + PREFETCH):
             self._room.put(None)
-        self._bell: SimpleQueue[None] = SimpleQueue()
-        self._stopped = self._over = False
-        self.begun = False
+        self._finished_signal: SimpleQueue[None] = SimpleQueue()
+        self._stopped = self._finished = False
+        self.started = False
         self.failed: list[BaseException] = []
 
     def stop(self) -> None:
-        """Begin nothing new."""
+        """Start no further item."""
         self._stopped = True
-        self._room.put(None)  # for a reader that waits
+        self._room.put(None)  # wakes a waiting reader
 
     def wait(self) -> None:
-        """Until all threads have ended."""
-        while not self._over:
+        """Wait until all threads have ended."""
+        while not self._finished:
             with contextlib.suppress(Empty):
-                self._bell.get(timeout=0.1)  # an interrupt may take the one ring, or come to another thread
+                self._finished_signal.get(timeout=0.1)  # an interrupt may consume the one signal
 
-    def all(self) -> None:
-        """The first thread: it reads, when it has started the others, and ends after them."""
-        self.begun = True
+    def run_all(self) -> None:
+        """Body of the first thread: start the others, read, and wait for them."""
+        self.started = True
         try:
             if not self._stopped:
-                self._with_others()
+                self._run_threads()
         except BaseException as error:
             self.failed.append(error)
         finally:
-            self._over = True
-            self._bell.put(None)
+            self._finished = True
+            self._finished_signal.put(None)
 
-    def _with_others(self) -> None:
-        calls = {"jtgpu-writer": self.write, **{f"jtgpu-worker-{i}": self.work for i in range(self._at_once)}}
+    def _run_threads(self) -> None:
+        calls = {"jtgpu-writer": self.write, **{f"jtgpu-worker-{i}": self.work for i in range(self._concurrency)}}
         threads = [threading.Thread(target=t, name=n, daemon=True) for n, t in calls.items()]
         try:
             for thread in threads:
                 thread.start()
-        except RuntimeError as error:  # the system has no more of them
+        except RuntimeError as error:  # the system limit is reached
             self.failed.append(error)
             self.stop()
         self.read()
@@ -150,7 +153,7 @@ class _Run(Generic[Item, Result]):
                 thread.join()
 
     def read(self) -> None:
-        """Hand items to those who work."""
+        """Read items and queue them."""
         try:
             while True:
                 self._room.get()
@@ -162,12 +165,12 @@ class _Run(Generic[Item, Result]):
                 slot: _Slot[Item, Result] = _Slot(item)
                 self._ordered.put(slot)
                 self._todo.put(slot)
-                del item, slot  # the memory of an item that is done shall not wait for the next one
+                del item, slot  # release the memory of a finished item now, not with the next one
         except BaseException as error:
             self._ordered.put(_Slot(None, error))
         finally:
             self._ordered.put(None)
-            for _ in range(self._at_once):
+            for _ in range(self._concurrency):
                 self._todo.put(None)
             close = getattr(self._items, "close", None)
             if close is not None:
@@ -177,21 +180,21 @@ class _Run(Generic[Item, Result]):
                     self.failed.append(error)
 
     def work(self) -> None:
-        """Work on items until there are no more."""
+        """Process queued items until there are no more."""
         while (slot := self._todo.get()) is not None:
             if self._stopped:
-                slot.give_up()
-            elif not slot.fill(self._do):
-                self.stop()  # what comes behind it will not be delivered
+                slot.abandon()
+            elif not slot.fill(self._work):
+                self.stop()  # later items will not be delivered
 
     def write(self) -> None:
-        """Hand results on."""
+        """Deliver results in order."""
         try:
             while (slot := self._ordered.get()) is not None:
                 self._deliver(slot.result())
                 del slot
                 self._room.put(None)
-        except _Given:
+        except _Abandoned:
             pass
         except BaseException as error:
             self.failed.append(error)

@@ -1,9 +1,9 @@
-"""Parquet files one behind the other as one file: their row groups stay as they are, only the footers are joined.
+"""Concatenate Parquet files: row groups are copied unchanged, and only the footers are merged.
 
-A Parquet file is its row groups and behind them a footer that says where each column of each row group begins. The
-footer is a structure in Thrift's compact protocol (definition: parquet.thrift of the Apache Parquet format). A chunk
-that was written as a file of its own is appended by copying its bytes and adding to the places in its footer; so a long
-run neither encodes anything twice nor has to be finished before what it wrote is on disk.
+A Parquet file consists of row groups followed by a footer with the offset of each column of each row group. The footer
+is a structure in Thrift's compact protocol (definition: parquet.thrift of the Apache Parquet format). A chunk that was
+encoded as a file of its own is appended by copying its bytes and shifting the offsets in its footer. A long run thus
+encodes nothing twice, and its data reach the disk before it finishes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ STOP, TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UU
 FILE_ROWS, FILE_GROUPS = 3, 4
 GROUP_COLUMNS, GROUP_ROWS, GROUP_OFFSET, GROUP_ORDINAL = 1, 3, 5, 7
 COLUMN_OFFSET, COLUMN_META, COLUMN_OFFSET_INDEX, COLUMN_COLUMN_INDEX = 2, 3, 4, 6
-META_PLACES = (9, 10, 11, 14)  # data page, index page, dictionary page, bloom filter
+META_OFFSETS = (9, 10, 11, 14)  # data page, index page, dictionary page, bloom filter
 
-Fields = dict[int, tuple[int, Any]]  # field -> its type and value
+Fields = dict[int, tuple[int, Any]]  # number of a field -> its type and value
 
 
 class _Reader:
+    """Decodes Thrift's compact protocol."""
+
     def __init__(self, data: bytes):
         self.data, self.at = data, 0
 
@@ -100,7 +102,7 @@ def _signed(n: int) -> bytes:
     return _varint(2 * n if n >= 0 else -2 * n - 1)
 
 
-def _written(kind: int, value: Any) -> bytes:
+def _encode(kind: int, value: Any) -> bytes:
     if kind in (TRUE, FALSE, I8):
         return bytes([value])
     if kind in (I16, I32, I64):
@@ -111,14 +113,14 @@ def _written(kind: int, value: Any) -> bytes:
         return _varint(len(value)) + bytes(value)
     if kind in (LIST, SET):
         inner, items = value
-        return _list_head(inner, len(items)) + b"".join(_written(inner, x) for x in items)
+        return _list_head(inner, len(items)) + b"".join(_encode(inner, x) for x in items)
     if kind == MAP:
         kinds, pairs = value
         if not pairs:
             return b"\0"
-        inside = (_written(kinds >> 4, k) + _written(kinds & 15, v) for k, v in pairs)
+        inside = (_encode(kinds >> 4, k) + _encode(kinds & 15, v) for k, v in pairs)
         return _varint(len(pairs)) + bytes([kinds]) + b"".join(inside)
-    return _written_fields(value)
+    return _encode_fields(value)
 
 
 def _list_head(kind: int, n: int) -> bytes:
@@ -130,10 +132,10 @@ def _field(last: int, number: int, kind: int) -> bytes:
     return bytes([step << 4 | kind]) if 0 < step < 16 else bytes([kind]) + _signed(number)
 
 
-def _written_fields(fields: Fields) -> bytes:
+def _encode_fields(fields: Fields) -> bytes:
     parts, last = [], 0
     for number, (kind, value) in fields.items():
-        parts.append(_field(last, number, kind) + (b"" if value is None else _written(kind, value)))
+        parts.append(_field(last, number, kind) + (b"" if value is None else _encode(kind, value)))
         last = number
     return b"".join(parts) + b"\0"
 
@@ -145,15 +147,15 @@ def body_and_footer(file: memoryview) -> tuple[memoryview, bytes]:
 
 
 def shifted_row_groups(footer: bytes, by: int, ordinal: int) -> list[bytes]:
-    """The row groups of a footer as they stand once their bytes lie further back in a file.
+    """The row groups of a footer, encoded with shifted offsets.
 
     Parameters
     ----------
     footer : bytes
     by : int
-        How many bytes further.
+        Number of bytes by which the row groups move.
     ordinal : int
-        Number of the first of them among all row groups.
+        Number of the first one among all row groups of the file.
     """
     kind, groups = _Reader(footer).fields()[FILE_GROUPS][1]
     assert kind == STRUCT
@@ -161,31 +163,31 @@ def shifted_row_groups(footer: bytes, by: int, ordinal: int) -> list[bytes]:
         _shift(group, GROUP_OFFSET, by)
         if GROUP_ORDINAL in group and ordinal + i < 2**15:
             group[GROUP_ORDINAL] = group[GROUP_ORDINAL][0], ordinal + i
-        else:  # a number of 16 bits, and one that readers do without
+        else:  # a 16-bit field that is optional
             group.pop(GROUP_ORDINAL, None)
         for column in group[GROUP_COLUMNS][1][1]:
-            for place in (COLUMN_OFFSET, COLUMN_OFFSET_INDEX, COLUMN_COLUMN_INDEX):
-                _shift(column, place, by)
-            for place in META_PLACES:
-                _shift(column[COLUMN_META][1], place, by)
-    return [_written_fields(g) for g in groups]
+            for offset in (COLUMN_OFFSET, COLUMN_OFFSET_INDEX, COLUMN_COLUMN_INDEX):
+                _shift(column, offset, by)
+            for offset in META_OFFSETS:
+                _shift(column[COLUMN_META][1], offset, by)
+    return [_encode_fields(g) for g in groups]
 
 
 def _shift(fields: Fields, number: int, by: int) -> None:
-    if number in fields and fields[number][1]:  # 0: unset, as older writers leave it
+    if number in fields and fields[number][1]:  # 0: unset, in files of older writers
         kind, value = fields[number]
         fields[number] = kind, value + by
 
 
 def join_footers(first: bytes, groups: list[bytes], rows: int) -> bytes:
-    """The end of a Parquet file: the footer of its first part with the row groups of all, its length, the magic number.
+    """The end of a Parquet file: a footer with the row groups of all parts, its length and the magic number.
 
     Parameters
     ----------
     first : bytes
-        A footer; all but its row groups and its number of rows is taken over.
+        The footer of the first part; everything but the row groups and the number of rows is copied.
     groups : list of bytes
-        What `shifted_row_groups` made, in order.
+        From `shifted_row_groups`, in order.
     rows : int
     """
     parts, last = [], 0
@@ -196,7 +198,7 @@ def join_footers(first: bytes, groups: list[bytes], rows: int) -> bytes:
         elif number == FILE_GROUPS:
             parts += [_list_head(STRUCT, len(groups)), *groups]
         elif value is not None:
-            parts.append(_written(kind, value))
+            parts.append(_encode(kind, value))
         last = number
     joined = b"".join(parts) + b"\0"
     return joined + struct.pack("<I", len(joined)) + MAGIC

@@ -17,11 +17,14 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.cases.solve import Question
+from jtgpu.cases.options import CsvDialect, TableOptions
+from jtgpu.cases.query import TableQuery
 from jtgpu.cluster import Cluster
-from jtgpu.cluster import files as files_module
 from jtgpu.cluster.connect import Share, as_cluster
-from jtgpu.cluster.parts import Dialect
+from jtgpu.cluster.part_reader import PartReader
+from jtgpu.cluster.part_writer import PartTarget
+from jtgpu.cluster.worker import Job, Worker
+from jtgpu.cluster.worker_spec import WorkerSpec
 from jtgpu.errors import JtgpuError
 from tests.conftest import ROOT
 
@@ -70,11 +73,16 @@ def test_a_tree_is_sent_as_a_plan_and_compiled_there(tree: jtgpu.JunctionTree) -
     assert pickle.loads(pickle.dumps(markov.compile("reference"))).posterior("a")["y"] == 0.75
 
 
+def job_of(plan: Any, **more: Any) -> Job:
+    """A job without work."""
+    spec = WorkerSpec(plan, Share("cpu", 1, 1, 0), {}, TableQuery((), ()), TableOptions(), **more)
+    return Job(spec, PartReader(plan.model, CsvDialect(), [], [], 1, False), PartTarget("", "", None, ""))
+
+
 def test_a_part_does_not_depend_on_the_parts_before() -> None:
     """A tree that plans anew for patterns it has met is compiled for each part: a part done twice is the same part."""
     plan = jtgpu.read(ROOT / "nets" / "water.net").plan("min-fill")
-    share = Share("cpu", 1, 1, 0)
-    job = files_module.Job(plan, share, Question((), ()), [], [], (), None, Dialect(), 1, None, "", "", "")
+    job = job_of(plan)
     made: list[Any] = []
 
     class Tree:
@@ -83,12 +91,12 @@ def test_a_part_does_not_depend_on_the_parts_before() -> None:
         def close(self) -> None:
             made.remove(self)
 
-    class Learning(files_module.Worker):
-        def _new(self) -> Any:
+    class Adaptive(Worker):
+        def _compile(self) -> Any:
             made.append(Tree())
             return made[-1]
 
-    worker = Learning(job)
+    worker = Adaptive(job)
     first = worker.tree()
     assert worker.tree() is not first
     assert len(made) == 1
@@ -116,23 +124,21 @@ def test_a_cluster_is_divided_among_workers(
 
 
 def test_clusters_that_cannot_be() -> None:
-    with pytest.raises(JtgpuError, match="2 cores and 0 GPUs, a worker takes 1 cores and 1 GPUs"):
+    with pytest.raises(JtgpuError, match="2 cores and 0 GPUs, but a worker needs 1 cores and 1 GPUs"):
         Share.of(Cluster(), {"CPU": 2.0}, "gpu", 5)
     for wrong in ({"workers": 0}, {"cpus": -1}, {"gpus": -0.5}):
-        with pytest.raises(ValueError, match="is a positive number"):
+        with pytest.raises(ValueError, match="must be a positive number"):
             Cluster(**wrong)
-    with pytest.raises(ValueError, match="cluster is 'auto'"):
+    with pytest.raises(ValueError, match="cluster must be 'auto'"):
         as_cluster("")
     assert Share("cpu", 1, 2.0, 0.0).options({"threads": 7, "devices": [1], "lanes": 3}) == {"threads": 2, "lanes": 3}
     assert Share("gpu", 1, 2.0, 1.0).options({"device": 3}) == {}
 
 
 def test_a_worker_of_another_version_is_refused(plan: Any) -> None:
-    job: Any = files_module.Job(
-        plan, Share("cpu", 1, 1, 0), Question((), ()), [], [], (), None, Dialect(), 1, None, "", "", "", version="0.0.0"
-    )
-    with pytest.raises(JtgpuError, match=r"this worker has jtgpu .*, the run is led by jtgpu 0\.0\.0"):
-        files_module.Worker(job)
+    worker = Worker(job_of(plan, version="0.0.0"))
+    with pytest.raises(JtgpuError, match=r"this worker has jtgpu .*, but the run was started by jtgpu 0\.0\.0"):
+        worker.tree()
 
 
 def test_ray_is_imported_on_use_and_named_where_it_is_missing(tmp_path: Path) -> None:

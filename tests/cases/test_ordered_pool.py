@@ -1,4 +1,4 @@
-"""Work by several threads, delivered in order: errors, interrupts, and how much is under way."""
+"""The ordered pool: order of delivery, errors, interrupts, and the number of items in flight."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from jtgpu.cases.inorder import AHEAD, in_order
+from jtgpu.cases.ordered_pool import PREFETCH, map_in_order
 
 
 def ours() -> list[str]:
-    """Threads that are left; the one that rings at the end may need a moment more."""
+    """Names of the pool's threads that are still alive, after a moment for the last one to end."""
     kinds = ("jtgpu-reader", "jtgpu-writer", "jtgpu-worker")
     deadline = time.monotonic() + 5
     while (left := [t.name for t in threading.enumerate() if t.name.startswith(kinds)]) and time.monotonic() < deadline:
@@ -23,9 +23,9 @@ def ours() -> list[str]:
     return left
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 5])
+@pytest.mark.parametrize("concurrency", [1, 2, 5])
 @pytest.mark.parametrize("n", [0, 1, 2, 100])
-def test_results_come_in_order(at_once: int, n: int) -> None:
+def test_results_are_delivered_in_order(concurrency: int, n: int) -> None:
     pauses = np.random.default_rng(n).random(max(n, 1)) * 2e-3
     found: list[int] = []
 
@@ -33,14 +33,14 @@ def test_results_come_in_order(at_once: int, n: int) -> None:
         time.sleep(float(pauses[i - 1]))
         return 10 * i
 
-    in_order(iter(range(1, n + 1)), work, found.append, at_once)
+    map_in_order(iter(range(1, n + 1)), work, found.append, concurrency)
     assert found == [10 * i for i in range(1, n + 1)]
     assert not ours()
 
 
-@pytest.mark.parametrize("at_once", [1, 3])
+@pytest.mark.parametrize("concurrency", [1, 3])
 @pytest.mark.parametrize("where", ["read", "work", "deliver"])
-def test_an_error_comes_after_everything_before_it(at_once: int, where: str) -> None:
+def test_an_error_is_raised_after_all_earlier_results(concurrency: int, where: str) -> None:
     found: list[int] = []
     closed: list[bool] = []
 
@@ -65,15 +65,15 @@ def test_an_error_comes_after_everything_before_it(at_once: int, where: str) -> 
         found.append(i)
 
     with pytest.raises(KeyError) as error:
-        in_order(items(), work, deliver, at_once)
+        map_in_order(items(), work, deliver, concurrency)
     assert error.value.args == (20,)
     assert found == list(range(1, 21))
     assert closed == [True]
     assert not ours()
 
 
-@pytest.mark.parametrize("at_once", [1, 4])
-def test_little_is_under_way(at_once: int) -> None:
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_few_items_are_in_flight(concurrency: int) -> None:
     lock = threading.Lock()
     taken = delivered = most = working = together = 0
 
@@ -101,14 +101,14 @@ def test_little_is_under_way(at_once: int) -> None:
         with lock:
             delivered += 1
 
-    in_order(items(), work, deliver, at_once)
+    map_in_order(items(), work, deliver, concurrency)
     assert delivered == 60
-    assert together == at_once
-    assert most <= at_once + AHEAD
+    assert together == concurrency
+    assert most <= concurrency + PREFETCH
 
 
-@pytest.mark.parametrize("at_once", [1, 3])
-def test_the_caller_interrupted_keeps_what_has_no_gap(at_once: int) -> None:
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_an_interrupt_delivers_results_up_to_the_first_gap(concurrency: int) -> None:
     found: list[int] = []
 
     def work(i: int) -> int:
@@ -118,14 +118,14 @@ def test_the_caller_interrupted_keeps_what_has_no_gap(at_once: int) -> None:
         return i
 
     with pytest.raises(KeyboardInterrupt):
-        in_order(iter(range(1000)), work, found.append, at_once)
+        map_in_order(iter(range(1000)), work, found.append, concurrency)
     assert found == list(range(len(found)))
     assert 10 <= len(found) < 40
     assert not ours()
 
 
-def test_an_interrupt_at_any_moment_loses_nothing() -> None:
-    """Whatever the caller's thread is doing just then, from the start of the first thread to the end of the last."""
+def test_an_interrupt_at_any_moment_loses_no_result() -> None:
+    """From the start of the first thread to the end of the last, whatever the calling thread is doing."""
     random = np.random.default_rng(11)
     interrupted = 0
     for _ in range(300):
@@ -141,20 +141,20 @@ def test_an_interrupt_at_any_moment_loses_nothing() -> None:
         try:
             try:
                 timer.start()
-                in_order(items(), lambda i: i, found.append, 2)
+                map_in_order(items(), lambda i: i, found.append, 2)
                 assert len(found) == 40
             finally:
                 timer.join()
         except KeyboardInterrupt:
             interrupted += 1
         assert found == list(range(len(found)))
-        assert len(read) - len(found) <= 2 + AHEAD + 1
+        assert len(read) - len(found) <= 2 + PREFETCH + 1
         assert not ours()
     assert interrupted > 20
 
 
 @pytest.mark.parametrize("missing", ["jtgpu-reader", "jtgpu-writer", "jtgpu-worker-0", "jtgpu-worker-1"])
-def test_a_system_without_threads_is_an_error(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_cannot_start_is_an_error(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     start = threading.Thread.start
 
     def limited(self: threading.Thread) -> None:
@@ -164,11 +164,11 @@ def test_a_system_without_threads_is_an_error(missing: str, monkeypatch: pytest.
 
     monkeypatch.setattr(threading.Thread, "start", limited)
     with pytest.raises(RuntimeError, match="new thread"):
-        in_order(iter(range(10)), abs, lambda _: None, 2)
+        map_in_order(iter(range(10)), abs, lambda _: None, 2)
     assert not ours()
 
 
-def test_an_error_while_the_items_end_is_told() -> None:
+def test_an_error_while_closing_the_items_is_raised() -> None:
     class Items:
         def __iter__(self) -> Iterator[int]:
             return self
@@ -180,11 +180,11 @@ def test_an_error_while_the_items_end_is_told() -> None:
             raise KeyError("closing")
 
     with pytest.raises(KeyError, match="closing"):
-        in_order(iter(Items()), abs, lambda _: None, 2)
+        map_in_order(iter(Items()), abs, lambda _: None, 2)
     assert not ours()
 
 
-def test_items_and_results_are_forgotten() -> None:
+def test_items_and_results_are_released_when_delivered() -> None:
     class Counted:
         alive = most = 0
 
@@ -195,6 +195,6 @@ def test_items_and_results_are_forgotten() -> None:
         def __del__(self) -> None:
             Counted.alive -= 1
 
-    in_order((Counted() for _ in range(200)), lambda _: Counted(), lambda _: None, 2)
+    map_in_order((Counted() for _ in range(200)), lambda _: Counted(), lambda _: None, 2)
     assert Counted.alive == 0
-    assert Counted.most <= 2 * (2 + AHEAD) + 4
+    assert Counted.most <= 2 * (2 + PREFETCH) + 4

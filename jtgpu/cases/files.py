@@ -1,0 +1,197 @@
+"""From a file of cases to a file of answers, in memory that does not grow with the file."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+from ..errors import JtgpuError
+from ..inference.tree import JunctionTree
+from ..model.network import DiscreteModel
+from ..util import doors
+from .arrow import arrow
+from .fingerprint import file_fingerprint, model_fingerprint, query_fingerprint
+from .options import FileKeywords, FileOptions, TableKeywords, TableOptions
+from .pipeline import default_chunk, default_concurrency, run_chunks
+from .query import TableQuery, resolve_query
+from .reading import CaseChunk, open_cases
+from .solver import Solver
+from .writing import NO_SPACE, ResumableFile, writer_for
+
+__all__ = ["Keywords", "Progress", "Report", "answer_file", "run_file", "split_options", "used_columns"]
+
+Progress = Callable[[int, int, int], None]  # cases answered; how much has been read, of how much
+
+
+@dataclass(frozen=True)
+class Report:
+    """Summary of a run.
+
+    Attributes
+    ----------
+    output : str
+    cases, flagged : int
+        Number of rows, and of rows that have a reason in place of an answer.
+    resumed : int
+        Rows that an earlier run had answered.
+    seconds : float
+        Of this run.
+    targets, evidence, ignored : tuple of str
+        Variables that were computed; columns that were evidence; columns that were ignored.
+    """
+
+    output: str
+    cases: int
+    flagged: int
+    resumed: int
+    seconds: float
+    targets: tuple[str, ...]
+    evidence: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return asdict(self)
+
+
+def answer_file(
+    tree: JunctionTree,
+    cases: str | Path,
+    output: str | Path,
+    *,
+    progress: Progress | None = None,
+    cluster: Any = None,
+    **options: Unpack[Keywords],
+) -> Report:
+    """Answer every row of a CSV or Parquet file, in memory that does not grow with it.
+
+    Parameters
+    ----------
+    tree : JunctionTree
+    cases, output : path
+        The cases: CSV (compressed or not) or Parquet, recognized by content. The output: .parquet, .csv or .tsv (.gz,
+        .zst), by suffix.
+    targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, missing, do
+        See `jtgpu.JunctionTree.predict_proba`.
+    delimiter, quote, encoding : str
+        Of a CSV; see `jtgpu.cases.options.CsvDialect`.
+    chunk : int, optional
+        Approximate number of cases that are read, answered and written at a time. Default: some tens of megabytes.
+    compression : str, optional
+        Of a Parquet output, as pyarrow names it. Default: snappy.
+    threads : int, optional
+        Cores for everything except the propagation, which the tree determines. Default: all. With 1, a single thread
+        parses and, for a GPU, encodes.
+    resume, force : bool
+        Continue an unfinished run; overwrite an existing output.
+    progress : callable, optional
+        Called after each chunk with the number of cases answered and how much has been read, of how much.
+    cluster : str or jtgpu.cluster.Cluster, optional
+        Run on a Ray cluster; see `jtgpu.cluster.answer_files`, which also takes folders and URIs.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    ParseError, UnknownState, UnknownVariable, ImpossibleEvidence, EvidenceError
+        Naming the file and the row. The chunks before it are saved, as after Ctrl-C and on a full disk.
+    JtgpuError
+        On a full disk, with instructions how to continue.
+    """
+    if cluster is not None:
+        options.pop("threads", None)  # the share of a worker determines its threads
+        report: Report = doors.cluster().answer_files(
+            tree, cases, output, cluster=cluster, progress=progress, **options
+        )
+        return report
+    table, file = split_options(options)
+    return run_file(tree, Path(cases), Path(output), table, file, progress)
+
+
+class Keywords(TableKeywords, FileKeywords, total=False):
+    """Keywords of `answer_file`."""
+
+
+def split_options(keywords: Any) -> tuple[TableOptions, FileOptions]:
+    """Keywords of `answer_file` as options of the table and options of the file."""
+    of_table = {k: v for k, v in keywords.items() if k in TableKeywords.__annotations__}
+    of_file = {k: v for k, v in keywords.items() if k not in of_table}
+    return TableOptions(**of_table), FileOptions.of(**of_file)
+
+
+def run_file(
+    tree: JunctionTree, cases: Path, output: Path, table: TableOptions, options: FileOptions,
+    progress: Progress | None = None,
+) -> Report:  # fmt: skip
+    """See `answer_file`."""
+    begun = time.perf_counter()
+    model = tree.model
+    source = open_cases(cases, model, options.dialect, threads=options.threads != 1)
+    if output.exists() and output.samefile(cases):
+        raise JtgpuError(f"{output} contains the cases: choose another output")
+    query, kept = resolve_query(model, source.columns, table, source=str(cases))
+    kept_types = list(zip(kept, source.types(kept), strict=True))
+    schema = query.schema(model, kept_types)
+    identity = {
+        "cases": file_fingerprint(cases),
+        "network": model_fingerprint(model),
+        "question": query_fingerprint(query, kept, table),
+        "dialect": list(asdict(options.dialect).values()),
+        "output": [output.name, options.compression],
+    }
+    writer = writer_for(output, options.compression)
+    unfinished = ResumableFile(output, writer, identity, resume=options.resume, force=options.force)
+    before = unfinished.done
+    with _saved(unfinished):
+        rows = options.chunk or default_chunk(model, tree.plan.plan, query, bool(tree.device))
+        chunks = source.chunks([model.variables[v] for v in query.evidence], kept, rows, before.position)
+
+        def report(chunk: CaseChunk) -> None:
+            if progress is not None:
+                progress(unfinished.done.rows, chunk.done, source.size)
+
+        fields = [arrow().field(name, kind) for name, kind in kept_types]
+        concurrency = default_concurrency(tree, options.threads)
+        run_chunks(chunks, Solver(tree, query, table), fields, unfinished, progress=report, concurrency=concurrency)
+        unfinished.finish(schema)
+    done = unfinished.done
+    return Report(
+        str(output), done.rows, done.flagged, before.rows, time.perf_counter() - begun,
+        *used_columns(model, query, kept, source.columns),
+    )  # fmt: skip
+
+
+def used_columns(
+    model: DiscreteModel, query: TableQuery, kept: list[str], columns: list[str]
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Targets, columns of evidence, and ignored columns, for a report."""
+    evidence = tuple(model.variables[v] for v in query.evidence)
+    ignored = tuple(c for c in columns if c not in {*evidence, *kept} and c not in model.variables)
+    return tuple(model.variables[v] for v in query.targets), evidence, ignored
+
+
+@contextmanager
+def _saved(unfinished: ResumableFile) -> Iterator[None]:
+    """Flush and close the output however the block ends; a full disk becomes a `JtgpuError`."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, JtgpuError) or error.errno not in NO_SPACE:
+            raise
+        with contextlib.suppress(OSError):
+            unfinished.sync()
+        raise JtgpuError(
+            f"no space left for {unfinished.output}: {unfinished.safe:,} cases are saved in {unfinished.folder}; "
+            "free some space and continue with --resume"
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.sync()
+        unfinished.close()

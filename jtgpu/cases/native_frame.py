@@ -1,0 +1,117 @@
+"""`NativeFrame`: a data frame of any library, read and written by columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import EvidenceError
+from .arrow import arrow, narwhals
+from .encoder import CategoricalColumn
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Block", "NativeFrame"]
+
+
+class Block(NamedTuple):
+    """Columns of probabilities in one array, which pandas takes without copying."""
+
+    names: list[str]
+    values: NDArray[np.float64]  # (columns, rows)
+
+
+class NativeFrame:
+    """A frame of any library that narwhals supports, by columns.
+
+    Attributes
+    ----------
+    names : list of str
+        Of the columns.
+    n : int
+        Number of rows.
+    """
+
+    def __init__(self, native: Any):
+        pa, nw = arrow(), narwhals()
+        self.native, self._is_batch = native, isinstance(native, pa.RecordBatch)
+        if self._is_batch:
+            native = pa.Table.from_batches([native])
+        try:
+            self.frame = nw.from_native(native, eager_only=True)
+        except TypeError:
+            hint = "; collect() it first" if hasattr(native, "collect") else ""
+            raise EvidenceError(
+                f"cases must be a data frame (pandas, Polars, Arrow, ...), not {type(native).__name__}{hint}"
+            ) from None
+        except (ValueError, nw.exceptions.NarwhalsError) as error:  # columns of the same name
+            raise EvidenceError(f"cases cannot be read: {error}") from None
+        self.names = [str(c) for c in self.frame.columns]
+        self.n = len(self.frame)
+
+    @property
+    def is_pandas(self) -> bool:
+        """Whether it is a pandas frame."""
+        return bool(self.frame.implementation.is_pandas())
+
+    def column(self, name: str) -> Any:
+        """A column as `jtgpu.cases.encoder.Encoder.encode` takes it."""
+        pa = arrow()
+        at = self.names.index(name)
+        if self.is_pandas:
+            values = self.native.iloc[:, at].array
+            if type(values).__name__ == "Categorical":  # neither copied nor wrapped: there may be thousands of columns
+                return CategoricalColumn(values.codes, values.categories.tolist())
+        series = self.frame[:, at]
+        native = series.to_native()
+        if type(native).__module__.startswith("pandas") and hasattr(native, "cat"):
+            return CategoricalColumn(native.cat.codes.to_numpy(), native.cat.categories.tolist())
+        if self.frame.implementation.is_pyarrow() and native.num_chunks == 1:
+            return native.chunk(0)  # to_arrow() would copy it in a single thread
+        try:
+            return series.to_arrow()
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError):
+            return series.to_list()  # names, numbers and nulls mixed
+
+    def row_name(self, row: int) -> str:
+        """A row as its owner can find it: by number, and by index label if the frame has one."""
+        index = getattr(self.native, "index", None)
+        label = "" if index is None or type(index).__name__ == "RangeIndex" else f" (index {index[row]!r})"
+        return f"row {row}{label}"
+
+    def like(self, table: Any, kept: list[str], block: Block | None = None) -> Any:
+        """Convert an Arrow table to a frame of this kind, with the same index.
+
+        Parameters
+        ----------
+        table : Arrow table
+        kept : list of str
+            Columns of this frame that precede those of the table.
+        block : Block, optional
+            For pandas: columns that precede those of the table.
+        """
+        nw = narwhals()
+        kind = self.frame.implementation
+        if kind.is_pyarrow():
+            answer = nw.from_native(table, eager_only=True)
+        elif kind.is_pandas():
+            answer = nw.from_native(self._to_pandas(table, block), eager_only=True)
+        else:
+            answer = nw.from_arrow(table, backend=kind)
+        if kept:
+            front = self.frame.select([self.frame.columns[self.names.index(k)] for k in kept])
+            answer = nw.concat([front, answer], how="horizontal")
+        native = answer.to_native()
+        return native.combine_chunks().to_batches()[0] if self._is_batch and self.n else native
+
+    def _to_pandas(self, table: Any, block: Block | None) -> Any:
+        more = table.to_pandas()
+        if block is None:
+            more.index = self.native.index
+            return more
+        pandas = self.frame.implementation.to_native_namespace()
+        made = pandas.DataFrame(block.values.T, columns=block.names, index=self.native.index, copy=False)
+        for name in table.column_names:
+            made[name] = more[name].array
+        return made

@@ -1,0 +1,110 @@
+"""Options of everything that answers a table of cases: frames, files and clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, TypedDict, Unpack
+
+__all__ = ["MISSING", "CsvDialect", "FileKeywords", "FileOptions", "TableKeywords", "TableOptions"]
+
+# What R, pandas, SQL, Weka, Hugin and Netica write for a value that was not observed.
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "*")
+
+
+class TableKeywords(TypedDict, total=False):
+    """Keywords that all functions on tables accept; see `TableOptions`."""
+
+    targets: str | int | Iterable[str | int] | None
+    evidence_columns: str | Iterable[str] | None
+    keep: str | Iterable[str]
+    labels: bool
+    log_evidence: bool
+    conflict: bool
+    mpe: bool
+    on_error: str
+    missing: Iterable[str]
+    do: Mapping[Any, Any] | None
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What is computed for every row of a table; `jtgpu.JunctionTree.predict_proba` documents the fields."""
+
+    targets: str | int | Iterable[str | int] | None = None
+    evidence_columns: str | Iterable[str] | None = None
+    keep: str | Iterable[str] = ()
+    labels: bool = False  # the most probable state of each target in place of its probabilities
+    log_evidence: bool = False
+    conflict: bool = False
+    mpe: bool = False
+    on_error: str = "error"
+    missing: Iterable[str] = MISSING
+    do: Mapping[Any, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.on_error not in ("error", "flag"):
+            raise ValueError(f"on_error must be 'error' or 'flag', not {self.on_error!r}")
+        for name in ("targets", "evidence_columns", "keep", "missing"):  # iterators would be used up, and not pickled
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, (str, int)) and isinstance(value, Iterable):
+                object.__setattr__(self, name, tuple(value))
+
+
+class FileKeywords(TypedDict, total=False):
+    """Keywords that all functions on files of cases accept; see `FileOptions`."""
+
+    delimiter: str | None
+    quote: str
+    encoding: str
+    chunk: int | None
+    compression: str | None
+    threads: int | None
+    resume: bool
+    force: bool
+    part_rows: int | None
+
+
+@dataclass(frozen=True)
+class CsvDialect:
+    """How CSV files are written.
+
+    Attributes
+    ----------
+    delimiter : str, optional
+        One character. Default: the comma, semicolon, tab or bar with which most columns have the name of a variable.
+    quote : str
+        One character; empty if quotes are ordinary text.
+    encoding : str
+        Any superset of ASCII.
+    """
+
+    delimiter: str | None = None
+    quote: str = '"'
+    encoding: str = "utf-8"
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How files of cases are read and files of answers are written; `jtgpu.cases.answer_file` documents the fields."""
+
+    dialect: CsvDialect = field(default_factory=CsvDialect)
+    chunk: int | None = None
+    compression: str | None = None
+    threads: int | None = None
+    resume: bool = False
+    force: bool = False
+    part_rows: int | None = None  # on a cluster: approximate number of rows of a part
+
+    def __post_init__(self) -> None:
+        if self.chunk is not None and self.chunk < 1:
+            raise ValueError(f"chunk must be a positive number of cases, not {self.chunk!r}")
+        if self.part_rows is not None and self.part_rows < 1:
+            raise ValueError(f"part_rows must be a positive number of rows, not {self.part_rows!r}")
+
+    @classmethod
+    def of(cls, **keywords: Unpack[FileKeywords]) -> Self:
+        """The options that keywords give."""
+        given: dict[str, Any] = dict(keywords)
+        dialect = {name: given.pop(name) for name in ("delimiter", "quote", "encoding") if name in given}
+        return cls(CsvDialect(**dialect), **given)

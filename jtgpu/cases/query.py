@@ -1,0 +1,171 @@
+"""`TableQuery`: what is computed for every case of a table, by numbers of variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import EvidenceError, UnknownVariable, closest
+from ..model.network import DiscreteModel
+from .arrow import arrow
+from .options import TableOptions
+
+__all__ = ["TableQuery", "resolve_query"]
+
+CALL_BYTES = 64 << 20  # of posteriors and evidence in one call of the backend
+MIN_ROWS, MAX_ROWS = 1024, 1 << 17  # of one call of the backend
+
+
+@dataclass(frozen=True)
+class TableQuery:
+    """What is computed for every case; made by `resolve_query`."""
+
+    targets: tuple[int, ...]
+    evidence: tuple[int, ...]
+    labels: bool = False  # the most probable state of each target in place of its probabilities
+    log_evidence: bool = False
+    conflict: bool = False
+    mpe: bool = False  # the states of the targets in the most probable explanation, and its ln P with the evidence
+    flag: bool = False  # rows without an answer are flagged, not an error
+
+    def rows_per_call(self, model: DiscreteModel) -> int:
+        """Number of cases in one call of the backend, such that its memory stays small."""
+        row_bytes = 8 * int(sum(model.cardinality[v] for v in self.targets)) + 4 * len(model) + 16
+        return int(min(max(CALL_BYTES // row_bytes, MIN_ROWS), MAX_ROWS))
+
+    def columns(self, model: DiscreteModel) -> list[str]:
+        """Names of the columns of the answer, in order."""
+        if self.labels:
+            names = [model.variables[v] for v in self.targets]
+        else:
+            names = [f"{model.variables[v]}={s}" for v in self.targets for s in _distinct(model.states(v))]
+        names += ["log_evidence"] * self.log_evidence + ["conflict"] * self.conflict
+        if self.mpe:
+            names += [*(f"mpe:{model.variables[v]}" for v in self.targets), "log_mpe"]
+        return names + ["error"] * self.flag
+
+    def schema(self, model: DiscreteModel, kept: Iterable[tuple[str, Any]] = (), skip: int = 0) -> Any:
+        """Arrow schema of the answer.
+
+        Parameters
+        ----------
+        model : DiscreteModel
+        kept : iterable of (str, Arrow type)
+            Columns of the table of cases that precede the answer's.
+        skip : int
+            Number of the answer's first columns to leave out.
+
+        Raises
+        ------
+        EvidenceError
+            If two columns would have the same name.
+        """
+        pa = arrow()
+        fields = list(kept)
+        names = self.columns(model)
+        n = len(self.targets)
+        first = len(names) - n - 1 - self.flag  # of the columns of explanations
+        text = set(range(n)) if self.labels else set()
+        text |= set(range(first, first + n)) if self.mpe else set()
+        text |= {len(names) - 1} if self.flag else set()
+        fields += [(name, pa.string() if i in text else pa.float64()) for i, name in enumerate(names) if i >= skip]
+        seen: set[str] = set()
+        for name, _ in fields:
+            if name in seen:
+                raise EvidenceError(f"the answer would have two columns named {name!r}; remove it from keep")
+            seen.add(name)
+        return pa.schema(fields)
+
+
+def resolve_query(
+    model: DiscreteModel, columns: Sequence[str], options: TableOptions, *, source: str = "the table"
+) -> tuple[TableQuery, list[str]]:
+    """What is computed for a table with these columns, and which of them are copied to the answer.
+
+    Parameters
+    ----------
+    model : DiscreteModel
+    columns : sequence of str
+        Names of the table's columns.
+    options : TableOptions
+        ``targets``: default, the variables that are not evidence, or all if every variable is. ``evidence_columns``:
+        default, every column that is a variable, except explicit targets (the prediction of a column does not use that
+        column). Columns that are not variables are then ignored, but a column that differs from a variable only in case,
+        spaces or punctuation is an error.
+    source : str
+        Name of the table in messages.
+
+    Raises
+    ------
+    UnknownVariable
+        For a target or column that does not exist, with the closest names.
+    EvidenceError
+        For a column that occurs twice, or a table without a column that is a variable.
+    """
+    targets = None
+    if options.targets is not None:
+        targets = list(dict.fromkeys(model.index(t) for t in _as_list(options.targets)))
+    kept = list(dict.fromkeys(str(k) for k in _as_list(options.keep)))
+    if options.evidence_columns is None:
+        names = [c for c in columns if c in model.variables and model.index(c) not in (targets or ())]
+        if not names:
+            raise _no_evidence(model, columns, targets, source)
+        _reject_misspelled(model, columns, source)
+    else:
+        names = list(dict.fromkeys(str(c) for c in _as_list(options.evidence_columns)))
+    for name in [*names, *kept]:
+        n = columns.count(name)
+        if not n:
+            raise UnknownVariable(f"{source} has no column {name!r}{closest(name, columns)}")
+        if n > 1:
+            raise EvidenceError(f"{source} has {n} columns named {name!r}")
+    evidence = tuple(model.index(c) for c in names)
+    if targets is None:
+        targets = [v for v in range(len(model)) if v not in set(evidence)] or list(range(len(model)))
+    flag = options.on_error == "flag"
+    query = TableQuery(
+        tuple(targets), evidence, options.labels, options.log_evidence, options.conflict, options.mpe, flag
+    )
+    return query, kept
+
+
+def _as_list(names: Any) -> list[Any]:
+    return [names] if isinstance(names, (str, int, np.integer)) else list(names)
+
+
+def _no_evidence(
+    model: DiscreteModel, columns: Sequence[str], targets: list[int] | None, source: str
+) -> EvidenceError:
+    """The error for a table without a column of evidence."""
+    if targets is not None and any(c in model.variables for c in columns):
+        return EvidenceError(
+            f"{source} has no evidence: its only columns that are variables are the targets; pass evidence_columns to "
+            "use them as evidence"
+        )
+    some = ", ".join(map(repr, list(columns)[:5])) + (", ..." if len(columns) > 5 else "")
+    hint = closest(columns[0], model.variables) if columns else ""
+    return UnknownVariable(f"no column of {source} is a variable of {model.name!r}: {some or 'it has none'}{hint}")
+
+
+def _reject_misspelled(model: DiscreteModel, columns: Sequence[str], source: str) -> None:
+    """Raise for a column whose name is a variable's except for case, spaces or punctuation."""
+    unused = {_folded(v): v for v in model.variables if v not in columns}
+    for name in columns:
+        meant = unused.get(_folded(name)) if name not in model.variables else None
+        if meant:
+            raise UnknownVariable(
+                f"{source} has a column {name!r}, but the variable is named {meant!r}: rename the column, or pass "
+                "evidence_columns without it"
+            )
+
+
+def _folded(name: str) -> str:
+    return "".join(c for c in name.casefold() if c.isalnum()) or name
+
+
+def _distinct(states: Sequence[str]) -> list[str]:
+    """Names of states, with the state's number appended to names that occur more than once."""
+    return [s if states.count(s) == 1 else f"{s}#{i}" for i, s in enumerate(states)]

@@ -1,0 +1,410 @@
+"""Cells of plain CSV rows, in compiled code: the distinct texts of each column, and which of them each cell is.
+
+Rows of plain cells, quoted or not, are parsed here, several times as fast as by Arrow's reader and without the
+interpreter lock. Anything else (an escaped quote, a line end within a cell, a row with another number of cells, text that
+is not UTF-8, a column with very many distinct texts) is left to Arrow's reader, which also reports what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...util.numba_cache import compiled
+from ..arrow import arrow
+from ..encoder import CategoricalColumn
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .csv_rows import CsvRows
+
+__all__ = ["MAX_TEXTS", "parse_plain_cells"]
+
+MAX_TEXTS = 2048  # distinct texts of a column in one block
+SLOTS = 4 * MAX_TEXTS  # of the hash table of a column; a power of two
+PADDING = 16  # readable bytes after a block
+NOT_PLAIN = -1
+NEWLINE, RETURN = 10, 13
+START, LENGTH, WORD, TAIL = range(4)  # of a text: its position, its length, its first and its last eight bytes
+FACTOR, OTHER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+SLOT_SHIFT = np.uint64(64 - 13)
+assert SLOTS == 1 << 13
+
+
+class _Block(NamedTuple):
+    """A block of rows.
+
+    Attributes
+    ----------
+    data : (m,) uint8
+        The text, then a line end, then zeros.
+    words : (m / 8,) uint64
+        The same memory.
+    end : int
+        Length of the text.
+    special : (k,) int32
+        Positions of delimiters, quotes and line ends, then `end`.
+    delimiter, quote : int
+        Bytes; quote is -1 if there is none.
+    n_columns : int
+    """
+
+    data: NDArray[np.uint8]
+    words: NDArray[np.uint64]
+    end: int
+    special: NDArray[np.int32]
+    delimiter: int
+    quote: int
+    n_columns: int
+
+
+class _Wanted(NamedTuple):
+    """Which columns are wanted, and where their cells go.
+
+    Attributes
+    ----------
+    evidence_of, kept_of : (columns,) int64
+        Number of each column of the file among those of evidence, and among those to copy; -1 for none.
+    indices : (E, rows) int32
+        Number of the text of each cell of evidence.
+    spans : (K, rows, 2) int64
+        Position and length of each cell to copy.
+    """
+
+    evidence_of: NDArray[np.int64]
+    kept_of: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    spans: NDArray[np.int64]
+
+
+class _Texts(NamedTuple):
+    """The distinct texts of the columns of evidence.
+
+    Attributes
+    ----------
+    entries : (E, MAX_TEXTS, 4) int64
+        START, LENGTH, WORD and TAIL of each text.
+    count : (E,) int64
+    table : (E, SLOTS) int32
+        Hash tables with linear probing: numbers of texts; -1 for a free slot.
+    """
+
+    entries: NDArray[np.int64]
+    count: NDArray[np.int64]
+    table: NDArray[np.int32]
+
+
+@compiled()
+def _mark(data, delimiter, quote, marks):  # type: ignore[no-untyped-def]
+    """Mark delimiters, quotes and line ends.
+
+    Parameters
+    ----------
+    data : (m,) uint8
+    delimiter, quote : uint8
+    marks : (m,) uint8
+        Written: 1 for a special byte, else 0.
+
+    Returns
+    -------
+    int
+        Number of special bytes.
+    """
+    for i in range(len(marks)):
+        c = data[i]
+        marks[i] = (c == delimiter) | (c == NEWLINE) | (c == RETURN) | (c == quote)
+    return marks.sum()
+
+
+@compiled()
+def _list_marked(marks, words, positions):  # type: ignore[no-untyped-def]
+    """List the marked positions.
+
+    Parameters
+    ----------
+    marks : (m,) uint8
+    words : (m / 8,) uint64
+        The same memory, to skip eight bytes at a time.
+    positions : (k + 8,) int32
+        Written; needs room for eight more than are marked.
+    """
+    n = 0
+    for w in range(len(words)):
+        if words[w] != 0:
+            for i in range(8):
+                positions[n] = 8 * w + i
+                n += marks[8 * w + i]
+
+
+@compiled(inline="always")
+def _eight_bytes(words, at):  # type: ignore[no-untyped-def]
+    """The eight bytes of `words` (uint64) from byte `at` on, the first one lowest."""
+    low, high = words[at >> 3], words[(at >> 3) + 1]
+    shift = np.uint64((at & 7) << 3)
+    return (low >> shift) | ((high << np.uint64(1)) << (np.uint64(63) - shift))
+
+
+@compiled(inline="always")
+def _slot_of(word, tail, size):  # type: ignore[no-untyped-def]
+    """The slot at which the search for a text begins, by its first and last eight bytes (uint64) and its length."""
+    return np.int64((((word ^ (np.uint64(size) * OTHER)) * FACTOR ^ tail) * FACTOR) >> SLOT_SHIFT)
+
+
+@compiled()
+def _find_or_add(data, first, size, word, tail, e, texts):  # type: ignore[no-untyped-def]
+    """Number of a text among those of a column, to which it is added if it is new.
+
+    Parameters
+    ----------
+    data : (m,) uint8
+    first, size : int
+        Position and length of the text.
+    word, tail : uint64
+        Its first and last eight bytes; of a text of up to eight bytes both are all of it.
+    e : int
+        Column of evidence.
+    texts : _Texts
+
+    Returns
+    -------
+    int
+        -1 if the column has too many distinct texts.
+    """
+    entries, table = texts.entries, texts.table
+    slot = _slot_of(word, tail, size)
+    while table[e, slot] >= 0:
+        k = table[e, slot]
+        if entries[e, k, LENGTH] == size and entries[e, k, WORD] == np.int64(word) and entries[e, k, TAIL] == np.int64(tail):
+            same, other = True, entries[e, k, START]
+            for i in range(8, size - 8):  # the bytes between the first and the last eight
+                same = same and data[first + i] == data[other + i]
+            if same:
+                return k
+        slot = (slot + 1) & (SLOTS - 1)
+    k = texts.count[e]
+    if k == MAX_TEXTS:
+        return -1
+    table[e, slot], texts.count[e] = k, k + 1
+    entries[e, k, START], entries[e, k, LENGTH] = first, size
+    entries[e, k, WORD], entries[e, k, TAIL] = np.int64(word), np.int64(tail)
+    return k
+
+
+@compiled(inline="always")
+def _text_number(data, words, first, last, e, texts):  # type: ignore[no-untyped-def]
+    """Number of the text in ``data[first:last]`` among those of column `e` of evidence; see `_find_or_add`."""
+    size = last - first
+    word = _eight_bytes(words, first)
+    if size < 8:
+        word &= (np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)
+    tail = word
+    if size > 8:
+        tail = _eight_bytes(words, last - 8)
+    number = texts.table[e, _slot_of(word, tail, size)]
+    # the usual case, inline: a function call with arrays takes longer than everything else
+    if number >= 0 and size <= 16:
+        entry = texts.entries[e, number]
+        if entry[LENGTH] == size and entry[WORD] == np.int64(word) and entry[TAIL] == np.int64(tail):
+            return number
+    return _find_or_add(data, first, size, word, tail, e, texts)
+
+
+@compiled(inline="always")
+def _cell_bounds(data, special, quote, delimiter, at, i):  # type: ignore[no-untyped-def]
+    """Bounds of the cell at a position.
+
+    Parameters
+    ----------
+    data : (m,) uint8
+    special : (k,) int32
+        See `_Block`.
+    quote, delimiter : int
+    at : int
+        Where the cell begins, its quote included.
+    i : int
+        Number of the first special byte from there on.
+
+    Returns
+    -------
+    first, last, at, i : int
+        Bounds of the text; position after the cell, and number of the first special byte from there on.
+        `last` is `NOT_PLAIN` for a cell that is not plain.
+    """
+    first = at
+    if data[at] == quote:
+        first += 1
+        i += 1
+        while data[special[i]] == delimiter:
+            i += 1
+        last = special[i]
+        if data[last] != quote:  # a line end, or the end of the block
+            return first, NOT_PLAIN, at, i
+        at, i = last + 1, i + 1
+        if special[i] != at or data[at] == quote:  # text after the closing quote, or an escaped quote
+            return first, NOT_PLAIN, at, i
+        return first, last, at, i
+    while data[special[i]] == quote:
+        i += 1
+    return first, special[i], special[i], i
+
+
+@compiled()
+def _parse(block, wanted, texts):  # type: ignore[no-untyped-def]
+    """Parse all rows of a block.
+
+    Parameters
+    ----------
+    block : _Block
+    wanted : _Wanted
+        Its arrays of cells are written.
+    texts : _Texts
+        Empty; written.
+
+    Returns
+    -------
+    int
+        Number of rows, or `NOT_PLAIN`.
+    """
+    data, words, special = block.data, block.words, block.special
+    end, n_columns, quote, delimiter = block.end, block.n_columns, block.quote, block.delimiter
+    n = at = i = 0  # i: number of the first special byte from position `at` on
+    while at < end:
+        if n_columns > 1 and (data[at] == NEWLINE or data[at] == RETURN):  # an empty line
+            at, i = at + 1, i + 1
+            continue
+        for column in range(n_columns):
+            first, last, at, i = _cell_bounds(data, special, quote, delimiter, at, i)
+            if last == NOT_PLAIN:
+                return NOT_PLAIN
+            e, k = wanted.evidence_of[column], wanted.kept_of[column]
+            if e >= 0:
+                number = _text_number(data, words, first, last, e, texts)
+                if number < 0:
+                    return NOT_PLAIN
+                wanted.indices[e, n] = number
+            if k >= 0:
+                wanted.spans[k, n, 0], wanted.spans[k, n, 1] = first, last - first
+            if (data[at] == delimiter) != (column < n_columns - 1):  # too few cells, or too many
+                return NOT_PLAIN
+            if column < n_columns - 1:
+                at, i = at + 1, i + 1
+        if data[at] == RETURN and data[at + 1] == NEWLINE:
+            at, i = at + 1, i + 1
+        at, i = at + 1, i + 1
+        n += 1
+    return n
+
+
+@compiled()
+def _gather(data, spans):  # type: ignore[no-untyped-def]
+    """Concatenate texts.
+
+    Parameters
+    ----------
+    data : (m,) uint8
+    spans : (n, 2) int64
+        Position and length of each text.
+
+    Returns
+    -------
+    text : (t,) uint8
+    offsets : (n + 1,) int32
+        Where each text begins.
+    """
+    offsets = np.zeros(len(spans) + 1, np.int32)
+    for i in range(len(spans)):
+        offsets[i + 1] = offsets[i] + spans[i, 1]
+    out = np.empty(offsets[-1], np.uint8)
+    for i in range(len(spans)):
+        to, first = offsets[i], spans[i, 0]
+        for j in range(spans[i, 1]):
+            out[to + j] = data[first + j]
+    return out, offsets
+
+
+def parse_plain_cells(
+    text: bytes, max_rows: int, rows: CsvRows, evidence: Sequence[int], kept: Sequence[int]
+) -> tuple[int, list[Any]] | None:
+    """Parse whole rows if they are plain.
+
+    Parameters
+    ----------
+    text : bytes
+        UTF-8.
+    max_rows : int
+        An upper bound of the number of rows.
+    rows : CsvRows
+        Delimiter, quote and number of columns.
+    evidence, kept : sequence of int
+        Columns of evidence, columns to copy.
+
+    Returns
+    -------
+    n : int
+        Number of rows.
+    columns : list
+        A `CategoricalColumn` per column of evidence, then an Arrow array of text, with null for empty cells, per column
+        to copy.
+
+    None if the rows are not plain.
+    """
+    if len(text) >= 2**31 or len(set(evidence)) < len(evidence) or len(set(kept)) < len(kept):
+        return None
+    data = np.zeros(-(-(len(text) + PADDING) // 8) * 8, np.uint8)
+    data[: len(text)] = np.frombuffer(text, np.uint8)
+    data[len(text)] = NEWLINE
+    delimiter, quote = ord(rows.delimiter), rows.quote[0] if rows.quote else -1
+    special = _special_positions(data, len(text), delimiter, quote)
+    block = _Block(data, data.view(np.uint64), len(text), special, delimiter, quote, rows.n_columns)
+    wanted = _Wanted(
+        _numbers_of(evidence, rows.n_columns), _numbers_of(kept, rows.n_columns),
+        np.empty((len(evidence), max_rows), np.int32), np.empty((len(kept), max_rows, 2), np.int64),
+    )  # fmt: skip
+    texts = _Texts(
+        np.empty((len(evidence), MAX_TEXTS, 4), np.int64), np.zeros(len(evidence), np.int64),
+        np.full((len(evidence), SLOTS), -1, np.int32),
+    )  # fmt: skip
+    n = int(_parse(block, wanted, texts))
+    if n < 0:
+        return None
+    columns: list[Any] = []
+    try:
+        for e in range(len(evidence)):
+            found = texts.entries[e, : texts.count[e], :WORD].tolist()
+            columns.append(CategoricalColumn(wanted.indices[e, :n], [text[i : i + k].decode() for i, k in found]))
+        columns += [_text_column(data, wanted.spans[k, :n]) for k in range(len(kept))]
+    except (UnicodeDecodeError, arrow().ArrowInvalid):
+        return None
+    return n, columns
+
+
+def _numbers_of(wanted: Sequence[int], n_columns: int) -> NDArray[np.int64]:
+    """Number of each column among the wanted ones, -1 for the others."""
+    numbers = np.full(n_columns, -1, np.int64)
+    numbers[list(wanted)] = np.arange(len(wanted))
+    return numbers
+
+
+def _special_positions(data: NDArray[np.uint8], end: int, delimiter: int, quote: int) -> NDArray[np.int32]:
+    """Positions of the special bytes of a block, then its end."""
+    marks = np.zeros(len(data), np.uint8)
+    n = int(_mark(data, np.uint8(delimiter), np.uint8(quote if quote >= 0 else delimiter), marks[:end]))
+    positions = np.empty(n + 8, np.int32)
+    _list_marked(marks, marks.view(np.uint64), positions)
+    positions[n] = end
+    return positions
+
+
+def _text_column(data: NDArray[np.uint8], spans: NDArray[np.int64]) -> Any:
+    """Cells as an Arrow array of text."""
+    pa = arrow()
+    out, offsets = _gather(data, spans)
+    nonempty = spans[:, 1] > 0
+    valid = None if nonempty.all() else pa.py_buffer(np.packbits(nonempty, bitorder="little"))
+    array = pa.StringArray.from_buffers(len(spans), pa.py_buffer(offsets), pa.py_buffer(out), valid)
+    if len(out) and out.max() >= 128:
+        array.validate(full=True)
+    return array

@@ -1,0 +1,183 @@
+"""CSV files of cases, compressed or not, divided into blocks of whole rows that the workers parse."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import ParseError
+from ...model.network import DiscreteModel
+from ..arrow import arrow
+from ..options import CsvDialect
+from .csv_rows import CsvRows, ParsedRows, count_byte
+from .source import CaseChunk, RowLocation
+
+__all__ = ["COMPRESSIONS", "CsvFile"]
+
+DELIMITERS = (",", ";", "\t", "|")
+HEAD = 1 << 16  # bytes read to find the header
+MIN_BLOCK, MAX_BLOCK = 1 << 16, 1 << 26  # bytes parsed at a time
+MAX_ROW = 1 << 28  # bytes; a longer row means that a quote is never closed
+READ_SIZE = 1 << 24  # bytes per system call
+COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\x04\x22\x4d\x18": "lz4"}
+
+
+class _CsvChunk(CaseChunk):
+    """Rows of a CSV as text, until a worker parses them."""
+
+    def __init__(self, rows: CsvRows, text: bytes, wanted: tuple[list[int], list[int]], line: int, end: dict[str, int]):
+        super().__init__(0, [], end, 0, self._location)
+        self._rows, self._text, self._wanted, self._line = rows, text, wanted, line
+
+    def load(self) -> None:
+        """See `CaseChunk.load`."""
+        parsed: ParsedRows = self._rows.parse(self._text, *self._wanted, self._line)
+        self.n, self.columns, self.broken = parsed
+
+    def drop(self) -> None:
+        """See `CaseChunk.drop`."""
+        super().drop()
+        self._text = b""
+
+    def _location(self, row: int) -> RowLocation:
+        return self._rows.name, self._line + self._rows.lines_before(self._text, row)
+
+
+class CsvFile:
+    """A CSV file with a header; see `Source`."""
+
+    rows: int | None = None
+
+    def __init__(self, path: Path, model: DiscreteModel, dialect: CsvDialect, threads: bool):
+        self.name = str(path)
+        self.size = path.stat().st_size
+        with path.open("rb") as file:
+            magic = file.read(4)
+        self._compression = next((name for start, name in COMPRESSIONS.items() if magic.startswith(start)), None)
+        utf8 = codecs.lookup(dialect.encoding).name in ("utf-8", "utf-8-sig", "ascii")
+        rows = CsvRows(self.name, dialect.quote.encode(), "utf-8" if utf8 else dialect.encoding, threads)
+        head = self._read_head(rows)
+        if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            raise ParseError("the file is UTF-16; save it as UTF-8", self.name)
+        mark = len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
+        blank = len(head) - len(head[mark:].lstrip(b"\r\n")) - mark  # empty lines before the header
+        first = mark + blank
+        rows.line_end = b"\n" if b"\n" in head or b"\r" not in head else b"\r"
+        end = first + (_first_row_end(head[first:], rows) or len(head) - first)
+        self._begin = {"byte": end, "line": 1 + head[mark:end].count(rows.line_end)}
+        text = rows.decode(head[first:end], 1).rstrip("\r\n")
+        if not text.strip():
+            raise ParseError("the file is empty; the first row must contain the names of variables", self.name)
+        if "\0" in text:
+            raise ParseError("the file is not text: neither CSV nor Parquet", self.name, 1)
+        rows.delimiter = dialect.delimiter or _detect_delimiter(text, model, dialect.quote)
+        names = _split_row(text, rows.delimiter, dialect.quote)
+        self.columns = [n if n in model.variables else n.strip() for n in names]
+        rows.n_columns = len(self.columns)
+        self._rows = rows
+
+    def types(self, names: Sequence[str]) -> list[Any]:
+        """See `Source.types`: all columns are text, unchanged."""
+        return [arrow().string() for _ in names]
+
+    def chunks(
+        self, evidence: Sequence[str], kept: Sequence[str], rows: int, position: dict[str, int] | None = None
+    ) -> Iterator[CaseChunk]:
+        """See `Source.chunks`."""
+        stream, raw = self._open()
+        at = {**self._begin, **(position or {})}
+        wanted = [self.columns.index(n) for n in evidence], [self.columns.index(n) for n in kept]
+        size = MIN_BLOCK  # the first block shows how long rows are
+        rest, ended = b"", False
+        with stream:
+            self._skip(stream, at["byte"])
+            while not ended:
+                block = self._read(stream, max(size - len(rest), MIN_BLOCK // 2))
+                ended = not block
+                block = rest + block
+                end = len(block) if ended else self._last_row_end(block)
+                block, rest = block[:end], block[end:]
+                line, n_lines = at["line"], count_byte(block, self._rows.line_end)
+                at = {"byte": at["byte"] + len(block), "line": line + n_lines}
+                if not block.strip(b"\r\n") and (len(self.columns) > 1 or not block):
+                    size = 2 * size if rest else size
+                    continue
+                chunk = _CsvChunk(self._rows, block, wanted, line, at)
+                chunk.done = min(raw.tell() - (0 if self._compression else len(rest)), self.size)
+                size = max(MIN_BLOCK, int(len(block) / max(n_lines, 1) * rows))
+                if rows <= 1 << 20:  # a larger number was requested explicitly
+                    size = min(size, MAX_BLOCK)
+                yield chunk
+
+    def _open(self) -> tuple[Any, Any]:
+        """The decompressed stream, and the raw file, whose position shows the progress."""
+        pa = arrow()
+        raw = pa.OSFile(self.name, "rb")
+        return (pa.CompressedInputStream(raw, self._compression) if self._compression else raw), raw
+
+    def _read(self, stream: Any, n: int) -> bytes:
+        parts = []
+        try:
+            while n > 0 and (part := stream.read(min(n, READ_SIZE))):
+                parts.append(part)
+                n -= len(part)
+        except OSError as error:  # raised by Arrow for damaged compressed data
+            raise ParseError(f"the file cannot be decompressed: {error}", self.name) from None
+        return b"".join(parts)
+
+    def _read_head(self, rows: CsvRows) -> bytes:
+        """The beginning of the file, with at least the header in it."""
+        stream, _ = self._open()
+        with stream:
+            head = self._read(stream, HEAD)
+            while head and not _first_row_end(head, rows) and len(head) < MAX_ROW:
+                more = self._read(stream, len(head))
+                if not more:
+                    break
+                head += more
+        return head
+
+    def _skip(self, stream: Any, n: int) -> None:
+        if not self._compression:
+            stream.seek(n)
+            return
+        while n > 0:
+            n -= len(self._read(stream, min(n, 1 << 22))) or n
+
+    def _last_row_end(self, block: bytes) -> int:
+        """End of the last whole row of a block; 0 if there is none."""
+        end = self._rows.last_row_end(block)
+        if not end and len(block) > MAX_ROW:
+            raise ParseError(f"row of more than {MAX_ROW >> 20} MiB: a quote may not be closed", self.name)
+        return end
+
+
+def _first_row_end(head: bytes, rows: CsvRows) -> int:
+    """End of the first row that is not empty; 0 if it is not in these bytes."""
+    line_end = b"\n" if b"\n" in head else b"\r"
+    at = 0
+    while (found := head.find(line_end, at)) >= 0:
+        at = found + 1
+        if head[:found].strip(b"\r\n\xef\xbb\xbf") and not rows.in_quotes(head[:found]):
+            return at
+    return 0
+
+
+def _split_row(row: str, delimiter: str, quote: str) -> list[str]:
+    if not quote:
+        return row.split(delimiter)
+    return next(csv.reader([row], delimiter=delimiter, quotechar=quote))
+
+
+def _detect_delimiter(header: str, model: DiscreteModel, quote: str) -> str:
+    """The delimiter that gives the most names of variables, then the most names; the first one if equal."""
+    known = set(model.variables)
+
+    def score(delimiter: str) -> tuple[int, int]:
+        names = _split_row(header, delimiter, quote)
+        return sum(n in known or n.strip() in known for n in names), len(names)
+
+    return max(DELIMITERS, key=score)

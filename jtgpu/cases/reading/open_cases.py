@@ -1,0 +1,59 @@
+"""Open a file of cases: Parquet or CSV, recognized by content."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from ...errors import FormatError, JtgpuError
+from ...model.network import DiscreteModel
+from ..options import CsvDialect
+from .csv_file import CsvFile
+from .parquet_file import ParquetFile
+from .source import Source
+
+__all__ = ["open_cases"]
+
+
+class _UnreadableFile(JtgpuError, OSError):
+    """A file that cannot be opened: a `JtgpuError` that ``except OSError`` catches as well."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def open_cases(
+    path: Path, model: DiscreteModel, dialect: CsvDialect | None = None, *, threads: bool = True
+) -> Source:
+    """Open a file of cases.
+
+    Parameters
+    ----------
+    path : Path
+    model : DiscreteModel
+        The names of its variables determine the delimiter of a CSV, if the dialect does not.
+    dialect : CsvDialect, optional
+    threads : bool
+        Whether several cores may parse.
+
+    Raises
+    ------
+    JtgpuError, OSError
+        A single error that is both, for a file that cannot be opened.
+    ParseError
+        For a file without a header, or one that is not text.
+    """
+    try:
+        if stat.S_ISFIFO(path.stat().st_mode) or path.is_char_device():
+            raise _UnreadableFile(f"{path}: cases must be in a regular file, so that an interrupted run can continue")
+        with path.open("rb") as file:
+            head = file.read(8)
+    except _UnreadableFile:
+        raise
+    except OSError as error:
+        raise _UnreadableFile(f"{path}: {error.strerror or error}") from None
+    if head[:4] == b"PAR1":
+        return ParquetFile(path, threads)
+    if head[:6] == b"ARROW1":
+        raise FormatError(f"{path}: Arrow files are not supported; convert it to CSV or Parquet")
+    return CsvFile(path, model, dialect or CsvDialect(), threads)

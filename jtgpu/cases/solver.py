@@ -1,0 +1,188 @@
+"""`Solver`: answers cases by state numbers. It knows a tree and a query, and nothing of files, frames or processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ImpossibleEvidence, JtgpuError, UnknownState
+from ..inference.evidence import read_known_cases
+from ..inference.tree import JunctionTree
+from ..util.equal_rows import find_equal_rows
+from ..util.rows import Each
+from .encoder import Encoder
+from .options import TableOptions
+from .query import TableQuery
+from .states import NOT_OBSERVED
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..inference.queries.mpe import CaseExplanations
+
+__all__ = ["AnsweredRows", "Answers", "Explanations", "RowError", "Solver"]
+
+BLOCK = 2048  # rows transposed at a time, so that they stay in the CPU cache
+MIN_EQUAL = 0.05  # share of cases that must equal earlier ones for merging them to pay
+MAX_LISTED = 20  # findings in a message
+
+RowError = Callable[[int, str, type[JtgpuError]], JtgpuError]  # row, reason, type: the error that names the row
+
+
+@dataclass(frozen=True)
+class Explanations:
+    """Most probable explanations of cases: what a table needs of `CaseExplanations`."""
+
+    states: NDArray[np.int32]  # (u, V)
+    log_joint: NDArray[np.float64]  # (u,)
+
+
+@dataclass
+class Answers:
+    """Answers of n cases, of which u distinct ones were computed.
+
+    Attributes
+    ----------
+    posterior : (u, T) float64
+        Target after target; a view of a (T, u) array if the backend computes columns.
+    log_evidence : (u,) float64
+    impossible : (u,) bool
+    inverse : (n,) int64, optional
+        Computed case of each case; None if all were computed.
+    explanations : optional
+        Of the u cases.
+    """
+
+    posterior: NDArray[np.float64]
+    log_evidence: NDArray[np.float64]
+    impossible: NDArray[np.bool_]
+    inverse: NDArray[np.int64] | None = None
+    explanations: Explanations | CaseExplanations | None = None
+
+    def expand(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values of the u computed cases, repeated for all n cases along the last axis."""
+        return values if self.inverse is None else np.take(values, self.inverse, axis=-1)
+
+
+@dataclass
+class AnsweredRows:
+    """Rows of a table with their answers.
+
+    Attributes
+    ----------
+    answers : Answers
+    codes : (E, n) array of int
+        State of each evidence variable in each row.
+    flagged : dict
+        Reason why a row has no answer, by row.
+    """
+
+    answers: Answers
+    codes: NDArray[Any]
+    flagged: dict[int, str]
+
+
+class Solver:
+    """A tree and what is computed for every case of a table.
+
+    Parameters
+    ----------
+    tree : JunctionTree
+    query : TableQuery
+    options : TableOptions
+        ``missing`` and ``do``.
+
+    Attributes
+    ----------
+    each : callable
+        Maps a function over pieces of work; see `jtgpu.cases.encoder.Encoder.encode`.
+    by_columns : bool
+        Whether the backend computes columns; a call then takes any number of cases.
+    log_priors : list of arrays
+        For the conflict measure: ln P of each state of each evidence variable without evidence, and 0 for "not
+        observed".
+    """
+
+    def __init__(self, tree: JunctionTree, query: TableQuery, options: TableOptions | None = None):
+        options = options or TableOptions()
+        self.tree, self.query, self.model = tree, query, tree.model
+        self.each: Each = map
+        self.encoder = Encoder(tree.model, query.evidence, options.missing)
+        self._do = dict(options.do or {})
+        self.by_columns = not self._do and not query.mpe and tree.intervened().backend.native_columns
+        self.log_priors = self._compute_log_priors() if query.conflict else []
+
+    def _compute_log_priors(self) -> list[NDArray[np.float64]]:
+        prior = self.tree.posteriors(targets=self.query.evidence, do=self._do)
+        with np.errstate(divide="ignore"):
+            return [np.append(np.log(np.asarray(prior[v])), 0.0) for v in map(int, self.query.evidence)]
+
+    def answer(
+        self, columns: Sequence[Any], n: int, error: RowError, rejected: Mapping[int, str] | None = None
+    ) -> AnsweredRows:
+        """Encode and answer n rows.
+
+        Parameters
+        ----------
+        columns : sequence
+            The columns of evidence; see `jtgpu.cases.encoder.Encoder.encode`.
+        n : int
+        error : callable
+            Makes the error for a row that has no answer; the first one is raised unless the query flags such rows.
+        rejected : mapping, optional
+            Rows that could not be read, and why.
+        """
+        encoded = self.encoder.encode(columns, n, self.each)
+        flagged = dict(sorted((encoded.rejected | dict(rejected or {})).items()))
+        if flagged and not self.query.flag:
+            row, reason = next(iter(flagged.items()))
+            raise error(row, reason, UnknownState)
+        answers = self.solve(encoded.codes)
+        for row, reason in self._impossible_rows(answers, encoded.codes):
+            if not self.query.flag:
+                raise error(row, reason, ImpossibleEvidence)
+            flagged.setdefault(row, reason)
+        return AnsweredRows(answers, encoded.codes, flagged)
+
+    def solve(self, codes: NDArray[Any]) -> Answers:
+        """Answer n cases; equal cases are computed once if there are enough of them.
+
+        Parameters
+        ----------
+        codes : (E, n) array of int
+            See `jtgpu.cases.encoder.Encoded`.
+        """
+        targets = self.query.targets
+        if self.by_columns:  # such a backend merges equal cases itself
+            columns = self.tree.intervened().backend.run_columns(self.query.evidence, codes, targets)
+            return Answers(columns.posterior.T, columns.log_evidence, columns.impossible)
+        equal = find_equal_rows(codes.T, worth=MIN_EQUAL, each=self.each)
+        inverse = None if equal is None else equal.kind
+        codes = codes if equal is None else codes[:, equal.first]
+        n = codes.shape[1]
+        states = np.full((n, len(self.model)), NOT_OBSERVED, np.int32)
+        for first_row in range(0, n, BLOCK):
+            rows = slice(first_row, first_row + BLOCK)
+            states[rows, list(self.query.evidence)] = codes[:, rows].T
+        known = read_known_cases(self.model, states, do=self._do)
+        found = self.tree.intervened(known.intervened).backend.run_batch(known.states, known.likelihood, targets)
+        answers = Answers(found.posterior, found.log_evidence, found.impossible, inverse)
+        if self.query.mpe:
+            answers.explanations = self.tree.mpe_batch(states, on_impossible="flag", do=self._do)
+        return answers
+
+    def _impossible_rows(self, answers: Answers, codes: NDArray[Any]) -> list[tuple[int, str]]:
+        """Rows of probability zero and their evidence, ascending."""
+        if not answers.impossible.any():
+            return []
+        rows = np.flatnonzero(answers.expand(answers.impossible)).tolist()
+        return [(row, self._impossible_reason(codes[:, row])) for row in rows]
+
+    def _impossible_reason(self, case: NDArray[Any]) -> str:
+        pairs = zip(self.query.evidence, case.tolist(), strict=True)
+        found = [f"{self.model.variables[v]} = {self.model.states(v)[s]!r}" for v, s in pairs if s >= 0]
+        more = f" and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
+        return f"this evidence has probability 0: {'; '.join(found[:MAX_LISTED])}{more}"

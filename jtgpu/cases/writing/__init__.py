@@ -1,0 +1,8 @@
+"""Files of answers: their formats, and files that appear complete and can be resumed."""
+
+from __future__ import annotations
+
+from .formats import Writer, writer_for
+from .resumable import NO_SPACE, ResumableFile
+
+__all__ = ["NO_SPACE", "ResumableFile", "Writer", "writer_for"]

@@ -1,0 +1,127 @@
+"""Read the rows of a part in chunks."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..cases.options import CsvDialect
+from ..cases.reading import CaseChunk, RowLocation, open_cases
+from ..cases.reading.parquet_file import parquet_chunk, regroup
+from ..errors import ParseError
+from ..model.network import DiscreteModel
+from .parts import READ_SIZE, Part
+from .storage import StoragePath, locate
+from .tables import open_parquet
+
+__all__ = ["PartReader"]
+
+
+@dataclass(frozen=True)
+class PartReader:
+    """How the parts of a table are read.
+
+    Attributes
+    ----------
+    model : DiscreteModel
+    dialect : CsvDialect
+    evidence, kept : sequence of str
+        Columns of evidence, columns to copy.
+    step : int
+        Rows per chunk.
+    threads : bool
+        Whether several cores may parse.
+    """
+
+    model: DiscreteModel
+    dialect: CsvDialect
+    evidence: Sequence[str]
+    kept: Sequence[str]
+    step: int
+    threads: bool
+
+    @contextmanager
+    def open(self, part: Part) -> Iterator[Iterator[CaseChunk]]:
+        """The chunks of a part; a remote CSV is downloaded first."""
+        place = locate(part.file)
+        if part.rows >= 0:
+            with open_parquet(place, self.evidence, self.kept) as file:
+                yield self._parquet_chunks(file, part)
+            return
+        if place.local and not part.head:
+            yield self._csv_chunks(Path(place.path))
+            return
+        with tempfile.TemporaryDirectory(prefix="jtgpu-") as folder:
+            path = Path(folder) / place.name
+            if part.head:
+                _extract(place, part, path)
+            else:
+                place.download(path)
+            try:
+                yield _relocated(self._csv_chunks(path), part)
+            except ParseError as error:
+                if error.source == part.file:  # raised for a row, which has its right location
+                    raise
+                line = None if error.line is None else error.line + part.lines
+                raise ParseError(error.message, part.file, line, error.column) from None
+
+    def _csv_chunks(self, path: Path) -> Iterator[CaseChunk]:
+        source = open_cases(path, self.model, self.dialect, threads=self.threads)
+        return source.chunks(self.evidence, self.kept, self.step)
+
+    def _parquet_chunks(self, file: Any, part: Part) -> Iterator[CaseChunk]:
+        groups: list[int] = []
+        skip = end = 0  # skip: rows of the first row group before the part
+        for i in range(file.metadata.num_row_groups):
+            begin, end = end, end + file.metadata.row_group(i).num_rows
+            if begin < part.first + part.rows and end > part.first:
+                skip = skip if groups else part.first - begin
+                groups.append(i)
+        if not groups:
+            return
+        names = [*self.evidence, *self.kept]
+        columns = list(dict.fromkeys(names))
+        batches = file.iter_batches(self.step, row_groups=groups, columns=columns, use_threads=self.threads)
+        row, last = part.first, part.first + part.rows
+        for table in regroup(_limited(batches, skip + part.rows), self.step, row, skip, part.file):
+            yield parquet_chunk(table, names, part.file, row)
+            row += table.num_rows
+        if row < last:
+            raise ParseError(f"ends at row {row}, but its footer lists more rows", part.file)
+
+
+def _limited(batches: Iterator[Any], rows: int) -> Iterator[Any]:
+    """The first rows of Arrow record batches."""
+    while rows > 0 and (batch := next(batches, None)) is not None:
+        yield batch.slice(0, rows)
+        rows -= batch.num_rows
+
+
+def _extract(place: StoragePath, part: Part, to: Path) -> None:
+    """Write a part of a CSV, with the header, to a file on this machine."""
+    with place.fs.open_input_file(place.path) as file, to.open("wb") as out:
+        out.write(file.read(part.head))
+        file.seek(part.first)
+        left = part.weight
+        while left > 0 and (block := file.read(min(left, READ_SIZE))):
+            out.write(block)
+            left -= len(block)
+    if left:
+        raise ParseError(f"is {left} bytes shorter than when the work began", part.file)
+
+
+def _relocated(chunks: Iterator[CaseChunk], part: Part) -> Iterator[CaseChunk]:
+    """Chunks whose rows are located in the file that the user knows."""
+
+    def locate_row(row: int, original: Callable[[int], RowLocation]) -> RowLocation:
+        line = original(row)[1]
+        return part.file, None if line is None else line + part.lines
+
+    for chunk in chunks:
+        chunk.locate = partial(locate_row, original=chunk.locate)
+        yield chunk

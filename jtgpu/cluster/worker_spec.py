@@ -1,0 +1,59 @@
+"""What a worker needs to answer cases, pickled and sent once: a plan, a backend's options and a query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..cases.options import TableOptions
+from ..cases.query import TableQuery
+from ..cases.solver import Solver
+from ..errors import JtgpuError
+from ..inference.network_plan import NetworkPlan
+from ..inference.tree import JunctionTree
+from ..util.version import __version__
+from .connect import Share
+
+__all__ = ["WorkerSpec", "plan_of"]
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """How a worker answers cases.
+
+    Attributes
+    ----------
+    plan : NetworkPlan
+    share : Share
+        Resources and backend of each worker.
+    options : dict
+        Options of the backend.
+    query : TableQuery
+    table : TableOptions
+    version : str
+        Of the process that leads the run.
+    """
+
+    plan: NetworkPlan
+    share: Share
+    options: dict[str, Any]
+    query: TableQuery
+    table: TableOptions
+    version: str = __version__
+
+    def compile(self) -> JunctionTree:
+        """A tree, on the worker; raises `JtgpuError` if the worker has another version of jtgpu."""
+        if self.version != __version__:
+            raise JtgpuError(f"this worker has jtgpu {__version__}, but the run was started by jtgpu {self.version}")
+        return self.plan.compile(self.share.backend, **self.options)
+
+    def solver(self, tree: JunctionTree | None = None) -> Solver:
+        """A solver, on the worker."""
+        return Solver(tree or self.compile(), self.query, self.table)
+
+
+def plan_of(plan: NetworkPlan | JunctionTree, backend: str) -> tuple[NetworkPlan, str, dict[str, Any]]:
+    """Plan, backend and options: a tree stands for its own."""
+    if isinstance(plan, JunctionTree):
+        return plan.plan, plan.backend, plan.options
+    return plan, backend, {}
