@@ -45,6 +45,9 @@ def read_findings(model: DiscreteModel, findings: Findings | None, likelihood: F
     state = np.full(len(model), -1, np.int32)
     given: dict[int, NDArray[np.float64]] = {}
     for v, value in by_number(model, findings, "evidence"):
+        if type(value) is str or type(value) is int:  # the common case, without the checks below
+            state[v] = model.state_index(v, value)
+            continue
         chosen = _observed_states(model, v, value)
         if len(chosen) == 1:
             state[v] = chosen[0]
@@ -52,6 +55,8 @@ def read_findings(model: DiscreteModel, findings: Findings | None, likelihood: F
             given[v] = np.zeros(int(model.cardinality[v]))
             given[v][chosen] = 1.0
     for more in (getattr(findings, "likelihood", None), likelihood):
+        if more is None:
+            continue
         for v, value in by_number(model, more, "likelihood"):
             vector = weights(model, v, value)
             given[v] = given[v] * vector if v in given else vector
