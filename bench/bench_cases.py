@@ -1,4 +1,4 @@
-"""Tables of cases from file to file and from frame to frame, beside the loops that other libraries need for it.
+"""Tables of cases from file to file and from frame to frame, compared with the loops that other libraries need.
 
     python bench/bench_cases.py                             alarm and hailfinder, everything, to bench/results
     python bench/bench_cases.py asia --cases 1000000        others, or paths
@@ -12,8 +12,8 @@ variables that are not observed, or all that are not. Times are those of a whole
 output's last byte on disk (which is made sure of), after a call that has compiled the loops. Answers are compared with
 pyAgrum's before anything is timed. Peers answer a few hundred of the same cases, in a loop (pyAgrum, as its users
 write it), or as `bench/peers/tables_peer.py` does (pgmpy, nbn): that is run by the Python that JTGPU_PEERS names,
-else by this one, and a library that it does not have is left out, with a line that says so. Whatever peers are given
-is a table in memory, parsed before; what they give is an array. Memory is the peak of a process of its own.
+otherwise by this one; a missing library is left out with a message. Peers get a parsed table in memory and return an
+array. Memory is the peak of a separate process.
 
     python -m venv peers && peers/bin/pip install pgmpy nbn && JTGPU_PEERS=peers/bin/python python bench/bench_cases.py
 """
@@ -305,7 +305,7 @@ def run_one(arguments: argparse.Namespace) -> Rows:
                 yield {**r, "gap": gap}
 
 
-def told(r: dict[str, Any]) -> str:
+def summary(r: dict[str, Any]) -> str:
     """A line for people."""
     what = f"{r['network']:<12}{r['question']:<7}{r['kind']:<6}{r['files']:<20}{r['targets']:>4} targets"
     if r["question"] == "memory":
@@ -348,7 +348,7 @@ def main() -> None:
                 asked += [["--memory", f"{s},holes,{t}"] for s, t in (("csv", 3), ("parquet", 3), ("parquet", "all"))]
             for more in asked:
                 for r in child(__file__, *these, *more):
-                    print(told(r), flush=True)
+                    print(summary(r), flush=True)
                     if not arguments.smoke:
                         append(arguments.out, [r])
 

@@ -1,4 +1,4 @@
-"""Tables of cases on a local Ray cluster, beside the same call in one process: what Ray costs, and what it gives back.
+"""Tables of cases on a local Ray cluster, compared with the same call in one process: what Ray costs and gains.
 
     python bench/bench_cluster.py                           alarm, Parquet to Parquet, to bench/results
     python bench/bench_cluster.py hailfinder --cases 1000000
@@ -71,12 +71,12 @@ def rows_of(bench: Bench, runs: int, part_rows: int, chunk: int | None) -> Itera
         begin = time.perf_counter()
         met: list[tuple[int, float]] = []
 
-        def told(cases: int, done: int, total: int) -> None:
+        def show(cases: int, done: int, total: int) -> None:
             met.append((cases, time.perf_counter() - begin))
 
         report = answer_files(
             plan, path, target, cluster=Cluster(workers=workers), backend="cpu", targets=asked, force=True,
-            part_rows=part_rows, chunk=chunk, progress=told,
+            part_rows=part_rows, chunk=chunk, progress=show,
         )  # fmt: skip
         (cases, at), (all_cases, end) = met[1], met[-1]
         first[:] = [at, (all_cases - cases) / (end - at) if end > at else None]
@@ -134,7 +134,7 @@ def calculated(r: dict[str, Any]) -> str:
     )
 
 
-def told(r: dict[str, Any]) -> str:
+def summary(r: dict[str, Any]) -> str:
     """A line for people."""
     if "columns" in r:
         return calculated(r)
@@ -185,7 +185,7 @@ def main() -> None:
             words[1] = str(ARITHMETIC.get(name, arguments.cases))
         found = [r for r in child(__file__, "--one", name, *words) if "bench" in r]
         for r in found:
-            print(told(r), flush=True)
+            print(summary(r), flush=True)
         if not arguments.smoke:
             append(arguments.out, found)
 

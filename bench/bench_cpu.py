@@ -1,4 +1,4 @@
-"""The CPU backend beside pyAgrum's best in one process, answers compared before anything is timed.
+"""The CPU backend compared with pyAgrum's best in one process; answers are compared before anything is timed.
 
     python bench/bench_cpu.py                              all networks of nets/, all questions, to bench/results
     python bench/bench_cpu.py asia alarm --evidence 0 20   others, or paths
@@ -302,7 +302,7 @@ def run_one(arguments: argparse.Namespace) -> Rows:
                 yield from getattr(bench, question)(percent)
 
 
-def told(rows: list[dict[str, Any]]) -> Iterator[str]:
+def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Lines for people: ours with one and two threads, pyAgrum's best, the ratio."""
     keys = dict.fromkeys((r["question"], r["percent"]) for r in rows if "median" in r)
     for question, percent in keys:
@@ -347,7 +347,7 @@ def main() -> None:
         if "memory" in arguments.questions and not arguments.smoke:
             for engine in ("jtgpu cpu", "pyagrum"):
                 rows += child(__file__, "--one", name, "--evidence", str(arguments.evidence[0]), "--memory", engine)
-        for line in told(rows):
+        for line in summary(rows):
             print(line, flush=True)
         if not arguments.smoke:
             append(arguments.out, rows)

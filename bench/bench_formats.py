@@ -1,4 +1,4 @@
-"""Reading and writing network files: every format that is written, pyAgrum beside it, answers compared first.
+"""Reading and writing network files in every format, compared with pyAgrum; answers are compared first.
 
     python bench/bench_formats.py                          Diabetes, Mildew, Barley, Munin4, Link, pathfinder
     python bench/bench_formats.py asia alarm               others, or paths

@@ -6,7 +6,7 @@
 
 Cases are sampled from the network (as many as `SAMPLED`, then again and again). Three in ten variables, chosen at
 random, are columns of evidence; one cell in twenty is empty, so that hardly two cases observe the same variables.
-Asked for: the posteriors of all variables, or of three that are no columns. Frames: ``pandas`` and ``polars`` with
+Targets: the posteriors of all variables, or of three that are not columns. Frames: ``pandas`` and ``polars`` with
 categories, ``arrow`` with dictionaries, ``text`` a pandas frame of text.
 
 ``cases_per_second`` is that of a whole call of `predict_proba`, the median of several after one that makes everything
@@ -225,7 +225,7 @@ def forward_sample(net: BayesianNetwork, n: int, random: np.random.Generator) ->
     return states
 
 
-def told(r: dict[str, Any]) -> str:
+def summary(r: dict[str, Any]) -> str:
     """A line for people."""
     stages = f"encode {r['encode_s']:.3f}, answer {r['answer_s']:.3f} of {r['median']:.3f} s"
     share = f"; {r['share']:.0%} of the kernels' {r['device_cases_per_s']:,.0f}" if "share" in r else ""
@@ -255,7 +255,7 @@ def main() -> None:
         for engine in arguments.engines:
             try:
                 for found in bench.run(engine, libraries, arguments.runs, arguments.most):
-                    print(told(found), flush=True)
+                    print(summary(found), flush=True)
                     if not arguments.smoke:
                         append(arguments.out, [found])
             except jtgpu.errors.BackendUnavailable as error:

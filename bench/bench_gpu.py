@@ -350,7 +350,7 @@ def main() -> None:
     parser.add_argument("--batch", action="store_true", help="tables of cases only")
     parser.add_argument("--dtype", default="float64", help="what tables are made of: float64, float32")
     parser.add_argument("--tune", action="store_true", help="find what is quickest for each network first, and keep it")
-    parser.add_argument("--indexed", action="store_true", help="the published engine beside it")
+    parser.add_argument("--indexed", action="store_true", help="also the published engine")
     parser.add_argument("--peers", nargs="*", default=[], metavar="PEER", help="others on the same card instead")
     parser.add_argument("--within", type=float, default=math.inf, help="seconds: to begin in; of peers, to compile in")
     parser.add_argument("--smoke", action="store_true", help="few runs, nothing kept")

@@ -5,7 +5,7 @@
     python bench/bench_indexed.py --smoke              two small networks, one run, nothing kept
 
 Networks and orders: .data/RetiEsempio or ../shared/nets/RetiEsempio where they are (the published files with their
-orders), else nets/ of the project with the orders beside them. Without a GPU: a message and exit code 1.
+orders), otherwise nets/ of the project with its orders. Without a GPU: a message and exit code 1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from jtgpu.plans.plan import Plan
 
 NETWORKS = ("Mildew", "Diabetes", "Barley", "Munin4", "Water", "Munin1", "Link")
-FALLBACK = {"ways": 8, "scatter_ways": 2, "scatter": "fused"}  # rows "tuned" where --tune is not asked for
+FALLBACK = {"ways": 8, "scatter_ways": 2, "scatter": "fused"}  # rows "tuned" without --tune
 
 
 def folder_of(name: str) -> Path:
@@ -53,7 +53,7 @@ def folder_of(name: str) -> Path:
 
 
 def load(name: str) -> tuple[Plan, list[Any]]:
-    """A network's plan by the order beside it, and its tables."""
+    """A network's plan with the order of its .num file, and its tables."""
     folder = folder_of(name)
     stem = name if (folder / f"{name}.net").is_file() else name.lower()
     net = jtgpu.read(folder / f"{stem}.net")

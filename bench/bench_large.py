@@ -48,7 +48,7 @@ from jtgpu.cli import main; main()"""
 
 
 class Large:
-    """A network, which of its variables are columns and which are asked for."""
+    """A network, the variables that are columns, and the targets."""
 
     def __init__(self, path: Path, seed: int):
         net = jtgpu.read(path)

@@ -4,9 +4,9 @@
     python bench/bench_ordering.py                         all of ../shared/nets/RetiEsempio and nets/
     python bench/bench_ordering.py FILES ... --time 30     these, searching for 30 seconds each
 
-One JSON line a network and method goes to bench/results/ordering.jsonl (``--out``), a table to stdout. Beside "auto"
-and "best" stand plain min-fill, the published total where there is one, and pyAgrum's junction tree, where installed.
-The cache is bypassed, and the annealer is compiled before the clock starts.
+One JSON line per network and method goes to bench/results/ordering.jsonl (``--out``), a table to stdout. In addition to
+"auto" and "best", the table has plain min-fill, the published total if there is one, and pyAgrum's junction tree if it
+is installed. The cache is bypassed, and the annealer is compiled before the clock starts.
 """
 
 from __future__ import annotations

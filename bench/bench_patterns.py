@@ -1,10 +1,9 @@
 """Evidence patterns on the GPU: a plan without the observed variables against the usual one; JSON lines.
 
 A tenth or a fifth of the variables are observed, the same ones in every case, in the states of forward samples.
-``work_us`` is what the time model predicts; ``plan_s`` and ``engine_s`` what it takes to plan anew and make the most
-promising engine, whose times these are; ``pays_after`` the cases after which that time has come back. ``ways``: every
-engine that there could be. ``kept`` is the one that `jtgpu.plans.conditioning.restriction` keeps after measuring, null where the usual one
-stays, and ``told`` why.
+``work_us`` is the prediction of the time model; ``plan_s`` and ``engine_s`` the seconds of planning and of preparing the
+most promising engine; ``pays_after`` the number of cases that repays them. ``ways``: every possible engine. ``kept``:
+the engine that the pattern cache uses after measuring, null for the usual one; ``reason``: why.
 
     python bench/bench_patterns.py [--only NAME ...] [--share S ...] [--runs N] [--within SECONDS] [--out FILE]
 """
@@ -72,7 +71,7 @@ def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[s
             engine = way.make()
             tried.append((way.kind, way.nanoseconds, statistics.median(engine.measure(runs, cases))))
             engine.close()
-        kept, told = patterns.improve(seen, None, usual.work(seen))
+        kept, reason = patterns.improve(seen, None, usual.work(seen))
         if kept is not None:
             kept.close()
         rows.append(
@@ -97,7 +96,7 @@ def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[s
                 "pays_after": round((made - start) * 1e6 / gain) if gain > 0 else None,
                 "ways": {kind: {"work_us": round(ns / 1e3, 1), "device_us": round(us, 1)} for kind, ns, us in tried},
                 "kept": kept.engine.kind if isinstance(kept, RestrictedBackend) else None,
-                "told": told,
+                "reason": reason,
                 "error_posterior": error,
                 "error_evidence": evidence,
             }

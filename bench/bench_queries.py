@@ -1,4 +1,4 @@
-"""Questions beyond posteriors, beside pyAgrum where it has them; answers compared before anything is timed.
+"""Queries other than posteriors, compared with pyAgrum where it has them; answers are compared first.
 
     python bench/bench_queries.py                              the networks below, all questions, to bench/results
     python bench/bench_queries.py asia alarm --evidence 0 20   others of nets/, or paths

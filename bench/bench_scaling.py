@@ -262,7 +262,7 @@ def grid(n: int) -> MarkovNetwork:
     )
 
 
-def told(r: dict[str, Any]) -> str:
+def summary(r: dict[str, Any]) -> str:
     """A line for people."""
     of = f"  {100 * r['efficiency']:.0f} %" if "efficiency" in r else ""
     wrote = f"   {r['answer_bytes'] / r['median'] / 1e9:.1f} GB/s of answers" if "answer_bytes" in r else ""
@@ -293,7 +293,7 @@ def main() -> None:
             print(f"{question}: not begun, {options.within:.0f} s are over", file=sys.stderr)
             continue
         for r in QUESTIONS[question](machine, options):
-            print(told(r), flush=True)
+            print(summary(r), flush=True)
             if not options.smoke:
                 append(options.out, [r])
 

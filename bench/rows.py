@@ -78,8 +78,10 @@ def compare(ours: Answer, theirs: Answer, name: str) -> float:
 
 
 def child(script: str, *words: str) -> Iterator[dict[str, Any]]:
-    """The rows that a script prints in a process of its own, as they come, so that no network pays for another one's
-    memory; the process ends with whoever asks for them."""
+    """Run a script in a process of its own, so that no network's memory counts for another one, and yield its rows.
+
+    The process ends with the generator.
+    """
     one_core = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # threads are given by hand
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
         process = subprocess.Popen(

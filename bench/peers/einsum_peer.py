@@ -3,7 +3,7 @@
 ln Z is a function of one evidence vector a variable; its gradient times the vector is the posterior (Darwiche, A
 differential approach to inference in Bayesian networks, JACM 50, 2003). CPTs and vectors are contracted two at a time
 along the cheapest of three paths: our own elimination order, opt_einsum's greedy one, and the best of its random
-greedy ones; the row says which. float64; all vectors of a case lie in one array (a list of a thousand arrays would
+greedy ones; the row says which. float64; all vectors of a case are in one array (a list of a thousand arrays would
 cost more than the work), which changes between runs. Variants, all of which a user might write:
 
 jax             `jax.jit`; a table of cases by `jax.vmap`
@@ -162,7 +162,7 @@ class Contraction:
 
 
 def by_einsum(einsum: Any) -> Callable[..., Any]:
-    """The product of two tensors as an einsum of whoever's; the axis of cases has a letter of its own."""
+    """The product of two tensors by a library's einsum; the axis of cases has its own letter."""
 
     def product(a: Any, s: Scope, case_a: bool, b: Any, t: Scope, case_b: bool, kept: Scope) -> Any:
         letter = {v: i for i, v in enumerate(dict.fromkeys(s + t))}

@@ -49,8 +49,8 @@ class _Waiting:
     def __init__(self, job: Job, until: float):
         self.job = job
         self.failed = ""
-        self._asked = time.monotonic()
-        if self._asked > until:
+        self._requested = time.monotonic()
+        if self._requested > until:
             self.failed = "not begun: the others took the time there was"
             return
         self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - read when the process has ended
@@ -63,9 +63,10 @@ class _Waiting:
             text=True,
             env=environment,
         )
-        said = self._line(until - self._asked)
+        said = self._line(until - self._requested)
         if said is None:
-            self.failed = f"did not compile in {time.monotonic() - self._asked:.0f} s, others compiling beside it"
+            seconds = time.monotonic() - self._requested
+            self.failed = f"did not compile in {seconds:.0f} s, others compiled at the same time"
         elif said != "ready":
             self.failed = said or self._last_error()
         if self.failed:
@@ -117,8 +118,8 @@ class _Waiting:
 def together(jobs: Sequence[Job], seconds: float, at_once: int | None = None) -> Iterator[dict[str, Any]]:
     """The rows of peers, in the order of the jobs.
 
-    A compiler may take several cores for itself, so that many at once take longer each; whoever is not ready when the
-    time is over is told to stop, and its row says so.
+    A compiler may use several cores, so that many at once take longer each. A peer that is not ready when the time is
+    over is stopped, and its row reports it.
 
     Parameters
     ----------

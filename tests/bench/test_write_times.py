@@ -27,7 +27,7 @@ ROWS: list[dict[str, Any]] = [
     | {"dtype": "float32"},
     {"network": "water", "peer": "jax-sum", "batch": 0, "device_us": 134.0, "cases_per_s": 7467, "steps": 63}
     | {"path": "elimination order", "compile_s": 16.9},
-    {"network": "water", "peer": "jax-sum", "batch": 0, "failed": "did not compile in 9 s, others compiling at the same time"},
+    {"network": "water", "peer": "jax-sum", "batch": 0, "failed": "did not compile in 9 s, others compiled, too"},
     {"network": "water", "peer": "jax", "batch": 0, "device_us": 1.0, "cases_per_s": 1, "earlier": True},
     {"network": "water", "peer": "jax", "batch": 0, "device_us": 190.0, "cases_per_s": 5263, "compile_s": 15.4},
     {"network": "water", "peer": "torch", "batch": 0, "failed": "did not compile in 9 s"},
