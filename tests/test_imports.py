@@ -19,7 +19,7 @@ from jtgpu.plans.plan import Plan
 from tests.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
-import import_circles  # noqa: E402
+import import_circles
 
 PACKAGE = ROOT / "jtgpu"
 
@@ -44,7 +44,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 }
 # packages that are imported within functions only, in any file
 ON_USE = {
-    "cuda", "fsspec", "matplotlib", "narwhals", "networkx", "pgmpy", "platformdirs", "pyarrow", "pycuda", "ray", "skcuda",
+    "cuda", "fsspec", "matplotlib", "narwhals", "networkx", "pgmpy", "platformdirs", "pyarrow", "pycuda", "ray",
+    "skcuda",
 }  # fmt: skip
 # files that may import modules of jtgpu by name, which hides the import from the layers contract
 BY_NAME = {

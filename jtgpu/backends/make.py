@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BackendUnavailable
+from ..errors import BackendUnavailable, closest
 from . import device_numbers, get
 from .base import Backend
 from .wrappers import pattern_cache
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["device_pool", "make", "make_conditioned", "supported_options"]
 
 SINGLE_PRECISION = ("indexed", "gpu")  # backends that can compute in float32
+OPTIONS = {
+    "reference": (),
+    "cpu": ("threads",),
+    "gpu": ("device", "engine", "dtype", "single", "stream", "tune"),
+    "indexed": (
+        "engine", "thresholds", "transfers", "dtype", "split_n", "marginalise_threads", "scatter_threads",
+        "min_entries", "normalise", "ways", "scatter_ways", "marginalise_m", "scatter", "index_transfers", "streams",
+        "graph", "device", "max_entries",
+    ),
+}  # fmt: skip
 
 
 def make(
@@ -45,6 +55,7 @@ def make(
     **options
         Of the backend.
     """
+    _check_options(name, options)
     if devices is not None:
         return device_pool(name, devices)(plan, factors, **options)
     prepare = get(name)
@@ -74,6 +85,7 @@ def make_conditioned(
     executor : callable, optional
         Makes what runs the slices. Default: this process, one after another or in parallel on `devices`.
     """
+    _check_options(name, options)
     if devices is None:
         start = executor or one_after_another
     else:
@@ -102,6 +114,15 @@ def device_pool(name: str, devices: Any) -> DevicePool:
         for i, (_, options) in enumerate(each):  # the first one computes single cases, tables do not need their engine
             options["single"] = i == 0
     return DevicePool(get(name), each)
+
+
+def _check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Raise `TypeError` for an option that the backend does not have, naming the closest one."""
+    known = OPTIONS.get(name, ())
+    for option in options:
+        if option not in known:
+            all_known = (*known, "replan", "devices", "executor", "progress")
+            raise TypeError(f"the backend {name!r} has no option {option!r}{closest(option, all_known)}")
 
 
 def supported_options(name: str, options: Mapping[str, Any], is_auto: bool) -> dict[str, Any]:

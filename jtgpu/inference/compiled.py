@@ -150,7 +150,7 @@ class CompiledModel:
         """Replace the numbers of the model: the plan, compiled programs and device memory stay.
 
         Learning and what-if analyses change CPTs many times; this is much faster than compiling again. Queries that run
-        at the same time are finished first; sessions continue with the new numbers. Not to be called from two threads.
+        at the same time are finished first; sessions continue with the new numbers. Call it from one thread at a time.
 
         Parameters
         ----------
@@ -248,9 +248,6 @@ class CompiledModel:
         if self._backend is None:
             raise JtgpuError("this tree is closed")
         return self._backend
-
-    def _run(self, case: Evidence, targets: Sequence[int] | None) -> Result:
-        return self.answer(self._open().run, case, targets)
 
     def answer(
         self, run: Callable[[Evidence, Sequence[int] | None], Result], case: Evidence,

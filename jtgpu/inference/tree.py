@@ -122,7 +122,7 @@ class JunctionTree(CompiledModel):
         wanted = None if targets is None else [self._model.index(t) for t in targets]
         if soft or do:
             return posteriors(self, self.settle(evidence, likelihood=likelihood, soft=soft, do=do), wanted)
-        result = self._run(read_findings(self._model, evidence, likelihood), wanted)
+        result = self.answer(self._open().run, read_findings(self._model, evidence, likelihood), wanted)
         return Posteriors(self._model, result.posterior, self._plan.posterior_ptr, result.log_evidence, wanted)
 
     def posterior(

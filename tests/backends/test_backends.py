@@ -1,9 +1,12 @@
-"""Every backend, every model, one oracle; and the traps that inference engines fall into."""
+"""Every backend against one oracle, on every kind of model; and inputs that break inference engines."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +16,11 @@ from hypothesis import strategies as st
 from jtgpu import backends, errors
 from jtgpu.backends import auto as choice
 from jtgpu.backends.base import Evidence
+from jtgpu.backends.cpu import Cpu
+from jtgpu.backends.gpu.backend import Gpu
+from jtgpu.backends.make import OPTIONS
+from jtgpu.backends.published.backend import Indexed
+from jtgpu.backends.published.rules import Rules
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 from jtgpu.plans import compiler
 from jtgpu.plans.lowering import LOWERINGS
@@ -80,7 +88,7 @@ def test_a_star_of_2000_leaves(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", HERE)
-def test_numbers_far_outside_probabilities(backend: str) -> None:
+def test_factors_that_are_no_probabilities(backend: str) -> None:
     two = ["0", "1"]
     huge = np.array([[1e300, 2e300], [3e300, 4e300]])
     tiny = np.array([[1e-300, 2e-300], [3e-300, 5e-324]])
@@ -123,7 +131,7 @@ def test_factors_of_empty_scope(backend: str, constant: float) -> None:
 
 
 @pytest.mark.parametrize("backend", HERE)
-def test_a_closed_backend_answers_no_more(backend: str) -> None:
+def test_a_closed_backend_raises(backend: str) -> None:
     net = chain(4)
     tree = net.compile(backend, order=[0, 1, 2, 3])
     tree.close()
@@ -140,7 +148,7 @@ def test_unknown_backends_are_named() -> None:
 SLOW_CPU = {"cpu": choice.Rates(1e-5, 5e-8, 1e-8), "gpu": choice.Rates(3e-5, 1e-6, 1e-12)}
 
 
-def test_auto_takes_the_gpu_only_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_uses_the_gpu_only_if_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     small, large = (chain(5, n).plan(order=[0, 1, 2, 3, 4]) for n in (2, 80))
     monkeypatch.setattr(choice, "_rates", lambda: SLOW_CPU)
     monkeypatch.setattr(choice, "_no_gpu", lambda: "")
@@ -152,7 +160,7 @@ def test_auto_takes_the_gpu_only_where_it_pays(monkeypatch: pytest.MonkeyPatch) 
     assert large.compile("auto").backend == "cpu"
 
 
-def test_auto_takes_no_card_that_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_uses_no_gpu_without_enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = chain(5, 80).plan(order=[0, 1, 2, 3, 4])
     monkeypatch.setattr(choice, "_rates", lambda: SLOW_CPU)
     monkeypatch.setattr(choice, "_no_gpu", lambda: "")
@@ -222,3 +230,25 @@ def test_a_query_changes_nothing() -> None:
         np.testing.assert_array_equal(before, backend.run(Evidence.none(10)).posterior)
     for a, f in zip(factors, net.factors, strict=True):
         np.testing.assert_array_equal(a, f.table)
+
+
+def test_an_unknown_option_names_the_closest_one() -> None:
+    plan = chain(3).plan()
+    with pytest.raises(TypeError, match="the backend 'cpu' has no option 'thread'; did you mean 'threads'"):
+        plan.compile("cpu", thread=2)
+    with pytest.raises(TypeError, match="did you mean 'replan'"):
+        plan.compile("reference", repaln=False)
+    with pytest.raises(TypeError, match=r"plan\(\) has no option 'timelimit'; did you mean 'time_limit'"):
+        chain(3).plan(timelimit=3)
+    with pytest.raises(TypeError, match="did you mean 'max_table'"):
+        chain(3).compile("cpu", maxtable=3)
+
+
+def test_options_of_backends_are_listed() -> None:
+    def keywords(function: Any) -> set[str]:
+        return set(inspect.signature(function).parameters) - {"self", "plan", "factors", "options"}
+
+    assert set(OPTIONS["cpu"]) == keywords(Cpu.__init__)
+    assert set(OPTIONS["gpu"]) == keywords(Gpu.__init__)
+    assert set(OPTIONS["indexed"]) == keywords(Indexed.__init__) | {f.name for f in dataclasses.fields(Rules)}
+    assert set(OPTIONS) == set(backends.BACKENDS)

@@ -1,4 +1,4 @@
-"""What users hold: evidence by names, labelled posteriors, and errors that say what was meant."""
+"""JunctionTree: evidence by name, labelled posteriors, and error messages with the closest names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums over the states of a few variables: the oracle's answers, in less memory, wherever the slices are answered."""
+"""Cutset conditioning: the oracle's answers in less memory, on any executor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support import oracle, random_nets
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
 @given(data=st.data())
-def test_slices_sum_to_what_the_oracle_says(data: st.DataObject, backend: str) -> None:
+def test_slices_sum_to_the_oracles_answers(data: st.DataObject, backend: str) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()).filter(len))
     fixed = data.draw(st.sets(st.integers(0, len(model) - 1), min_size=1, max_size=2))
     plan = model.plan("min-fill", cache=False, slices=sorted(fixed))
@@ -49,7 +49,7 @@ def test_slices_sum_to_what_the_oracle_says(data: st.DataObject, backend: str) -
         assert batch.log_evidence[0] == batch.log_evidence[1]
 
 
-def test_what_does_not_fit_is_cut_until_it_does() -> None:
+def test_auto_slices_make_a_plan_fit() -> None:
     net = jtgpu.read(timing.benchmark_files(["water"])[0])
     whole = net.plan()
     limit = whole.cost().bytes // 8
@@ -74,12 +74,12 @@ def test_what_does_not_fit_is_cut_until_it_does() -> None:
         plan.save("water.plan")
 
 
-def test_what_fits_is_not_cut() -> None:
+def test_a_plan_that_fits_gets_no_slices() -> None:
     net = jtgpu.read(timing.benchmark_files(["asia"])[0])
     assert not isinstance(net.plan(slices="auto"), SlicedPlan)
 
 
-def test_what_no_cut_makes_fit_says_so() -> None:
+def test_a_model_that_no_slices_make_fit_raises() -> None:
     net = jtgpu.read(timing.benchmark_files(["asia"])[0])
     with pytest.raises(errors.TableTooLarge, match="it does not fit either"):
         net.plan(slices="auto", memory_limit=100)
@@ -93,7 +93,7 @@ def test_what_no_cut_makes_fit_says_so() -> None:
 
 
 class Shuffled:
-    """Answers tasks on workers made from pickles, in any order: what a cluster may do."""
+    """An executor that runs tasks in any order on workers made from pickles, as a cluster may."""
 
     def __init__(self, job: SliceJob, n: int, seed: int):
         self.workers = [pickle.loads(pickle.dumps(job)).open() for _ in range(n)]
@@ -169,7 +169,7 @@ def test_answers_have_the_same_bits_for_any_executor(
         backend.close()
 
 
-def test_a_worker_that_fails_leaves_its_slices_to_the_others(
+def test_other_workers_take_the_slices_of_one_that_fails(
     water: tuple[Any, SlicedPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jtgpu.backends.wrappers.conditioned.MIN_WORK", 1)
@@ -191,13 +191,13 @@ def test_a_worker_that_fails_leaves_its_slices_to_the_others(
         plan.prepare("cpu", factors, executor=on_devices(DevicePool(prepare, on.each[1:2])))
 
 
-def test_an_executor_is_for_plans_of_slices() -> None:
+def test_an_executor_needs_a_plan_of_slices() -> None:
     net = jtgpu.read(timing.benchmark_files(["asia"])[0])
     with pytest.raises(errors.PlanError, match="slices"):
         net.plan().compile("cpu", executor=one_after_another)
 
 
-def test_a_case_whose_weights_leave_no_slice_is_impossible(water: tuple[Any, SlicedPlan]) -> None:
+def test_a_case_without_a_possible_slice_is_impossible(water: tuple[Any, SlicedPlan]) -> None:
     net, plan = water
     with plan.compile("cpu", threads=1) as tree:
         zero = {net.variables[2]: np.zeros((3, int(net.cardinality[2])))}

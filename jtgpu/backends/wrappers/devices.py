@@ -137,7 +137,7 @@ class MultiDevice(BackendDefaults):
 
     @property
     def device(self) -> Any:
-        """The first worker's device; None for the CPU."""
+        """The first worker's device; None if it has none."""
         return getattr(self._first, "device", None)
 
     @property

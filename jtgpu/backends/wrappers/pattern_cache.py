@@ -409,7 +409,7 @@ class PatternCache(BackendDefaults):
         return groups
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
-        """See `jtgpu.backends.base.Backend.reload`: forgets all patterns, so that answers are those of a new backend."""
+        """See `jtgpu.backends.base.Backend.reload`: forgets all patterns; answers have the bits of a new backend."""
         self.backend.reload(factors)
         with self._lock:
             self._factors = factors

@@ -43,8 +43,9 @@ class CutsetPlan(NamedTuple):
 
 
 def plan_with_cutset(
-    model: DiscreteModel, cutset: Sequence[str | int] | str, together: Sequence[Sequence[str | int]] = (), **options: Any
-) -> CutsetPlan:
+    model: DiscreteModel, cutset: Sequence[str | int] | str, together: Sequence[Sequence[str | int]] = (),
+    **options: Any,
+) -> CutsetPlan:  # fmt: skip
     """A plan of the model split at a cutset.
 
     Parameters

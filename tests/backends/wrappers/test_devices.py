@@ -1,4 +1,4 @@
-"""Several workers as one backend, played by CPU backends: the same bits for any number of them, failures, files."""
+"""Several devices as one backend, with CPU backends as workers: the same bits for any number, failures, files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cases(net: BayesianNetwork, n: int, seed: int = 1) -> NDArray[np.int32]:
 
 
 class Worker(BackendDefaults):
-    """The definition, a few rows at a time, that remembers what it did and fails when told."""
+    """The reference backend; records the rows that it answered, and raises given errors."""
 
     def __init__(
         self, plan: Plan, factors: Sequence[NDArray[np.float64]], number: int = 0, fails: Mapping[int, Exception] = {}
@@ -84,7 +84,7 @@ def several(net: BayesianNetwork, n: int, made: list[Worker] | None = None, **op
 
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables of a few rows are worth all workers."""
+    """Tables of a few rows use all workers."""
     monkeypatch.setattr("jtgpu.backends.wrappers.devices.MIN_ROWS", 16)
 
 
@@ -122,7 +122,7 @@ def test_small_tables_and_single_cases_stay_on_the_first(net: BayesianNetwork) -
 
 
 @pytest.mark.usefixtures("many")
-def test_a_worker_that_fails_leaves_its_rows_to_the_others(
+def test_other_workers_take_the_rows_of_one_that_fails(
     net: BayesianNetwork, caplog: pytest.LogCaptureFixture
 ) -> None:
     states = cases(net, 200)
@@ -150,16 +150,16 @@ def test_when_all_fail_the_error_names_them(net: BayesianNetwork) -> None:
 
 
 @pytest.mark.usefixtures("many")
-def test_tables_asked_from_several_threads(net: BayesianNetwork) -> None:
+def test_tables_from_several_threads(net: BayesianNetwork) -> None:
     backend = several(net, 3)
-    asked = [cases(net, 150, seed) for seed in range(6)]
-    expected = [several(net, 1).run_batch(s) for s in asked]
-    found: list[BatchResult | None] = [None] * len(asked)
+    tables_given = [cases(net, 150, seed) for seed in range(6)]
+    expected = [several(net, 1).run_batch(s) for s in tables_given]
+    found: list[BatchResult | None] = [None] * len(tables_given)
 
-    def ask(i: int) -> None:
-        found[i] = backend.run_batch(asked[i])
+    def query(i: int) -> None:
+        found[i] = backend.run_batch(tables_given[i])
 
-    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(asked))]
+    threads = [threading.Thread(target=query, args=(i,)) for i in range(len(tables_given))]
     for t in threads:
         t.start()
     for t in threads:
@@ -174,7 +174,7 @@ def test_tables_asked_from_several_threads(net: BayesianNetwork) -> None:
 
 @pytest.fixture
 def cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine whose GPUs are the CPU's loops."""
+    """A machine whose GPUs are CPU backends."""
 
     def device_pool(name: str, devices: Any) -> DevicePool:
         numbers = range(3) if devices == "all" else devices
@@ -191,7 +191,7 @@ def test_a_tree_on_several_devices(net: BayesianNetwork, devices: Any) -> None:
     plan = net.plan()
     states = cases(net, 400)
     expected = plan.compile("cpu", replan=False, threads=1).posteriors_batch(states, on_impossible="flag")
-    with plan.compile(devices=devices) as tree:  # devices are GPUs: "auto" is no question any more
+    with plan.compile(devices=devices) as tree:  # devices are GPUs, so "auto" is "gpu"
         assert tree.backend == "gpu"
         assert tree.max_concurrent_tables == (3 if devices == "all" else len(devices)) + 1
         found = tree.posteriors_batch(states, on_impossible="flag")
@@ -269,6 +269,6 @@ def test_the_command_line_on_several_devices(
     assert done.exit_code == 2
 
 
-def test_devices_are_for_backends_that_have_some(net: BayesianNetwork) -> None:
+def test_devices_need_a_backend_on_gpus(net: BayesianNetwork) -> None:
     with pytest.raises(BackendUnavailable, match="the backend 'cpu' runs on none"):
         net.plan().compile("cpu", devices="all")

@@ -1,4 +1,4 @@
-"""Plans of their own for evidence patterns: the answers stay those of the oracle, and the work gets less."""
+"""Plans for evidence patterns that recur: the oracle's answers with less work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support import oracle, random_nets
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every pattern gets a plan of its own, however small the network."""
+    """Every pattern gets its own plan, however small the network."""
     monkeypatch.setattr(pattern_cache, "MIN_COST", 0)
     monkeypatch.setattr(pattern_cache, "PLANNING", 0)
     monkeypatch.setattr(pattern_cache, "REQUIRED_GAIN", math.inf)
@@ -92,7 +92,7 @@ def test_tables_of_cases_are_those_of_the_usual_plan(data: st.DataObject) -> Non
         np.testing.assert_allclose(answers[1][v], answers[0][v], atol=1e-12)
 
 
-def test_a_pattern_that_comes_again_gets_a_better_plan() -> None:
+def test_a_pattern_that_recurs_gets_a_better_plan() -> None:
     net = jtgpu.read(timing.benchmark_files(["barley"])[0])
     assert isinstance(net, BayesianNetwork)
     plan = net.plan()
@@ -121,7 +121,7 @@ def test_a_pattern_that_comes_again_gets_a_better_plan() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_no_more_plans_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_plans_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_cache, "MAX_PLANS", 2)
     monkeypatch.setattr(pattern_cache, "MAX_PATTERNS", 3)
     net = jtgpu.read(timing.benchmark_files(["asia"])[0])
@@ -137,7 +137,7 @@ def test_no_more_plans_are_kept_than_there_is_room_for(monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("at_once")
-def test_the_plans_of_all_patterns_take_little_memory() -> None:
+def test_the_memory_of_plans_is_bounded() -> None:
     net = jtgpu.read(timing.benchmark_files(["alarm"])[0])
     junction_tree = net.compile("cpu")
     backend = junction_tree._backend
@@ -148,7 +148,7 @@ def test_the_plans_of_all_patterns_take_little_memory() -> None:
         assert len(taken) == 1 or sum(taken) <= pattern_cache.MEMORY_SHARE * junction_tree.plan.cost().bytes
 
 
-def test_a_plan_that_does_not_pay_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_without_gain_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_cache, "MIN_COST", 0)
     monkeypatch.setattr(pattern_cache, "PLANNING", 0)
     monkeypatch.setattr(pattern_cache, "REQUIRED_GAIN", 0.0)
@@ -196,7 +196,7 @@ class Usual:
 
 
 def waiting(background: bool) -> tuple[Any, threading.Event, threading.Event, list[Slow]]:
-    """A `PatternCache` of three variables whose plans are made when the second event says so."""
+    """A `PatternCache` of three variables that makes plans when the second event is set."""
     plan = BayesianNetwork({v: ["0", "1"] for v in "abc"}, {}, {v: [0.5, 0.5] for v in "abc"}).plan().plan
     begun, go, made = threading.Event(), threading.Event(), []
 
@@ -217,7 +217,7 @@ def observing(*variables: int) -> Evidence:
     return Evidence(state)
 
 
-def test_nobody_waits_while_a_thread_plans() -> None:
+def test_queries_do_not_wait_while_another_thread_plans() -> None:
     backend, begun, go, made = waiting(background=False)
     answers: list[str] = []
     planning = threading.Thread(target=lambda: answers.append(backend.run(observing(0))))
@@ -234,7 +234,7 @@ def test_nobody_waits_while_a_thread_plans() -> None:
     assert made[0].closed == 1
 
 
-def test_a_plan_made_background_the_queries_answers_from_a_certain_query_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_of_the_background_thread_answers_from_a_fixed_query_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_cache, "PLANNING", 1 << 40)  # three queries of this network's three variables
     backend, begun, go, _ = waiting(background=True)
     answers = [backend.run(observing(0)) for _ in range(3)]
@@ -246,7 +246,7 @@ def test_a_plan_made_background_the_queries_answers_from_a_certain_query_on(monk
     backend.close()
 
 
-def test_a_plan_that_is_dropped_is_closed_by_its_last_user() -> None:
+def test_the_last_user_closes_a_dropped_plan() -> None:
     backend, _, go, made = waiting(background=False)
     go.set()
     held = backend.acquire(observing(0).state >= 0, None)
@@ -263,7 +263,7 @@ def test_a_plan_that_is_dropped_is_closed_by_its_last_user() -> None:
     assert backend.run(observing(1)) == "usual"  # which says that it is closed
 
 
-def test_a_plan_that_is_made_while_all_is_closed_is_closed_too() -> None:
+def test_closing_waits_for_a_plan_that_is_being_made() -> None:
     backend, begun, go, made = waiting(background=True)
     backend.run(observing(0))
     assert begun.wait(20)

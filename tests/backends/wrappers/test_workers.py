@@ -24,7 +24,7 @@ def slow_square(worker: str, task: int) -> int:
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
-def test_every_task_is_done_once_whoever_does_it(n: int) -> None:
+def test_every_task_runs_once(n: int) -> None:
     pool = pool_of(n)
     found = list(pool.run(range(40), slow_square))
     assert sorted(found) == [(i, i * i) for i in range(40)]
@@ -33,7 +33,7 @@ def test_every_task_is_done_once_whoever_does_it(n: int) -> None:
     assert not any(m.holder for m in pool.workers)
 
 
-def test_tasks_are_taken_as_workers_become_free() -> None:
+def test_idle_workers_take_tasks() -> None:
     taken = []
 
     def tasks() -> Iterator[int]:
@@ -51,7 +51,7 @@ def test_tasks_are_taken_as_workers_become_free() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])
-def test_a_wrong_question_ends_all(n: int) -> None:
+def test_an_error_of_the_task_ends_the_call(n: int) -> None:
     def work(worker: str, task: int) -> int:
         if task == 7:
             raise EvidenceError("no such state")
@@ -67,7 +67,7 @@ def test_a_wrong_question_ends_all(n: int) -> None:
 @pytest.mark.parametrize(
     "error", [TableTooLarge("full"), BackendUnavailable("gone"), RuntimeError("cuda"), MemoryError()]
 )
-def test_others_take_over_what_a_worker_cannot_do(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_workers_take_the_task_of_one_that_fails(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     done: list[str] = []
 
     def work(worker: str, task: int) -> int:
@@ -86,9 +86,9 @@ def test_others_take_over_what_a_worker_cannot_do(error: Exception, caplog: pyte
     assert (pool.workers[1].error is None) == isinstance(error, (TableTooLarge, MemoryError))
 
 
-def test_a_bug_is_no_failure_of_a_worker() -> None:
+def test_a_programming_error_is_not_a_failure_of_the_worker() -> None:
     class DriverError(Exception):
-        """What a driver's binding raises."""
+        """An error class of a driver's binding."""
 
     def work(worker: str, task: Exception | None) -> None:
         if task is not None and (worker == "w0" or isinstance(task, IndexError)):
@@ -101,7 +101,7 @@ def test_a_bug_is_no_failure_of_a_worker() -> None:
     assert len(list(pool.run([DriverError("launch failed"), None, None], work))) == 3
 
 
-def test_no_worker_left_names_them_all() -> None:
+def test_the_error_names_all_workers_if_none_is_left() -> None:
     def work(worker: str, task: int) -> int:
         raise RuntimeError(f"{worker} fell off the bus")
 
@@ -113,7 +113,7 @@ def test_no_worker_left_names_them_all() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 3])
-def test_memory_that_lacks_everywhere_is_said_to_lack(n: int) -> None:
+def test_too_little_memory_everywhere_is_table_too_large(n: int) -> None:
     def work(worker: str, task: int) -> int:
         raise TableTooLarge("32 cases take 9 GiB", 5, 9, 1)
 
@@ -124,7 +124,7 @@ def test_memory_that_lacks_everywhere_is_said_to_lack(n: int) -> None:
     assert all(m.error is None for m in pool.workers)
 
 
-def test_an_error_of_what_makes_the_tasks_comes_through() -> None:
+def test_an_error_of_the_iterable_is_raised() -> None:
     def tasks() -> Iterator[int]:
         yield 1
         raise ValueError("bad table")
@@ -134,7 +134,7 @@ def test_an_error_of_what_makes_the_tasks_comes_through() -> None:
             list(pool_of(n).run(tasks(), slow_square))
 
 
-def test_ctrl_c_stops_all_and_leaves_nobody_working() -> None:
+def test_ctrl_c_stops_all_workers() -> None:
     deal = RowQueue(10**9, 3)
     answered: list[int] = []
 
@@ -157,7 +157,7 @@ def test_ctrl_c_stops_all_and_leaves_nobody_working() -> None:
     assert len(answered) < 10_000
 
 
-def test_what_is_given_up_amidst_leaves_the_workers_free() -> None:
+def test_closing_the_results_early_releases_the_workers() -> None:
     pool = pool_of(3)
     kept = in_order(pool.run(range(1000), slow_square))  # as a traceback keeps it
     assert next(kept) == 0
@@ -189,7 +189,7 @@ def test_calls_from_several_threads_share_the_workers() -> None:
     assert answers == [[(i, i) for i in range(20)]] * 5
 
 
-def test_what_is_lazy_is_made_once_and_closed_for_good() -> None:
+def test_a_lazy_object_is_made_once_and_stays_closed() -> None:
     class Thing:
         made = closed = 0
 
