@@ -17,6 +17,7 @@ from jtgpu.cases import answer_file
 from jtgpu.cli import app
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
+from tests.support.examples import slow
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
@@ -108,7 +109,7 @@ def assert_equal(found: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("suffix", ["csv", *slow("parquet")])
 def test_a_file_is_answered_as_a_frame(
     tree: jtgpu.JunctionTree, table: Any, tmp_path: Path, option: str, suffix: str
 ) -> None:

@@ -31,6 +31,7 @@ from jtgpu.cluster.storage import locate
 from jtgpu.cluster.tables import inspect_files
 from jtgpu.errors import JtgpuError, ParseError
 from tests.conftest import ROOT
+from tests.support.examples import slow
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
@@ -159,7 +160,7 @@ def test_a_folder_of_answers_is_what_one_process_answers(
     assert not (tmp_path / "out.unfinished").exists()
 
 
-@pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out.tsv.gz"])
+@pytest.mark.parametrize("name", ["out.csv", *slow("out.parquet", "out.tsv.gz")])
 def test_one_file_when_asked(
     here: Cruel, tree: jtgpu.JunctionTree, cases: Path, expected: Any, tmp_path: Path, name: str
 ) -> None:
@@ -194,8 +195,8 @@ def test_csv_files_packed_or_not(
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("size", [60, 400, 5000])
-@pytest.mark.parametrize("block", [7, 1 << 20])
+@pytest.mark.parametrize("size", [400, *slow(60, 5000)])
+@pytest.mark.parametrize("block", [7, *slow(1 << 20)])
 def test_a_large_csv_is_cut_between_rows(
     here: Cruel, tree: jtgpu.JunctionTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, block: int,
     end: str,

@@ -456,6 +456,7 @@ def test_nets_round_trip(path: Path, tmp_path: Path) -> None:
     round_trips(path, tmp_path)
 
 
+@pytest.mark.slow
 def test_shared_nets_round_trip(shared_nets: Path, tmp_path: Path) -> None:
     done = 0
     for path in [*nets_of(shared_nets / "RetiEsempio"), *nets_of(shared_nets / "variety")]:

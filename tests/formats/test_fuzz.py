@@ -25,7 +25,7 @@ from jtgpu.formats.comments import find_comments
 from jtgpu.formats.text import decode
 from jtgpu.formats.xml_text import declared_text
 from jtgpu.model.network import BayesianNetwork
-from tests.support.examples import examples
+from tests.support.examples import examples, slow
 
 CORPUS = Path(__file__).parent / "data" / "fuzz"
 FOLDERS = {
@@ -237,7 +237,7 @@ def test_what_once_crashed_or_hung(path: Path) -> None:
         survives(data, target, "uniform")
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", ["BIF", *slow(*(name for name in FOLDERS if name != "BIF"))])
 def test_a_lot_of_one_thing(name: str) -> None:
     """Inputs of 150,000 characters that are one token again and again: time has to grow with the length, not faster."""
     target = BY_NAME[name]

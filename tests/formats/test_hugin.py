@@ -427,6 +427,7 @@ RETI = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RETI)
 def test_retiesempio_reads_as_counted_and_round_trips(name: str, shared_nets: Path, tmp_path: Path) -> None:
     path = shared_nets / "RetiEsempio" / f"{name}.net"
@@ -448,6 +449,7 @@ def test_retiesempio_reads_as_counted_and_round_trips(name: str, shared_nets: Pa
     assert n_positions == path.read_bytes().count(b"position = (")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in RETI if n != "powerplant"])
 def test_nets_agree_with_retiesempio(name: str, shared_nets: Path) -> None:
     """bnlearn's copies have seven digits and other state names, in the same order; Munin's dummies are gone."""

@@ -339,6 +339,7 @@ def test_nets_round_trip(path: Path, tmp_path: Path) -> None:
 # The competition of 2014 --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_all_instances_of_2014_read_and_round_trip(shared_nets: Path) -> None:
     paths = sorted((shared_nets / "uai2014").glob("*.uai"))
     assert len(paths) == 48

@@ -16,6 +16,7 @@ from jtgpu.errors import BackendUnavailable, ImpossibleEvidence, JtgpuError
 from tests.backends.gpu.engines import tables
 from tests.plans.test_plan import chain
 from tests.support.bundled import bundled
+from tests.support.examples import slow
 
 OPTIONS: list[dict[str, Any]] = [{"engine": "dataflow"}, {"engine": "levels"}, {"dtype": "float32"}]
 
@@ -38,7 +39,7 @@ def perturbed(factors: list[np.ndarray], seed: int) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("name", ["asia", "insurance"])
+@pytest.mark.parametrize("name", ["asia", *slow("insurance")])
 def test_reloaded_numbers_give_the_answers_of_a_new_backend(
     emulated_gpu: Device, name: str, options: dict[str, Any]
 ) -> None:

@@ -346,6 +346,7 @@ def test_interrupted_launches_are_repeated_from_a_clean_arena(
             assert agree(engine, definition, as_evidence(len(net), {3: seen}, {}))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
 def test_the_kernel_compiles_without_spills(tmp_path: Path) -> None:
     source = tmp_path / "kernel.cu"

@@ -139,6 +139,7 @@ def test_records_have_the_kernels_layout() -> None:
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
+@pytest.mark.slow
 @pytest.mark.parametrize("real", ["float64", "float32"])
 def test_the_kernels_compile_without_spills(tmp_path: Path, real: str) -> None:
     source = tmp_path / "kernel.cu"

@@ -15,6 +15,7 @@ from jtgpu.backends.gpu.batch.buffers import SLOTS, Slot, chunk_size
 from jtgpu.backends.gpu.batch.table import Table
 from jtgpu.plans.plan import Plan
 from tests.backends.gpu.test_shared_tables import Engine, Event, a_table, on_devices
+from tests.support.examples import slow
 
 COPIED = 0.1  # time of copying a chunk out, as a share of its kernels' time
 
@@ -143,7 +144,7 @@ def seconds(plan: Plan, n: int, each: list[dict[str, Any]]) -> float:
 TABLES = {"link": (12_288, 4128), "munin2": (65_536, 3200), "pigs": (262_144, 12_192), "few": (20_000, 16_384)}
 
 
-@pytest.mark.parametrize("n_gpus", [2, 4, 8])
+@pytest.mark.parametrize("n_gpus", [2, *slow(4, 8)])
 @pytest.mark.parametrize("table", TABLES)
 def test_equal_gpus_end_together(plan: Plan, table: str, n_gpus: int) -> None:
     n, fits = TABLES[table]
