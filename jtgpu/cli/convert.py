@@ -9,7 +9,7 @@ import typer
 
 from ..errors import JtgpuError
 from ..formats import open_text, save_text, writer_of
-from ..formats.carry import carry
+from ..formats.conversion import carry
 from ..formats.comments import find_comments
 from .console import command, print_json, shown, warn
 from .options import Json, warn_of_repairs

@@ -16,11 +16,11 @@ import numpy as np
 
 from ..errors import FormatError
 from ..model.network import BayesianNetwork, DiscreteModel
-from .draft import Draft, Family, parser_of
-from .numeric import Numbers, refuse_turned, state_names
-from .text import BLANKS, Source, shown
+from .common.draft import Draft, Family, parser_of
+from .common.number_cursor import NumberCursor, refuse_turned, state_names
+from .common.text import BLANKS, Source, shown
+from .common.writing import inexact
 from .uai import number_lines
-from .writing import inexact
 
 __all__ = ["dumps", "parse", "parse_draft", "sniff"]
 
@@ -74,7 +74,7 @@ class _Reader:
             last, begin = name, found.end()
         if last:
             self.sections[last] = begin, len(text)
-        self.head = Numbers(source, self.text, 0, first)
+        self.head = NumberCursor(source, self.text, 0, first)
         if "probabilities" not in self.sections:
             raise source.error(len(text), "found the end of the file, expected '/* Probabilities */'")
 
@@ -105,7 +105,7 @@ class _Reader:
         return draft
 
     def tables(self, draft: Draft, parents: list[list[int]], cards: list[int]) -> None:
-        numbers = Numbers(self.source, self.text, *self.sections["probabilities"])
+        numbers = NumberCursor(self.source, self.text, *self.sections["probabilities"])
         for i, family in enumerate(draft.families.values()):
             shape = (*(cards[p] for p in parents[i]), cards[i])
             size = math.prod(shape)

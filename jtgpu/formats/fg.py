@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.network import DiscreteModel, Factor, MarkovNetwork
-from .numeric import MAX_AXES, Numbers, state_names, without_comments
-from .text import Source, number
+from .common.number_cursor import MAX_AXES, NumberCursor, state_names, without_comments
+from .common.text import Source, number
 
 __all__ = ["dumps", "parse", "sniff"]
 
@@ -56,7 +56,7 @@ def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> Mar
 
 class _Reader:
     def __init__(self, source: Source):
-        self.numbers = Numbers(source, without_comments(source.text))
+        self.numbers = NumberCursor(source, without_comments(source.text))
         self.cards: dict[int, tuple[int, int]] = {}  # of each label, and the token that says so
         self.filled = 0  # entries of the tables so far
 

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from ..errors import FormatError
 from ..model.network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
-from .draft import Draft, Family
-from .numeric import MAX_AXES, Numbers, refuse_turned, state_names, without_comments
-from .text import BLANKS, Source, number, shown
-from .writing import inexact
+from .common.draft import Draft, Family
+from .common.number_cursor import MAX_AXES, NumberCursor, refuse_turned, state_names, without_comments
+from .common.text import BLANKS, Source, number, shown
+from .common.writing import inexact
 
 __all__ = ["dumps", "number_lines", "parse", "parse_draft", "sniff"]
 
@@ -85,7 +85,7 @@ class _Reader:
             what = shown(word["word"]) if word and word["word"] else "the end of the file"
             raise source.error(at, f"found {what}, expected 'BAYES' or 'MARKOV'")
         self.bayes = found["kind"].upper() == "BAYES"
-        numbers = self.numbers = Numbers(source, without_comments(source.text), found.end("kind"))
+        numbers = self.numbers = NumberCursor(source, without_comments(source.text), found.end("kind"))
         self.n = numbers.whole("the number of variables")
         if self.n > numbers.values.size:
             raise numbers.error(0, f"found {self.n:,} variables, and fewer numbers behind it")

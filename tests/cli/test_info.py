@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from jtgpu.cli import app
 from jtgpu.cli.info import facts
 from jtgpu.formats import FORMATS, read, write
-from jtgpu.formats.carry import carry
+from jtgpu.formats.conversion import carry
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 from tests.conftest import ROOT
 

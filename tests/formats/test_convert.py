@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 from jtgpu.cli import app
 from jtgpu.errors import FormatError, JtgpuError, ParseError
 from jtgpu.formats import FORMATS, Format, read, write
-from jtgpu.formats.carry import as_bayesian, carry
 from jtgpu.formats.comments import find_comments
+from jtgpu.formats.conversion import as_bayesian, carry
 from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
 from tests.conftest import ROOT
 from tests.support.bundled import slow_when_large

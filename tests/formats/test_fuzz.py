@@ -1,8 +1,9 @@
-"""Files that mean harm or are merely broken: whatever is read, nothing but a `JtgpuError` with a place comes out.
+"""Malicious and damaged files: every reader either succeeds or raises a `JtgpuError` with a position.
 
-Every reader gets a fixed number of inputs, the same in every run: the small files of tests/formats/data/fuzz/ with tokens
-dropped, repeated, swapped and replaced, numbers changed, parts nested, spliced from other files, bytes flipped, ends
-cut off. ``JTGPU_FUZZ=5000`` asks for more. What once crashed or hung stays in tests/formats/data/fuzz/regressions/.
+Every reader gets a fixed number of inputs, the same in every run: the small files of tests/formats/data/fuzz/ with
+tokens dropped, repeated, swapped and replaced, numbers changed, parts nested, spliced from other files, bytes flipped,
+ends cut off. ``JTGPU_FUZZ=5000`` runs more. Inputs that once crashed a reader or made it hang are in
+tests/formats/data/fuzz/regressions/.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from hypothesis import strategies as st
 from jtgpu.errors import FormatError, JtgpuError, ParseError
 from jtgpu.formats import FORMATS, Format, open_text, read
 from jtgpu.formats.comments import find_comments
-from jtgpu.formats.text import decode
-from jtgpu.formats.xml_text import declared_text
+from jtgpu.formats.common.text import decode
+from jtgpu.formats.common.xml_text import declared_text
 from jtgpu.model.network import BayesianNetwork
 from tests.support.examples import examples, slow
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 
 from jtgpu.errors import FormatError, ParseError
-from jtgpu.formats import numeric, read, write
+from jtgpu.formats import read, write
+from jtgpu.formats.common import number_cursor
 from jtgpu.formats.uai import dumps, parse, parse_draft
 from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
 from tests.conftest import ROOT
@@ -203,7 +204,7 @@ def test_a_short_file_cannot_ask_for_all_memory(monkeypatch: pytest.MonkeyPatch)
     assert "before the end, expected 10" in error_of(f"MARKOV 9 {cards[:26]} 1 9 {scope[:17]} 1000000000 1 1")
     text = f"MARKOV 70 {' '.join(['1'] * 70)} 1 70 {' '.join(map(str, range(70)))} 1 1"
     assert "table 0 has 70 variables, more than an array has axes" in error_of(text)
-    monkeypatch.setattr(numeric, "MAX_STATES", 10)
+    monkeypatch.setattr(number_cursor, "MAX_STATES", 10)
     assert "found 6 states, expected no more than 10 of all variables" in error_of("MARKOV 2 5 6 0")
     assert len(parse("MARKOV 2 5 5 0")) == 2
 

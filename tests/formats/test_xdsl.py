@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from jtgpu.errors import FormatError, ParseError
-from jtgpu.formats import noisy, read, smile, write
-from jtgpu.formats.noisy import deterministic, noisy_max
-from jtgpu.formats.writing import identifiers, whole_numbers
+from jtgpu.formats import read, write
+from jtgpu.formats.common import canonical_nodes
+from jtgpu.formats.common.noisy_max import MAX_EXPANDED, deterministic, noisy_max
+from jtgpu.formats.common.writing import identifiers, whole_numbers
 from jtgpu.formats.xdsl.reader import parse, sniff
 from jtgpu.formats.xdsl.writer import dumps
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
@@ -191,10 +192,10 @@ def test_large_tables_are_not_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     node = f'<noisymax id="m">{states}<parents>{parents}</parents><parameters>1</parameters></noisymax>'
     with pytest.raises(ParseError, match="would have 163840000000 numbers"):
         parse(file(roots + node))
-    monkeypatch.setattr(smile, "MAX_EXPANDED", 4)
+    monkeypatch.setattr(canonical_nodes, "MAX_EXPANDED", 4)
     with pytest.raises(ParseError, match="'d' would have 8 numbers"):
         parse(file(A + B + D))
-    assert noisy.MAX_EXPANDED == 1 << 24
+    assert MAX_EXPANDED == 1 << 24
 
 
 def test_columns_that_do_not_sum_to_one_are_noted() -> None:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, ParseError
-from jtgpu.formats import read, write, xml_text
-from jtgpu.formats.xml_text import declared_text, root_name
+from jtgpu.formats import read, write
+from jtgpu.formats.common import xml_text
+from jtgpu.formats.common.xml_text import declared_text, root_name
 from jtgpu.formats.xmlbif.reader import parse, sniff
 from jtgpu.formats.xmlbif.writer import dumps
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork

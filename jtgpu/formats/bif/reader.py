@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..draft import Draft, Family, parser_of
-from ..text import Source, Tokens, unquote
+from ..common.draft import Draft, Family, parser_of
+from ..common.text import Source, Tokens, unquote
 from .rows import Filled, Rows
 
 __all__ = ["EXACT", "parse", "parse_draft", "sniff"]

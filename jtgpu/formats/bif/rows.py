@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ParseError
-from ..draft import Draft, Family
-from ..text import Tokens, floats, near, quote, shown, unquote
+from ..common.draft import Draft, Family
+from ..common.text import Tokens, floats, near, quote, shown, unquote
 
 __all__ = ["Filled", "Rows", "written"]
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...errors import FormatError
 from ...model.cpts import normalize_rows
 from ...model.network import BayesianNetwork, DiscreteModel
-from ..text import number, quote
+from ..common.text import number, quote
 from .reader import EXACT
 from .rows import written
 

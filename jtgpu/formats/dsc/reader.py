@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ParseError
-from ..draft import Draft, Family, parser_of
-from ..noisy import MAX_EXPANDED
-from ..text import Source, Tokens, floats, shown, unquote
+from ..common.draft import Draft, Family, parser_of
+from ..common.noisy_max import MAX_EXPANDED
+from ..common.text import Source, Tokens, floats, shown, unquote
 
 __all__ = ["EXACT", "parse", "parse_draft", "sniff"]
 

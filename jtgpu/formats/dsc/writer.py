@@ -1,4 +1,4 @@
-"""DSC of MSBN: writer, in bnlearn's layout. What it writes, `jtgpu.formats.dsc.reader` reads back equal, bit for bit."""
+"""DSC (MSBN): writer, in bnlearn's layout. `jtgpu.formats.dsc.reader` reads its files back equal, bit for bit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from ...errors import FormatError
 from ...model.network import BayesianNetwork, DiscreteModel
-from ..text import number, quote, shown
-from ..writing import identifiers, inexact, whole_numbers
+from ..common.text import number, quote, shown
+from ..common.writing import identifiers, inexact, whole_numbers
 from .reader import EXACT
 
 __all__ = ["dumps"]

@@ -1,7 +1,7 @@
 """DSL, the text format of GeNIe and SMILE before XDSL: reader; `jtgpu.formats.dsl.writer` is the other half.
 
 * ``PROBABILITIES`` list the first of ``PARENTS`` slowest and the child fastest.
-* ``TRUTHTABLE`` and ``NOISY_MAX`` nodes become plain tables, which `jtgpu.formats.noisy` makes.
+* ``TRUTHTABLE`` and ``NOISY_MAX`` nodes become plain tables, which `jtgpu.formats.common.noisy_max` makes.
 * Kept: ``label`` (``NAME``), ``comment``, ``position`` and ``size`` of the node's picture, and user properties as
   ``property``, a tuple of ``"key = value"``.
 
@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..draft import Draft, Family, parser_of
-from ..smile import Expander
-from ..text import Source, Tokens, floats, shown, unquote
+from ..common.canonical_nodes import Expander
+from ..common.draft import Draft, Family, parser_of
+from ..common.text import Source, Tokens, floats, shown, unquote
 from ..xdsl.reader import SIZE, rename, reorder
 
 __all__ = ["PREFIX", "parse", "parse_draft", "sniff"]

@@ -11,8 +11,8 @@ from typing import Any
 
 from ...errors import FormatError
 from ...model.network import BayesianNetwork, DiscreteModel
-from ..text import number, quote
-from ..writing import identifiers, inexact, whole_numbers
+from ..common.text import number, quote
+from ..common.writing import identifiers, inexact, whole_numbers
 from ..xdsl.reader import SIZE
 from .reader import PREFIX
 

@@ -25,8 +25,8 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from ...errors import ParseError
-from ..draft import Draft, Family, parser_of
-from ..text import Source, Tokens, floats, shown, unquote
+from ..common.draft import Draft, Family, parser_of
+from ..common.text import Source, Tokens, floats, shown, unquote
 
 __all__ = ["TOKEN", "Verbatim", "parse", "parse_draft", "sniff"]
 

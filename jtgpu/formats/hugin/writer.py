@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...errors import FormatError
 from ...model.cpts import normalize_rows
 from ...model.network import BayesianNetwork, DiscreteModel
-from ..text import Source, Tokens, number, quote
+from ..common.text import Source, Tokens, number, quote
 from .reader import TOKEN, Verbatim
 
 __all__ = ["dump_tables", "dumps"]

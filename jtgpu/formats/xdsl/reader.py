@@ -1,7 +1,7 @@
 """XDSL, the XML format of GeNIe and SMILE: reader; `jtgpu.formats.xdsl.writer` is the other half.
 
 * ``probabilities`` list the first parent slowest and the child fastest.
-* ``deterministic`` and ``noisymax`` nodes become plain tables, which `jtgpu.formats.noisy` makes.
+* ``deterministic`` and ``noisymax`` nodes become plain tables, which `jtgpu.formats.common.noisy_max` makes.
 * Kept of each node: ``label``, ``position`` (its centre) and ``size`` in the diagram, its colours and font as
   ``genie_...``, ``comment``, and user properties as ``property``, a tuple of ``"id = value"``.
 * pyAgrum writes the parents of its tables the other way round (the first one fastest) and says so by nothing but its
@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..draft import Draft, Family, parser_of
-from ..smile import REFUSED, Expander
-from ..text import shown
-from ..xml_text import Element, Locator, XmlSource, root_name, scan
+from ..common.canonical_nodes import REFUSED, Expander
+from ..common.draft import Draft, Family, parser_of
+from ..common.text import shown
+from ..common.xml_text import Element, Locator, XmlSource, root_name, scan
 
 __all__ = ["LOOKS", "MINE", "SIZE", "UNNAMED", "parse", "parse_draft", "rename", "reorder", "sniff"]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from ...errors import FormatError
 from ...model.network import BayesianNetwork, DiscreteModel
-from ..text import number
-from ..writing import identifiers, inexact, whole_numbers
-from ..xml_text import attribute, escaped
+from ..common.text import number
+from ..common.writing import identifiers, inexact, whole_numbers
+from ..common.xml_text import attribute, escaped
 from .reader import LOOKS, MINE, SIZE, UNNAMED
 
 __all__ = ["dumps"]

@@ -1,9 +1,9 @@
 """XMLBIF 0.3 (JavaBayes, WEKA, pgmpy, pyAgrum, SamIam): reader; `jtgpu.formats.xmlbif.writer` is the other half.
 
 * ``TABLE`` lists the child fastest, the ``GIVEN`` elements in their order, the first one slowest.
-* ``PROPERTY`` texts are kept as ``attributes[...]["property"]``, a tuple of strings, as in `jtgpu.formats.bif.reader`, and
-  one of ours, `jtgpu.formats.bif.reader.EXACT`, means what it means there.
-* Blanks round names are no part of them unless ``xml:space="preserve"`` stands there.
+* ``PROPERTY`` texts are kept as ``attributes[...]["property"]``, a tuple of strings. They and `EXACT` mean the same as
+  in `jtgpu.formats.bif.reader`.
+* White space around names is not part of them unless the element has ``xml:space="preserve"``.
 
 Refused by name: decision and utility variables, definitions of several variables.
 """
@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..bif.reader import EXACT
-from ..draft import Draft, Family, parser_of
-from ..text import near, shown
-from ..xml_text import Element, Locator, XmlSource, root_name, scan
+from ..common.draft import Draft, Family, parser_of
+from ..common.text import near, shown
+from ..common.xml_text import Element, Locator, XmlSource, root_name, scan
 
 __all__ = ["parse", "parse_draft", "sniff"]
 

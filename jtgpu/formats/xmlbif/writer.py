@@ -11,9 +11,9 @@ from typing import Any
 from ...errors import FormatError
 from ...model.network import BayesianNetwork, DiscreteModel
 from ..bif.reader import EXACT
-from ..text import number
-from ..writing import inexact
-from ..xml_text import attribute, escaped
+from ..common.text import number
+from ..common.writing import inexact
+from ..common.xml_text import attribute, escaped
 
 __all__ = ["dumps"]
 

@@ -1,5 +1,4 @@
-"""What GeNIe's two formats, `jtgpu.formats.xdsl.reader` and `jtgpu.formats.dsl.reader`, have in common: kinds of nodes, and tables
-made from fewer numbers."""
+"""Node types of GeNIe's two formats, XDSL and DSL, whose tables are given by fewer numbers: noisy and deterministic."""
 
 from __future__ import annotations
 
@@ -9,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ParseError
+from ...errors import ParseError
 from .draft import Draft, Family
-from .noisy import MAX_EXPANDED, deterministic, noisy_max
+from .noisy_max import MAX_EXPANDED, deterministic, noisy_max
 from .text import near, shown
 
 __all__ = ["REFUSED", "Expander"]

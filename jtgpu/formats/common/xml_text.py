@@ -17,7 +17,7 @@ from xml.parsers import expat
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FormatError, ParseError
+from ...errors import FormatError, ParseError
 from .text import Source, floats, near, shown
 
 __all__ = ["Element", "XmlSource", "attribute", "declared_text", "escaped", "root_name", "scan"]

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from jtgpu.formats import numbers
-from jtgpu.formats.numbers import bulk, count_tokens, token_offsets
-from jtgpu.formats.text import floats
+from jtgpu.formats.common import decimals as module
+from jtgpu.formats.common.decimals import bulk, count_tokens, token_offsets
+from jtgpu.formats.common.text import floats
 from tests.support.examples import examples
 
 digits = st.text("0123456789", min_size=1, max_size=24)
@@ -41,7 +41,7 @@ def test_every_decimal_is_what_float_makes_of_it(words: list[str], blank: str, p
     expected = [float(w) for w in words]
     text = blank.join(words)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numbers, "PART", part)
+        patch.setattr(module, "PART", part)
         assert same(bulk(text, 0, len(text)), expected)
         assert count_tokens(text) == len(words)
         text = f"x{blank}{text}{blank}y"
@@ -95,7 +95,7 @@ def test_nothing_is_no_number() -> None:
 def test_offsets_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "ab  c\nd efg   h "
     for part in (1, 3, 1000):
-        monkeypatch.setattr(numbers, "PART", part)
+        monkeypatch.setattr(module, "PART", part)
         found = token_offsets(text, np.arange(7))
         assert found.tolist() == [0, 4, 6, 8, 14, 16, 16]
         assert token_offsets(text, np.array([0, 2]), 5).tolist() == [6, 14]

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import NetworkError, ParseError
-from ..model.cpts import ROW_TOLERANCE, RowReport, normalize_rows
-from ..model.network import BayesianNetwork
+from ...errors import NetworkError, ParseError
+from ...model.cpts import ROW_TOLERANCE, RowReport, normalize_rows
+from ...model.network import BayesianNetwork
 from .text import Source, near, shortened
 
 __all__ = ["Draft", "Family", "Parse", "parser_of"]

@@ -10,8 +10,8 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ParseError, closest
-from .numbers import bulk
+from ...errors import ParseError, closest
+from .decimals import bulk
 
 __all__ = ["Source", "Tokens", "decode", "floats", "near", "number", "quote", "shortened", "shown", "unquote"]
 
@@ -149,7 +149,7 @@ class Tokens:
 
 
 _NUMERIC = re.compile(rf"[0-9eE+\-.{BLANKS}]*+")
-SHORT = 4096  # characters up to which one pass of `float` beats the set-up of `jtgpu.formats.numbers.bulk`
+SHORT = 4096  # characters up to which one pass of `float` beats the set-up of `jtgpu.formats.common.decimals.bulk`
 
 
 def floats(text: str, begin: int = 0, end: int | None = None, blanks: str = "") -> NDArray[np.float64] | None:

@@ -9,17 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import FormatError, NetworkError
 from ..model.cpts import ROW_TOLERANCE
 from ..model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
-from .writing import identifiers, whole_numbers
-
-if TYPE_CHECKING:
-    from . import Format
+from .common.writing import identifiers, whole_numbers
+from .registry import Format
 
 __all__ = ["Conversion", "as_bayesian", "carry", "losses"]
 

@@ -8,8 +8,8 @@ import os
 import zlib
 from typing import BinaryIO
 
-from ..errors import FormatError, JtgpuError, format_bytes
-from ..util import atomic_file
+from ...errors import FormatError, JtgpuError, format_bytes
+from ...util import atomic_file
 from .text import near
 
 __all__ = ["FileError", "MissingFileError", "read_bytes", "write_bytes"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..model.cpts import normalize_rows
-from ..model.network import BayesianNetwork
+from ...model.cpts import normalize_rows
+from ...model.network import BayesianNetwork
 
 __all__ = ["identifiers", "inexact", "whole_numbers"]
 

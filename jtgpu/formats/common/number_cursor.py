@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ParseError
-from ..model.cpts import ROW_TOLERANCE
+from ...errors import ParseError
+from ...model.cpts import ROW_TOLERANCE
+from .decimals import bulk, token_offsets
 from .draft import MAX_AXES
-from .numbers import bulk, token_offsets
 from .text import BLANKS, Source, floats, shown
 
-__all__ = ["MAX_AXES", "Numbers", "refuse_turned", "state_names", "without_comments"]
+__all__ = ["MAX_AXES", "NumberCursor", "refuse_turned", "state_names", "without_comments"]
 
 MAX_STATES = 1 << 22  # of all variables of a file together: a short file shall not ask for all the names there are
 CHUNK = 1 << 12
@@ -34,7 +34,7 @@ def without_comments(text: str) -> str:
     return _COMMENT.sub(lambda found: " " * (found.end() - found.start()), text)
 
 
-class Numbers:
+class NumberCursor:
     """The numbers of a stretch of a text, and a place among them.
 
     Parameters
@@ -142,7 +142,7 @@ class Numbers:
             raise self.error(first + at, f"found {self.found(first + at)} in {what}, expected a number >= 0")
 
 
-def state_names(numbers: Numbers, cardinality: Sequence[int], tokens: Sequence[int]) -> list[tuple[str, ...]]:
+def state_names(numbers: NumberCursor, cardinality: Sequence[int], tokens: Sequence[int]) -> list[tuple[str, ...]]:
     """Names ``"0"``, ``"1"`` ... for the states of every variable.
 
     Parameters
@@ -164,7 +164,7 @@ def state_names(numbers: Numbers, cardinality: Sequence[int], tokens: Sequence[i
     return names
 
 
-def refuse_turned(numbers: Numbers, first: int, table: NDArray[np.float64], what: str) -> None:
+def refuse_turned(numbers: NumberCursor, first: int, table: NDArray[np.float64], what: str) -> None:
     """Refuse a table that is one of probabilities only if its child is the slowest variable, and not the fastest.
 
     To divide its rows by their sums would make another network of it without a word.

@@ -1,0 +1,74 @@
+"""Reading evidence files: the content decides the format."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ...errors import EvidenceError
+from ...model.network import DiscreteModel
+from ..common.files import read_bytes
+from ..common.text import BLANKS, Source, decode
+from .case import Case
+from .json_cases import JsonCases
+from .line_cases import line_cases
+from .numbered_cases import NUMBERS, NumberedCases
+
+__all__ = ["parse_evidence", "read_evidence", "read_evidence_cases"]
+
+_COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/|\Z)")  # an unclosed one extends to the end
+_C_LINE = re.compile(rf"(?:\A|(?<=[\r\n]))c(?=[{BLANKS}]|\Z)[^\r\n]*+")
+
+
+def read_evidence(path: str | os.PathLike[str], net: DiscreteModel) -> Case:
+    """Read an evidence file that contains one case; see `jtgpu.formats.evidence_files` for the formats.
+
+    Parameters
+    ----------
+    path : path-like
+        A file, plain or compressed by gzip.
+    net : DiscreteModel
+        The network whose variables the file refers to, by name or by number.
+
+    Returns
+    -------
+    Case
+        A mapping, empty if nothing is observed: ``tree.posteriors(jtgpu.read_evidence(path, net))``.
+
+    Raises
+    ------
+    ParseError
+        If the file is malformed or names unknown variables or states; the message gives ``file:line:column``.
+    EvidenceError
+        If the file contains several cases; `read_evidence_cases` reads them.
+    FileError
+        If the operating system cannot read the file; also an `OSError`.
+    """
+    cases = read_evidence_cases(path, net)
+    if len(cases) > 1:
+        raise EvidenceError(
+            f"{os.fspath(path)}: found {len(cases)} cases, expected one; "
+            "jtgpu.formats.read_evidence_cases reads them all"
+        )
+    return cases[0] if cases else Case()
+
+
+def read_evidence_cases(path: str | os.PathLike[str], net: DiscreteModel) -> list[Case]:
+    """Read all cases of an evidence file; parameters and errors as for `read_evidence`."""
+    name = os.fspath(path)
+    return parse_evidence(decode(read_bytes(name)), net, name)
+
+
+def parse_evidence(text: str, net: DiscreteModel, source: str = "<text>") -> list[Case]:
+    """The cases in the text of an evidence file; see `read_evidence`."""
+    place = Source(text, source)
+    start = text.lstrip(BLANKS)[:1]
+    if start in ("{", "["):
+        return list(JsonCases(place, net).cases())
+    bare = _COMMENT.sub(lambda found: " " * len(found[0]), text) if "/*" in text else text
+    ergo = bare != text
+    bare = _C_LINE.sub(lambda found: " " * len(found[0]), bare)
+    # a variable may be called c: a file that consists of comment lines only is not a file of numbers
+    if NUMBERS.fullmatch(bare) and (bare.strip(BLANKS) or ergo or not text.strip(BLANKS)):
+        return NumberedCases(place, bare, net).cases(ergo=ergo)
+    return list(line_cases(place, net))

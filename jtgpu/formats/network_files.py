@@ -1,0 +1,118 @@
+"""Network files: `read` and `write`. Files are opened here and in `jtgpu.formats.common.files` only."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from ..errors import FormatError
+from ..model.network import DiscreteModel
+from .common.files import read_bytes, write_bytes
+from .common.text import decode
+from .common.xml_text import declared_text
+from .registry import FORMATS, UNSUPPORTED, Format, format_of_suffix, supported
+
+__all__ = ["Opened", "open_text", "read", "save_text", "write", "writer_of"]
+
+
+class Opened(NamedTuple):
+    """The text of a file and its format; nothing is parsed yet."""
+
+    format: Format
+    text: str
+    n_bytes: int  # uncompressed
+
+
+def read(path: str | os.PathLike[str], *, zero_rows: str = "error") -> DiscreteModel:
+    """Read a network file. The format is recognised by the content, or else by the suffix.
+
+    Parameters
+    ----------
+    path : path-like
+        A file of one of the `formats`, plain or compressed by gzip (recognised by its content).
+    zero_rows : {"error", "uniform"}
+        Whether a CPT row of zeros is an error or stands for the uniform distribution.
+
+    Returns
+    -------
+    DiscreteModel
+        A `BayesianNetwork`; a `MarkovNetwork` for factor graphs and UAI files of type MARKOV.
+
+    Raises
+    ------
+    ParseError
+        If the file is malformed; the message gives ``file:line:column``, what was found and what was expected.
+    FormatError
+        If the format is unknown, or gzip data are damaged.
+    FileError
+        If the operating system cannot read the file; also an `OSError`. For a missing file, `MissingFileError`.
+    """
+    if zero_rows not in ("error", "uniform"):
+        raise ValueError(f'zero_rows must be "error" or "uniform", not {zero_rows!r}')
+    opened = open_text(path)
+    return opened.format.parse(opened.text, os.fspath(path), zero_rows=zero_rows)
+
+
+def open_text(path: str | os.PathLike[str]) -> Opened:
+    """Read a file's text and recognise its format, without parsing; raises the errors of `read`."""
+    name = os.fspath(path)
+    raw = read_bytes(name)
+    n_bytes = len(raw)
+    text = _text(raw, name)
+    del raw
+    chosen = next((f for f in FORMATS if f.sniff(text)), None)
+    if chosen is None:
+        head = text[:4096].lstrip()
+        for other, pattern in UNSUPPORTED:
+            if re.match(pattern, head, re.DOTALL):
+                raise FormatError(f"{name}: this is {other}, which is not supported; supported are {supported()}")
+        chosen = format_of_suffix(name)
+    if chosen is None:
+        raise FormatError(f"{name}: unknown format, by content and by name; supported are {supported()}")
+    return Opened(chosen, text, n_bytes)
+
+
+def write(net: DiscreteModel, path: str | os.PathLike[str]) -> None:
+    """Write a network in the format of the file's suffix; append ``.gz`` to compress.
+
+    The file is written completely or not at all.
+
+    Raises
+    ------
+    FormatError
+        If the suffix is unknown, or the format cannot represent something in the network; the message names it.
+    FileError
+        If the operating system cannot write the file; also an `OSError`.
+    """
+    dumps = writer_of(path).dumps
+    assert dumps is not None  # checked by writer_of
+    save_text(dumps(net), path)
+
+
+def writer_of(path: str | os.PathLike[str]) -> Format:
+    """The format of a file's suffix; `FormatError` if there is none that can be written."""
+    name = os.fspath(path)
+    chosen = format_of_suffix(name)
+    if chosen is None or chosen.dumps is None or name.lower().removesuffix(".gz").endswith(chosen.only_read):
+        raise FormatError(f"{name}: no writer for this suffix; supported are {supported(writing=True)}")
+    return chosen
+
+
+def save_text(text: str, path: str | os.PathLike[str]) -> int:
+    """Write a text completely or not at all, compressed if the name ends in ``.gz``; its uncompressed size in bytes."""
+    name = os.fspath(path)
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise FormatError(f"{name}: {text[error.start]!r} in a name or an attribute is not a valid character") from None
+    write_bytes(name, data)
+    return len(data)
+
+
+def _text(raw: bytes, name: str) -> str:
+    try:
+        declared = declared_text(raw)
+    except FormatError as error:
+        raise FormatError(f"{name}: {error}") from None
+    return decode(raw) if declared is None else declared
