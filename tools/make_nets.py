@@ -28,9 +28,9 @@ sys.path.insert(0, str(ROOT))
 from jtgpu.errors import JtgpuError  # noqa: E402
 from jtgpu.formats.bif import reader as bif  # noqa: E402
 from jtgpu.formats.common.files import write_bytes  # noqa: E402
+from jtgpu.formats.common.text import decode  # noqa: E402
 from jtgpu.formats.hugin import reader as hugin  # noqa: E402
 from jtgpu.formats.hugin import writer as hugin_writer  # noqa: E402
-from jtgpu.formats.common.text import decode  # noqa: E402
 
 RELEASE = "pgmpy==0.1.25"
 INSIDE = "pgmpy/utils/example_models"

@@ -9,8 +9,8 @@ import typer
 
 from ..errors import JtgpuError
 from ..formats import open_text, save_text, writer_of
-from ..formats.conversion import carry
 from ..formats.comments import find_comments
+from ..formats.conversion import carry
 from .console import command, print_json, shown, warn
 from .options import Json, warn_of_repairs
 

@@ -1,14 +1,12 @@
-"""Contraction trees with short ways: what a machine that works on many contractions at once waits for.
+"""Balance a binary contraction tree, so that its critical path is short.
 
-Forward, a contraction waits for both of its children; backward, each child waits for its parent and its sibling. So a
-propagation is one message each way over every edge of an unrooted tree whose inner vertices join three edges, and it
-takes as long as the longest way from leaf to leaf. An edge's table has the variables that factors on both of its sides
-contain, whatever the tree: so two neighbouring vertices may hand over branches to each other (nearest-neighbour
-interchange, as phylogenetics calls it: Robinson, Comparison of labeled trees with valency three, J. Combin. Theory B
-11, 1971), and only the edge between them gets another table. A chain of small contractions becomes a balanced tree
-that way, for a few more products.
-
-Integers in, integers out; `jtgpu.plans.lowering` makes plans of it.
+Forward, a contraction waits for both of its children; backward, each child waits for its parent and its sibling. A
+propagation therefore sends one message in each direction over every edge of an unrooted tree whose inner vertices join
+three edges, and on a parallel machine it takes as long as the longest path from leaf to leaf. The table of an edge has
+the variables that factors on both of its sides contain. Two neighbouring vertices can thus exchange branches
+(nearest-neighbour interchange; Robinson, Comparison of labeled trees with valency three, J. Combin. Theory B 11, 1971),
+and only the edge between them gets another table. Such exchanges turn a chain of small contractions into a balanced
+tree, at the cost of somewhat more products.
 """
 
 from __future__ import annotations
@@ -18,12 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["shorten"]
 
-# Microseconds on an H100: a contraction from its inputs to its output; what a product and a stored entry take of the
-# whole card, at six times a product for the entry.
-LATENCY, LATENCY_DOUBLED, SMALL = 0.85, 0.35, 2000.0  # up to SMALL products, and more whenever they double
+# Microseconds on an H100: latency of a contraction; throughput of the whole GPU per product and per stored entry.
+LATENCY, LATENCY_DOUBLED, SMALL = 0.85, 0.35, 2000.0  # up to SMALL products, and the increase per doubling
 PRODUCT, STORED = 0.5e-6, 3.0e-6
-NEAR = 0.25  # of the longest way: exchanges are worth less the shorter the way is that they shorten, here nothing
-MOST_SWEEPS = 64
+NEAR = 0.25  # exchanges count less the shorter their path; zero at this share below the critical path
+MAX_SWEEPS = 64
 
 
 def shorten(
@@ -33,23 +30,25 @@ def shorten(
     cardinality: Sequence[int],
     price: float,
 ) -> dict[int, tuple[int, int]] | None:
-    """Another tree over the same leaves, with a shorter longest way; None where nothing is to be gained.
+    """Another tree over the same leaves with a shorter critical path; None if there is no gain.
 
     Parameters
     ----------
     scopes : sequence of frozenset
         Variables of each leaf; only the leaves of this tree are read.
     children : mapping
-        Two branches of every inner node; what is no key is a leaf. No leaf of another tree shares variables.
+        The two children of each inner node; all other nodes are leaves. Leaves of other trees share no variables with
+        this one.
     top : int
-        The inner node that nothing is above; its children keep it.
+        The root; it stays the root.
     cardinality : (V,)
+        States of each variable.
     price : float
-        Microseconds of a way that one microsecond of the whole card is worth.
+        Microseconds of critical path that one microsecond of the whole GPU is worth.
     """
     tree = _Tree(scopes, children, top, cardinality)
     moved = False
-    for _ in range(MOST_SWEEPS):
+    for _ in range(MAX_SWEEPS):
         if not tree.sweep(price):
             break
         moved = True
@@ -57,7 +56,7 @@ def shorten(
 
 
 class _Tree:
-    """The tree while branches are exchanged; the edge above a node has the node's number."""
+    """The tree while branches are exchanged; an edge has the number of the node below it."""
 
     def __init__(
         self,
@@ -86,7 +85,7 @@ class _Tree:
             self.scope[n] = frozenset(inside[n])
 
     def _upwards(self) -> Iterator[int]:
-        """Inner nodes, each after its children; the top last."""
+        """Inner nodes, each after its children; the root last."""
         order, stack = [], [self.top]
         while stack:
             n = stack.pop()
@@ -95,16 +94,16 @@ class _Tree:
         return reversed(order)
 
     def size(self, scope: frozenset[int]) -> int:
-        """Entries of a table."""
+        """Number of entries of a table."""
         return math.prod(self.cardinality[v] for v in scope)
 
     def _vertex(self, *scopes: frozenset[int]) -> tuple[float, int]:
-        """Microseconds from the inputs to the output of a contraction with these edges, and its products."""
+        """Latency of a contraction with the given edges, in microseconds, and its number of products."""
         products = self.size(scopes[0].union(*scopes[1:]))
         return LATENCY + LATENCY_DOUBLED * max(0.0, math.log2(products / SMALL)), products
 
     def _times(self) -> tuple[dict[int, float], dict[int, float]]:
-        """When the message up each edge is there, and the longest way from a leaf to the message down it."""
+        """For each edge, when the upward message is ready, and the longest path to the downward message."""
         up, down, takes = dict.fromkeys(self.leaves, 0.0), dict[int, float](), dict[int, float]()
         order = list(self._upwards())
         for n in order[:-1]:
@@ -120,7 +119,7 @@ class _Tree:
         return up, down
 
     def sweep(self, price: float) -> int:
-        """Exchange branches across every edge near the longest way where it pays; how many."""
+        """Exchange branches across edges near the critical path where that pays; the number of exchanges."""
         up, down = self._times()
         through = {n: up[n] + down[n] for n in down}
         longest = max(through.values())
@@ -145,12 +144,12 @@ class _Tree:
     def _exchange(
         self, n: int, other: int, up: Mapping[int, float], down: Mapping[int, float], close: float, price: float
     ) -> set[int]:
-        """The best exchange across the edge between `n` and `other`, its parent or the top's other child, if one pays;
-        what it touched."""
+        """Make the best exchange across the edge between `n` and `other`, its parent or the root's other child, if one
+        pays; returns the nodes whose times changed."""
         mine = self.kids[n]
         if self.parent[n] == other:
             third = next(c for c in self.kids[other] if c != n)
-            last = other  # stands for all that is above
+            last = other  # represents the rest of the tree
             above = down[other]
         else:
             third, last = self.kids[other]
@@ -158,7 +157,7 @@ class _Tree:
         when = {mine[0]: up[mine[0]], mine[1]: up[mine[1]], third: up[third], last: above}
         now, before, _ = self._joined(mine[0], mine[1], third, last, when)
         best: tuple[float, int, int, frozenset[int]] | None = None
-        for kept, given in (mine, mine[::-1]):  # n keeps one of its branches and gets the third
+        for kept, given in (mine, mine[::-1]):  # n keeps one of its children and takes the third
             takes, cost, between = self._joined(kept, third, given, last, when)
             value = (now - takes) * close - price * (cost - before)
             if takes < now - 1e-9 and value > 1e-6 and (best is None or value > best[0]):
@@ -180,16 +179,16 @@ class _Tree:
     def _joined(
         self, a: int, b: int, c: int, d: int, when: Mapping[int, float]
     ) -> tuple[float, float, frozenset[int]]:
-        """Edges a and b at one vertex, c and d at its neighbour: the longest way through the two, what they take of
-        the card, both in microseconds, and the scope of the edge between them."""
+        """Cost of edges a and b at one vertex and c and d at its neighbour: the longest path through both and the time
+        of the whole GPU, in microseconds, and the scope of the edge between them."""
         here, there = self.scope[a] | self.scope[b], self.scope[c] | self.scope[d]
         between = here & there
         first, products = self._vertex(here, between)
         second, more = self._vertex(there, between)
-        way = max(
+        longest = max(
             when[a] + when[b] + first,
             when[c] + when[d] + second,
             max(when[a], when[b]) + max(when[c], when[d]) + first + second,
         )
         # three messages leave a vertex, two cross the edge
-        return way, 3 * PRODUCT * (products + more) + 2 * STORED * self.size(between), between
+        return longest, 3 * PRODUCT * (products + more) + 2 * STORED * self.size(between), between

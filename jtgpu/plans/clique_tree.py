@@ -44,7 +44,9 @@ def elimination_cliques(
     position = [-1] * n
     for at, v in enumerate(order):
         if not 0 <= v < n or position[v] >= 0:
-            raise OrderError(f"an elimination order contains each of the {n} variables once; number {v} is out of range or repeated")
+            raise OrderError(
+                f"an elimination order contains each of the {n} variables once; number {v} is out of range or repeated"
+            )
         position[v] = at
     if len(order) != n:
         raise OrderError(f"an elimination order contains each of the {n} variables once; this one has {len(order)}")

@@ -34,7 +34,7 @@ def parse_bytes(size: int | float | str) -> int:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Number of cores available to this process."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # macOS, Windows

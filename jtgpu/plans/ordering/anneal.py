@@ -1,9 +1,9 @@
-"""Local search on an atom's elimination forest: chains of the compiled annealer, run in threads.
+"""Local search on an atom's elimination forest: chains of the compiled annealer.
 
-A chain starts from a given order, or anneals the whole forest on a softened cost first, and then re-solves one small
-connected region of the forest after another with the rest held fixed, keeping what is no worse. Chains depend on their
-seeds and budgets alone, so the number of threads changes nothing but the time. The compiled code holds no lock on the
-interpreter: threads run side by side, need no second process and stop at a flag.
+A chain starts from a given order, optionally anneals the whole forest with a softened cost, and then anneals one small
+connected region of the forest after another with the rest fixed, accepting results that are not worse. A chain depends
+only on its seed and budget, so the number of threads affects nothing but the time. The compiled code releases the GIL
+and stops at a flag.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Chain(NamedTuple):
     Attributes
     ----------
     n_steps, n_start : int
-        Rotations in all, and of these on the whole forest with the softened cost.
+        Rotations in total, and those of the whole forest with the softened cost.
     start_hot : float
-        Temperature of that start relative to the total.
+        Initial temperature of the latter relative to the total cost.
     power : float
         Exponent of the softened cost.
     high_size : int
-        Largest region.
+        Size of the largest region.
     soft_share : float
-        Share of regions that see the softened cost first.
+        Share of regions that are annealed with the softened cost first.
     seed : int
     """
 
@@ -53,21 +53,21 @@ class Chain(NamedTuple):
 
 
 def chains_of_round(n: int, turn: int, n_chains: int, steps: int, seed: int) -> list[Chain]:
-    """The chains of one round on an atom of n vertices: half start anew, half work on the best.
+    """The chains of one round on an atom of n vertices: half anneal the whole forest first, half only regions.
 
-    The mixture was found by trial: small regions finish off graphs of many loosely joined parts (Munin2), a softened
-    cost and large regions leave the basins that hold Link.
+    The parameters were found by experiment: small regions suit graphs of many loosely connected parts (Munin2); a
+    softened cost and large regions escape the local optima of Link.
     """
     out = []
     for k in range(n_chains):
         chance = random.Random(f"{seed}/{turn}/{k}")
-        anew = (k + turn) % 2 == 1
+        from_scratch = (k + turn) % 2 == 1
         out.append(
             Chain(
                 n_steps=steps,
-                n_start=steps // 2 if anew else 0,
+                n_start=steps // 2 if from_scratch else 0,
                 start_hot=math.exp(chance.uniform(math.log(0.05), math.log(0.4))),
-                power=chance.uniform(0.3, 0.5) if anew else chance.choice((0.3, 0.4, 0.5, 0.6)),
+                power=chance.uniform(0.3, 0.5) if from_scratch else chance.choice((0.3, 0.4, 0.5, 0.6)),
                 high_size=min(n, chance.choice((40, 60, 120) if turn % 2 else (60, 60, 200))),
                 soft_share=chance.choice((0.1, 0.5, 0.8)),
                 seed=chance.getrandbits(62),
@@ -84,14 +84,14 @@ def run_chain(
     stop: NDArray[np.uint8],
     measure: Callable[[Atom, Sequence[int]], Cost],
 ) -> tuple[Cost, list[int]]:
-    """Run one chain from an order; the better of what it found and of the same without needless fill.
+    """Run one chain from an order; the better of its result and of the same without needless fill.
 
     Parameters
     ----------
     exponent : float
-        Power of the cliques' sizes whose sum is annealed: 1 for the total, more to press on the largest.
+        The sum of the clique sizes to this power is annealed: 1 for the total, higher to emphasise the largest.
     stop : (1,) uint8
-        Set to 1 by another thread to end early.
+        Ends the chain early when another thread sets it to 1.
     measure : callable
         The true cost of an order of the atom, smaller is better.
     """
@@ -99,7 +99,7 @@ def run_chain(
 
     n = len(atom.card)
     logs = np.log(np.array([float(c) for c in atom.card]))
-    exponent = min(exponent, 600.0 / max(float(logs.sum()), 1.0))  # sums of powers stay inside a double
+    exponent = min(exponent, 600.0 / max(float(logs.sum()), 1.0))  # sums of powers must not overflow
     n_words = (n + 63) // 64
     words = (1 << 64) - 1
     adjacent = np.array([[m >> 64 * k & words for k in range(n_words)] for m in atom.masks], np.uint64)
@@ -124,7 +124,7 @@ def forest_of_order(masks: Sequence[int], order: Sequence[int]) -> NDArray[np.in
 
 
 def order_of_forest(parent: Sequence[int]) -> list[int]:
-    """An order with this elimination forest: children before parents, smallest number first where free."""
+    """An order with this elimination forest: children before parents, otherwise by number."""
     waiting = [0] * len(parent)
     for p in parent:
         if p >= 0:

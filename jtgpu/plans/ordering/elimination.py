@@ -1,9 +1,9 @@
-"""What an elimination order costs, and the small tools on orders and fill that the searches share.
+"""The cost of an elimination order, and functions on orders that the searches share.
 
-An order is an int sequence, first eliminated first. Eliminating v joins its remaining neighbours; the closed
-neighbourhood at that moment is v's *elimination clique*. The *elimination forest* gives every vertex as parent the
-one of its later neighbours that is eliminated first. A clique is maximal unless a child's holds it, that is, unless
-a child has one neighbour more (the child itself apart): this makes maximality a local question.
+An order is a sequence of ints, first eliminated first. Eliminating v joins its remaining neighbours; v and these
+neighbours are v's *elimination clique*. In the *elimination forest*, the parent of a vertex is the first of its later
+neighbours to be eliminated. A clique is maximal unless the clique of a child contains it, that is, unless a child has
+one later neighbour more: maximality is a local property.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ __all__ = ["LEVEL_ENTRIES", "OBJECTIVES", "OrderCost", "as_permutation", "forest
 OBJECTIVES = ("entries", "largest", "time")
 
 LEVEL_ENTRIES = 20_000
-"""What one more level of the junction tree costs, in table entries, for the objective "time".
+"""Cost of a level of the junction tree in table entries, for the objective "time".
 
-A level is a dependent step: on a GPU one launch and the wait for it, about 2 to 3 microseconds each way, in which an
-H100 streams some 20,000 float64 entries at 2 to 3 TB/s twice over (read, multiply, write).
+A level is a dependent step: on a GPU about 2 to 3 microseconds in each direction, in which an H100 reads and writes
+about 20,000 float64 entries.
 """
 
 
 class OrderCost(NamedTuple):
-    """What the triangulation of an elimination order costs.
+    """The cost of the triangulation that an elimination order induces.
 
     Attributes
     ----------
     cost : float
-        The objective's value: ``entries``, ``largest``, or ``entries + LEVEL_ENTRIES * levels``; infinite when it
-        lies beyond a double.
+        The objective's value: ``entries``, ``largest``, or ``entries + LEVEL_ENTRIES * levels``; infinite if it
+        exceeds the range of float64.
     entries : int
         Sum over the maximal cliques of the product of their cardinalities; exact.
     largest : int
@@ -44,10 +44,10 @@ class OrderCost(NamedTuple):
     n_cliques : int
         Number of maximal cliques.
     width : int
-        Variables of the largest clique, less one (that of most variables, not of most entries).
+        Number of variables of the clique with the most variables, minus one.
     levels : int
-        Levels of the clique forest rooted at its centre: 1 for a single clique. The junction tree that is built in
-        the end may join its cliques differently, so this is a guide.
+        Levels of the clique forest rooted at its centre: 1 for a single clique. An estimate, since the junction tree
+        may connect the cliques differently.
     """
 
     cost: float
@@ -64,7 +64,7 @@ def as_permutation(order: Iterable[int], n: int) -> list[int]:
     Raises
     ------
     OrderError
-        Naming what is missing, twice or unknown.
+        If variables are missing, repeated or unknown; the message names them.
     """
     taken = [int(v) for v in order]
     if len(taken) == n and set(taken) == set(range(n)):
@@ -76,7 +76,7 @@ def as_permutation(order: Iterable[int], n: int) -> list[int]:
     missing = sorted(set(range(n)) - seen)
     wrong = [
         f"{what} {_some(ids)}"
-        for what, ids in (("unknown:", unknown), ("twice:", twice), ("missing:", missing))
+        for what, ids in (("unknown:", unknown), ("repeated:", twice), ("missing:", missing))
         if ids
     ]
     raise OrderError(f"an elimination order is a permutation of the {n} variables; {'; '.join(wrong)}")
@@ -88,16 +88,16 @@ def forest(neighbours: Sequence[Iterable[int]], order: Sequence[int]) -> tuple[l
     Parameters
     ----------
     neighbours : sequence of int iterables
-        The graph; need not be symmetric, self-loops are ignored.
+        The graph; need not be symmetric; self-loops are ignored.
     order : sequence of int
         A permutation (see `as_permutation`).
 
     Returns
     -------
     later : list of set of int
-        For every vertex the neighbours it has when it is eliminated.
+        For each vertex, its neighbours when it is eliminated.
     parent : list of int
-        For every vertex the first of these to be eliminated, -1 for a root.
+        For each vertex, the first of these to be eliminated; -1 for a root.
     """
     n = len(order)
     position = [0] * n
@@ -123,7 +123,7 @@ def forest(neighbours: Sequence[Iterable[int]], order: Sequence[int]) -> tuple[l
 
 
 def maximal(later: Sequence[set[int]], parent: Sequence[int]) -> list[bool]:
-    """For every vertex whether its elimination clique is maximal."""
+    """For each vertex, whether its elimination clique is maximal."""
     out = [True] * len(later)
     for v, p in enumerate(parent):
         if p >= 0 and len(later[v]) == len(later[p]) + 1:
@@ -143,18 +143,18 @@ def order_cost(
     ----------
     cardinality : (V,) int
     neighbours : V iterables of int
-        Who is joined with whom.
+        Neighbours of each vertex.
     order : (V,) int
         First eliminated first.
     objective : {"entries", "largest", "time"}
-        What `OrderCost.cost` holds.
+        The meaning of `OrderCost.cost`.
 
     Raises
     ------
     OrderError
-        If the order is no permutation.
+        If the order is not a permutation.
     ValueError
-        For an unknown objective.
+        If the objective is unknown.
     """
     check_objective(objective)
     cards = [int(c) for c in np.asarray(cardinality)]
@@ -171,13 +171,13 @@ def order_cost(
 
 
 def check_objective(objective: str) -> None:
-    """ValueError unless `objective` is one of `OBJECTIVES`."""
+    """Raise ValueError unless `objective` is one of `OBJECTIVES`."""
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, not {objective!r}")
 
 
 def as_order_array(order: Sequence[int]) -> NDArray[np.int64]:
-    """A read-only int64 array, as orders are handed out."""
+    """An order as a read-only int64 array."""
     out = np.array(order, np.int64).reshape(len(order))
     out.flags.writeable = False
     return out
@@ -185,9 +185,9 @@ def as_order_array(order: Sequence[int]) -> NDArray[np.int64]:
 
 def _levels(later: Sequence[set[int]], parent: Sequence[int], keep: Sequence[bool], order: Sequence[int]) -> int:
     """Levels of the forest of maximal cliques, every tree rooted at its centre."""
-    home = list(range(len(order)))  # the maximal clique that holds a vertex's elimination clique
+    home = list(range(len(order)))  # the maximal clique that contains a vertex's elimination clique
     holder = [-1] * len(order)
-    for v, p in enumerate(parent):  # a child that holds its parent's clique, the smallest by number
+    for v, p in enumerate(parent):  # the first child whose clique contains its parent's
         if p >= 0 and not keep[p] and len(later[v]) == len(later[p]) + 1 and holder[p] < 0:
             holder[p] = v
     for v in order:

@@ -1,12 +1,12 @@
-"""The best order of a small atom, by search over sets of eliminated vertices.
+"""The optimal order of a small atom, by a shortest path over sets of eliminated vertices.
 
-What is left of a graph depends on the set of eliminated vertices, not on their order (Bertele, Brioschi 1972), so a
-shortest path over sets finds the best order; the sets that are reached at a cost below a known order's are few in
-small atoms, and running dry of them proves that order to be the best. A step eliminates a vertex v at the cost of its
-clique, and with it all vertices whose closed neighbourhood lies inside that clique, which cost nothing: taking a
-clique tree apart leaf by leaf is such a path, hence the sum of the maximal cliques of any triangulation is the length
-of one. A vertex that is simplicial is eliminated without trying the others, which is safe with two states or more
-(see `jtgpu.plans.ordering.reduce`).
+The graph that remains depends on the set of eliminated vertices, not on their order (Bertele, Brioschi 1972), so a
+shortest path over sets finds an optimal order. In small atoms few sets can be reached at a cost below that of a known
+order; if they are exhausted, that order is optimal. A step eliminates a vertex v at the cost of its clique, and at no
+further cost all vertices whose closed neighbourhoods are contained in that clique. Removing the leaves of a clique tree
+one by one is such a path, hence the sum of the maximal cliques of any triangulation is the length of some path. A
+simplicial vertex is eliminated without trying the others, which is safe with two states or more (see
+`jtgpu.plans.ordering.reduce`).
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ __all__ = ["best_order"]
 def best_order(
     atom: Atom, bound: int, max_states: int, stop: Callable[[], bool] = lambda: False
 ) -> tuple[list[int] | None, bool]:
-    """The order of smallest total, if it is below `bound`.
+    """The order of the smallest total, if that is below `bound`.
 
     Parameters
     ----------
     atom : Atom
-        Its cardinalities are 2 or more.
+        All cardinalities are at least 2.
     bound : int
-        Total of an order that is known.
+        Total of a known order.
     max_states : int
-        Sets to look at before giving up.
+        Number of sets to visit before giving up.
     stop : callable
-        Asked now and then; true gives up.
+        Called now and then; the search gives up if it returns True.
 
     Returns
     -------
     order : list of int or None
-        Of total below `bound`; None if there is none or the search gave up.
+        Its total is below `bound`; None if there is none or the search gave up.
     proven : bool
-        Whether the search came to its end: the order returned, or that of `bound`, is the best.
+        Whether the search was completed: the returned order, or else the known one, is optimal.
     """
     n = len(atom.card)
     everything = (1 << n) - 1
@@ -83,7 +83,7 @@ def best_order(
 
 
 def _left(masks: tuple[int, ...], gone: int, everything: int) -> list[int]:
-    """Adjacency of what is left after eliminating `gone`: joined directly or through eliminated vertices."""
+    """Adjacency after eliminating `gone`: direct, or through eliminated vertices."""
     adjacent = [m & ~gone if not gone >> v & 1 else 0 for v, m in enumerate(masks)]
     rest = gone
     while rest:
@@ -103,7 +103,7 @@ def _left(masks: tuple[int, ...], gone: int, everything: int) -> list[int]:
 
 
 def _choices(atom: Atom, adjacent: list[int], left: int) -> list[tuple[int, int]]:
-    """(cost, vertex) by cost; a simplicial vertex alone if there is one."""
+    """Pairs (cost, vertex) in ascending order; only a simplicial vertex if there is one."""
     out = []
     for v in bits(left):
         around = adjacent[v]
@@ -115,7 +115,7 @@ def _choices(atom: Atom, adjacent: list[int], left: int) -> list[tuple[int, int]
 
 
 def _costs_at_least(atom: Atom, adjacent: list[int], v: int, left: int, least: int) -> bool:
-    """Whether, once v is eliminated, each vertex of `left` costs `least` or more: one of them must be the next."""
+    """Whether each vertex of `left` costs at least `least` after v is eliminated; one of them has to be next."""
     around = adjacent[v] & left
     for u in bits(left):
         clique = adjacent[u] & left | 1 << u
@@ -125,7 +125,7 @@ def _costs_at_least(atom: Atom, adjacent: list[int], v: int, left: int, least: i
 
 
 def _table(atom: Atom, clique: int) -> int:
-    """Entries of a clique's table; none if it is one that costs nothing."""
+    """Number of entries of a clique's table; 0 for the cliques in ``atom.free``."""
     if clique in atom.free:
         return 0
     size = 1

@@ -1,25 +1,25 @@
-"""Exact preprocessing: what can be split off or eliminated at no loss, so that a search works on what is left.
+"""Exact preprocessing: eliminate and split what can be without loss, so that the search works on the rest.
 
-Safe for the total of the maximal cliques' entries, and for the largest of them, when every vertex has at least two
-states (a search in tests/plans/test_ordering.py over all orders of small graphs holds each rule to it):
+The rules are safe for the total and for the largest number of entries of the maximal cliques if every variable has at
+least two states (tests/plans/test_ordering.py verifies each rule over all orders of small graphs):
 
-* a *simplicial* vertex (its neighbours are joined to each other) is eliminated first. Its closed neighbourhood lies in
-  some clique of every triangulation; moving the vertex to the front of an order leaves every other clique a subset of
-  what it was;
-* *components* and the *atoms* between clique minimal separators are solved apart. With two states or more, taking a
-  needless fill edge {a, b} out of a triangulation replaces a clique of w entries by at most w/a + w/b <= w, so some
-  best triangulation is minimal, and a minimal triangulation is the union of minimal triangulations of the atoms
-  (Tarjan 1985; Leimer 1993), no clique of which is a separator;
-* *true twins* (same closed neighbourhood) are one vertex with the product of their states: a minimal separator holds
-  both or neither, hence so do the cliques of a minimal triangulation.
+* A *simplicial* vertex (its neighbours are pairwise neighbours) is eliminated first. Its closed neighbourhood is
+  contained in some clique of every triangulation, and moving the vertex to the front of an order only shrinks the other
+  cliques.
+* *Components*, and the *atoms* between clique minimal separators, are solved separately. With two states or more,
+  removing a needless fill edge {a, b} from a triangulation replaces a clique of w entries by at most w/a + w/b <= w, so
+  some optimal triangulation is minimal, and a minimal triangulation is the union of minimal triangulations of the atoms
+  (Tarjan 1985; Leimer 1993), no clique of which is a separator.
+* *True twins* (equal closed neighbourhoods) are merged into one vertex with the product of their states: a minimal
+  separator contains both or neither, and so do the cliques of a minimal triangulation.
 
-A variable of one state weighs nothing, and then a triangulation that is not minimal can be better (by the repeated
-entries of a clique that a weightless variable makes maximal). The rules are used all the same, and no optimality is
-claimed from them unless the bound says so (see `jtgpu.plans.ordering.exact`).
+A variable with one state adds no entries, and then a triangulation that is not minimal can be better. The rules are
+applied nevertheless; optimality is claimed only if the lower bound proves it (see `jtgpu.plans.ordering.exact`).
 
 *Almost simplicial* vertices (simplicial but for one neighbour u) are safe for the largest clique when v has no fewer
 states than u and v's closed neighbourhood is no larger than a lower bound (van den Eijkhof, Bodlaender, Koster 2007).
-For the total they are not: a cycle v-a-b-u of 3, 100, 2 and 2 states costs 1,000 entries when v goes first, else 612.
+For the total they are not safe: a cycle v-a-b-u of 3, 100, 2 and 2 states costs 1,000 entries if v is eliminated first,
+and 612 otherwise.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ __all__ = ["Atom", "Reduction", "atoms", "reduce_graph"]
 
 
 class Atom(NamedTuple):
-    """A piece that is searched on its own.
+    """A part of the graph that is searched separately.
 
     Attributes
     ----------
     vertices : tuple of tuple of int
-        Local vertex -> the vertices of the graph it stands for (more than one for merged twins).
+        For each local vertex, the vertices of the graph that it represents (several for merged twins).
     card : tuple of int
         Product of the cardinalities of these.
     masks : tuple of int
         Adjacency among local vertices, as bit masks.
     free : frozenset of int
-        Masks of cliques that cost nothing: they lie inside the clique of a vertex that was eliminated before.
+        Masks of cliques without cost: the clique of a vertex eliminated earlier contains them.
     """
 
     vertices: tuple[tuple[int, ...], ...]
@@ -56,7 +56,7 @@ class Atom(NamedTuple):
 
 
 class Reduction(NamedTuple):
-    """What `reduce_graph` leaves.
+    """The result of `reduce_graph`.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Reduction(NamedTuple):
     prefix_cliques : list of tuple of int
         Their closed neighbourhoods at that moment.
     atoms : list of Atom
-        The rest, in pieces; a vertex of a clique separator is in several.
+        The rest; a vertex of a clique separator is in several atoms.
     """
 
     prefix: list[int]
@@ -74,7 +74,7 @@ class Reduction(NamedTuple):
 
 
 def symmetric(neighbours: Sequence[Iterable[int]]) -> list[set[int]]:
-    """The graph as sets, without self-loops, every edge seen from both ends."""
+    """The graph as symmetric sets of neighbours, without self-loops."""
     out: list[set[int]] = [set() for _ in neighbours]
     for v, around in enumerate(neighbours):
         for u in around:
@@ -94,7 +94,7 @@ def reduce_graph(
     card : sequence of int
     neighbours : sequence of int iterables
     largest : bool
-        The objective is the largest clique: almost simplicial vertices may go too.
+        The objective is the largest clique: almost simplicial vertices are eliminated, too.
     """
     adjacent = symmetric(neighbours)
     prefix, cliques = _simplicial(adjacent)
@@ -103,7 +103,7 @@ def reduce_graph(
     gone = set(prefix)
     left = [v for v in range(len(adjacent)) if v not in gone]
     pieces: list[Atom] = []
-    held: dict[int, list[frozenset[int]]] = {}  # vertex -> cliques already made that hold it
+    held: dict[int, list[frozenset[int]]] = {}  # vertex -> cliques eliminated before that contain it
     for c in cliques:
         clique = frozenset(c[1:]) - gone
         for v in clique:
@@ -116,7 +116,7 @@ def reduce_graph(
 
 
 def _simplicial(adjacent: list[set[int]]) -> tuple[list[int], list[tuple[int, ...]]]:
-    """Eliminate simplicial vertices, smallest number first, until there is none; changes `adjacent`."""
+    """Eliminate simplicial vertices, smallest number first, until none is left; modifies `adjacent`."""
     prefix: list[int] = []
     cliques: list[tuple[int, ...]] = []
     queue = list(range(len(adjacent)))
@@ -142,7 +142,7 @@ def _simplicial(adjacent: list[set[int]]) -> tuple[list[int], list[tuple[int, ..
 def _is_clique(adjacent: Sequence[set[int]], vertices: set[int]) -> bool:
     if len(vertices) < 2:
         return True
-    # every member knows all the others; the first that does not ends the test
+    # every member is a neighbour of all others; stop at the first that is not
     n = len(vertices) - 1
     if any(len(adjacent[u]) < n for u in vertices):
         return False
@@ -152,7 +152,7 @@ def _is_clique(adjacent: Sequence[set[int]], vertices: set[int]) -> bool:
 def _almost_simplicial(
     adjacent: list[set[int]], card: Sequence[int], prefix: list[int], cliques: list[tuple[int, ...]]
 ) -> None:
-    """Eliminate almost simplicial vertices that cannot raise the largest clique; changes all but `card`."""
+    """Eliminate almost simplicial vertices that cannot raise the largest clique; modifies all but `card`."""
     low = max((math.prod(card[u] for u in c) for c in cliques), default=0)
     gone = set(prefix)
     again = True
@@ -178,7 +178,7 @@ def _almost_simplicial(
 
 
 def _special(adjacent: Sequence[set[int]], around: set[int]) -> int | None:
-    """-1 if `around` is a clique, else the first neighbour without which it is one, else None."""
+    """-1 if `around` is a clique; else the first vertex without which it is one; None if there is none."""
     lacking = [u for u in sorted(around) if len(around & adjacent[u]) < len(around) - 1]
     if not lacking:
         return -1
@@ -204,15 +204,15 @@ def _components(adjacent: Sequence[set[int]], left: Sequence[int]) -> list[list[
 
 
 def atoms(masks: Sequence[int]) -> list[list[int]]:
-    """The atoms of a connected graph: its pieces between clique minimal separators.
+    """The atoms of a connected graph: its parts between clique minimal separators.
 
-    MCS-M gives a minimal elimination order and its fill; walking it, a vertex whose later neighbours are a clique of
-    the graph cuts off an atom (Tarjan 1985; Berry, Pogorelcnik, Simonet 2010).
+    MCS-M gives a minimal elimination order and its fill; in that order, a vertex whose later neighbours are a clique of
+    the graph separates an atom (Tarjan 1985; Berry, Pogorelcnik, Simonet 2010).
 
     Returns
     -------
     list of sorted lists of int
-        Every vertex in at least one.
+        Each vertex is in at least one.
     """
     n = len(masks)
     order, later = mcs_m(masks)
@@ -252,7 +252,7 @@ def mcs_m(masks: Sequence[int]) -> tuple[list[int], list[int]]:
         v = max(bits(left), key=lambda u: (weight[u], -u))
         left &= ~(1 << v)
         order.append(v)
-        # u is reached if some path to it runs over unnumbered vertices of smaller weight than u's
+        # u is reached if a path of unnumbered vertices with smaller weights than u's leads to it
         reached = masks[v] & left
         by_weight: dict[int, int] = {}
         for u in bits(reached):
@@ -304,7 +304,7 @@ def _sub(masks: Sequence[int], vertices: Sequence[int]) -> list[int]:
 def _merge_twins(
     names: Sequence[int], card: Sequence[int], masks: Sequence[int], held: dict[int, list[frozenset[int]]]
 ) -> Atom:
-    """The atom with every class of true twins as one vertex."""
+    """The atom with each class of true twins merged into one vertex."""
     classes: dict[int, list[int]] = {}
     for v, mask in enumerate(masks):
         classes.setdefault(mask | 1 << v, []).append(v)

@@ -195,7 +195,7 @@ def _seeded(seed):
 
 @compiled()
 def improve(graph, parent, chain, stop):
-    """Run one chain: anneal the whole forest once if the chain says so, then regions, accepting what is not worse.
+    """Run one chain: anneal the whole forest if ``chain.n_start`` > 0, then regions, accepting what is not worse.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a search hands back."""
+"""The result of a search for an elimination order."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["Improvement", "OrderResult"]
 
 
 class Improvement(NamedTuple):
-    """One step down during a search.
+    """One improvement during a search.
 
     Attributes
     ----------
     seconds : float
-        Since the search began.
+        Time since the search began.
     cost : float
-        Value of the objective from then on.
+        New value of the objective.
     rule : str
-        What found it: a greedy rule, "anneal", "exact", "cache" ...
+        How it was found: a greedy rule, "anneal", "exact", "cache" ...
     """
 
     seconds: float
@@ -42,24 +42,24 @@ class OrderResult:
     entries, largest : int
         Sum of the maximal cliques' table entries, and the largest of them.
     n_cliques, levels : int
-        Number of maximal cliques, and levels of their forest rooted at its centre (a guide, see `OrderCost`).
+        Number of maximal cliques, and levels of their forest rooted at its centre (an estimate, see `OrderCost`).
     method, objective : str
-        As asked for.
+        The options of the search.
     trace : tuple of Improvement
-        How the cost fell.
+        The improvements, in order.
     lower_bound : float
-        No order costs less; 0 where nothing was proven.
+        No order costs less; 0 if nothing was proven.
     optimal : bool
-        The cost equals the lower bound.
+        Whether the cost equals the lower bound.
     seed : int
     n_steps : int
-        Steps of the search that were made, over all workers.
+        Annealing steps of all workers.
     seconds : float
         Wall-clock time.
     from_cache : bool
-        The order was found by an earlier search.
+        Whether the order comes from an earlier search.
     interrupted : bool
-        Ctrl-C ended the search early.
+        Whether Ctrl-C ended the search early.
     """
 
     order: NDArray[np.int64]
