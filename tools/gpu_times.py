@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jtgpu.show.bench_gpu import PUBLISHED
+from jtgpu.show.propagation_times import PUBLISHED
 
 __all__ = ["GpuRows", "Table", "peers", "single", "tables"]
 

@@ -1,1 +1,1 @@
-"""Figures: matplotlib is imported here and nowhere else, on use."""
+"""Figures. matplotlib is imported here only, on first use."""

@@ -1,7 +1,7 @@
-"""The figures of the published report, from a table of times measured here.
+"""The figures of the published report, drawn from a table of times measured on this machine.
 
-(1) n against m of every index table, (2) sizes of all clique tables, and for each network a bar chart of
-marginalisation and scattering, CPU against GPU, without transfers and with them.
+(1) n against m of all index tables, (2) sizes of all clique tables, and for each network a bar chart of marginalisation
+and scattering on CPU and GPU, with and without transfers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw", "figure_bars", "figure_separators", "figure_sizes"]
 
-CPU, GPU, THEN = "#8a8a8a", "#2f7d4f", "#d9a441"  # ours on the CPU, ours on the GPU, the published GPU
+CPU, GPU, THEN = "#8a8a8a", "#2f7d4f", "#d9a441"  # this machine's CPU and GPU, the published GPU
 _PHASES = ("marginalise", "scatter")
 _LABELS = ("marginalisation", "scattering")
 
@@ -28,14 +28,14 @@ def _figure(width: float = 6.4, height: float = 4.4) -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)  # no pyplot: nothing of the user's matplotlib is touched
+    FigureCanvasAgg(figure)  # without pyplot, so that the user's matplotlib state is not touched
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
 
 
 def figure_separators(table: TimeTable) -> Figure:
-    """n against m of every index table, both axes logarithmic, a colour a network."""
+    """n against m of all index tables, both axes logarithmic, one colour per network."""
     figure, axes = _figure()
     for column in table.columns:
         n, m = zip(*column.separators, strict=True) if column.separators else ((), ())
@@ -50,7 +50,7 @@ def figure_separators(table: TimeTable) -> Figure:
 
 
 def figure_sizes(table: TimeTable) -> Figure:
-    """Size of every clique table, largest first, the size axis logarithmic."""
+    """Sizes of all clique tables, largest first, on a logarithmic scale."""
     figure, axes = _figure()
     for column in table.columns:
         sizes = sorted(column.clique_sizes, reverse=True)
@@ -65,7 +65,7 @@ def figure_sizes(table: TimeTable) -> Figure:
 
 
 def figure_bars(column: Column, *, transfers: bool) -> Figure:
-    """Marginalisation and scattering of one network: CPU, GPU, and the published GPU; logarithmic, in ms."""
+    """Marginalisation and scattering of one network: CPU, GPU, and the published GPU; in ms, on a logarithmic scale."""
     figure, axes = _figure(5.0, 3.8)
     kind = "gpu" if transfers else "kernels"
     series = [
@@ -92,7 +92,7 @@ def figure_bars(column: Column, *, transfers: bool) -> Figure:
 
 
 def draw(table: TimeTable, folder: Path | str, suffix: str = "png") -> list[Path]:
-    """Draw all figures into a folder, which is made if need be; their paths.
+    """Save all figures to a folder, which is created if it is missing; their paths.
 
     Parameters
     ----------

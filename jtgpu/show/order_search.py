@@ -1,4 +1,4 @@
-"""How an order's cost fell while it was searched for."""
+"""A figure of the cost of the best elimination order during a search."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ __all__ = ["draw_search"]
 def draw_search(
     trace: Sequence[Improvement], path: str | os.PathLike[str], *, title: str = "", seconds: float | None = None
 ) -> None:
-    """Draw a search's trace as steps, cost (log) against seconds, into a picture file.
+    """Plot a search's trace as steps, cost (log scale) against seconds, and save it to a file.
 
     Parameters
     ----------
     trace : sequence of Improvement
         ``plan.order.trace``.
     path : path-like
-        The suffix decides: .png, .svg, .pdf.
+        The suffix selects the format: .png, .svg, .pdf.
     title : str
     seconds : float, optional
-        When the search ended; the last step is drawn up to there.
+        End of the search; the last step is extended to it.
 
     Raises
     ------
     ImportError
-        Without matplotlib (``pip install 'jtgpu[plot]'``).
+        If matplotlib is missing (``pip install 'jtgpu[plot]'``).
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

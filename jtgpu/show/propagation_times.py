@@ -1,4 +1,4 @@
-"""One picture of a network's propagation time: published in 2014, others today, ours, and the limit; log scale."""
+"""A figure of propagation times per network: the system of 2014, other libraries, jtgpu, and the hardware limit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["draw_bench", "figure_bench", "read_rows"]
@@ -36,55 +37,34 @@ def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def figure_bench(rows: Iterable[Mapping[str, Any]]) -> Figure:
-    """Two panels: a case in microseconds, and tables of cases in cases a second; a place a network.
+    """Two panels: time of one case in microseconds, and cases per second for tables; one position per network.
 
-    Of a peer's variants (plain and compiled, dot products and fused sums) the best counts. Hollow marks are peers that
-    were measured on the same kind of card, but by an earlier script.
+    Of the variants of another library (plain and compiled, dot products and fused sums) the best one is shown. Hollow
+    markers were measured on the same kind of GPU by an earlier script.
 
     Parameters
     ----------
     rows : iterable of mappings
-        As ``bench/bench_gpu.py`` writes them; of several for one network and engine the last counts.
+        As written by ``bench/bench_gpu.py``; the last row of a network and engine counts.
 
     Raises
     ------
     ImportError
-        Without matplotlib (``pip install 'jtgpu[plot]'``).
+        If matplotlib is missing (``pip install 'jtgpu[plot]'``).
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     single, many = _points(rows)
     figure = Figure(figsize=(11.0, 4.6), layout="constrained")
-    FigureCanvasAgg(figure)  # no pyplot: nothing of the user's matplotlib is touched
-    panels = figure.subplots(1, 2)
-    for axes, points, title, unit in (
-        (panels[0], single, "One case, all posteriors", "microseconds"),
-        (panels[1], many, "Tables of cases, all posteriors", "cases a second"),
-    ):
-        names = _ordered(points, largest_first=axes is panels[1])
-        for label, colour, marker in SERIES:
-            here = points.get(label, {})
-            for hollow in (False, True):
-                at = [i for i, name in enumerate(names) if name in here and here[name][1] == hollow]
-                if not at:
-                    continue
-                axes.scatter(
-                    at,
-                    [here[names[i]][0] for i in at],
-                    s=90 if marker == "_" else 34,
-                    marker=marker,
-                    **({"facecolors": "none", "edgecolors": colour, "linewidths": 1.0} if hollow else {"c": colour}),
-                    label=f"{label}, earlier" if hollow else label,
-                    zorder=3,
-                )
-        axes.set_yscale("log")
-        axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=8)
-        axes.set(title=title, ylabel=unit)
-        axes.grid(axis="y", which="major", color="#dddddd", linewidth=0.7)
-        axes.spines[["top", "right"]].set_visible(False)
+    FigureCanvasAgg(figure)  # without pyplot, so that the user's matplotlib state is not touched
+    left, right = figure.subplots(1, 2)
+    _draw_panel(left, single, _ordered(single, largest_first=False))
+    left.set(title="One case, all posteriors", ylabel="microseconds")
+    _draw_panel(right, many, _ordered(many, largest_first=True))
+    right.set(title="Tables of cases, all posteriors", ylabel="cases per second")
     handles: dict[str, Any] = {}
-    for axes in panels:
+    for axes in (left, right):
         found, labels = axes.get_legend_handles_labels()
         handles |= dict(zip(labels, found, strict=True))
     if handles:
@@ -92,7 +72,33 @@ def figure_bench(rows: Iterable[Mapping[str, Any]]) -> Figure:
     return figure
 
 
-Points = dict[str, dict[str, tuple[float, bool]]]  # label -> network -> value, whether it is an earlier one
+def _draw_panel(axes: Axes, points: Points, names: Sequence[str]) -> None:
+    """Scatter the points of all series, one position per network."""
+    for label, colour, marker in SERIES:
+        here = points.get(label, {})
+        for hollow in (False, True):
+            at = [i for i, name in enumerate(names) if name in here and here[name][1] == hollow]
+            if not at:
+                continue
+            style: dict[str, Any] = (
+                {"facecolors": "none", "edgecolors": colour, "linewidths": 1.0} if hollow else {"c": colour}
+            )
+            axes.scatter(
+                at,
+                [here[names[i]][0] for i in at],
+                s=90 if marker == "_" else 34,
+                marker=marker,
+                label=f"{label}, earlier" if hollow else label,
+                zorder=3,
+                **style,
+            )
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=8)
+    axes.grid(axis="y", which="major", color="#dddddd", linewidth=0.7)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+Points = dict[str, dict[str, tuple[float, bool]]]  # label -> network -> value, whether it was measured earlier
 
 
 def _points(rows: Iterable[Mapping[str, Any]]) -> tuple[Points, Points]:
@@ -137,9 +143,9 @@ def _ordered(points: Points, *, largest_first: bool) -> Sequence[str]:
 
 
 def draw_bench(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
-    """Draw `figure_bench` into a file; the suffix decides: .svg, .png, .pdf."""
+    """Save `figure_bench` to a file; the suffix selects the format: .svg, .png, .pdf."""
     from matplotlib import rc_context
 
-    with rc_context({"svg.hashsalt": "jtgpu"}):  # the same file from the same rows
+    with rc_context({"svg.hashsalt": "jtgpu"}):  # equal rows give equal files
         metadata = {"Date": None} if os.fspath(path).endswith(".svg") else None
         figure_bench(rows).savefig(path, dpi=150, metadata=metadata)
