@@ -69,19 +69,19 @@ def test_packed_files_are_seen_by_content(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("<html>", "XML of some kind"),
+        ("<html>", "an XML file of another kind"),
         ("// Bayesian Network\n// Elvira format\n\nbnet  Untitled {\n", "Elvira"),
         ("// ~->[DNET-1]->~\nbnet x {", "Netica"),
     ],
 )
-def test_formats_that_are_not_read_are_named(text: str, name: str, tmp_path: Path) -> None:
+def test_unsupported_formats_are_named_in_the_message(text: str, name: str, tmp_path: Path) -> None:
     (tmp_path / "a.net").write_text(text)
     with pytest.raises(FormatError, match=r"Hugin net \(\.net, \.oobn\), BIF \(\.bif\)") as caught:
         read(tmp_path / "a.net")
-    assert f"this looks like {name}" in str(caught.value)
+    assert f"this is {name}" in str(caught.value)
 
 
-def test_unknown_content_and_suffix_list_what_is_read(tmp_path: Path) -> None:
+def test_unknown_files_list_the_supported_formats(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello")
     with pytest.raises(FormatError, match=r"unknown format.* Hugin net \(\.net, \.oobn\)"):
         read(tmp_path / "a.txt")
@@ -266,7 +266,7 @@ def test_unknown_suffixes_and_models(tmp_path: Path) -> None:
             write(NET, tmp_path / name)
     with pytest.raises(FormatError, match="MarkovNetwork"):
         write(MarkovNetwork({"a": ["x"]}, []), tmp_path / "a.net")
-    with pytest.raises(FormatError, match="is no character"):
+    with pytest.raises(FormatError, match="is not a valid character"):
         write(BayesianNetwork({"a": ["\ud800"]}, {}, {"a": [1.0]}), tmp_path / "a.net")
     assert list(tmp_path.iterdir()) == []
 
