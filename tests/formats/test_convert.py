@@ -5,6 +5,7 @@ The last part is the table of formats and features that the documentation shows,
 
 from __future__ import annotations
 
+import csv
 import gzip
 import itertools
 import json
@@ -251,12 +252,12 @@ def test_the_command(tmp_path: Path) -> None:
     assert read(target) == read(ASIA)
 
 
-def test_files_are_not_written_over_unless_asked(tmp_path: Path) -> None:
+def test_existing_files_are_overwritten_only_with_force(tmp_path: Path) -> None:
     target = tmp_path / "a.bif"
     target.write_text("mine")
     result = run(ASIA, str(target))
     assert result.exit_code == 2
-    assert "is there already" in re.sub(r"[\s│]+", " ", result.stderr)
+    assert "exists; pass --force" in re.sub(r"[\s│]+", " ", result.stderr)
     assert target.read_text() == "mine"
     assert run(ASIA, str(target), "--force").exit_code == 0
     assert read(target) == read(ASIA)
@@ -456,8 +457,8 @@ def test_the_table_of_canonical_nodes(name: str) -> None:
 
 def test_the_documentation_shows_this_table() -> None:
     text = (ROOT / "docs" / "formats.rst").read_text(encoding="utf-8")
-    table = text[text.index(".. list-table::") : text.index("*words*:")]
-    rows = [re.findall(r"- (.*)", row) for row in table.split("   * ")[1:]]
+    table = text[text.index(".. csv-table::") : text.index("*words*:")].split("\n\n")[1]
+    rows = list(csv.reader(line.strip() for line in table.splitlines()))
     columns = ["names", "states", "positions", "labels", "attributes"]
     wanted = []
     for name, cell in FEATURES.items():
@@ -465,5 +466,5 @@ def test_the_documentation_shows_this_table() -> None:
         suffixes = ", ".join(f"{s} (read)" if s in target.only_read else s for s in target.suffixes)
         markov, canonical = YES if name in MARKOV else NO, "read" if name in CANONICAL else NO
         wanted.append([name, suffixes, markov, *(cell[c] for c in columns), canonical])
-    assert rows[1:] == wanted
+    assert rows == wanted
     assert list(FEATURES) == NAMES
