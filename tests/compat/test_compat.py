@@ -132,7 +132,7 @@ def test_ids_with_gaps(gum: Any) -> None:
     assert LazyPropagation(bn).BN() is bn
 
 
-def test_mistakes_in_evidence(gum: Any) -> None:
+def test_invalid_evidence(gum: Any) -> None:
     from jtgpu.compat.pyagrum import LazyPropagation
 
     ie = LazyPropagation(jtgpu.to_pyagrum(bayesian("asia.net")))
@@ -247,7 +247,7 @@ def test_names_and_states_of_any_type(pgmpy: Any) -> None:
     assert infer.query(["wet"], evidence={7: False}).values.tolist() == pytest.approx([0.5, 0.25, 0.25])
 
 
-def test_mistakes_in_queries(pgmpy: Any) -> None:
+def test_invalid_queries(pgmpy: Any) -> None:
     from jtgpu.compat.pgmpy import VariableElimination
 
     infer = VariableElimination(jtgpu.to_pgmpy(bayesian("asia.net")))

@@ -146,7 +146,7 @@ def test_wrong_usage(folder: Path, words: tuple[str, ...], message: str) -> None
     assert not [p for p in folder.iterdir() if p.suffix in (".PR", ".MAR", ".MMAP")]
 
 
-def test_files_that_cannot_be_understood(folder: Path) -> None:
+def test_malformed_files(folder: Path) -> None:
     (folder / "bad.evid").write_text("1 0 7")
     assert (
         "bad.evid:1:5: found '7', expected the number of a state"
@@ -182,7 +182,7 @@ def grid(n: int) -> MarkovNetwork:
     return MarkovNetwork({name: ["0", "1"] for name in names}, factors)
 
 
-def test_too_wide_ends_with_the_width_and_nothing_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_wide_reports_the_width_and_writes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SEARCH_SECONDS", 0.1)
     write(grid(12), folder / "grid.uai")
     output = run("grid.uai", "PR", "--memory-limit", "40kB", code=3).output
@@ -200,7 +200,7 @@ def test_too_wide_ends_with_the_width_and_nothing_written(folder: Path, monkeypa
     assert (folder / "grid.uai.PR").exists()
 
 
-def test_much_too_wide_is_seen_at_once(folder: Path) -> None:
+def test_a_width_far_too_large_is_found_immediately(folder: Path) -> None:
     n = 150
     factors = [((i, j), np.ones((2, 2))) for i in range(n) for j in range(i)]
     net = MarkovNetwork({f"v{i}": ["0", "1"] for i in range(n)}, factors)
@@ -210,8 +210,8 @@ def test_much_too_wide_is_seen_at_once(folder: Path) -> None:
     assert caught.value.entries == 2**n
 
 
-def test_a_width_between_what_is_proven_and_what_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No order found gives tables that could be counted, and no bound says so: the message still has the width."""
+def test_no_order_fits_although_the_lower_bound_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables of every order found are too large to count, unlike the lower bound: the message has the width."""
 
     def plan(*_: Any, **__: Any) -> Any:
         raise TableTooLarge("more than 2^62")
@@ -229,7 +229,7 @@ def test_wrong_limits_in_the_environment(name: str, value: str, folder: Path, mo
     assert f"the environment's {name} is '{value}'" in output
 
 
-def test_time_is_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INF_TIME", "0.05")
 
     def slow(*_: Any, **__: Any) -> str:
@@ -285,7 +285,7 @@ def models_with_cases(draw: st.DrawFn) -> tuple[DiscreteModel, Case]:
 
 @examples(120)
 @given(models_with_cases())
-def test_answers_are_the_oracles(made: tuple[DiscreteModel, Case]) -> None:
+def test_solutions_agree_with_the_oracle(made: tuple[DiscreteModel, Case]) -> None:
     net, case = made
     weights = weights_of(net, case)
     expected = oracle.log_evidence(net, weights)
@@ -305,7 +305,7 @@ def test_answers_are_the_oracles(made: tuple[DiscreteModel, Case]) -> None:
 
 
 @given(models_with_cases(), st.data())
-def test_most_probable_states_are_the_oracles(made: tuple[DiscreteModel, Case], data: st.DataObject) -> None:
+def test_most_probable_states_agree_with_the_oracle(made: tuple[DiscreteModel, Case], data: st.DataObject) -> None:
     net, case = made
     weights = weights_of(net, case)
     joint = oracle.joint(net, weights)
@@ -332,7 +332,7 @@ def test_most_probable_states_are_the_oracles(made: tuple[DiscreteModel, Case], 
 
 
 @given(models_with_cases())
-def test_a_case_made_part_of_the_model(made: tuple[DiscreteModel, Case]) -> None:
+def test_conditioned_models(made: tuple[DiscreteModel, Case]) -> None:
     net, case = made
     left = conditioned(net, case)
     assert left.variables == net.variables
@@ -343,7 +343,7 @@ def test_a_case_made_part_of_the_model(made: tuple[DiscreteModel, Case]) -> None
     assert oracle.log_evidence(less) == pytest.approx(oracle.log_evidence(left), rel=1e-9, abs=1e-9)
 
 
-def test_what_says_nothing_of_the_evidence_is_left_out() -> None:
+def test_barren_variables_are_left_out() -> None:
     net = read(ROOT / "nets" / "asia.net")
     assert isinstance(net, BayesianNetwork)
     left = conditioned(net, {"lung": 0}, only_evidence=True)
@@ -355,7 +355,7 @@ def test_what_says_nothing_of_the_evidence_is_left_out() -> None:
 
 
 @given(markov_networks(7))
-def test_the_bound_is_one(net: MarkovNetwork) -> None:
+def test_width_at_least_is_a_lower_bound(net: MarkovNetwork) -> None:
     cost = net.plan("min-fill").cost()
     width, entries = width_at_least(net)
     assert width <= cost.width

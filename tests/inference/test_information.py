@@ -13,21 +13,12 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu import errors
 from jtgpu.inference.queries.evidence_analysis import hellinger
-from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
+from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 from tests.conftest import ROOT
 from tests.support import judge, oracle, random_nets
+from tests.support.trees import compiled
 
 HERE = ("reference", "cpu")
-
-
-def compiled(model: DiscreteModel, backend: str) -> jtgpu.JunctionTree:
-    tree: jtgpu.JunctionTree = model.plan(order="min-fill", cache=False).compile(backend)
-    return tree
-
-
-@pytest.fixture(scope="module")
-def asia() -> jtgpu.JunctionTree:
-    return compiled(jtgpu.read(ROOT / "nets" / "asia.net"), "cpu")
 
 
 @pytest.mark.parametrize("backend", HERE)

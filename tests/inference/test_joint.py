@@ -1,4 +1,4 @@
-"""Joint posteriors of any set of variables and conditional tables, both ways, beside brute force and pyAgrum."""
+"""Joint posteriors of any set of variables and conditional tables, by both methods, against brute force and pyAgrum."""
 
 from __future__ import annotations
 
@@ -14,27 +14,18 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu import errors
 from jtgpu.inference.queries import joint as joints
-from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 from tests.plans.test_plan import chain
 from tests.support import judge, oracle, random_nets
+from tests.support.trees import compiled
 
 HERE = ("reference", "cpu")
 
 
-def compiled(model: DiscreteModel, backend: str) -> jtgpu.JunctionTree:
-    tree: jtgpu.JunctionTree = model.plan(order="min-fill", cache=False).compile(backend)
-    return tree
-
-
-@pytest.fixture(scope="module")
-def asia() -> jtgpu.JunctionTree:
-    return compiled(jtgpu.read(ROOT / "nets" / "asia.net"), "cpu")
-
-
 @pytest.mark.parametrize("backend", HERE)
 @given(data=st.data())
-def test_any_set_both_ways(data: st.DataObject, backend: str) -> None:
+def test_any_set_by_both_methods(data: st.DataObject, backend: str) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(most=6), random_nets.markov_networks(most=5)))
     tree = compiled(model, backend)
     hard, weighed = data.draw(random_nets.evidence_weights(model))
@@ -82,7 +73,7 @@ def test_conditional_tables(data: st.DataObject, backend: str) -> None:
                 found[at]
 
 
-def test_rows_that_nearly_never_happen_are_rows() -> None:
+def test_rows_of_tiny_probability_are_normalised() -> None:
     """Far below the smallest double, a condition still has its distribution."""
     n = 400
     net = chain(n, 3)  # every change of state: 0.1

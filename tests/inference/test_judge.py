@@ -49,7 +49,7 @@ def test_posteriors_agree_with_pyagrum(name: str, share: float) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "share"), sorted(BEYOND_THE_JUDGE))
-def test_posteriors_agree_with_the_definition_where_the_judge_does_not_answer(name: str, share: float) -> None:
+def test_posteriors_agree_with_the_definition_if_pyagrum_has_no_answer(name: str, share: float) -> None:
     file = next(p for p in NETS.iterdir() if p.name.removesuffix(".gz") == name)
     net, _, tree = prepared(file.name)
     evidence = judge.sampled_evidence(net, share, seed=2014)

@@ -60,7 +60,7 @@ def test_the_definition(data: st.DataObject) -> None:
     check(data.draw(bayesian_networks(most=6)), "reference", data)
 
 
-def test_it_is_no_mpe_cut_short() -> None:
+def test_map_is_not_the_restriction_of_the_mpe() -> None:
     # the most probable state of x alone differs from that of the most probable configuration
     net = jtgpu.BayesianNetwork(
         {"x": ["a", "b"], "y": ["a", "b", "c"]},
@@ -103,7 +103,7 @@ def test_all_variables_are_an_mpe(name: str) -> None:
     assert few.log_joint <= tree.log_evidence(evidence) + 1e-12
 
 
-def test_cost_is_known_before_memory_is_taken() -> None:
+def test_cost_is_known_before_allocation() -> None:
     net = bundled("alarm")
     tree = net.compile("cpu")
     cost = tree.map_cost(["HR", "CO", "BP"])
@@ -149,7 +149,7 @@ def test_few_configurations_of_a_dense_model(monkeypatch: pytest.MonkeyPatch, ba
     assert "joint posterior" in str(tree.map_cost(variables, evidence))
 
 
-def test_parts_without_influence_fall_away() -> None:
+def test_barren_variables_are_left_out() -> None:
     net = bundled("asia")
     tree = net.compile("cpu")
     assert tree.map_cost(["asia"]).summed == 0

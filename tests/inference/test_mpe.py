@@ -79,7 +79,7 @@ def test_the_definition(data: st.DataObject) -> None:
 
 
 @given(st.data())
-def test_ties_go_the_same_way_on_every_backend(data: st.DataObject) -> None:
+def test_ties_are_broken_alike_on_every_backend(data: st.DataObject) -> None:
     model = data.draw(bayesian_networks())
     hard, _ = data.draw(evidence_weights(model))
     found = []
@@ -315,7 +315,7 @@ def test_rows_of_many_patterns_agree_with_single_cases() -> None:
             assert found.impossible[row]
 
 
-def test_what_an_explanation_is() -> None:
+def test_explanations_are_mappings() -> None:
     tree = compiled(lawn(), "cpu")
     best = tree.mpe({"wet": "yes"}, k=2)
     assert list(best) == ["rain", "sprinkler", "wet"]
@@ -333,7 +333,7 @@ def test_what_an_explanation_is() -> None:
         tree.mpe()
 
 
-def test_trees_cut_into_slices_say_so() -> None:
+def test_sliced_trees_raise() -> None:
     tree = jtgpu.read(ROOT / "nets" / "asia.net").compile("cpu", slices=["lung"])
     for ask in (tree.mpe, lambda: tree.sample(3), lambda: tree.map(["tub"]), lambda: tree.sensitivity(("tub", "yes"))):
         with pytest.raises(jtgpu.JtgpuError, match="needs the whole tree"):
@@ -406,7 +406,7 @@ def test_the_command_for_some_variables() -> None:
         (["-k", "0"], 2, ""),
     ],
 )
-def test_what_the_command_refuses(words: list[str], code: int, says: str) -> None:
+def test_invalid_commands(words: list[str], code: int, says: str) -> None:
     done = run("mpe", ASIA, *words)
     assert (done.exit_code, done.stdout) == (code, "")
     assert says in done.stderr

@@ -176,7 +176,7 @@ def test_loops_are_compiled_ahead() -> None:
     collect.warm_up_sweeps(bundled("cancer").plan().plan)
 
 
-def test_rare_evidence_throws_nothing_away() -> None:
+def test_rare_evidence_rejects_no_samples() -> None:
     # a chain of hundred findings of probability 1/1000 each
     net = BayesianNetwork(
         {f"{k}{i}": ["no", "yes"] for i in range(100) for k in "xe"},
@@ -197,7 +197,7 @@ def test_rare_evidence_throws_nothing_away() -> None:
     assert (samples["e7"] == "yes").all()
 
 
-def test_what_samples_are() -> None:
+def test_samples_are_mappings() -> None:
     net = bundled("asia")
     samples = net.compile("cpu").sample(50, {"xray": "yes"}, seed=1)
     assert list(samples) == list(net.variables)
@@ -333,7 +333,7 @@ def test_the_command(tmp_path: Path) -> None:
         (["5", "-e", "xray"], 2, "name=state"),
     ],
 )
-def test_what_the_command_refuses(tmp_path: Path, words: list[str], code: int, says: str) -> None:
+def test_invalid_commands(tmp_path: Path, words: list[str], code: int, says: str) -> None:
     path = tmp_path / "out.csv"
     done = run("sample", ASIA, *words, *(() if "-o" in words else ("-o", str(path))))
     assert done.exit_code == code

@@ -246,7 +246,7 @@ def test_invalid_targets_and_values() -> None:
         model.compile("cpu").sensitivity(("x", "a"))
 
 
-def test_what_it_is() -> None:
+def test_sensitivities_are_mappings() -> None:
     found = chain().compile("cpu").sensitivity(("b", "yes"))
     assert list(found) == ["a", "b", "c", "far"]
     assert found[1].shape == (2, 2)
@@ -296,7 +296,7 @@ def test_the_command() -> None:
         (["lung=yes", "-e", "tub=yes", "-e", "either=no"], 4, "either = 'no'"),
     ],
 )
-def test_what_the_command_refuses(words: list[str], code: int, says: str) -> None:
+def test_invalid_commands(words: list[str], code: int, says: str) -> None:
     done = run("sensitivity", ASIA, *words)
     assert (done.exit_code, done.stdout) == (code, "")
     assert says in " ".join(done.stderr.split())

@@ -134,7 +134,7 @@ def test_trees_close(tree: jtgpu.JunctionTree) -> None:
         other.posteriors()
 
 
-def test_the_package_offers_what_it_lists() -> None:
+def test_the_package_exports_what_it_lists() -> None:
     for name in jtgpu.__all__:
         assert getattr(jtgpu, name) is not None
     assert set(jtgpu.__all__) <= set(dir(jtgpu))
@@ -142,7 +142,7 @@ def test_the_package_offers_what_it_lists() -> None:
         _ = jtgpu.nothing
 
 
-def test_float32_is_refused_where_there_is_none() -> None:
+def test_float32_raises_on_backends_without_it() -> None:
     net = jtgpu.read(timing.benchmark_files(["asia"])[0])
     for name in ("cpu", "reference"):
         with pytest.raises(errors.BackendUnavailable, match="float64"):
@@ -155,7 +155,7 @@ def test_float32_is_refused_where_there_is_none() -> None:
             assert tree.posterior("lung")["yes"] == pytest.approx(0.055)
 
 
-def test_auto_may_take_what_computes_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_may_choose_a_float64_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "choose", lambda plan: choice.Choice("cpu", "for this test"))
     net = jtgpu.read(timing.benchmark_files(["asia"])[0])
     with net.compile(dtype="float32") as tree:

@@ -47,7 +47,7 @@ def bayesian(name: str) -> BayesianNetwork:
 
 
 @pytest.mark.parametrize("name", ["asia.net", "alarm.net", "barley.net.gz", "munin1.net"])
-def test_pyagrum_there_and_back(name: str, gum: Any) -> None:
+def test_pyagrum_round_trip(name: str, gum: Any) -> None:
     net = bayesian(name)
     theirs = jtgpu.to_pyagrum(net)
     assert isinstance(theirs, gum.BayesNet)
@@ -66,7 +66,7 @@ def test_any_network_through_pyagrum(gum: Any, net: BayesianNetwork) -> None:
         assert np.abs(back.cpt(v) - net.cpt(v)).max() < 1e-15  # rows within the tolerance are divided by their sums
 
 
-def test_what_pyagrum_made(gum: Any) -> None:
+def test_networks_made_by_pyagrum(gum: Any) -> None:
     gum.initRandom(5)
     theirs = gum.fastBN("A{yes|no}->B[3]<-C{1|2.5|7};D->B")
     theirs.erase("D")
@@ -85,7 +85,7 @@ def test_what_pyagrum_made(gum: Any) -> None:
     assert again.cpt("A").tolist() == [0.75, 0.25]
 
 
-def test_what_pyagrum_cannot_hold(gum: Any) -> None:
+def test_models_that_pyagrum_cannot_represent(gum: Any) -> None:
     with pytest.raises(FormatError, match="pyAgrum needs distinct state names: 'a'"):
         jtgpu.to_pyagrum(EQUAL_STATES)
     with pytest.raises(FormatError, match="cannot represent a MarkovNetwork"):
@@ -99,7 +99,7 @@ def test_what_pyagrum_cannot_hold(gum: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["asia.net", "alarm.net", "munin1.net"])
-def test_pgmpy_there_and_back(name: str, pgmpy: Any) -> None:
+def test_pgmpy_round_trip(name: str, pgmpy: Any) -> None:
     net = bayesian(name)
     theirs = jtgpu.to_pgmpy(net)
     assert theirs.check_model()
@@ -127,7 +127,7 @@ def sprinkler(pgmpy: Any) -> Any:
     return model
 
 
-def test_what_pgmpy_made(pgmpy: Any) -> None:
+def test_networks_made_by_pgmpy(pgmpy: Any) -> None:
     """Names and states of any type, a table that lists its parent's states in another order than the parent."""
     net = jtgpu.from_pgmpy(sprinkler(pgmpy))
     assert isinstance(net, BayesianNetwork)
@@ -149,7 +149,7 @@ def test_markov_networks_of_pgmpy(pgmpy: Any) -> None:
     assert log_z == pytest.approx(np.log(model.get_partition_function()), rel=1e-12)
 
 
-def test_what_is_wrong_in_a_model_of_pgmpys(pgmpy: Any) -> None:
+def test_invalid_pgmpy_models(pgmpy: Any) -> None:
     model = sprinkler(pgmpy)
     model.remove_cpds("rain")
     with pytest.raises(NetworkError, match="the node 'rain' has no CPD"):
@@ -171,7 +171,7 @@ def test_what_is_wrong_in_a_model_of_pgmpys(pgmpy: Any) -> None:
 # networkx -------------------------------------------------------------------------------------------------------
 
 
-def test_networkx_there_and_back() -> None:
+def test_networkx_round_trip() -> None:
     net = bayesian("alarm.net")
     assert jtgpu.from_networkx(net.to_networkx()) == net
     graph: networkx.DiGraph[str] = networkx.DiGraph([("a", "b")])
@@ -180,7 +180,7 @@ def test_networkx_there_and_back() -> None:
     assert jtgpu.from_networkx(graph).cpt("b").tolist() == [[0.5, 0.5], [1, 0]]
     wrong: list[Any] = [None, networkx.Graph(), [("a", "b")]]
     for other in wrong:
-        with pytest.raises(NetworkError, match="expected a networkx.DiGraph"):
+        with pytest.raises(NetworkError, match=r"expected a networkx\.DiGraph"):
             jtgpu.from_networkx(other)
     del graph.nodes["b"]["cpt"]
     with pytest.raises(NetworkError, match="no attribute 'cpt'"):

@@ -174,7 +174,7 @@ def test_parameters() -> None:
         model.predict({"a": [1]})
 
 
-def test_fitted_classifiers_travel() -> None:
+def test_fitted_classifiers_can_be_pickled() -> None:
     X, y = data(50)
     net = BayesianNetwork({"class": ["bad", "good"], "a": ["hi", "lo"]}, {"a": ["class"]},
                           {"class": [0.5, 0.5], "a": [[0.5, 0.5]] * 2})  # fmt: skip
@@ -185,7 +185,7 @@ def test_fitted_classifiers_travel() -> None:
     assert again.structure == net
 
 
-def test_scikit_learn_takes_it() -> None:
+def test_scikit_learn_accepts_it() -> None:
     sklearn = pytest.importorskip("sklearn")
     base: Any = importlib.import_module("sklearn.base")
     selection: Any = importlib.import_module("sklearn.model_selection")

@@ -25,7 +25,7 @@ def lawn() -> BayesianNetwork:
     return BayesianNetwork(STATES, PARENTS, CPTS, name="lawn")
 
 
-def test_what_a_network_holds() -> None:
+def test_attributes_of_a_network() -> None:
     net = lawn()
     assert net.variables == ("rain", "sprinkler", "wet")
     assert net.states("wet") == ("dry", "damp", "wet")
@@ -39,7 +39,7 @@ def test_what_a_network_holds() -> None:
     assert "3 variables" in repr(net)
 
 
-def test_a_network_does_not_change() -> None:
+def test_networks_are_immutable() -> None:
     table = WET.copy()
     net = BayesianNetwork(STATES, PARENTS, {**CPTS, "wet": table})
     table[:] = 7

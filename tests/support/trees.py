@@ -1,0 +1,14 @@
+"""Compiled models that do not depend on the cache of elimination orders."""
+
+from __future__ import annotations
+
+import jtgpu
+from jtgpu.model.network import DiscreteModel
+
+__all__ = ["compiled"]
+
+
+def compiled(model: DiscreteModel, backend: str) -> jtgpu.JunctionTree:
+    """Compile a model with the min-fill order."""
+    tree: jtgpu.JunctionTree = model.plan(order="min-fill", cache=False).compile(backend)
+    return tree
