@@ -44,7 +44,6 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
 from jtgpu.backends.gpu.batch.records import LOOK
 from jtgpu.backends.gpu.batch.sparsity import find_sparsity
-from jtgpu.backends.gpu.single.select import Maker
 from jtgpu.device.context import open_device
 from jtgpu.errors import ImpossibleEvidence, JtgpuError
 from jtgpu.plans import compiler
@@ -146,13 +145,13 @@ class Loaded:
 
 
 def tuned(given: Loaded, cases: Sequence[Evidence]) -> dict[str, Any]:
-    """What the engine of the time model takes; then the quickest one is found, and kept for what comes."""
+    """What the default configuration takes; then the quickest one is found, and saved for what follows."""
     usual = resident.prepare(given.plan, given.tables)
     row = {"usual_us": spread(usual.measure(60, cases)), "usual_engine": usual.kind}
-    usual.close()
     start = time.perf_counter()
-    tried = Maker(given.plan, given.tables, open_device()).tune()
-    return row | {"tune_s": round(time.perf_counter() - start, 1), "ways": len(tried), "way": str(tried[0].way)}
+    tried = usual.maker.tune()
+    usual.close()
+    return row | {"tune_s": round(time.perf_counter() - start, 1), "ways": len(tried), "way": str(tried[0].config)}
 
 
 def measure(given: Loaded, runs: int, indexed: bool, tune: bool, options: dict[str, Any]) -> dict[str, Any]:

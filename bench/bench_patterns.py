@@ -1,9 +1,9 @@
-"""Evidence patterns on the GPU: a plan without the observed variables against the usual one; JSON lines.
+"""Evidence patterns on the GPU: an engine of the unobserved variables against the usual one; JSON lines.
 
 A tenth or a fifth of the variables are observed, the same ones in every case, in the states of forward samples.
-``work_us`` is the prediction of the time model; ``plan_s`` and ``engine_s`` the seconds of planning and of preparing the
-most promising engine; ``pays_after`` the number of cases that repays them. ``ways``: every possible engine. ``kept``:
-the engine that the pattern cache uses after measuring, null for the usual one; ``reason``: why.
+``work_us`` is the time model's prediction; ``plan_s`` and ``engine_s`` what planning and making the engine take;
+``pays_after`` the cases after which the quicker calls have made up for that. ``is_used`` is the decision of
+`jtgpu.backends.gpu.patterns`, which compares calls, and ``reason`` its reason.
 
     python bench/bench_patterns.py [--only NAME ...] [--share S ...] [--runs N] [--within SECONDS] [--out FILE]
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from rows import append, row
 
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
-from jtgpu.backends.gpu.patterns import GpuPatternCache, RestrictedBackend
+from jtgpu.backends.gpu.patterns import GpuPatternCache
 from jtgpu.device.context import open_device
 from jtgpu.plans import compiler
 
@@ -53,10 +52,11 @@ def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[s
         cases = observed(net, share, 4, i)
         seen = cases[0].state >= 0
         start = time.perf_counter()
-        ways = patterns.ways(seen)
+        schedule = patterns.schedule(seen)
+        if schedule is None:
+            continue
         planned = time.perf_counter()
-        remainder, way = next(ways)
-        new = RestrictedBackend(remainder, way.make())
+        new = patterns.backend_of(seen, schedule)
         made = time.perf_counter()
         less = new.engine.plan
         error, evidence = 0.0, 0.0
@@ -65,15 +65,11 @@ def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[s
             error = max(error, float(np.abs(got.posterior - expected.posterior).max()))
             evidence = max(evidence, abs(got.log_evidence - expected.log_evidence))
         before, after = usual.measure(runs, cases), new.engine.measure(runs, cases)
-        gain = statistics.median(before) - statistics.median(after)
-        tried = [(way.kind, way.nanoseconds, statistics.median(after))]
-        for _, way in ways:
-            engine = way.make()
-            tried.append((way.kind, way.nanoseconds, statistics.median(engine.measure(runs, cases))))
-            engine.close()
-        kept, reason = patterns.improve(seen, None, usual.work(seen))
-        if kept is not None:
-            kept.close()
+        call_before, call_after = calls(usual, cases, runs), calls(new, cases, runs)
+        gain = call_before["median"] - call_after["median"]
+        used, reason = patterns.improve(seen, None, usual.work(seen))
+        if used is not None:
+            used.close()
         rows.append(
             {
                 "share": share,
@@ -83,8 +79,8 @@ def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[s
                 "work_us_new": round(new.work() / 1e3, 1),
                 "device_us": spread(before),
                 "device_us_new": spread(after),
-                "call_us": calls(usual, cases, runs),
-                "call_us_new": calls(new, cases, runs),
+                "call_us": call_before,
+                "call_us_new": call_after,
                 "levels": plan.cost().program_levels,
                 "levels_new": less.cost().program_levels,
                 "flops": plan.cost().flops,
@@ -94,8 +90,7 @@ def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[s
                 "plan_s": round(planned - start, 3),
                 "engine_s": round(made - planned, 3),
                 "pays_after": round((made - start) * 1e6 / gain) if gain > 0 else None,
-                "ways": {kind: {"work_us": round(ns / 1e3, 1), "device_us": round(us, 1)} for kind, ns, us in tried},
-                "kept": kept.engine.kind if isinstance(kept, RestrictedBackend) else None,
+                "is_used": used is not None,
                 "reason": reason,
                 "error_posterior": error,
                 "error_evidence": evidence,

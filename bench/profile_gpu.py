@@ -35,7 +35,7 @@ from jtgpu.backends.gpu import backend as resident
 from jtgpu.plans import compiler
 
 SM_COUNT = 132
-ENDS = ("enter", "slab", "finish")  # kernels that are no level
+ENDS = ("enter", "finish")  # kernels that are no level
 RUNS = 25
 STALLS = (
     *("long_scoreboard", "short_scoreboard", "barrier", "membar", "wait", "branch_resolve", "lg_throttle"),
@@ -83,17 +83,12 @@ def worker(name: str, path: Path, order: Any) -> None:
 
     backend, cases = opened(name, path, order)
     engine = backend.engine
-    for case in cases:
+    for case in cases:  # the last one is left where the kernels read it
         backend.run(case)
-    with engine.lock, engine.device.active():
-        engine.write(cases[-1])
-        engine.stream.synchronize()
+    with engine.io.lock, engine.device.active():
         driver.start_profiler()
-        if getattr(engine, "_calls", None):
-            engine.queue()
-        else:
-            engine.launch(cases[-1])
-        engine.stream.synchronize()
+        engine.queue()
+        engine.io.stream.synchronize()
         driver.stop_profiler()
     backend.close()
 
@@ -134,58 +129,51 @@ def read_csv(log: Path, metrics: dict[str, str]) -> list[Row]:
     return rows
 
 
-def in_place(engine: Any, cases: Sequence[Evidence]) -> list[tuple[str, int, float]]:
+def in_place(engine: Any) -> list[tuple[str, int, float]]:
     """(kernel, blocks, microseconds) of every launch of a propagation: what it adds to the graph of those before it."""
-    calls = list(engine._calls)
+    calls = list(engine.calls)
     made: list[tuple[str, int, float]] = []
-    with engine.lock, engine.device.active():
+    with engine.io.lock, engine.device.active():
+        stream = engine.io.stream
         start, stop = engine.device.event(timing=True), engine.device.event(timing=True)
         before = 0.0
         for k in range(1, len(calls) + 1):
-            engine._calls = calls[:k]
-            graph = engine.device.capture(engine.stream, engine.queue)
+            engine.calls = calls[:k]
+            graph = engine.device.capture(stream, engine.queue)
             times = []
-            for i in range(RUNS):
-                engine.write(cases[i % len(cases)])
-                start.record(engine.stream)
-                graph.launch(engine.stream)
-                stop.record(engine.stream)
+            for _ in range(RUNS):
+                start.record(stream)
+                graph.launch(stream)
+                stop.record(stream)
                 stop.synchronize()
                 times.append(stop.time_since(start) * 1e3)
             graph.close()
             now = statistics.median(times)
-            made.append((calls[k - 1][0], int(calls[k - 1][1]), now - before))
+            made.append((calls[k - 1].name, calls[k - 1].n_blocks, now - before))
             before = now
-        engine._calls = calls
+        engine.calls = calls
     return made
 
 
 def contents(engine: Any) -> list[Row]:
-    """What the levels hold, where the engine has levels: contractions, lists, multiply-adds, the time model's floor."""
-    schedule = getattr(engine, "schedule", None)
-    if schedule is None:
-        return []
+    """What the levels consist of: contractions, multiply-adds, the time model's time."""
+    schedule = engine.schedule
     found = []
     for level in schedule.levels:
         tasks = schedule.tasks[level.first : level.first + level.n_blocks * 8]
         ids, units = np.unique(tasks["op"], return_counts=True)
-        kept = ids < len(schedule.ops)
-        ops = schedule.ops[ids[kept]]
-        dense = ops[ops["shape"] > 0]
-        sizes = dense["n_tiles"].astype(np.int64) * (dense["shape"] >> 3) * (dense["shape"] & 7) * dense["n_steps"]
-        listed = ops[ops["shape"] == 0]
-        rounds = [schedule.rounds[int(o["steps"]) : int(o["steps"]) + int(o["n_tiles"])] for o in listed]
-        rows = sum(32 * int((r["what"] & 0xFFFF).sum()) for r in rounds)
-        big = int(sizes.argmax()) if len(sizes) else -1
+        busy = ids < len(schedule.ops)
+        ops = schedule.ops[ids[busy]]
+        sizes = ops["n_tiles"].astype(np.int64) * (ops["shape"] >> 3) * (ops["shape"] & 7) * ops["n_steps"]
+        big = int(sizes.argmax())
         found.append(
             {
-                "contractions": int(kept.sum()),
-                "lists": len(listed),
-                "multiply_adds": int(sizes.sum()) + rows,
-                "largest": int(sizes[big]) if big >= 0 else 0,
-                "largest_shape": f"{dense[big]['shape'] >> 3}x{dense[big]['shape'] & 7}" if big >= 0 else "",
-                "largest_steps": int(dense[big]["n_steps"]) if big >= 0 else 0,
-                "warps": int(units[kept].sum()),
+                "contractions": len(ops),
+                "multiply_adds": int(sizes.sum()),
+                "largest": int(sizes[big]),
+                "largest_shape": f"{ops[big]['shape'] >> 3}x{ops[big]['shape'] & 7}",
+                "largest_steps": int(ops[big]["n_steps"]),
+                "warps": int(units[busy].sum()),
                 "model_us": level.floor / 1e3,
             }
         )
@@ -197,13 +185,11 @@ def profiled(name: str, path: Path, order: Any, folder: Path, seconds: float, gi
     backend, cases = opened(name, path, order)
     engine = backend.engine
     whole = statistics.median(backend.measure(200, cases))
-    if getattr(engine, "_calls", None):
-        rows: list[Row] = [{"kernel": k, "blocks": n, "place_us": t} for k, n, t in in_place(engine, cases)]
-        held = contents(engine)
+    if engine.kind == "levels":
+        rows: list[Row] = [{"kernel": k, "blocks": n, "place_us": t} for k, n, t in in_place(engine)]
         levels = [r for r in rows if not r["kernel"].startswith(ENDS)]
-        if len(levels) == len(held):  # else some levels are several launches
-            for row, inside in zip(levels, held, strict=True):
-                row |= inside
+        for row, inside in zip(levels, contents(engine), strict=True):
+            row |= inside
     else:
         rows = [{"kernel": engine.kind, "blocks": 0, "place_us": whole}]
     backend.close()
@@ -280,13 +266,13 @@ def summary(rows: list[Row], key: Callable[[Row], str]) -> str:
 
 def every(rows: list[Row]) -> str:
     """One line a launch."""
-    head = ["#", "kernel", "blocks", "contr.", "lists", "multiply-adds", "largest (tile x steps)"]
+    head = ["#", "kernel", "blocks", "contr.", "multiply-adds", "largest (tile x steps)"]
     head += ["model", "place", "ncu", "SM", "L2", "DRAM", "occ.", "instr./warp", "waits for"]
     lines = []
     for r in rows:
         largest = f"{r['largest']:,} ({r['largest_shape']} x {r['largest_steps']})" if r.get("largest") else ""
         cells = [str(r["launch"]), r["kernel"], f"{r['blocks']:.0f}"]
-        cells += [f"{r[k]:,}" if k in r else "" for k in ("contractions", "lists", "multiply_adds")]
+        cells += [f"{r[k]:,}" if k in r else "" for k in ("contractions", "multiply_adds")]
         cells += [largest, *(number(r.get(k), ".2f") for k in ("model_us", "place_us", "us"))]
         cells += [number(r.get(k), ".0f") for k in ("sm", "l2", "dram", "occupancy")]
         warps = r["blocks"] * r.get("threads", 256) / 32

@@ -172,13 +172,12 @@ class Kernels:
         early: bool = False,
     ) -> None:
         """Queue a kernel; `early`: it may start before the one queued last has ended, and waits by itself."""
-        self.ready(name, n_blocks, n_threads, stream, arguments, shared=shared, early=early)()
+        self.ready(name, (n_blocks, n_threads), stream, arguments, shared=shared, early=early)()
 
     def ready(
         self,
         name: str,
-        n_blocks: int,
-        n_threads: int,
+        grid: tuple[int, int],
         stream: Any,
         arguments: Arguments,
         *,
@@ -186,12 +185,27 @@ class Kernels:
         early: bool = False,
         together: bool = False,
     ) -> Callable[[], None]:
-        """A function that queues a kernel, with whatever its arguments hold then; `cluster`: blocks that share
-        their shared memory; `together`: all blocks are on the card at once, or the launch fails."""
+        """A function that queues a kernel with whatever its arguments contain then.
+
+        Parameters
+        ----------
+        name : str
+        grid : (int, int)
+            Blocks, and threads of a block.
+        stream : object
+            Of `Device.stream`.
+        arguments : Arguments
+        shared : int
+            Bytes of dynamic shared memory of a block.
+        early : bool
+            Programmatic dependent launch: the kernel may start before the one before it has ended, and waits itself.
+        together : bool
+            Cooperative launch: all blocks are on the device at once, or the launch fails.
+        """
         d = self._driver
         config = d.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = n_blocks, 1, 1
-        config.blockDimX, config.blockDimY, config.blockDimZ = n_threads, 1, 1
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid[0], 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = grid[1], 1, 1
         config.sharedMemBytes = shared
         config.hStream = d.CUstream(stream.handle)
         attributes = []

@@ -19,13 +19,12 @@ pytestmark = needs_compiler
 
 # Tests of every file that take little time: -k expressions.
 CHOSEN = {
-    "resident": "(small_networks and (asia or child or insurance)) or (test_batches and asia) or threads_share"
-    " or too_small or out_of_memory",
-    "flow": "(small_networks and (asia or alarm)) or refused or scaled or kept",
+    "single": "(small_networks and (asia or child or insurance)) or (test_batches and asia) or threads_share"
+    " or out_of_memory or reloaded",
+    "dataflow": "(small_networks and (asia or alarm)) or unsupported or improbable or saved",
     "batch": "(made_networks and (1 or 2 or 3)) or (networks and alarm) or chunks or no_table or users_call",
     "devices": "(bits and asia) or ctrl_c or single_cases or not_there or (slices and [0])",
-    "slabs": "(networks and (alarm or insurance)) or made_networks or small or raised or pays",
-    "patterns": "gives_all_back or patterns_and_threads or streams_of_others",
+    "patterns": "gives_all_back or patterns_and_threads or streams_of_others or not_quicker",
     "precision": "(small_networks and alarm) or far_below or loses or impossible",
     "sharing": "full_at_any_step or says",
 }

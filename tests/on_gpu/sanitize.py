@@ -4,15 +4,14 @@
     python tests/on_gpu/sanitize.py [PART ...] --tools [TOOL ...]   each part under each tool, a process each
 
 Exit code 1 when an answer is wrong or a tool finds something. Needs no files: the networks are made here. What the
-tools can see: memcheck everything; racecheck shared memory, not what blocks of a cluster or of the whole card say to
-each other; synccheck barriers and mbarriers; initcheck device memory. PyCUDA asks for attributes that a driver may not
+tools can see: memcheck everything; racecheck shared memory, not what blocks of the whole GPU exchange;
+synccheck barriers; initcheck device memory. PyCUDA asks for attributes that a driver may not
 know, hence ``--report-api-errors no``.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import subprocess
 import sys
@@ -32,22 +31,15 @@ from jtgpu.backends import get
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
 from jtgpu.backends.gpu.batch import engine as batches
-from jtgpu.backends.gpu.patterns import GpuPatternCache, RestrictedBackend
-from jtgpu.backends.gpu.single.configs import Way
-from jtgpu.backends.gpu.single.dataflow.engine import FlowEngine
-from jtgpu.backends.gpu.single.dataflow.schedule import FlowWay
-from jtgpu.backends.gpu.single.levels.engine import CaseEngine, Engine
-from jtgpu.backends.gpu.single.levels.schedule import make_schedule
-from jtgpu.backends.gpu.single.select import Maker
-from jtgpu.backends.gpu.single.sparse.engine import ListEngine
-from jtgpu.backends.gpu.single.sparse.lists import make_lists
-from jtgpu.backends.gpu.single.specialised import shape_plan, slab_code, slab_layout, slabs
+from jtgpu.backends.gpu.patterns import GpuPatternCache
+from jtgpu.backends.gpu.single.configs import ENGINES, Config
+from jtgpu.backends.gpu.single.dataflow.config import DataflowConfig
+from jtgpu.backends.gpu.single.dataflow.engine import DataflowEngine
 from jtgpu.backends.published.backend import prepare
 from jtgpu.backends.published.indextables import Shape
 from jtgpu.backends.published.rules import Rules
 from jtgpu.backends.published.workbench import Workbench
 from jtgpu.device.context import Device, open_device
-from jtgpu.device.driver import most_shared
 from jtgpu.plans.compiler import model_factors
 
 SIDES = [(1, 1), (1, 3000), (3, 700), (33, 65), (100, 40), (512, 5), (1500, 3)]  # (n, m)
@@ -142,38 +134,8 @@ def single(**options: Any) -> float:
     return worst
 
 
-def shaped() -> float:
-    """Largest error where every contraction has code of its own, which only heavy ones get else."""
-    small = Small()
-    nothing = dict.fromkeys(("WORTH_A_LOOK", "LESS_SHARE", "LESS_LATENCY", "LEAST_GAIN", "LEAST_LEVEL"), -math.inf)
-    with changed(shape_plan, **nothing):
-        schedule = make_schedule(small.plan, codes=True)
-    assert schedule.shaped is not None
-    engine = Engine(small.plan, small.factors, schedule, open_device())
-    worst = 0.0
-    for case, answer in [*zip(small.cases, small.answers, strict=True)] * 2:
-        worst = max(worst, float(np.abs(engine.run(case).posterior - answer).max()))
-    engine.close()
-    return worst
-
-
-def slab() -> float:
-    """Largest error where contractions run slice by slice, which only those of many megabytes do else."""
-    small = Small()
-    few = {"HEAVY_BYTES": 0, "LEAST_BYTES": 0, "FEWEST": 2}
-    with changed(slabs, **few), changed(slab_code, SMS=1), changed(slab_layout, MANY_RUNS=2):
-        schedule = make_schedule(small.plan, codes=True, slabs=True)
-    assert schedule.slab is not None
-    engine = Engine(small.plan, small.factors, schedule, open_device(), _none_needed)
-    worst = 0.0
-    for case, answer in [*zip(small.cases, small.answers, strict=True)] * 2:
-        worst = max(worst, float(np.abs(engine.run(case).posterior - answer).max()))
-    engine.close()
-    return worst
-
-
 def tensor() -> float:
-    """Largest error of the flow engine's blocks for the tensor cores."""
+    """Largest error of the dataflow engine's blocks for the tensor cores."""
     rng = np.random.default_rng(5)
     pairs = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 0)]
     tables = [(pair, rng.random((9, 9))) for pair in pairs]
@@ -185,27 +147,45 @@ def tensor() -> float:
     factors = [f.table for f in model_factors(net)]
     nothing = Evidence.none(4)
     answer = get("reference")(plan, factors).run(nothing).posterior
-    way = Way("flow", flow=FlowWay(quick=0.1, slow=100.0, blocks=True))
-    engine = Maker(plan, factors, open_device()).made(way)
-    assert isinstance(engine, FlowEngine)
-    assert engine.uses_blocks
-    error = max(float(np.abs(engine.run(nothing).posterior - answer).max()) for _ in range(3))
+    backend = resident.prepare(plan, factors, single=False)
+    layout = DataflowConfig(critical_weight=0.1, other_weight=0.1, tensor_blocks=True)
+    engine = backend.maker.made(Config("dataflow", layout=layout))
+    assert isinstance(engine, DataflowEngine)
+    assert engine.uses_tensor_blocks
+    error = 0.0
+    for _ in range(3):
+        found = engine.run(nothing)
+        assert found is not None
+        error = max(error, float(np.abs(found.posterior - answer).max()))
     engine.close()
+    backend.close()
     return error
 
 
 def pattern() -> float:
-    """Largest error of an evidence pattern's own engines, with factors cut on the card."""
+    """Largest error of the engine of an evidence pattern, which selects parts of the factors."""
     small = Small()
-    usual = resident.prepare(small.plan, small.factors, engine="flow")
-    patterns = GpuPatternCache(small.plan, small.factors, usual)
+    cache = GpuPatternCache(small.plan, small.factors, resident.prepare(small.plan, small.factors))
     case, answer = small.cases[1], small.answers[1]
+    own = cache.make(case.state >= 0)
+    error = max(float(np.abs(own.run(case).posterior - answer).max()) for _ in range(2))
+    own.close()
+    cache.close()
+    return error
+
+
+def reloaded() -> float:
+    """Largest error of both engines after their numbers were replaced, and of a table of cases."""
+    small = Small()
     error = 0.0
-    for left, way in patterns.ways(case.state >= 0):
-        own = RestrictedBackend(left, way.make())
-        error = max(error, *(float(np.abs(own.run(case).posterior - answer).max()) for _ in range(2)))
-        own.close()
-    patterns.close()
+    for engine in ENGINES:
+        backend = resident.prepare(small.plan, [np.ones_like(f) for f in small.factors], engine=engine)
+        backend.run(small.cases[0])
+        backend.reload(small.factors)
+        for case, answer in zip(small.cases, small.answers, strict=True):
+            error = max(error, float(np.abs(backend.run(case).posterior - answer).max()))
+        error = max(error, float(np.abs(backend.run_batch(small.states).posterior - small.table).max()))
+        backend.close()
     return error
 
 
@@ -235,22 +215,6 @@ def changed(module: ModuleType, **values: float) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def _none_needed() -> CaseEngine:
-    raise AssertionError("a case of usual probability needs no second engine")
-
-
-def cluster() -> float:
-    """Largest error of lists of products over a cluster of blocks, which larger networks take."""
-    small = Small()
-    device = open_device()
-    listed = make_lists(small.plan, small.factors, most_shared(device), (8,))
-    assert listed is not None
-    engine = ListEngine(small.plan, listed, device, _none_needed)
-    error = float(np.abs(engine.run(small.cases[0]).posterior - small.answers[0]).max())
-    engine.close()
-    return error
-
-
 def random_network(n: int, card: int) -> jtgpu.BayesianNetwork:
     """A network of `n` variables with up to four parents each."""
     rng = np.random.default_rng(2)
@@ -266,27 +230,23 @@ def random_network(n: int, card: int) -> jtgpu.BayesianNetwork:
 PARTS: dict[str, Callable[[], float]] = {
     "kernels": lambda: kernels(open_device()),
     "indexed": indexed,
-    "lists": lambda: single(engine="lists"),
-    "cluster": cluster,
-    "flow": lambda: single(engine="flow"),
+    "dataflow": lambda: single(engine="dataflow"),
     "tensor": tensor,
     "levels": lambda: single(engine="levels"),
     "levels-float32": lambda: single(engine="levels", dtype="float32"),
-    "shaped": shaped,
-    "slab": slab,
     "pattern": pattern,
+    "reload": reloaded,
     "batch-written": lambda: batch(True),
     "batch-tables": lambda: batch(False),
     "batch-float32": lambda: batch(False, "float32"),
 }
 SECONDS = 150  # that a part may take under a tool
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
-MORE = {"synccheck": ["--num-cuda-barriers", "4096"]}  # a cluster's mbarriers are more than it expects
 
 
 def watched(tool: str, part: str) -> tuple[str, str, int, str]:
     """One part under one tool: its exit code, and its last words."""
-    words = ["--report-api-errors", "no", "--error-exitcode", "9", *MORE.get(tool, [])] if tool else []
+    words = ["--report-api-errors", "no", "--error-exitcode", "9"] if tool else []
     command = ["compute-sanitizer", "--tool", tool, *words] if tool else []
     try:
         done = subprocess.run(

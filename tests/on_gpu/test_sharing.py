@@ -52,14 +52,14 @@ def test_a_card_that_is_full_at_any_step(gpu: Device, dtype: str) -> None:
     states = np.full((2000, plan.n_variables), -1, np.int32)
     expected = reference.prepare(plan, tables(net)).run(nothing).posterior
     tolerance = 1e-10 if dtype == "float64" else 1e-5
-    resident.prepare(plan, tables(net), lists=False, dtype=dtype).close()
+    resident.prepare(plan, tables(net), dtype=dtype).close()
     answered, failed = 0, 0
     for left in (0, 1, 2, 3, 4, 6, 8, 16, 32, 64):
         with gpu.active():
             hogs = filled(gpu, left * MB)
             here = gpu.free_memory()
         try:
-            backend = resident.prepare(plan, tables(net), lists=False, dtype=dtype)
+            backend = resident.prepare(plan, tables(net), dtype=dtype)
             try:
                 np.testing.assert_allclose(backend.run(nothing).posterior, expected, rtol=0, atol=tolerance)
                 if dtype == "float64":
@@ -77,7 +77,7 @@ def test_a_card_that_is_full_at_any_step(gpu: Device, dtype: str) -> None:
                     hog.free()
     assert failed
     assert answered
-    backend = resident.prepare(plan, tables(net), lists=False, dtype=dtype)
+    backend = resident.prepare(plan, tables(net), dtype=dtype)
     np.testing.assert_allclose(backend.run(nothing).posterior, expected, rtol=0, atol=tolerance)
     backend.close()
 
@@ -89,9 +89,9 @@ def test_trees_of_both_kinds_and_threads_share_the_card(gpu: Device) -> None:
     large = jtgpu.read(ROOT / "nets" / "hailfinder.net")
     trees = [
         small.plan(order="min-fill").compile("gpu"),
-        small.plan(order="min-fill").compile("gpu", lists=False, dtype="float32"),
+        small.plan(order="min-fill").compile("gpu", dtype="float32"),
         large.plan(order="min-fill").compile("gpu"),
-        large.plan(order="min-fill").compile("gpu", lists=False, dtype="float32"),
+        large.plan(order="min-fill").compile("gpu", dtype="float32"),
     ]
     expected = [[np.asarray(p) for p in tree.posteriors().values()] for tree in trees]
     wrong: list[str] = []

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ...plans.plan import Plan
     from .backend import Gpu
     from .single.case import CaseEngine
+    from .single.select import RestrictedSchedule
 
 __all__ = ["GpuPatternCache", "RestrictedBackend"]
 
@@ -105,8 +106,9 @@ class RestrictedBackend(BackendDefaults):
 
 
 class GpuPatternCache(PatternCache):
-    """`jtgpu.backends.wrappers.pattern_cache.PatternCache` around a `Gpu`: for single cases and sessions. Tables of cases
-    use the usual plan, which all patterns share.
+    """`jtgpu.backends.wrappers.pattern_cache.PatternCache` around a `Gpu`, for single cases and sessions.
+
+    Tables of cases use the usual plan, which all patterns share.
 
     Parameters
     ----------
@@ -139,17 +141,19 @@ class GpuPatternCache(PatternCache):
         BackendUnavailable
             If there is no dataflow engine for the unobserved variables.
         """
-        made = self._schedule(seen)
+        made = self.schedule(seen)
         if made is None:
             raise BackendUnavailable("the dataflow engine does not support what is left of the network")
-        return self._backend_of(seen, made)
+        return self.backend_of(seen, made)
 
-    def _schedule(self, seen: NDArray[np.bool_]) -> Any:
+    def schedule(self, seen: NDArray[np.bool_]) -> RestrictedSchedule | None:
+        """Plan for the unobserved variables and assign the work; None if the dataflow engine does not support it."""
         restriction = Restriction(self._plan.cardinality, self._plan.factor_scopes, seen)
         plans = restriction.plans(self._plan.elimination_order.tolist())
         return self.gpu.maker.restricted_schedule(plans, seen)
 
-    def _backend_of(self, seen: NDArray[np.bool_], made: Any) -> RestrictedBackend:
+    def backend_of(self, seen: NDArray[np.bool_], made: RestrictedSchedule) -> RestrictedBackend:
+        """The backend of a schedule."""
         return RestrictedBackend(seen, self.gpu, self.gpu.maker.restricted(made), self._plan.posterior_ptr)
 
     def improve(
@@ -166,14 +170,14 @@ class GpuPatternCache(PatternCache):
             return None, "the usual engine runs a kernel a level"
         if seen.all():
             return None, "every variable is observed"
-        made = self._schedule(seen)
+        made = self.schedule(seen)
         if made is None:
             return None, "the dataflow engine does not support what is left of the network"
         predicted = made[-1].microseconds
         if 1e3 * predicted > PREDICTED_SHARE * work:
             return None, f"{predicted:.1f} us predicted, {work / 1e3:.1f} us for the usual engine"
         try:
-            new = self._backend_of(seen, made)
+            new = self.backend_of(seen, made)
         except (BackendUnavailable, TableTooLarge) as error:  # a GPU, or a share of one, that is too small
             return None, str(error)
         try:

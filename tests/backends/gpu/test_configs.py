@@ -1,4 +1,4 @@
-"""Configurations of single-case engines: which is quickest, saved for a network and a kind of GPU; engines are fakes."""
+"""Configurations of single-case engines: the quickest is saved for a network and a kind of GPU. Engines are fakes."""
 
 from __future__ import annotations
 

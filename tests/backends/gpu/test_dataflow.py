@@ -332,17 +332,17 @@ def test_interrupted_launches_are_repeated_from_a_clean_arena(
     plan = net.plan("min-fill", cache=False).plan
     definition = reference.prepare(plan, tables(net))
     with dataflow_engine(emulated_gpu, plan, tables(net)) as engine:
-        queue = engine._queue
+        launch = engine._launch
 
         def interrupted() -> None:
-            queue()
+            launch()
             raise KeyboardInterrupt
 
         for seen in (0, 1):
-            monkeypatch.setattr(engine, "_queue", interrupted)
+            monkeypatch.setattr(engine, "_launch", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 engine.run(as_evidence(len(net), {2: seen}, {}))
-            monkeypatch.setattr(engine, "_queue", queue)
+            monkeypatch.setattr(engine, "_launch", launch)
             assert agree(engine, definition, as_evidence(len(net), {3: seen}, {}))
 
 

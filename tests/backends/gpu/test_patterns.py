@@ -40,6 +40,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(patterns, name, 0)
     for name in ("PREDICTED_SHARE", "CALL_SHARE"):
         monkeypatch.setattr(patterns, name, 1e9)
+    monkeypatch.setattr(patterns, "CALLS", 3)
 
 
 @examples(40, **ON_GPU)

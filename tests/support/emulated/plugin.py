@@ -1,6 +1,6 @@
 """Emulated GPUs for a whole process: run the GPU tests, or a script, on a machine without a GPU.
 
-    python -m pytest -p tests.support.emulated.plugin tests/on_gpu/test_resident.py    tests
+    python -m pytest -p tests.support.emulated.plugin tests/on_gpu/test_single.py      tests
     python -m tests.support.emulated.plugin bench/bench_gpu.py --only asia --smoke     a script
 
 Everything of jtgpu above `pycuda.driver` and `cuda.bindings.driver` runs as on a GPU: contexts, memory, streams,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ....device.driver import After
     from .case import CaseEngine
 
-__all__ = ["EngineMaker", "levels_microseconds", "tune"]
+__all__ = ["EngineMaker", "RestrictedSchedule", "levels_microseconds", "tune"]
 
 MAX_GROWTH, SMALL_BYTES = 1.5, 1 << 28  # how much larger a balanced plan may be than the plan; or its bytes
 LEVELS_US = (8.0, 2.4, 0.6e-6)  # microseconds on an H100 of a kernel a level: in all, a level, an operation

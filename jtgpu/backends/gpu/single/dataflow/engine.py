@@ -73,7 +73,7 @@ class DataflowEngine:
             try:
                 self._load()
                 self._state[:] = -1 if restricted is None else 0  # states that every variable may have
-                self._launch()  # fails here, and not at the first case, if the device cannot hold all blocks
+                self.queue()  # fails here, and not at the first case, if the device cannot hold all blocks
                 self.io.stream.synchronize()
             except BaseException:
                 self.io.release()
@@ -97,7 +97,7 @@ class DataflowEngine:
         self._run_words: NDArray[np.uint32] = kept[first : first + 8].view(np.uint32)  # sign, components
         self._run_words[1] = len(self.plan.root_table)
         self._state: NDArray[np.int16] = kept[first + 8 : first + 8 + 2 * s.n_states].view(np.int16)
-        self._queue = kernels.ready(s.kernel, s.n_blocks, 32 * s.warps, io.stream, arguments, together=True)
+        self._launch = kernels.ready(s.kernel, (s.n_blocks, 32 * s.warps), io.stream, arguments, together=True)
 
     @property
     def uses_tensor_blocks(self) -> bool:
@@ -130,21 +130,21 @@ class DataflowEngine:
                     io.after.order(io.stream)
                 if evidence.likelihood:
                     io.upload_weights()
-                self._launch()
+                self.queue()
                 io.stream.synchronize()
             if io.least_root() < self._numbers.least_root:
                 return None
             shift += self._numbers.exponent
             return Result(io.posterior.copy(), log_evidence(io.root, io.exponent, shift))
 
-    def _launch(self) -> None:
+    def queue(self) -> None:
         """Queue one run. Entries have the other sign than in the run before: with the same sign, entries of that run
         would pass for this one's."""
         if not self._is_clean:
             self._initialise_arena()
         self._is_clean = False
         self._run_words[0] = self._sign ^ 0x80000000
-        self._queue()
+        self._launch()
         self._sign ^= 0x80000000
         self._is_clean = True
 
@@ -163,7 +163,7 @@ class DataflowEngine:
             write_evidence(case, self._weight_cell, self._state, io.weights)
             io.upload_weights()
 
-        return device_times(io, runs, cases, write, self._launch)
+        return device_times(io, runs, cases, write, self.queue)
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """See `CaseEngine.reload`; not for restricted factors.

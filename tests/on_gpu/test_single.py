@@ -1,4 +1,4 @@
-"""The resident engine on a GPU: every answer against the definition, the same bits every run, memory given back."""
+"""The GPU backend: every answer against the definition, the same bits every run, memory freed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +15,7 @@ import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
-from jtgpu.backends.gpu.single.levels.engine import CaseEngine, Engine
-from jtgpu.backends.gpu.single.levels.schedule import make_schedule
-from jtgpu.backends.gpu.single.sparse.engine import ListEngine
-from jtgpu.backends.gpu.single.sparse.lists import make_lists
 from jtgpu.device.context import Device
-from jtgpu.device.driver import most_shared
 from jtgpu.errors import ImpossibleEvidence, JtgpuError, TableTooLarge
 from jtgpu.model.network import DiscreteModel
 from jtgpu.plans import compiler
@@ -53,7 +49,7 @@ def cases(plan: Plan, n: int, seed: int) -> Iterator[Evidence]:
     yield Evidence.none(plan.n_variables)
 
 
-def hold_to_definition(plan: Plan, factors: list[np.ndarray], backend: resident.Gpu | CaseEngine, n: int) -> None:
+def hold_to_definition(plan: Plan, factors: list[np.ndarray], backend: resident.Gpu, n: int) -> None:
     definition = reference.prepare(plan, factors)
     for case in cases(plan, n, 7):
         try:
@@ -71,8 +67,9 @@ def hold_to_definition(plan: Plan, factors: list[np.ndarray], backend: resident.
 def test_small_networks(gpu: Device, name: str) -> None:
     model = jtgpu.read(ROOT / "nets" / name)
     plan = model.plan(order="min-fill", max_table=None).plan
-    for lists in (None, False):
-        backend = resident.prepare(plan, tables(model), lists=lists)
+    for engine in ("dataflow", "levels"):
+        backend = resident.prepare(plan, tables(model), engine=engine)
+        assert backend.kind == engine
         hold_to_definition(plan, tables(model), backend, 4)
         backend.close()
 
@@ -113,7 +110,28 @@ def test_benchmark_networks(gpu: Device, nets: Path, name: str) -> None:
     model = jtgpu.read(nets / name)
     plan = model.plan(order=nets / name.replace(".net", ".num"), max_table=None).plan
     backend = resident.prepare(plan, tables(model))
+    assert backend.kind == "dataflow"
     hold_to_definition(plan, tables(model), backend, 2)
+    backend.close()
+
+
+@pytest.mark.parametrize("options", [{"engine": "dataflow"}, {"engine": "levels"}, {"dtype": "float32"}], ids=str)
+def test_reloaded_numbers_give_the_answers_of_a_new_backend(gpu: Device, options: dict[str, Any]) -> None:
+    model = jtgpu.read(ROOT / "nets" / "hailfinder.net")
+    plan = model.plan(order="min-fill").plan
+    rng = np.random.default_rng(3)
+    others = [rng.random(f.shape) * (rng.random(f.shape) < 0.9) + 1e-3 for f in tables(model)]
+    backend = resident.prepare(plan, tables(model), **options)
+    nothing = Evidence.none(plan.n_variables)
+    for factors in (others, tables(model)):
+        backend.run(nothing)
+        backend.reload(factors)
+        fresh = resident.prepare(plan, factors, **options)
+        for case in (nothing, Evidence(np.where(np.arange(plan.n_variables) == 3, 0, -1).astype(np.int32)), nothing):
+            got, expected = backend.run(case), fresh.run(case)
+            np.testing.assert_array_equal(got.posterior, expected.posterior)
+            assert got.log_evidence == expected.log_evidence
+        fresh.close()
     backend.close()
 
 
@@ -207,55 +225,4 @@ def test_out_of_memory_leaves_the_process_usable(gpu: Device) -> None:
             hog.free()
     backend = resident.prepare(plan, tables(model))
     hold_to_definition(plan, tables(model), backend, 2)
-    backend.close()
-
-
-@pytest.mark.parametrize(
-    ("name", "n_blocks"), [("asia", 8), ("alarm", 1), ("alarm", 8), ("hailfinder", 16), ("insurance", 8)]
-)
-def test_lists_of_products_over_clusters(gpu: Device, name: str, n_blocks: int) -> None:
-    """Every size of cluster, also those that the model would not take."""
-    model = jtgpu.read(ROOT / "nets" / f"{name}.net")
-    plan = model.plan(order="min-fill").plan
-    if n_blocks > 1 and gpu.capability < (9, 0):
-        pytest.skip("clusters of blocks came with compute capability 9.0")
-    made = make_lists(plan, tables(model), most_shared(gpu), (n_blocks,))
-    assert made is not None
-    made_later: list[int] = []
-
-    def second() -> CaseEngine:
-        made_later.append(1)
-        return Engine(plan, tables(model), make_schedule(plan), gpu)
-
-    engine = ListEngine(plan, made, gpu, second)
-    definition = reference.prepare(plan, tables(model))
-    for case in cases(plan, 6, 9):
-        try:
-            expected = definition.run(case)
-        except ImpossibleEvidence:
-            with pytest.raises(ImpossibleEvidence):
-                engine.run(case)
-            assert made_later == [1]
-            continue
-        got = engine.run(case)
-        np.testing.assert_allclose(got.posterior, expected.posterior, rtol=0, atol=TOLERANCE)
-        assert got.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)
-    assert len({engine.run(Evidence.none(plan.n_variables)).posterior.tobytes() for _ in range(20)}) == 1
-    engine.close()
-
-
-def test_what_is_too_small_for_lists_is_scaled(gpu: Device) -> None:
-    n, rare = 60, 1e-9
-    names = [f"v{i}" for i in range(n)]
-    step = np.array([[1 - rare, rare], [rare, 1 - rare]])
-    cpts = {v: step if i else np.array([0.5, 0.5]) for i, v in enumerate(names)}
-    net = jtgpu.BayesianNetwork({v: ["0", "1"] for v in names}, dict(zip(names[1:], zip(names), strict=False)), cpts)
-    plan = net.plan(order=list(range(n))).plan
-    backend = resident.prepare(plan, tables(net), lists=True)
-    definition = reference.prepare(plan, tables(net))
-    for state in (np.full(n, -1), np.arange(n) % 2, np.full(n, 1), np.full(n, -1)):
-        case = Evidence(state.astype(np.int32))
-        got, expected = backend.run(case), definition.run(case)
-        np.testing.assert_allclose(got.posterior, expected.posterior, rtol=0, atol=TOLERANCE)
-        assert got.log_evidence == pytest.approx(expected.log_evidence, rel=1e-12, abs=1e-12)
     backend.close()

@@ -1,5 +1,5 @@
-"""The engine without levels on a GPU: every answer against the definition, the same bits every run, company on the
-card, and cases that it passes on."""
+"""The dataflow engine on a GPU: every answer against the definition, the same bits every run, other kernels on the
+device, and cases that it leaves to the fallback."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
-from jtgpu.backends.gpu.single.configs import Way
-from jtgpu.backends.gpu.single.dataflow.schedule import MOST_GIVEN, FlowWay
-from jtgpu.backends.gpu.single.select import Maker
+from jtgpu.backends.gpu.single.configs import LAYOUTS, Config
+from jtgpu.backends.gpu.single.dataflow.config import DataflowConfig
+from jtgpu.backends.gpu.single.dataflow.schedule import MAX_VARIABLES
 from jtgpu.device.context import Device
 from jtgpu.errors import ImpossibleEvidence, JtgpuError
 from tests.on_gpu.conftest import ROOT
-from tests.on_gpu.test_resident import TOLERANCE, cases, hold_to_definition, tables
+from tests.on_gpu.test_single import TOLERANCE, cases, hold_to_definition, tables
 from tests.plans.test_plan import chain
 
 NAMES = ["asia.net", "alarm.net", "hailfinder.net", "andes.net", "win95pts.net"]
@@ -30,45 +30,43 @@ NAMES = ["asia.net", "alarm.net", "hailfinder.net", "andes.net", "win95pts.net"]
 def test_small_networks(gpu: Device, name: str) -> None:
     model = jtgpu.read(ROOT / "nets" / name)
     plan = model.plan(order="min-fill", max_table=None).plan
-    backend = resident.prepare(plan, tables(model), engine="flow")
-    assert backend.kind == "flow"
+    backend = resident.prepare(plan, tables(model), engine="dataflow")
+    assert backend.kind == "dataflow"
     hold_to_definition(plan, tables(model), backend, 4)
     backend.close()
 
 
 def test_a_benchmark_network(gpu: Device, nets: Path) -> None:
-    """Tiles of every kind, sums in parts; the others go this way by themselves (test_resident.py)."""
+    """Tiles of every kind, and sums in parts; test_single.py has the other networks."""
     model = jtgpu.read(nets / "Mildew.net")
     plan = model.plan(order=nets / "Mildew.num", max_table=None).plan
-    backend = resident.prepare(plan, tables(model), engine="flow")
+    backend = resident.prepare(plan, tables(model), engine="dataflow")
     hold_to_definition(plan, tables(model), backend, 2)
     assert len({backend.run(Evidence.none(plan.n_variables)).posterior.tobytes() for _ in range(20)}) == 1
     backend.close()
 
 
-WAYS = [
-    Way("flow", flow=FlowWay(warps=8)),
-    Way("flow", flow=FlowWay(8, True, 4, 1.5, 16.0), shallow=16.0),
-    Way("flow", flow=FlowWay(longer=True, kept=0), shallow=64.0),
-    Way("flow", flow=FlowWay(blocks=True)),
-    Way("flow", flow=FlowWay(8, True, 0, 0.5, 0.5, blocks=True), shallow=4.0),
+CONFIGS = [
+    *(Config("dataflow", 16.0 * (i % 2), layout) for i, layout in enumerate(LAYOUTS[1:])),
+    Config("dataflow", 4.0, DataflowConfig(8, True, 0, 0.5, 0.5, tensor_blocks=True)),
 ]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
 @pytest.mark.parametrize("name", ["Mildew", "Barley"])
-def test_other_ways_to_lay_it_out(gpu: Device, nets: Path, name: str, way: Way) -> None:
+def test_other_configurations(gpu: Device, nets: Path, name: str, config: Config) -> None:
     model = jtgpu.read(nets / f"{name}.net")
     plan = model.plan(order=nets / f"{name}.num", max_table=None).plan
-    engine = Maker(plan, tables(model), gpu).made(way)
-    hold_to_definition(plan, tables(model), engine, 2)
+    backend = resident.prepare(plan, tables(model), single=False)
+    backend._engine = backend.maker.made(config)
+    hold_to_definition(plan, tables(model), backend, 2)
     nothing = Evidence.none(plan.n_variables)
-    assert len({engine.run(nothing).posterior.tobytes() for _ in range(20)}) == 1
-    engine.close()
+    assert len({backend.run(nothing).posterior.tobytes() for _ in range(20)}) == 1
+    backend.close()
 
 
 @pytest.mark.alone
-def test_what_is_quickest_is_measured_and_kept(
+def test_the_quickest_configuration_is_measured_and_saved(
     gpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jtgpu.backends.gpu.single.configs.cache_folder", lambda: tmp_path)
@@ -80,19 +78,19 @@ def test_what_is_quickest_is_measured_and_kept(
     with gpu.active():
         assert before - gpu.free_memory() < 16 << 20
     assert name == gpu.name
-    assert {t.way.engine for t in tried} == {"lists", "flow", "levels"}
+    assert {t.config.engine for t in tried} == {"dataflow", "levels"}
     assert all(0 < t.microseconds < math.inf for t in tried)
     backend = resident.prepare(made.plan, tables(model))
-    assert backend.kind == tried[0].way.engine
+    assert backend.kind == tried[0].config.engine
     hold_to_definition(made.plan, tables(model), backend, 4)
     backend.close()
 
 
-def test_what_is_too_small_is_scaled(gpu: Device) -> None:
+def test_improbable_cases_are_computed_by_the_fallback(gpu: Device) -> None:
     n = 900
     net = chain(n, 3)
     plan = net.plan(order=list(range(n))).plan
-    backend = resident.prepare(plan, tables(net), engine="flow")
+    backend = resident.prepare(plan, tables(net), engine="dataflow")
     state = np.full(n, -1, np.int32)
     assert backend.run(Evidence(state)).log_evidence == pytest.approx(0.0, abs=1e-12)
     got = backend.run(Evidence(np.arange(n, dtype=np.int32) % 3))
@@ -104,20 +102,20 @@ def test_what_is_too_small_is_scaled(gpu: Device) -> None:
         backend.run(Evidence(state))
 
 
-def test_what_is_not_for_it_is_refused(gpu: Device) -> None:
-    n = MOST_GIVEN + 1
+def test_unsupported_networks_are_refused(gpu: Device) -> None:
+    n = MAX_VARIABLES + 1
     net = chain(n, 2)
     plan = net.plan(order=list(range(n))).plan
-    with pytest.raises(JtgpuError, match="without levels"):
-        resident.prepare(plan, tables(net), engine="flow")
-    with pytest.raises(ValueError, match="engine is one of"):
+    with pytest.raises(JtgpuError, match="supports neither"):
+        resident.prepare(plan, tables(net), engine="dataflow")
+    with pytest.raises(ValueError, match="engine must be"):
         resident.prepare(plan, tables(net), engine="quickest")
     backend = resident.prepare(plan, tables(net))
-    assert backend.kind != "flow"
+    assert backend.kind != "dataflow"
     backend.close()
 
 
-def test_engines_share_the_card(gpu: Device) -> None:
+def test_engines_share_the_gpu(gpu: Device) -> None:
     """Several such kernels want the whole card each, with others of ours between them."""
     model = jtgpu.read(ROOT / "nets" / "andes.net")
     plan = model.plan(order="min-fill").plan
@@ -139,7 +137,8 @@ def test_engines_share_the_card(gpu: Device) -> None:
                     wrong.append(i)
         backend.close()
 
-    threads = [threading.Thread(target=work, args=(e,)) for e in ("flow", "levels", "flow", "flow", "levels")]
+    engines = ("dataflow", "levels", "dataflow", "dataflow", "levels")
+    threads = [threading.Thread(target=work, args=(e,)) for e in engines]
     for t in threads:
         t.start()
     for t in threads:
