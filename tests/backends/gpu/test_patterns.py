@@ -30,7 +30,7 @@ from tests.support.examples import examples
 def cache_of(model: Any, **options: Any) -> GpuPatternCache:
     """A network on the GPU, with patterns."""
     plan = model.plan("min-fill", cache=False).plan
-    return GpuPatternCache(plan, tables(model), gpu.prepare(plan, tables(model), **options))
+    return GpuPatternCache(plan, tables(model), gpu.prepare(plan, tables(model), **(options or {"engine": "dataflow"})))
 
 
 @pytest.fixture
