@@ -1,6 +1,6 @@
-"""The definition: the plan's contractions one after the other, in NumPy float64, with nothing clever.
+"""The definition: a program's contractions one after the other, in NumPy float64, with nothing clever.
 
-The fast backends are held to what this one answers.
+The fast backends are tested against it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ImpossibleEvidence
-from ..plans.plan import POSTERIOR, Plan
-from .base import BackendDefaults, Evidence, Result
-from .forest import UNIT, Best, Derivatives, Forest, Uniforms
+from ..plans.plan import Plan
+from ..plans.program import UNIT, Program, family_program, posterior_program
+from .base import BackendDefaults, Counts, Evidence, Result
+from .sweep import Best, Derivatives, Uniforms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,56 +59,6 @@ def _scaled(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
     return np.ldexp(table, -shift), shift
 
 
-class Reference(BackendDefaults):
-    """`jtgpu.backends.base.Backend` in NumPy. Every table is scaled by a power of two, which rounds nothing."""
-
-    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]]):
-        self._plan = plan
-        self._factors = [
-            np.transpose(table, [scope.index(v) for v in axes])
-            for table, scope, axes in zip(factors, plan.factor_scopes, plan.table_scopes, strict=False)
-        ]  # in axis order
-
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """See `jtgpu.backends.base.Backend.run`; answers every variable whatever the targets."""
-        plan = self._plan
-        tables, exponent = {}, {}  # table t stands for tables[t] * 2**exponent[t]
-        for f, factor in enumerate(self._factors):
-            tables[f], exponent[f] = _scaled(factor)
-        for v, given in evidence.vectors(plan.cardinality).items():
-            f = int(plan.evidence_factor[v])
-            axes = [1] * len(plan.table_scopes[f])
-            axes[plan.table_scopes[f].index(v)] = -1
-            weights, shift = _scaled(given)
-            tables[f], more = _scaled(tables[f] * weights.reshape(axes))
-            exponent[f] += shift + more
-        posterior = np.empty(int(plan.posterior_ptr[-1]))
-        variable = {int(t): v for v, t in enumerate(plan.posterior_table)}
-        for kind, out, ins in zip(plan.op_kind.tolist(), plan.op_out.tolist(), plan.op_inputs, strict=True):
-            scopes = [plan.table_scopes[t] for t in ins]
-            tables[out], shift = _scaled(contract([tables[t] for t in ins], scopes, plan.table_scopes[out]))
-            exponent[out] = shift + sum(exponent[t] for t in ins)
-            if kind == POSTERIOR:
-                v = variable[out]
-                posterior[plan.posterior_ptr[v] : plan.posterior_ptr[v + 1]] = tables[out] / tables[out].sum()
-        log_evidence = sum(
-            math.log(float(tables[t])) + exponent[t] * math.log(2.0) for t in plan.root_table.tolist()
-        )
-        return Result(posterior, log_evidence)
-
-    def close(self) -> None:
-        """See `jtgpu.backends.base.Backend.close`."""
-        self._factors = []
-
-
-def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Reference:
-    """See `jtgpu.backends.base.Prepare`."""
-    return Reference(plan, factors)
-
-
-# Questions that need messages: see `jtgpu.backends.forest` ----------------------------------------------------------
-
-
 def contract_maximal(
     tables: Sequence[NDArray[np.float64]], scopes: Sequence[Sequence[int]], out: Sequence[int]
 ) -> NDArray[np.float64]:
@@ -130,88 +81,151 @@ def _widened(table: NDArray[np.float64], scope: Sequence[int], joint: Sequence[i
     return turned.reshape([shape.get(v, 1) for v in joint])
 
 
-class ReferenceSweep:
-    """`jtgpu.backends.forest.Sweep` in NumPy."""
+class _Tables:
+    """All tables of a program for one case: table t stands for ``tables[t] * 2**exponent[t]``.
 
-    def __init__(self, forest: Forest, factors: Sequence[NDArray[np.float64]]):
-        self.forest = forest
-        self._factors = [
-            np.transpose(table, [scope.index(v) for v in axes])
-            for table, scope, axes in zip(factors, forest.factor_scopes, forest.scopes, strict=False)
-        ]  # in axis order
+    Scaling by powers of two rounds nothing.
+    """
 
-    def _sweep(
-        self, evidence: Evidence, zeros: bool = False
-    ) -> tuple[dict[int, NDArray[np.float64]], dict[int, int]]:
-        """Every table t as ``tables[t] * 2**exponent[t]``; with `zeros` also where one is all zeros."""
-        forest = self.forest
-
-        def scaled(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
-            return (table, 0) if zeros and not table.any() else _scaled(table)
-
-        tables, exponent = {}, {}
-        for f, factor in enumerate(self._factors):
-            tables[f], exponent[f] = scaled(factor * self._allowed(forest.scopes[f], evidence))
+    def __init__(
+        self, program: Program, factors: Sequence[NDArray[np.float64]], evidence: Evidence, zeros: bool = False
+    ):
+        """`factors`: axes in the model's order; `zeros`: whether a table may be zero everywhere."""
+        self._program, self._zeros = program, zeros
+        self.tables: dict[int, NDArray[np.float64]] = {}
+        self.exponent: dict[int, int] = {}
+        scopes = program.scopes
+        for f, (factor, scope) in enumerate(zip(factors, program.factor_scopes, strict=True)):
+            table = np.transpose(factor, [scope.index(v) for v in scopes[f]])
+            self._put(f, table * allowed(scopes[f], evidence, program.cardinality), 0)
         for v, given in sorted(evidence.likelihood.items()):
-            f = int(forest.evidence_factor[v])
+            f = int(program.evidence_factor[v])
             weights, shift = _scaled(np.asarray(given, np.float64))
-            weighed = tables[f] * _widened(weights, [v], forest.scopes[f])
-            tables[f], more = scaled(weighed)
-            exponent[f] += shift + more
-        for out, ins, maximal in zip(forest.outs, forest.ins, forest.maximal, strict=True):
+            self._put(f, self.tables[f] * _widened(weights, [v], scopes[f]), self.exponent[f] + shift)
+        for out, ins, maximal in zip(program.outs, program.ins, program.maximal, strict=True):
             take = contract_maximal if maximal else contract
-            made = take([tables[t] for t in ins], [forest.scopes[t] for t in ins], forest.scopes[out])
-            tables[out], shift = scaled(made)
-            exponent[out] = shift + sum(exponent[t] for t in ins)
-        return tables, exponent
+            table = take([self.tables[t] for t in ins], [scopes[t] for t in ins], scopes[out])
+            self._put(out, table, sum(self.exponent[t] for t in ins))
 
-    def _allowed(self, scope: Sequence[int], evidence: Evidence) -> NDArray[np.float64]:
-        """1 where a table over `scope` agrees with what is observed, 0 elsewhere."""
-        allowed = np.ones([1] * len(scope))
-        for v in scope:
-            if evidence.state[v] >= 0:
-                allowed = allowed * _widened(np.eye(int(self.forest.cardinality[v]))[evidence.state[v]], [v], scope)
-        return allowed
+    def _put(self, t: int, table: NDArray[np.float64], exponent: int) -> None:
+        shift = 0
+        if table.any() or not self._zeros:
+            table, shift = _scaled(table)
+        self.tables[t], self.exponent[t] = table, exponent + shift
 
-    def _down(
+    @property
+    def log_root(self) -> float:
+        """ln of the product of the roots."""
+        return sum(math.log(float(self.tables[t])) + self.exponent[t] * math.log(2.0) for t in self._program.roots)
+
+    def distributions(self) -> dict[int, NDArray[np.float64]]:
+        """By variable or factor the normalised tables of the contractions that are answers."""
+        program = self._program
+        return {
+            answer: self.tables[out] / self.tables[out].sum()
+            for out, answer in zip(program.outs, program.answers, strict=True)
+            if answer >= 0
+        }
+
+
+def allowed(scope: Sequence[int], evidence: Evidence, cardinality: NDArray[np.int64]) -> NDArray[np.float64]:
+    """1 where a table over `scope` agrees with the observed states, 0 elsewhere."""
+    table = np.ones([1] * len(scope))
+    for v in scope:
+        if evidence.state[v] >= 0:
+            table = table * _widened(np.eye(int(cardinality[v]))[evidence.state[v]], [v], scope)
+    return table
+
+
+class Reference(BackendDefaults):
+    """`jtgpu.backends.base.Backend` in NumPy."""
+
+    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]]):
+        self._plan, self._factors = plan, factors
+        self._posteriors, self._families = posterior_program(plan), family_program(plan)
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        """See `jtgpu.backends.base.Backend.run`; computes every variable whatever the targets."""
+        found = _Tables(self._posteriors, self._factors, evidence)
+        by_variable = found.distributions()
+        parts = [by_variable[v] for v in range(self._plan.n_variables)]
+        return Result(np.concatenate(parts) if parts else np.zeros(0), found.log_root)
+
+    def run_counts(self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None) -> Counts:
+        """See `jtgpu.backends.base.Backend.run_counts`."""
+        plan, n = self._plan, len(states)
+        counts = Counts([np.zeros(f.shape) for f in self._factors], np.full(n, -np.inf), np.zeros(n, np.bool_))
+        for row, weight in enumerate(np.ones(n) if weights is None else weights):
+            try:
+                found = _Tables(self._families, self._factors, Evidence(states[row]))
+            except ImpossibleEvidence:
+                counts.impossible[row] = True
+                continue
+            counts.log_evidence[row] = found.log_root
+            for f, table in found.distributions().items():
+                axes = [plan.table_scopes[f].index(v) for v in plan.factor_scopes[f]]
+                counts.families[f][...] += weight * np.transpose(table, axes)
+        return counts
+
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """See `jtgpu.backends.base.Backend.reload`. A query that is running finishes with the old numbers."""
+        self._factors = factors
+
+    def close(self) -> None:
+        """See `jtgpu.backends.base.Backend.close`."""
+        self._factors = []
+
+
+def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Reference:
+    """See `jtgpu.backends.base.Prepare`."""
+    return Reference(plan, factors)
+
+
+class ReferenceSweep:
+    """`jtgpu.backends.sweep.Sweep` in NumPy."""
+
+    def __init__(self, program: Program, factors: Sequence[NDArray[np.float64]]):
+        self.program = program
+        self._factors = factors
+
+    def _backward(
         self, tables: dict[int, NDArray[np.float64]], evidence: Evidence, choose: Any
     ) -> NDArray[np.int32]:
         """States chosen node by node, from the roots to the leaves; ``choose(slice, variables)`` picks a cell."""
-        forest = self.forest
+        program = self.program
         states = evidence.state.copy()
-        states[forest.cardinality == 1] = 0
-        for out, ins, maximal in zip(*(reversed(x) for x in (forest.outs, forest.ins, forest.maximal)), strict=True):
-            if forest.chosen and not maximal:
+        states[program.cardinality == 1] = 0
+        for out, ins, maximal in zip(*(reversed(x) for x in (program.outs, program.ins, program.maximal)), strict=True):
+            if program.chosen and not maximal:
                 continue
-            there = {v for t in ins for v in forest.scopes[t]}
+            there = {v for t in ins for v in program.scopes[t]}
             taken = sorted(
-                (v for v in there if v not in forest.scopes[out] and states[v] < 0), key=forest.axis_rank.__getitem__
+                (v for v in there if v not in program.scopes[out] and states[v] < 0), key=program.axis_rank.__getitem__
             )
             if not taken:
                 continue
             product = np.ones([1] * len(taken))
             for t in ins:
-                scope = forest.scopes[t]
+                scope = program.scopes[t]
                 cut = tables[t][tuple(slice(None) if v in taken else states[v] for v in scope)]
                 product = product * _widened(cut, [v for v in scope if v in taken], taken)
             cell = choose(product.ravel(), taken)
             states[taken] = np.unravel_index(cell, product.shape)
-        if forest.chosen:
-            states[[v not in forest.chosen for v in range(forest.n_variables)]] = -1
+        if program.chosen:
+            states[[v not in program.chosen for v in range(program.n_variables)]] = -1
         return states
 
     def _best_one(self, evidence: Evidence) -> tuple[float, NDArray[np.int32]]:
-        tables, exponent = self._sweep(evidence)
-        log_value = sum(math.log(float(tables[t])) + exponent[t] * math.log(2.0) for t in self.forest.roots)
-        return log_value, self._down(tables, evidence, lambda cells, _: int(cells.argmax()))
+        found = _Tables(self.program, self._factors, evidence)
+        return found.log_root, self._backward(found.tables, evidence, lambda cells, _: int(cells.argmax()))
 
     def best(self, evidence: Evidence, k: int = 1) -> Best:
-        """See `jtgpu.backends.forest.Sweep.best`.
+        """See `jtgpu.backends.sweep.Sweep.best`.
 
         What is left after the best configuration falls into parts: in part i the variables before i are as they were,
         and i is not (Lawler, A procedure for computing the k best solutions, Management Science 18, 1972).
         """
-        chosen = sorted(self.forest.chosen)
+        chosen = sorted(self.program.chosen)
         waiting = [(-(first := self._best_one(evidence))[0], 0, first[1], evidence)]
         found: list[tuple[float, NDArray[np.int32]]] = []
         numbered = 1
@@ -222,7 +236,7 @@ class ReferenceSweep:
                 if part.state[i] >= 0:
                     continue
                 rest = dict(part.likelihood)
-                rest[i] = np.array(rest.get(i, np.ones(int(self.forest.cardinality[i]))))
+                rest[i] = np.array(rest.get(i, np.ones(int(self.program.cardinality[i]))))
                 rest[i][states[i]] = 0.0
                 try:
                     log_value, best = self._best_one(replace(part, likelihood=rest))
@@ -236,7 +250,7 @@ class ReferenceSweep:
         return Best(np.array([s for _, s in found]), np.array([x for x, _ in found]))
 
     def best_rows(self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]) -> Best:
-        """See `jtgpu.backends.forest.Sweep.best_rows`."""
+        """See `jtgpu.backends.sweep.Sweep.best_rows`."""
         found = np.full(states.shape, -1, np.int32)
         logs = np.full(len(states), -np.inf)
         for i, row in enumerate(states):
@@ -247,9 +261,9 @@ class ReferenceSweep:
         return Best(found, logs)
 
     def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
-        """See `jtgpu.backends.forest.Sweep.draw`."""
-        tables, _ = self._sweep(evidence)
-        samples = np.empty((n, self.forest.n_variables), np.int32)
+        """See `jtgpu.backends.sweep.Sweep.draw`."""
+        found = _Tables(self.program, self._factors, evidence)
+        samples = np.empty((n, self.program.n_variables), np.int32)
         for row, numbers in enumerate(uniforms(n)):
 
             def choose(cells: NDArray[np.float64], taken: list[int], u: Any = numbers) -> int:
@@ -257,13 +271,13 @@ class ReferenceSweep:
                 above = np.flatnonzero(sums > u[taken[0]] * sums[-1])
                 return int(above[0]) if len(above) else int(np.flatnonzero(cells)[-1])
 
-            samples[row] = self._down(tables, evidence, choose)
+            samples[row] = self._backward(found.tables, evidence, choose)
         return samples
 
     def draw_rows(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], uniforms: Uniforms
     ) -> NDArray[np.int32]:
-        """See `jtgpu.backends.forest.Sweep.draw_rows`."""
+        """See `jtgpu.backends.sweep.Sweep.draw_rows`."""
         out = np.full(states.shape, -1, np.int32)
         for i, row in enumerate(states):
             numbers = uniforms(1)
@@ -273,18 +287,18 @@ class ReferenceSweep:
         return out
 
     def derivatives(self, evidence: Evidence) -> Derivatives:
-        """See `jtgpu.backends.forest.Sweep.derivatives`."""
-        forest = self.forest
-        tables, exponent = self._sweep(evidence, zeros=True)
-        cells, exponents = [], np.zeros(forest.n_factors, np.int64)
-        for f, (scope, t) in enumerate(zip(forest.factor_scopes, forest.factor_down, strict=True)):
-            found = np.ones(tuple(int(forest.cardinality[v]) for v in scope))
+        """See `jtgpu.backends.sweep.Sweep.derivatives`."""
+        program = self.program
+        tables = _Tables(program, self._factors, evidence, zeros=True)
+        cells, exponents = [], np.zeros(program.n_factors, np.int64)
+        for f, (scope, t) in enumerate(zip(program.factor_scopes, program.factor_derivative, strict=True)):
+            found = np.ones(tuple(int(program.cardinality[v]) for v in scope))
             if t != UNIT:
-                found = found * _widened(tables[t], forest.scopes[t], scope)
-                exponents[f] = exponent[t]
-            found = found * self._allowed(scope, evidence)
+                found = found * _widened(tables.tables[t], program.scopes[t], scope)
+                exponents[f] = tables.exponent[t]
+            found = found * allowed(scope, evidence, program.cardinality)
             for v in scope:
-                if v in evidence.likelihood and forest.evidence_factor[v] == f:
+                if v in evidence.likelihood and program.evidence_factor[v] == f:
                     weights, shift = _scaled(np.asarray(evidence.likelihood[v], np.float64))
                     found = found * _widened(weights, [v], scope)
                     exponents[f] += shift
@@ -292,15 +306,15 @@ class ReferenceSweep:
         return Derivatives(
             np.concatenate(cells),
             exponents,
-            np.array([float(tables[t]) for t in forest.roots]),
-            np.array([exponent[t] for t in forest.roots], np.int64),
+            np.array([float(tables.tables[t]) for t in program.roots]),
+            np.array([tables.exponent[t] for t in program.roots], np.int64),
         )
 
     def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:
-        """See `jtgpu.backends.forest.Sweep.score`."""
+        """See `jtgpu.backends.sweep.Sweep.score`."""
         logs = np.zeros(len(states))
         with np.errstate(divide="ignore"):
-            for factor, scope in zip(self._factors, self.forest.scopes, strict=False):
+            for factor, scope in zip(self._factors, self.program.factor_scopes, strict=True):
                 logs += np.log(factor[tuple(states[:, v] for v in scope)])
             for v, weights in evidence.likelihood.items():
                 logs += np.log(np.asarray(weights, np.float64)[states[:, v]])

@@ -1,20 +1,20 @@
-"""What remains of a plan once it is known which variables are observed and which are asked for.
+"""What remains of a program when the observed variables and the targets are known.
 
-A *pattern* says which variables are observed, not in which state. Given one, much of a plan's work falls away:
+A *pattern* says which variables are observed, not in which state. Given one, much of a program's work is unnecessary:
 
-* an observed variable has extent 1: a factor is cut to the observed states when it is *loaded*, and no other table
-  ever has that axis;
-* a variable that nobody asks for and that only its own conditional table mentions is *barren* (Shachter, Evaluating
-  influence diagrams, Operations Research 34, 1986): variable and table fall away, again and again;
-* a table known to be a conditional density, P(heads | rest), sums to one over its heads: where a contraction sums
-  all of them out and no other input mentions them, it is left out, and what becomes a table of ones is never made.
-  So subtrees without evidence send no message towards the model's ancestors;
-* parts that evidence separates from the targets give P(e) a number and are otherwise not visited; a contraction that
-  no target and no root needs is not made.
+* an observed variable has extent 1: a factor is restricted to the observed states when it is *loaded*, and no other
+  table has that axis;
+* a variable that is no target and that only its own conditional table mentions is *barren* (Shachter, Evaluating
+  influence diagrams, Operations Research 34, 1986): variable and table are removed, repeatedly;
+* a table known to be a conditional density, P(heads | rest), sums to one over its heads: a contraction that sums out
+  all of them, while no other input mentions them, leaves the table out; tables of ones are never made. So subtrees
+  without evidence send no message towards the model's ancestors;
+* components that evidence separates from the targets contribute a number to P(e) and are otherwise not visited; a
+  contraction that no target and no root needs is not made.
 
 Everything here is integers, derived by compiled code over flat arrays, for a thousand variables in well under a
-millisecond. Variables are numbered by their place in the plan's axis order, so that every scope ascends. Backends
-turn what remains into their own programs.
+millisecond. Variables are numbered by their place in the program's axis order, so that every scope ascends. Backends
+lower what remains to their own records.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..util.numba_cache import compiled
-from .plan import COLLECT, POSTERIOR, Plan
+from .arrays import ragged
+from .program import COLLECT, FAMILY, POSTERIOR, UNIT, Program
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FREE", "HARD", "SOFT", "UNIT", "Remains", "Skeleton", "conditional_heads", "reduce", "skeleton"]
+__all__ = ["FREE", "HARD", "SOFT", "UNIT", "FlatProgram", "Reduced", "conditional_heads", "flatten", "reduce"]
 
 FREE, HARD, SOFT = 0, 1, 2  # what a pattern knows of a variable: nothing, its state, a weight for each state
-UNIT = -1  # stands for a table that is one everywhere
 HEAD_TOLERANCE = 1e-14  # a number: how far the sums of a table may be from 1 for it to be a conditional density
 
 
-class Skeleton(NamedTuple):
-    """A plan as `reduce` takes it. Variables by rank in the axis order; V, the last one, is the *case axis*."""
+class FlatProgram(NamedTuple):
+    """A program as `reduce` takes it. Variables by rank in the axis order; V, the last one, is the *case axis*."""
 
     card: NDArray[np.int64]  # (V+1,) the last one: cases that are answered at once
     table_ptr: NDArray[np.int64]  # (T,) where scopes begin; each leaves room for the case axis
@@ -48,20 +48,22 @@ class Skeleton(NamedTuple):
     op_out: NDArray[np.int64]  # (P,)
     op_in_ptr: NDArray[np.int64]  # (P+1,)
     op_in: NDArray[np.int64]
-    answers: NDArray[np.int64]  # (P,) the variable whose posterior a contraction gives, -1
+    op_maximal: NDArray[np.bool_]  # (P,)
+    answers: NDArray[np.int64]  # (P,) variable of a POSTERIOR, factor of a FAMILY, else -1
     factor_head: NDArray[np.int64]  # (F,) the variable over which the factor sums to one, -1
     head_factor: NDArray[np.int64]  # (V+1,) and back
     evidence_factor: NDArray[np.int64]  # (V,)
     roots: NDArray[np.int64]  # tables whose product is P(e)
+    wanted: NDArray[np.int64]  # other tables that are read
 
 
-class Remains(NamedTuple):
-    """What a pattern leaves of a plan's tables and contractions."""
+class Reduced(NamedTuple):
+    """What a pattern leaves of a program's tables and contractions."""
 
     stands_for: NDArray[np.int64]  # (T,) the table whose numbers a table has: itself, its only input, or UNIT
     length: NDArray[np.int64]  # (T,) variables left in its scope
-    scope: NDArray[np.int64]  # as Skeleton.table_var: the first `length` of each scope are what is left
-    use: NDArray[np.int64]  # as Skeleton.op_in: the input of a contraction, UNIT where it falls away
+    scope: NDArray[np.int64]  # as FlatProgram.table_var: the first `length` of each scope are what is left
+    use: NDArray[np.int64]  # as FlatProgram.op_in: the input of a contraction, UNIT where it falls away
     needed: NDArray[np.bool_]  # (T,) for a target or for P(e)
     cut: NDArray[np.bool_]  # (F,) factors that are observed or weighed, and so depend on the case
 
@@ -112,61 +114,84 @@ def _acyclic(heads: list[int], scopes: Sequence[Sequence[int]], n_variables: int
     return heads if len(ready) == n_variables else [-1] * len(heads)
 
 
-def skeleton(plan: Plan, heads: Sequence[int]) -> Skeleton:
-    """A plan's arrays as `reduce` takes them.
+def flatten(program: Program, heads: Sequence[int] | None = None) -> FlatProgram:
+    """A program's arrays as `reduce` takes them.
 
     Parameters
     ----------
-    plan : Plan
-    heads : (F,)
-        See `conditional_heads`.
+    program : Program
+    heads : (F,), optional
+        See `conditional_heads`. Default: no factor is known to be a conditional density, and nothing is left out.
     """
-    rank = plan.axis_rank
-    by_rank = np.argsort(rank)
-    answers = np.full(len(plan.op_out), -1, np.int64)
-    made_by = {int(t): i for i, t in enumerate(plan.op_out)}
-    for v, t in enumerate(plan.posterior_table.tolist()):
-        answers[made_by[t]] = rank[v]
-    head = np.array([rank[v] if v >= 0 else -1 for v in heads], np.int64).reshape(-1)
-    head_factor = np.full(plan.n_variables + 1, -1, np.int64)
+    rank, by_rank = program.axis_rank, program.by_rank
+    n, n_ops = len(program.scopes), len(program.outs)
+    head = np.array([-1 if v < 0 else rank[v] for v in (heads or [-1] * program.n_factors)], np.int64)
+    head_factor = np.full(program.n_variables + 1, -1, np.int64)
     for f, v in enumerate(head.tolist()):
         if v >= 0:
             head_factor[v] = f
-    return Skeleton(
-        np.append(plan.cardinality[by_rank], 1),
-        plan.table_ptr[:-1] + np.arange(len(plan.table_off)),
-        plan.table_ptr[1:] + np.arange(len(plan.table_off)),
-        np.insert(rank[plan.table_var], plan.table_ptr[1:], -1),
-        plan.op_kind,
-        plan.op_out,
-        plan.op_in_ptr,
-        plan.op_in,
+    kinds = np.array(program.kinds or (COLLECT,) * n_ops, np.int64)
+    answers = np.array(program.answers or (-1,) * n_ops, np.int64)
+    posteriors = kinds == POSTERIOR
+    answers[posteriors] = rank[answers[posteriors]]
+    ptr, scope = ragged(program.scopes)
+    in_ptr, ins = ragged(program.ins)
+    return FlatProgram(
+        np.append(program.cardinality[by_rank], 1),
+        ptr[:-1] + np.arange(n),
+        ptr[1:] + np.arange(n),
+        np.insert(rank[scope], ptr[1:], -1),
+        kinds,
+        np.array(program.outs, np.int64),
+        in_ptr,
+        ins,
+        np.array(program.maximal, np.bool_),
         answers,
         head,
         head_factor,
-        plan.evidence_factor[by_rank],
-        plan.root_table,
+        program.evidence_factor[by_rank],
+        np.array(program.roots, np.int64),
+        np.array(program.wanted, np.int64),
     )
 
 
 @compiled()
 def _prune(sk, seen, target, gone, tainted, count):  # type: ignore[no-untyped-def]
-    """Mark the factors of barren variables as gone, and those that are no conditional density as tainted; count the
-    factors that remain of each variable. Returns whether any is gone."""
+    """Remove barren variables, repeatedly.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    seen : (V+1,) uint8
+        `FREE`, `HARD` or `SOFT` for each variable, by rank; `FREE` for the case axis.
+    target : (V+1,) bool
+        Variables whose posteriors are wanted, by rank.
+    gone : (F,) bool
+        Set for the factors of barren variables.
+    tainted : (T,) bool
+        Set for the factors that are no conditional density under the pattern.
+    count : (V+1,) int64
+        Zeros; gets the number of remaining factors of each variable.
+
+    Returns
+    -------
+    bool
+        Whether any factor is gone.
+    """
     n_factors = len(sk.factor_head)
     for f in range(n_factors):
         head = sk.factor_head[f]
-        tainted[f] = head < 0 or seen[head] == 1
+        tainted[f] = head < 0 or seen[head] == HARD
         for j in range(sk.table_ptr[f], sk.table_end[f]):
             count[sk.table_var[j]] += 1
     for v in range(len(sk.evidence_factor)):
-        if seen[v] == 2:
+        if seen[v] == SOFT:
             tainted[sk.evidence_factor[v]] = True
     stack = np.empty(len(seen), np.int64)
     n = 0
     for v in range(len(seen)):
         f = sk.head_factor[v]
-        if f >= 0 and count[v] == 1 and seen[v] == 0 and not target[v] and not tainted[f]:
+        if f >= 0 and count[v] == 1 and seen[v] == FREE and not target[v] and not tainted[f]:
             stack[n] = v
             n += 1
     pruned = n > 0
@@ -178,160 +203,235 @@ def _prune(sk, seen, target, gone, tainted, count):  # type: ignore[no-untyped-d
             u = sk.table_var[j]
             count[u] -= 1
             g = sk.head_factor[u]
-            if count[u] == 1 and g >= 0 and seen[u] == 0 and not target[u] and not tainted[g] and not gone[g]:
+            if count[u] == 1 and g >= 0 and seen[u] == FREE and not target[u] and not tainted[g] and not gone[g]:
                 stack[n] = u
                 n += 1
     return pruned
 
 
+class _Shrink(NamedTuple):
+    """Tables under a pattern, and scratch memory, while `_shrink` goes through the contractions.
+
+    T tables, S entries of all scopes, V variables and the case axis.
+    """
+
+    rep: NDArray[np.int64]  # (T,) Reduced.stands_for
+    length: NDArray[np.int64]  # (T,)
+    scope: NDArray[np.int64]  # (S,)
+    use: NDArray[np.int64]  # inputs of the contractions
+    head: NDArray[np.bool_]  # (S,) as scope: whether the variable is a head of the table
+    tainted: NDArray[np.bool_]  # (T,) tables that are no conditional densities
+    below: NDArray[np.int64]  # (S,) factors with the variable in the subtree; empty if nothing is pruned
+    outside: NDArray[np.int64]  # (V+1,) the contraction that keeps the variable
+    holders: NDArray[np.int64]  # (V+1,) inputs of this contraction that contain the variable
+    heads: NDArray[np.bool_]  # (V+1,) heads of the inputs of this contraction
+    factors: NDArray[np.int64]  # (V+1,) scratch memory, zeros
+
+
 @compiled()
-def _shrink(sk, seen, target, gone, tainted, cut, count, pruned, rep, length, scope, use):  # type: ignore[no-untyped-def]
-    """For every table its scope under the pattern and the table that stands for it; for every contraction the inputs
-    that matter (`use`, -1 for the others)."""
-    n_factors, n_vars = len(sk.factor_head), len(seen)
-    case = n_vars - 1
-    by_case = sk.card[case] > 1
-    head = np.zeros(len(sk.table_var), np.bool_)  # as `scope`: whether the variable is a head of the table
-    below = np.zeros(len(sk.table_var) if pruned else 0, np.int64)  # factors with the variable in the subtree
-    for f in range(n_factors):
+def _shrink_factors(sk, seen, gone, cut, pruned, s):  # type: ignore[no-untyped-def]
+    """The factors' scopes under the pattern; parameters as for `_shrink`."""
+    case = len(seen) - 1
+    for f in range(len(sk.factor_head)):
         first = sk.table_ptr[f]
-        rep[f] = UNIT if gone[f] else f
+        s.rep[f] = UNIT if gone[f] else f
         n = first
         for j in range(first, sk.table_end[f]):
             v = sk.table_var[j]
             if pruned:
-                below[j] = 0 if gone[f] else 1
-            if seen[v] != 1:
-                scope[n] = v
-                head[n] = not tainted[f] and v == sk.factor_head[f]
+                s.below[j] = 0 if gone[f] else 1
+            if seen[v] != HARD:
+                s.scope[n] = v
+                s.head[n] = not s.tainted[f] and v == sk.factor_head[f]
                 n += 1
-        if by_case and cut[f]:
-            scope[n] = case
+        if sk.card[case] > 1 and cut[f]:
+            s.scope[n] = case
             n += 1
-        length[f] = n - first
-    outside = np.full(n_vars, -1, np.int64)  # the contraction that keeps the variable
-    holders = np.zeros(n_vars, np.int64)  # inputs of this contraction that contain the variable
-    heads = np.zeros(n_vars, np.bool_)
-    factors = np.zeros(n_vars, np.int64)
-    for i in range(len(sk.op_out)):
-        out, kind = sk.op_out[i], sk.op_kind[i]
-        begin, end = sk.op_in_ptr[i], sk.op_in_ptr[i + 1]
-        for j in range(sk.table_ptr[out], sk.table_end[out]):
-            outside[sk.table_var[j]] = i
-        outside[case] = i
-        if pruned and kind == COLLECT:  # what no remaining factor elsewhere mentions is summed out here already
-            for k in range(begin, end):
-                t = sk.op_in[k]
-                for j in range(sk.table_ptr[t], sk.table_end[t]):
-                    factors[sk.table_var[j]] += below[j]
-            for j in range(sk.table_ptr[out], sk.table_end[out]):
-                v = sk.table_var[j]
-                below[j] = factors[v]
-                if factors[v] == count[v] and not target[v]:
-                    outside[v] = -1
-            for k in range(begin, end):
-                t = sk.op_in[k]
-                for j in range(sk.table_ptr[t], sk.table_end[t]):
-                    factors[sk.table_var[j]] = 0
-        left = 0
-        for k in range(begin, end):
-            t = rep[sk.op_in[k]]
-            if t >= 0 and kind != COLLECT and (length[t] == 0 or scope[sk.table_ptr[t]] == case):
-                t = UNIT  # a number: posteriors are normalised, and P(e) is not made here
-            use[k] = t
-            if t >= 0:
-                left += 1
-                for j in range(sk.table_ptr[t], sk.table_ptr[t] + length[t]):
-                    holders[scope[j]] += 1
-        again = True
-        while again:
-            again = False
-            for k in range(begin, end):
-                t = use[k]
-                if t < 0 or tainted[t]:
-                    continue
-                drop = True
-                for j in range(sk.table_ptr[t], sk.table_ptr[t] + length[t]):
-                    if head[j] and (outside[scope[j]] == i or holders[scope[j]] > 1):
-                        drop = False
-                        break
-                if drop:  # its heads are summed out here, and nothing else depends on them: it becomes ones
-                    for j in range(sk.table_ptr[t], sk.table_ptr[t] + length[t]):
-                        holders[scope[j]] -= 1
-                    use[k] = UNIT
-                    left -= 1
-                    again = True
-        bad = False
-        only = UNIT
-        for k in range(begin, end):
-            t = use[k]
-            if t >= 0:
-                only = t
-                bad = bad or tainted[t]
-                for j in range(sk.table_ptr[t], sk.table_ptr[t] + length[t]):
-                    if head[j]:
-                        heads[scope[j]] = True
-        n = sk.table_ptr[out]
-        any_head = False
-        for j in range(sk.table_ptr[out], sk.table_end[out]):
-            v = sk.table_var[j]
-            if outside[v] == i and holders[v] > 0:
-                scope[n] = v
-                head[n] = heads[v]
-                any_head = any_head or heads[v]
-                n += 1
-        if holders[case] > 0:
-            scope[n] = case
-            head[n] = False
-            n += 1
-        length[out] = n - sk.table_ptr[out]
-        summed = False
-        for k in range(begin, end):
-            t = use[k]
-            if t >= 0:
-                for j in range(sk.table_ptr[t], sk.table_ptr[t] + length[t]):
-                    v = scope[j]
-                    if outside[v] != i:
-                        summed = True
-                        bad = bad or not heads[v]
-        for k in range(begin, end):
-            t = rep[sk.op_in[k]]
-            if t >= 0:
-                for j in range(sk.table_ptr[t], sk.table_ptr[t] + length[t]):
-                    holders[scope[j]] = 0
-                    heads[scope[j]] = False
-        tainted[out] = bad
-        if bad:
-            for j in range(sk.table_ptr[out], n):
-                head[j] = False
-        if kind == POSTERIOR:
-            rep[out] = out
-        elif left == 0 or (not bad and not any_head):
-            rep[out] = UNIT
-            length[out] = 0
-        elif left == 1 and not summed:
-            rep[out] = only
-        else:
-            rep[out] = out
+        s.length[f] = n - first
 
 
 @compiled()
-def _needed(sk, seen, target, rep, use):  # type: ignore[no-untyped-def]
-    """Tables that the targets and P(e) need."""
-    need = np.zeros(len(sk.table_ptr), np.bool_)
-    for r in range(len(sk.roots)):
-        t = rep[sk.roots[r]]
+def _eliminate_early(sk, target, count, i, s):  # type: ignore[no-untyped-def]
+    """Mark what contraction i eliminates since its other factors are gone: what no remaining factor elsewhere has."""
+    out = sk.op_out[i]
+    begin, end = sk.op_in_ptr[i], sk.op_in_ptr[i + 1]
+    for k in range(begin, end):
+        t = sk.op_in[k]
+        for j in range(sk.table_ptr[t], sk.table_end[t]):
+            s.factors[sk.table_var[j]] += s.below[j]
+    for j in range(sk.table_ptr[out], sk.table_end[out]):
+        v = sk.table_var[j]
+        s.below[j] = s.factors[v]
+        if s.factors[v] == count[v] and not target[v]:
+            s.outside[v] = -1
+    for k in range(begin, end):
+        t = sk.op_in[k]
+        for j in range(sk.table_ptr[t], sk.table_end[t]):
+            s.factors[sk.table_var[j]] = 0
+
+
+@compiled()
+def _choose_inputs(sk, i, s):  # type: ignore[no-untyped-def]
+    """Note the inputs of contraction i that are not `UNIT`, and count their holders; returns how many there are."""
+    case, left = len(sk.card) - 1, 0
+    for k in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+        t = s.rep[sk.op_in[k]]
+        if t >= 0 and sk.op_kind[i] != COLLECT and (s.length[t] == 0 or s.scope[sk.table_ptr[t]] == case):
+            t = UNIT  # a number: the scale of this output does not matter
+        s.use[k] = t
         if t >= 0:
-            need[t] = True
+            left += 1
+            for j in range(sk.table_ptr[t], sk.table_ptr[t] + s.length[t]):
+                s.holders[s.scope[j]] += 1
+    return left
+
+
+@compiled()
+def _sums_to_one(sk, i, t, s):  # type: ignore[no-untyped-def]
+    """Whether input t is a density whose heads contraction i eliminates, and that no other input mentions."""
+    if t < 0 or s.tainted[t]:
+        return False
+    for j in range(sk.table_ptr[t], sk.table_ptr[t] + s.length[t]):
+        if s.head[j] and (s.outside[s.scope[j]] == i or s.holders[s.scope[j]] > 1):
+            return False
+    return True
+
+
+@compiled()
+def _drop_densities(sk, i, left, s):  # type: ignore[no-untyped-def]
+    """Drop the inputs of contraction i that become ones; returns how many of the `left` inputs remain."""
+    again = True
+    while again:
+        again = False
+        for k in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+            t = s.use[k]
+            if _sums_to_one(sk, i, t, s):
+                for j in range(sk.table_ptr[t], sk.table_ptr[t] + s.length[t]):
+                    s.holders[s.scope[j]] -= 1
+                s.use[k] = UNIT
+                left -= 1
+                again = True
+    return left
+
+
+@compiled()
+def _output_scope(sk, i, s):  # type: ignore[no-untyped-def]
+    """The scope of the output of contraction i; returns whether one of its variables is a head."""
+    out, case = sk.op_out[i], len(sk.card) - 1
+    for k in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+        t = s.use[k]
+        if t >= 0:
+            for j in range(sk.table_ptr[t], sk.table_ptr[t] + s.length[t]):
+                if s.head[j]:
+                    s.heads[s.scope[j]] = True
+    n, any_head = sk.table_ptr[out], False
+    for j in range(sk.table_ptr[out], sk.table_end[out]):
+        v = sk.table_var[j]
+        if s.outside[v] == i and s.holders[v] > 0:
+            s.scope[n] = v
+            s.head[n] = s.heads[v]
+            any_head = any_head or s.heads[v]
+            n += 1
+    if s.holders[case] > 0:
+        s.scope[n] = case
+        s.head[n] = False
+        n += 1
+    s.length[out] = n - sk.table_ptr[out]
+    return any_head
+
+
+@compiled()
+def _finish_contraction(sk, i, left, any_head, s):  # type: ignore[no-untyped-def]
+    """What stands for the output of contraction i; clears `holders` and `heads`.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    i, left : int64
+        The contraction and the number of its inputs.
+    any_head : bool
+        See `_output_scope`.
+    s : _Shrink
+    """
+    out = sk.op_out[i]
+    eliminates, tainted, only = False, False, UNIT
+    for k in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+        t = s.use[k]
+        if t >= 0:
+            only = t
+            tainted = tainted or s.tainted[t]
+            for j in range(sk.table_ptr[t], sk.table_ptr[t] + s.length[t]):
+                v = s.scope[j]
+                if s.outside[v] != i:
+                    eliminates = True
+                    tainted = tainted or not s.heads[v]
+    for k in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+        t = s.rep[sk.op_in[k]]
+        if t >= 0:
+            for j in range(sk.table_ptr[t], sk.table_ptr[t] + s.length[t]):
+                s.holders[s.scope[j]] = 0
+                s.heads[s.scope[j]] = False
+    s.tainted[out] = tainted
+    if tainted:
+        for j in range(sk.table_ptr[out], sk.table_ptr[out] + s.length[out]):
+            s.head[j] = False
+    s.rep[out] = out
+    if sk.op_kind[i] < POSTERIOR:
+        if left == 0 or (not tainted and not any_head):
+            s.rep[out] = UNIT
+            s.length[out] = 0
+        elif left == 1 and not eliminates:
+            s.rep[out] = only
+
+
+@compiled()
+def _shrink(sk, seen, target, gone, cut, count, pruned, s):  # type: ignore[no-untyped-def]
+    """Fill in `s.rep`, `s.length`, `s.scope` and `s.use`.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    seen, target, gone, count
+        See `_prune`.
+    cut : (F,) bool
+        See `Reduced.cut`.
+    pruned : bool
+        Whether any factor is gone.
+    s : _Shrink
+    """
+    case = len(seen) - 1
+    _shrink_factors(sk, seen, gone, cut, pruned, s)
+    for i in range(len(sk.op_out)):
+        out = sk.op_out[i]
+        for j in range(sk.table_ptr[out], sk.table_end[out]):
+            s.outside[sk.table_var[j]] = i
+        s.outside[case] = i
+        if pruned and sk.op_kind[i] == COLLECT:
+            _eliminate_early(sk, target, count, i, s)
+        left = _drop_densities(sk, i, _choose_inputs(sk, i, s), s)
+        _finish_contraction(sk, i, left, _output_scope(sk, i, s), s)
+
+
+@compiled()
+def _needed(sk, seen, target, s):  # type: ignore[no-untyped-def]
+    """(T,) bool: tables that the answers, the roots and the wanted tables need; parameters as for `_shrink`."""
+    need = np.zeros(len(sk.table_ptr), np.bool_)
+    for tables in (sk.roots, sk.wanted):
+        for r in range(len(tables)):
+            t = s.rep[tables[r]]
+            if t >= 0:
+                need[t] = True
     for i in range(len(sk.op_out) - 1, -1, -1):
         v = sk.answers[i]
         out = sk.op_out[i]
-        if v >= 0:
-            need[out] = target[v] and seen[v] != 1
-        if need[out] and rep[out] == out:
+        if sk.op_kind[i] == POSTERIOR:
+            need[out] = target[v] and seen[v] != HARD
+        elif sk.op_kind[i] == FAMILY:  # one whose variables are all observed is known
+            need[out] = s.length[out] > 0 and s.scope[sk.table_ptr[out]] != len(seen) - 1
+        if need[out] and s.rep[out] == out:
             for k in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
-                if use[k] >= 0:
-                    need[use[k]] = True
+                if s.use[k] >= 0:
+                    need[s.use[k]] = True
     return need
 
 
@@ -342,27 +442,32 @@ def reduce_flat(sk, seen, target):  # type: ignore[no-untyped-def]
     gone, tainted = np.zeros(n_factors, np.bool_), np.zeros(n_tables, np.bool_)
     count = np.zeros(n_vars, np.int64)
     pruned = _prune(sk, seen, target, gone, tainted, count)
-    rep, length = np.empty(n_tables, np.int64), np.empty(n_tables, np.int64)
-    scope, use = np.empty(len(sk.table_var), np.int64), np.empty(len(sk.op_in), np.int64)
+    n_entries = len(sk.table_var)
+    s = _Shrink(
+        np.empty(n_tables, np.int64), np.empty(n_tables, np.int64), np.empty(n_entries, np.int64),
+        np.empty(len(sk.op_in), np.int64), np.zeros(n_entries, np.bool_), tainted,
+        np.zeros(n_entries if pruned else 0, np.int64), np.full(n_vars, -1, np.int64), np.zeros(n_vars, np.int64),
+        np.zeros(n_vars, np.bool_), np.zeros(n_vars, np.int64),
+    )  # fmt: skip
     cut = np.zeros(n_factors, np.bool_)
     for f in range(n_factors):
         for j in range(sk.table_ptr[f], sk.table_end[f]):
             v = sk.table_var[j]
-            cut[f] = cut[f] or seen[v] == 1 or (seen[v] == 2 and sk.evidence_factor[v] == f)
-    _shrink(sk, seen, target, gone, tainted, cut, count, pruned, rep, length, scope, use)
-    return rep, length, scope, use, _needed(sk, seen, target, rep, use), cut
+            cut[f] = cut[f] or seen[v] == HARD or (seen[v] == SOFT and sk.evidence_factor[v] == f)
+    _shrink(sk, seen, target, gone, cut, count, pruned, s)
+    return s.rep, s.length, s.scope, s.use, _needed(sk, seen, target, s), cut
 
 
-def reduce(sk: Skeleton, seen: NDArray[np.uint8], target: NDArray[np.bool_]) -> Remains:
-    """What a pattern and targets leave of a plan.
+def reduce(sk: FlatProgram, seen: NDArray[np.uint8], target: NDArray[np.bool_]) -> Reduced:
+    """What a pattern and targets leave of a program.
 
     Parameters
     ----------
-    sk : Skeleton
+    sk : FlatProgram
         Where its case axis is longer than 1, every table that depends on the evidence has that axis, its fastest.
     seen : (V,) uint8
         `FREE`, `HARD` or `SOFT` for each variable, by rank.
     target : (V,) bool
         Variables whose posteriors are wanted, by rank; those of observed ones are never made.
     """
-    return Remains(*reduce_flat(sk, np.append(seen, np.uint8(0)), np.append(target, True)))
+    return Reduced(*reduce_flat(sk, np.append(seen, np.uint8(0)), np.append(target, True)))

@@ -1,8 +1,8 @@
-"""`compiled`: Numba's njit with a cache that knows more than one source file.
+"""`compiled`: Numba's njit with a cache that depends on more than one source file.
 
-Numba keeps compiled functions from run to run, and compiles one again when its own file changes. A function that was
-compiled into another file's function does not count: after an update of one file, old machine code would go on to run,
-with new data. Here every cached function depends on every file with compiled functions.
+Numba caches compiled functions on disk, and compiles one again when its own file changes. A change of a function that
+was inlined from another file goes unnoticed: after an update of one file, old machine code would run on new data. Here
+every cached function depends on every file with compiled functions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from numba import njit
 
-__all__ = ["compiled", "is_compiled"]
+__all__ = ["address_of", "cache_folder", "compiled", "is_compiled"]
 
 HOLDERS = (  # files with compiled functions
     "util/numba_cache.py", "plans/specialise.py", "plans/ordering/rotations.py", "plans/ordering/regions.py",
@@ -53,7 +53,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def is_compiled(function: Any) -> bool:
-    """Whether a `compiled` function is at hand, in this process or from an earlier one; True where nobody can tell."""
+    """Whether a `compiled` function is compiled, in this process or in the cache; True if that cannot be determined."""
     if function.signatures:
         return True
     file = _cache_file(function)
@@ -63,7 +63,29 @@ def is_compiled(function: Any) -> bool:
         return True
 
 
+def address_of(function: Any, signature: Any) -> int:
+    """Address of a `compiled` function for callers by the C convention; compiles it if necessary.
+
+    Numba builds a callee into each of its callers. A large function that has many callers is called by its address
+    instead, so that it is compiled once.
+
+    Parameters
+    ----------
+    function : dispatcher
+        Made by `compiled`; must not raise.
+    signature : numba signature
+    """
+    function.compile(signature)
+    found = function.overloads[signature.args]
+    return int(found.library.get_pointer_to_function(found.fndesc.llvm_cfunc_wrapper_name))
+
+
+def cache_folder(function: Any) -> str:
+    """Where a `compiled` function is cached; empty if that cannot be determined."""
+    return str(getattr(getattr(function, "_cache", None), "cache_path", ""))
+
+
 def _cache_file(dispatcher: Any) -> Any:
-    # no public way leads there; where Numba changes, its own rules hold
+    # Numba has no public name for it; if it is missing, Numba's own rules apply
     file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     return file if hasattr(file, "_source_stamp") else None

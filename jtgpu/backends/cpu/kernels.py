@@ -1,90 +1,157 @@
-"""Compiled loops of one contraction; see `records` for the records that they follow.
+"""Compiled loops of one contraction, by sum or by maximum; see `records` for the records that they follow.
 
 A contraction's loops, outermost first:
 
-    kept but one | summed but one | last kept | last summed | row
+    kept but one | reduced but one | last kept | last reduced | row
 
-where the row runs over neighbouring cells. Eight cells of an output row are held in registers while everything that
-adds to them is summed, so an output is written once and read never; nothing of Python is in the loop.
+where a *reduced* variable is summed out (or maximised out) and the row runs over neighbouring cells. Eight cells of an
+output row stay in registers while everything that contributes to them is accumulated: an output is written once and
+never read.
+
+Every function with an argument `op` is compiled twice, for `vector.by_sum` and for `vector.by_maximum`. Both
+specialisations take the same products in the same order, so the maximum over a table is, bit for bit, the product that
+the backward pass finds again. Entries are never negative: zero is the neutral element of both.
+
+Arguments that occur everywhere: `arena` (int64), address of the tables' cells, float64; `record` (int64), address of
+a record; `o`, `a`, `b` (int64), cells of the output and of the two inputs. Memory is given by address because Numba
+passes an array as seven arguments.
 """
 
 from __future__ import annotations
 
-from ...util.numba_cache import compiled
+from functools import lru_cache
+from typing import NamedTuple
+
+from numba import float64, int64
+
+from ...util.numba_cache import address_of, compiled
 from .records import (
+    FIRST_LOOP,
     INPUTS,
     KEPT,
     LISTED,
-    LOOPS,
+    MAXIMAL,
     OUT,
+    REDUCED,
     ROW,
     ROW_A,
     ROW_B,
     ROW_OUT,
     SIZE,
-    SUMMED,
     A,
     B,
+    input_field,
 )
-from .vector import LANES, fma, fma1, largest, load, maximum, note, number, peek, poke, splat, store, total, zero
+from .vector import (
+    LANES,
+    accumulate,
+    by_maximum,
+    by_sum,
+    call,
+    combine,
+    fma,
+    fma1,
+    is_maximum,
+    largest,
+    load,
+    maximum,
+    peek,
+    peek_int,
+    poke,
+    poke_int,
+    reduce_lanes,
+    splat,
+    store,
+    total,
+    zero,
+)
 
-__all__ = ["LIST", "contract", "step_loops"]
+__all__ = ["BUFFER", "CONTRACT", "LIST", "OFFSETS", "SCRATCH_FIELDS", "WORK", "contract", "contract_address"]
 
-LIST = 2048  # offsets of summed cells that a contraction lists at a time
+CONTRACT, WORK, OFFSETS, BUFFER, SCRATCH_FIELDS = range(5)  # addresses at the beginning of `workspace.Scratch.block`
+
+LIST = 2048  # offsets of reduced cells that a contraction lists at a time
 
 _fast = {"reassoc", "nsz", "contract", "nnan", "ninf", "arcp"}  # sums may be reordered; still the same bits every run
 
 
+class Pair(NamedTuple):
+    """What all cells of a contraction of two tables have in common; all int64."""
+
+    arena: int
+    n: int  # cells of a row
+    by_row: int  # 1: a row of A is multiplied with a row of B; 0: with a number of B
+    io: int  # step of the output from one row to the next
+    ia: int  # step of A
+    ib: int  # step of B
+    off_a: int  # address of int64: offsets of A's reduced cells
+    off_b: int  # address of int64: offsets of B's reduced cells
+    terms: int  # number of these offsets
+
+
 @compiled()
-def _rows4(arena, o, io, a, ia, b, ib, n, sb, off_a, off_b, terms, add):  # type: ignore[no-untyped-def]
-    """Four rows of the output, each the sum of `terms` products of a row of A with a row (sb = 1) or a number (sb = 0)
-    of B; returns their largest lanes. With `add` the sums go on from what the cells hold."""
+def _rows4(op, p, o, a, b, add):  # type: ignore[no-untyped-def]
+    """Four rows of the output, each accumulated over `terms` products of a row of A with a row or a number of B.
+
+    Parameters
+    ----------
+    op : `vector.by_sum` or `vector.by_maximum`
+    p : Pair
+    o, a, b : int64
+    add : bool
+        Whether to continue from what the output's cells hold.
+
+    Returns
+    -------
+    vector
+        The lanewise maximum of what was written.
+    """
+    arena, io, ia, ib = p.arena, p.io, p.ia, p.ib
     top = zero()
-    for i in range(0, n, LANES):
-        m = n - i
+    for i in range(0, p.n, LANES):
+        m = p.n - i
         x0 = x1 = x2 = x3 = zero()
         if add:
             x0, x1 = load(arena, o + i, m), load(arena, o + io + i, m)
             x2, x3 = load(arena, o + 2 * io + i, m), load(arena, o + 3 * io + i, m)
-        if sb == 0:
-            if ia == 0:
-                for t in range(terms):
-                    p, q = a + i + number(off_a, t), b + number(off_b, t)
-                    y = load(arena, p, m)
-                    x0 = fma(y, splat(peek(arena, q)), x0)
-                    x1 = fma(y, splat(peek(arena, q + ib)), x1)
-                    x2 = fma(y, splat(peek(arena, q + 2 * ib)), x2)
-                    x3 = fma(y, splat(peek(arena, q + 3 * ib)), x3)
-            elif ib == 0:
-                for t in range(terms):
-                    p, q = a + i + number(off_a, t), b + number(off_b, t)
-                    y = splat(peek(arena, q))
-                    x0 = fma(load(arena, p, m), y, x0)
-                    x1 = fma(load(arena, p + ia, m), y, x1)
-                    x2 = fma(load(arena, p + 2 * ia, m), y, x2)
-                    x3 = fma(load(arena, p + 3 * ia, m), y, x3)
-            else:
-                for t in range(terms):
-                    p, q = a + i + number(off_a, t), b + number(off_b, t)
-                    x0 = fma(load(arena, p, m), splat(peek(arena, q)), x0)
-                    x1 = fma(load(arena, p + ia, m), splat(peek(arena, q + ib)), x1)
-                    x2 = fma(load(arena, p + 2 * ia, m), splat(peek(arena, q + 2 * ib)), x2)
-                    x3 = fma(load(arena, p + 3 * ia, m), splat(peek(arena, q + 3 * ib)), x3)
+        if p.by_row == 0 and ia == 0:
+            for t in range(p.terms):
+                c, d = a + i + peek_int(p.off_a, t), b + peek_int(p.off_b, t)
+                y = load(arena, c, m)
+                x0 = accumulate(op, y, splat(peek(arena, d)), x0)
+                x1 = accumulate(op, y, splat(peek(arena, d + ib)), x1)
+                x2 = accumulate(op, y, splat(peek(arena, d + 2 * ib)), x2)
+                x3 = accumulate(op, y, splat(peek(arena, d + 3 * ib)), x3)
+        elif p.by_row == 0 and ib == 0:
+            for t in range(p.terms):
+                c, d = a + i + peek_int(p.off_a, t), b + peek_int(p.off_b, t)
+                y = splat(peek(arena, d))
+                x0 = accumulate(op, load(arena, c, m), y, x0)
+                x1 = accumulate(op, load(arena, c + ia, m), y, x1)
+                x2 = accumulate(op, load(arena, c + 2 * ia, m), y, x2)
+                x3 = accumulate(op, load(arena, c + 3 * ia, m), y, x3)
+        elif p.by_row == 0:
+            for t in range(p.terms):
+                c, d = a + i + peek_int(p.off_a, t), b + peek_int(p.off_b, t)
+                x0 = accumulate(op, load(arena, c, m), splat(peek(arena, d)), x0)
+                x1 = accumulate(op, load(arena, c + ia, m), splat(peek(arena, d + ib)), x1)
+                x2 = accumulate(op, load(arena, c + 2 * ia, m), splat(peek(arena, d + 2 * ib)), x2)
+                x3 = accumulate(op, load(arena, c + 3 * ia, m), splat(peek(arena, d + 3 * ib)), x3)
         elif ib == 0:
-            for t in range(terms):
-                p, q = a + i + number(off_a, t), b + i + number(off_b, t)
-                y = load(arena, q, m)
-                x0 = fma(load(arena, p, m), y, x0)
-                x1 = fma(load(arena, p + ia, m), y, x1)
-                x2 = fma(load(arena, p + 2 * ia, m), y, x2)
-                x3 = fma(load(arena, p + 3 * ia, m), y, x3)
+            for t in range(p.terms):
+                c, d = a + i + peek_int(p.off_a, t), b + i + peek_int(p.off_b, t)
+                y = load(arena, d, m)
+                x0 = accumulate(op, load(arena, c, m), y, x0)
+                x1 = accumulate(op, load(arena, c + ia, m), y, x1)
+                x2 = accumulate(op, load(arena, c + 2 * ia, m), y, x2)
+                x3 = accumulate(op, load(arena, c + 3 * ia, m), y, x3)
         else:
-            for t in range(terms):
-                p, q = a + i + number(off_a, t), b + i + number(off_b, t)
-                x0 = fma(load(arena, p, m), load(arena, q, m), x0)
-                x1 = fma(load(arena, p + ia, m), load(arena, q + ib, m), x1)
-                x2 = fma(load(arena, p + 2 * ia, m), load(arena, q + 2 * ib, m), x2)
-                x3 = fma(load(arena, p + 3 * ia, m), load(arena, q + 3 * ib, m), x3)
+            for t in range(p.terms):
+                c, d = a + i + peek_int(p.off_a, t), b + i + peek_int(p.off_b, t)
+                x0 = accumulate(op, load(arena, c, m), load(arena, d, m), x0)
+                x1 = accumulate(op, load(arena, c + ia, m), load(arena, d + ib, m), x1)
+                x2 = accumulate(op, load(arena, c + 2 * ia, m), load(arena, d + 2 * ib, m), x2)
+                x3 = accumulate(op, load(arena, c + 3 * ia, m), load(arena, d + 3 * ib, m), x3)
         store(arena, o + i, m, x0)
         store(arena, o + io + i, m, x1)
         store(arena, o + 2 * io + i, m, x2)
@@ -94,189 +161,245 @@ def _rows4(arena, o, io, a, ia, b, ib, n, sb, off_a, off_b, terms, add):  # type
 
 
 @compiled()
-def _row1(arena, o, a, b, n, sb, off_a, off_b, terms, add):  # type: ignore[no-untyped-def]
+def _row1(op, p, o, a, b, add):  # type: ignore[no-untyped-def]
     """One row of the output; see `_rows4`."""
     top = zero()
-    for i in range(0, n, LANES):
-        m = n - i
+    for i in range(0, p.n, LANES):
+        m = p.n - i
         x = zero()
         if add:
-            x = load(arena, o + i, m)
-        if sb == 0:
-            for t in range(terms):
-                x = fma(load(arena, a + i + number(off_a, t), m), splat(peek(arena, b + number(off_b, t))), x)
+            x = load(p.arena, o + i, m)
+        if p.by_row == 0:
+            for t in range(p.terms):
+                y = splat(peek(p.arena, b + peek_int(p.off_b, t)))
+                x = accumulate(op, load(p.arena, a + i + peek_int(p.off_a, t), m), y, x)
         else:
-            for t in range(terms):
-                x = fma(load(arena, a + i + number(off_a, t), m), load(arena, b + i + number(off_b, t), m), x)
-        store(arena, o + i, m, x)
+            for t in range(p.terms):
+                y = load(p.arena, b + i + peek_int(p.off_b, t), m)
+                x = accumulate(op, load(p.arena, a + i + peek_int(p.off_a, t), m), y, x)
+        store(p.arena, o + i, m, x)
         top = maximum(top, x)
     return top
 
 
 @compiled()
-def _cells4(arena, o, io, a, ia, b, ib, n, sb, off_a, off_b, terms, add):  # type: ignore[no-untyped-def]
-    """Four cells of the output, each the sum of `terms` rows of products; returns the largest."""
+def _cells4(op, p, o, a, b, add):  # type: ignore[no-untyped-def]
+    """Four cells of the output, each accumulated over `terms` rows of products; returns the largest (float64).
+
+    Parameters as for `_rows4`.
+    """
+    arena, n, ia, ib = p.arena, p.n, p.ia, p.ib
     x0 = x1 = x2 = x3 = zero()
-    if sb == 0:
-        for t in range(terms):
-            p, q = a + number(off_a, t), b + number(off_b, t)
-            y0, y1 = splat(peek(arena, q)), splat(peek(arena, q + ib))
-            y2, y3 = splat(peek(arena, q + 2 * ib)), splat(peek(arena, q + 3 * ib))
+    if p.by_row == 0:
+        for t in range(p.terms):
+            c, d = a + peek_int(p.off_a, t), b + peek_int(p.off_b, t)
+            y0, y1 = splat(peek(arena, d)), splat(peek(arena, d + ib))
+            y2, y3 = splat(peek(arena, d + 2 * ib)), splat(peek(arena, d + 3 * ib))
             for i in range(0, n, LANES):
                 m = n - i
-                x0 = fma(load(arena, p + i, m), y0, x0)
-                x1 = fma(load(arena, p + i + ia, m), y1, x1)
-                x2 = fma(load(arena, p + i + 2 * ia, m), y2, x2)
-                x3 = fma(load(arena, p + i + 3 * ia, m), y3, x3)
+                x0 = accumulate(op, load(arena, c + i, m), y0, x0)
+                x1 = accumulate(op, load(arena, c + i + ia, m), y1, x1)
+                x2 = accumulate(op, load(arena, c + i + 2 * ia, m), y2, x2)
+                x3 = accumulate(op, load(arena, c + i + 3 * ia, m), y3, x3)
     elif n <= LANES:
-        for t in range(terms):
-            p, q = a + number(off_a, t), b + number(off_b, t)
-            x0 = fma(load(arena, p, n), load(arena, q, n), x0)
-            x1 = fma(load(arena, p + ia, n), load(arena, q + ib, n), x1)
-            x2 = fma(load(arena, p + 2 * ia, n), load(arena, q + 2 * ib, n), x2)
-            x3 = fma(load(arena, p + 3 * ia, n), load(arena, q + 3 * ib, n), x3)
+        for t in range(p.terms):
+            c, d = a + peek_int(p.off_a, t), b + peek_int(p.off_b, t)
+            x0 = accumulate(op, load(arena, c, n), load(arena, d, n), x0)
+            x1 = accumulate(op, load(arena, c + ia, n), load(arena, d + ib, n), x1)
+            x2 = accumulate(op, load(arena, c + 2 * ia, n), load(arena, d + 2 * ib, n), x2)
+            x3 = accumulate(op, load(arena, c + 3 * ia, n), load(arena, d + 3 * ib, n), x3)
     else:
-        for t in range(terms):
-            p, q = a + number(off_a, t), b + number(off_b, t)
+        for t in range(p.terms):
+            c, d = a + peek_int(p.off_a, t), b + peek_int(p.off_b, t)
             for i in range(0, n, LANES):
                 m = n - i
-                x0 = fma(load(arena, p + i, m), load(arena, q + i, m), x0)
-                x1 = fma(load(arena, p + i + ia, m), load(arena, q + i + ib, m), x1)
-                x2 = fma(load(arena, p + i + 2 * ia, m), load(arena, q + i + 2 * ib, m), x2)
-                x3 = fma(load(arena, p + i + 3 * ia, m), load(arena, q + i + 3 * ib, m), x3)
-    s0, s1, s2, s3 = total(x0), total(x1), total(x2), total(x3)
-    if add:
-        s0, s1 = s0 + peek(arena, o), s1 + peek(arena, o + io)
-        s2, s3 = s2 + peek(arena, o + 2 * io), s3 + peek(arena, o + 3 * io)
-    poke(arena, o, s0)
-    poke(arena, o + io, s1)
-    poke(arena, o + 2 * io, s2)
-    poke(arena, o + 3 * io, s3)
+                x0 = accumulate(op, load(arena, c + i, m), load(arena, d + i, m), x0)
+                x1 = accumulate(op, load(arena, c + i + ia, m), load(arena, d + i + ib, m), x1)
+                x2 = accumulate(op, load(arena, c + i + 2 * ia, m), load(arena, d + i + 2 * ib, m), x2)
+                x3 = accumulate(op, load(arena, c + i + 3 * ia, m), load(arena, d + i + 3 * ib, m), x3)
+    s0 = _put_cell(op, arena, o, reduce_lanes(op, x0), add)
+    s1 = _put_cell(op, arena, o + p.io, reduce_lanes(op, x1), add)
+    s2 = _put_cell(op, arena, o + 2 * p.io, reduce_lanes(op, x2), add)
+    s3 = _put_cell(op, arena, o + 3 * p.io, reduce_lanes(op, x3), add)
     return max(max(s0, s1), max(s2, s3))
 
 
 @compiled()
-def _cell1(arena, o, a, b, n, sb, off_a, off_b, terms, add):  # type: ignore[no-untyped-def]
-    """One cell of the output; see `_cells4`."""
-    x = zero()
-    for t in range(terms):
-        p, q = a + number(off_a, t), b + number(off_b, t)
-        if sb == 0:
-            y = splat(peek(arena, q))
-            for i in range(0, n, LANES):
-                x = fma(load(arena, p + i, n - i), y, x)
-        else:
-            for i in range(0, n, LANES):
-                x = fma(load(arena, p + i, n - i), load(arena, q + i, n - i), x)
-    s = total(x)
+def _put_cell(op, arena, o, x, add):  # type: ignore[no-untyped-def]
+    """Write x (float64) to an output cell, combined with what it holds if `add`; returns what was written."""
     if add:
-        s += peek(arena, o)
-    poke(arena, o, s)
-    return s
+        x = combine(op, x, peek(arena, o))
+    poke(arena, o, x)
+    return x
 
 
 @compiled()
-def _contract_pair(arena, record, count, off_a, off_b):  # type: ignore[no-untyped-def]
-    """Run a contraction of two tables; returns the largest entry of its output."""
-    n_kept, n_summed, n = number(record, KEPT), number(record, SUMMED), number(record, ROW)
-    so, sa, sb = number(record, ROW_OUT), number(record, ROW_A), number(record, ROW_B)
-    o, a, b = number(record, OUT), number(record, A), number(record, B)
-    n_loops = n_kept + n_summed
-    inner, io, ia, ib = 1, 0, 0, 0
-    outer_kept = max(n_kept - 1, 0)
-    fa, fb = LOOPS + 2, LOOPS + 3  # where the strides of A and B stand in the first loop
-    if n_kept > 0:
-        at = 4 * outer_kept
-        inner, io = number(record, LOOPS + at), number(record, LOOPS + at + 1)
-        ia, ib = number(record, fa + at), number(record, fb + at)
-    if sa == 0 or (sb != 0 and ia == 0):  # rows of A are vectors; what several output rows share is B's
-        a, b, sb, fa, fb, ia, ib = b, a, sa, fb, fa, ib, ia
-    # the innermost summed loops as one list of offsets
-    terms, first_summed = 1, n_loops
-    while first_summed > n_kept and terms * number(record, LOOPS + 4 * (first_summed - 1)) <= LIST:
-        first_summed -= 1
-        terms *= number(record, LOOPS + 4 * first_summed)
-    note(off_a, 0, 0)
-    note(off_b, 0, 0)
-    made = 1
-    for j in range(n_loops - 1, first_summed - 1, -1):
-        extent, ta, tb = number(record, LOOPS + 4 * j), number(record, fa + 4 * j), number(record, fb + 4 * j)
-        for t in range(made, made * extent):
-            note(off_a, t, number(off_a, t - made) + ta)
-            note(off_b, t, number(off_b, t - made) + tb)
-        made *= extent
-    rounds, sums = 1, 1
-    for j in range(outer_kept):
-        note(count, j, 0)
-        rounds *= number(record, LOOPS + 4 * j)
-    for j in range(n_kept, first_summed):
-        note(count, j, 0)
-        sums *= number(record, LOOPS + 4 * j)
+def _cell1(op, p, o, a, b, add):  # type: ignore[no-untyped-def]
+    """One cell of the output; see `_cells4`."""
+    x = zero()
+    for t in range(p.terms):
+        c, d = a + peek_int(p.off_a, t), b + peek_int(p.off_b, t)
+        if p.by_row == 0:
+            y = splat(peek(p.arena, d))
+            for i in range(0, p.n, LANES):
+                x = accumulate(op, load(p.arena, c + i, p.n - i), y, x)
+        else:
+            for i in range(0, p.n, LANES):
+                x = accumulate(op, load(p.arena, c + i, p.n - i), load(p.arena, d + i, p.n - i), x)
+    return _put_cell(op, p.arena, o, reduce_lanes(op, x), add)
+
+
+@compiled()
+def _inner_rows(op, p, o, a, b, inner, add):  # type: ignore[no-untyped-def]
+    """`inner` rows of the output, four at a time; returns the lanewise maximum of what was written."""
     high = zero()
+    fours = inner - inner % 4
+    for k in range(0, fours, 4):
+        high = maximum(high, _rows4(op, p, o + k * p.io, a + k * p.ia, b + k * p.ib, add))
+    for k in range(fours, inner):
+        high = maximum(high, _row1(op, p, o + k * p.io, a + k * p.ia, b + k * p.ib, add))
+    return high
+
+
+@compiled()
+def _inner_cells(op, p, o, a, b, inner, add):  # type: ignore[no-untyped-def]
+    """`inner` cells of the output, four at a time; returns the largest (float64)."""
     top = 0.0
     fours = inner - inner % 4
+    for k in range(0, fours, 4):
+        top = max(top, _cells4(op, p, o + k * p.io, a + k * p.ia, b + k * p.ib, add))
+    for k in range(fours, inner):
+        top = max(top, _cell1(op, p, o + k * p.io, a + k * p.ia, b + k * p.ib, add))
+    return top
+
+
+@compiled()
+def _advance(loops, swapped, first, last, count):  # type: ignore[no-untyped-def]
+    """Go on to the next round of the loops ``first..last-1`` of a contraction of two tables.
+
+    Parameters
+    ----------
+    loops : int64
+        Address of int64: (extent, stride of the output, of the first input, of the second) a loop.
+    swapped : int64
+        1 where A is the second input, else 0.
+    first, last : int64
+    count : int64
+        Address of int64: rounds done of each loop.
+
+    Returns
+    -------
+    tuple of int64
+        How far the output, A and B move.
+    """
+    moved_o, moved_a, moved_b = 0, 0, 0
+    for j in range(last - 1, first - 1, -1):
+        extent = peek_int(loops, 4 * j)
+        done, rounds = peek_int(count, j) + 1, 1
+        if done == extent:
+            done, rounds = 0, 1 - extent
+        poke_int(count, j, done)
+        moved_o += rounds * peek_int(loops, 4 * j + 1)
+        moved_a += rounds * peek_int(loops, 4 * j + 2 + swapped)
+        moved_b += rounds * peek_int(loops, 4 * j + 3 - swapped)
+        if rounds == 1:
+            break
+    return moved_o, moved_a, moved_b
+
+
+@compiled()
+def _list_offsets(loops, swapped, n_kept, n_loops, off_a, off_b):  # type: ignore[no-untyped-def]
+    """List the offsets of the innermost reduced loops, as many as have at most `LIST` rounds.
+
+    Parameters as for `_advance`; `off_a` and `off_b` are addresses of int64 that are written.
+
+    Returns
+    -------
+    tuple of int64
+        The first loop that is listed, and the number of offsets.
+    """
+    terms, listed = 1, n_loops
+    while listed > n_kept and terms * peek_int(loops, 4 * (listed - 1)) <= LIST:
+        listed -= 1
+        terms *= peek_int(loops, 4 * listed)
+    poke_int(off_a, 0, 0)
+    poke_int(off_b, 0, 0)
+    n = 1
+    for j in range(n_loops - 1, listed - 1, -1):
+        extent = peek_int(loops, 4 * j)
+        step_a, step_b = peek_int(loops, 4 * j + 2 + swapped), peek_int(loops, 4 * j + 3 - swapped)
+        for t in range(n, n * extent):
+            poke_int(off_a, t, peek_int(off_a, t - n) + step_a)
+            poke_int(off_b, t, peek_int(off_b, t - n) + step_b)
+        n *= extent
+    return listed, terms
+
+
+@compiled()
+def _contract_pair(op, arena, record, count, off_a, off_b):  # type: ignore[no-untyped-def]
+    """Run a contraction of two tables; returns the largest entry of its output (float64).
+
+    Parameters
+    ----------
+    op : `vector.by_sum` or `vector.by_maximum`
+    arena, record : int64
+    count, off_a, off_b : int64
+        Addresses of int64, scratch memory: a number a loop, and `LIST` numbers each.
+    """
+    n_kept = peek_int(record, KEPT)
+    n_loops = n_kept + peek_int(record, REDUCED)
+    sa, sb = peek_int(record, ROW_A), peek_int(record, ROW_B)
+    o, a, b = peek_int(record, OUT), peek_int(record, A), peek_int(record, B)
+    loops = record + 8 * FIRST_LOOP
+    inner, io, ia, ib = 1, 0, 0, 0
+    outer, swapped = max(n_kept - 1, 0), 0
+    if n_kept > 0:
+        inner, io = peek_int(loops, 4 * outer), peek_int(loops, 4 * outer + 1)
+        ia, ib = peek_int(loops, 4 * outer + 2), peek_int(loops, 4 * outer + 3)
+    if sa == 0 or (sb != 0 and ia == 0):  # rows of A are vectors; what several output rows share is B's
+        a, b, sb, ia, ib, swapped = b, a, sa, ib, ia, 1
+    listed, terms = _list_offsets(loops, swapped, n_kept, n_loops, off_a, off_b)
+    rounds, again = 1, 1
+    for j in range(listed):
+        poke_int(count, j, 0)
+        if j < outer:
+            rounds *= peek_int(loops, 4 * j)
+        elif j >= n_kept:
+            again *= peek_int(loops, 4 * j)
+    p = Pair(arena, peek_int(record, ROW), sb, io, ia, ib, off_a, off_b, terms)
+    high, top = zero(), 0.0
     for _ in range(rounds):
-        for s in range(sums):
-            add = s > 0
-            if so == 1:
-                for k in range(0, fours, 4):
-                    x = _rows4(
-                        arena, o + k * io, io, a + k * ia, ia, b + k * ib, ib, n, sb, off_a, off_b, terms, add
-                    )
-                    high = maximum(high, x)
-                for k in range(fours, inner):
-                    x = _row1(arena, o + k * io, a + k * ia, b + k * ib, n, sb, off_a, off_b, terms, add)
-                    high = maximum(high, x)
+        for s in range(again):
+            if peek_int(record, ROW_OUT) == 1:
+                high = maximum(high, _inner_rows(op, p, o, a, b, inner, s > 0))
             else:
-                for k in range(0, fours, 4):
-                    y = _cells4(
-                        arena, o + k * io, io, a + k * ia, ia, b + k * ib, ib, n, sb, off_a, off_b, terms, add
-                    )
-                    top = max(top, y)
-                for k in range(fours, inner):
-                    y = _cell1(arena, o + k * io, a + k * ia, b + k * ib, n, sb, off_a, off_b, terms, add)
-                    top = max(top, y)
-            for j in range(first_summed - 1, n_kept - 1, -1):
-                note(count, j, number(count, j) + 1)
-                if number(count, j) < number(record, LOOPS + 4 * j):
-                    a += number(record, fa + 4 * j)
-                    b += number(record, fb + 4 * j)
-                    break
-                note(count, j, 0)
-                a -= (number(record, LOOPS + 4 * j) - 1) * number(record, fa + 4 * j)
-                b -= (number(record, LOOPS + 4 * j) - 1) * number(record, fb + 4 * j)
-        for j in range(outer_kept - 1, -1, -1):
-            note(count, j, number(count, j) + 1)
-            if number(count, j) < number(record, LOOPS + 4 * j):
-                o += number(record, LOOPS + 4 * j + 1)
-                a += number(record, fa + 4 * j)
-                b += number(record, fb + 4 * j)
-                break
-            note(count, j, 0)
-            o -= (number(record, LOOPS + 4 * j) - 1) * number(record, LOOPS + 4 * j + 1)
-            a -= (number(record, LOOPS + 4 * j) - 1) * number(record, fa + 4 * j)
-            b -= (number(record, LOOPS + 4 * j) - 1) * number(record, fb + 4 * j)
+                top = max(top, _inner_cells(op, p, o, a, b, inner, s > 0))
+            _, moved_a, moved_b = _advance(loops, swapped, n_kept, listed, count)
+            a, b = a + moved_a, b + moved_b
+        moved_o, moved_a, moved_b = _advance(loops, swapped, 0, outer, count)
+        o, a, b = o + moved_o, a + moved_a, b + moved_b
     return max(top, largest(high))
 
 
 @compiled()
-def _contract_listed(arena, record):  # type: ignore[no-untyped-def]
-    """Run a contraction whose cells are listed term by term; returns the largest entry of its output."""
-    k, terms, size, o = number(record, INPUTS), number(record, LISTED), number(record, SIZE), number(record, OUT)
-    at = LOOPS + 3 * (k - 2)
+def _contract_listed(op, arena, record):  # type: ignore[no-untyped-def]
+    """Run a contraction whose cells are listed term by term; returns the largest entry of its output (float64)."""
+    k, terms, size = peek_int(record, INPUTS), peek_int(record, LISTED), peek_int(record, SIZE)
+    o = peek_int(record, OUT)
+    at = FIRST_LOOP + 3 * (k - 2)
     top = 0.0
     for i in range(o, o + size):
         x = 0.0
         if k == 2:
             for _ in range(terms):
-                x += peek(arena, number(record, at)) * peek(arena, number(record, at + 1))
+                x = combine(op, x, peek(arena, peek_int(record, at)) * peek(arena, peek_int(record, at + 1)))
                 at += 2
         else:
             for _ in range(terms):
-                y = peek(arena, number(record, at)) * peek(arena, number(record, at + 1))
+                y = peek(arena, peek_int(record, at)) * peek(arena, peek_int(record, at + 1))
                 for t in range(2, k):
-                    y *= peek(arena, number(record, at + t))
-                x += y
+                    y *= peek(arena, peek_int(record, at + t))
+                x = combine(op, x, y)
                 at += k
         poke(arena, i, x)
         top = max(top, x)
@@ -284,37 +407,55 @@ def _contract_listed(arena, record):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _contract_sparse(arena, record, sums):  # type: ignore[no-untyped-def]
-    """Run a contraction of the terms that are not zero; returns the largest entry of its output. Terms are added in the
-    order of `_contract_pair`, so that the bits are the same: where a row is summed, each of its eight `sums` by itself.
+def _sparse_cell(arena, record, at, terms, reduced, sums):  # type: ignore[no-untyped-def]
+    """The sum of the listed terms of one cell (float64).
+
+    Parameters
+    ----------
+    arena, record : int64
+    at, terms : int64
+        First field of the terms, and their number.
+    reduced : bool
+        Whether the row is summed: then a term is added to the lane in which `_contract_pair` adds it.
+    sums : int64
+        Address of eight float64, scratch memory.
     """
-    o, size, n, so = number(record, OUT), number(record, SIZE), number(record, ROW), number(record, ROW_OUT)
-    sa, sb = number(record, ROW_A), number(record, ROW_B)
+    x = 0.0
+    if not reduced:
+        for t in range(at, at + 2 * terms, 2):
+            x = fma1(peek(arena, peek_int(record, t)), peek(arena, peek_int(record, t + 1)), x)
+        return x
+    store(sums, 0, LANES, zero())
+    for t in range(at, at + 2 * terms, 2):
+        a, lane = peek_int(record, t) // LANES, peek_int(record, t) % LANES
+        poke(sums, lane, fma1(peek(arena, a), peek(arena, peek_int(record, t + 1)), peek(sums, lane)))
+    return total(load(sums, 0, LANES))
+
+
+@compiled()
+def _contract_sparse(arena, record, sums):  # type: ignore[no-untyped-def]
+    """Run a contraction of the terms that are structurally non-zero; returns the largest entry of its output (float64).
+
+    Terms are added in the order of `_contract_pair`, so that the bits are the same. `sums`: see `_sparse_cell`.
+    """
+    o, size, n = peek_int(record, OUT), peek_int(record, SIZE), peek_int(record, ROW)
+    sa, sb, reduced = peek_int(record, ROW_A), peek_int(record, ROW_B), peek_int(record, ROW_OUT) != 1
     for i in range(0, size, LANES):
         store(arena, o + i, size - i, zero())
-    at = LOOPS + 2
+    at = FIRST_LOOP + 2
     top, high = 0.0, zero()
-    for _ in range(number(record, LOOPS)):
-        cell, terms = number(record, at), number(record, at + 1)
+    for _ in range(peek_int(record, FIRST_LOOP)):
+        cell, terms = peek_int(record, at), peek_int(record, at + 1)
         at += 2
         if n == 1:
-            x = 0.0
-            if so == 1:
-                for t in range(at, at + 2 * terms, 2):
-                    x = fma1(peek(arena, number(record, t)), peek(arena, number(record, t + 1)), x)
-            else:
-                store(sums, 0, LANES, zero())
-                for t in range(at, at + 2 * terms, 2):
-                    a, lane = number(record, t) // LANES, number(record, t) % LANES
-                    poke(sums, lane, fma1(peek(arena, a), peek(arena, number(record, t + 1)), peek(sums, lane)))
-                x = total(load(sums, 0, LANES))
+            x = _sparse_cell(arena, record, at, terms, reduced, sums)
             poke(arena, cell, x)
             top = max(top, x)
         else:
             for i in range(0, n, LANES):
                 y = zero()
                 for t in range(at, at + 2 * terms, 2):
-                    a, b = number(record, t), number(record, t + 1)
+                    a, b = peek_int(record, t), peek_int(record, t + 1)
                     if sb == 0:
                         y = fma(load(arena, a + i, n - i), splat(peek(arena, b)), y)
                     elif sa == 0:
@@ -327,89 +468,185 @@ def _contract_sparse(arena, record, sums):  # type: ignore[no-untyped-def]
     return max(top, largest(high))
 
 
+class Many(NamedTuple):
+    """Scratch memory and shape of a contraction of more than two tables; all int64."""
+
+    k: int  # inputs
+    n: int  # cells of a row
+    row_out: int  # 1: the output has a row; 0: the row is reduced to a cell
+    at: int  # address of k int64: present cell of each input
+    strides: int  # address of k int64: step of each input along the row, 0 or 1
+    buffer: int  # address of n float64
+
+
 @compiled(fastmath=_fast)
-def _row(arena, o, n, so, k, at, strides, buffer, first):  # type: ignore[no-untyped-def]
-    """Add the product of the inputs' rows to the output's row (so = 1), or their sum to its cell (so = 0)."""
+def _sum_row(arena, m, o, first):  # type: ignore[no-untyped-def]
+    """Add the product of the inputs' rows to the output's row, or its sum to the output's cell.
+
+    Parameters
+    ----------
+    arena : int64
+    m : Many
+    o : int64
+    first : bool
+        Whether these are the first terms: what the output holds is overwritten.
+    """
     constant = 1.0
-    for t in range(k):
-        if number(strides, t) == 0:
-            constant *= peek(arena, number(at, t))
-    for i in range(n):
-        poke(buffer, i, constant)
-    for t in range(k):
-        if number(strides, t) == 1:
-            a = number(at, t)
-            for i in range(n):
-                poke(buffer, i, peek(buffer, i) * peek(arena, a + i))
-    if so == 1:
-        for i in range(n):
-            poke(arena, o + i, peek(buffer, i) + (0.0 if first else peek(arena, o + i)))
+    for t in range(m.k):
+        if peek_int(m.strides, t) == 0:
+            constant *= peek(arena, peek_int(m.at, t))
+    for i in range(m.n):
+        poke(m.buffer, i, constant)
+    for t in range(m.k):
+        if peek_int(m.strides, t) == 1:
+            a = peek_int(m.at, t)
+            for i in range(m.n):
+                poke(m.buffer, i, peek(m.buffer, i) * peek(arena, a + i))
+    if m.row_out == 1:
+        for i in range(m.n):
+            poke(arena, o + i, peek(m.buffer, i) + (0.0 if first else peek(arena, o + i)))
     else:
         sum_ = 0.0 if first else peek(arena, o)
-        for i in range(n):
-            sum_ += peek(buffer, i)
+        for i in range(m.n):
+            sum_ += peek(m.buffer, i)
         poke(arena, o, sum_)
 
 
-@compiled(fastmath=_fast)
-def _contract_many(arena, record, work, buffer):  # type: ignore[no-untyped-def]
-    """Run a contraction of more than two tables, row by row; returns the largest entry of its output."""
-    k, n_kept, n_summed = number(record, INPUTS), number(record, KEPT), number(record, SUMMED)
-    n, so, o = number(record, ROW), number(record, ROW_OUT), number(record, OUT)
-    width = k + 2  # of a loop: extent, stride of the output, strides of the inputs
-    kept_at, at, strides, count = work, work + 8 * k, work + 16 * k, work + 24 * k  # addresses of k cells each
-    for t in range(k):
-        where = A if t == 0 else B if t == 1 else LOOPS + 3 * (t - 2)
-        note(kept_at, t, number(record, where))
-        note(strides, t, number(record, where + 2))
-    loops = LOOPS + 3 * (k - 2)
-    cells, terms = 1, 1
-    for j in range(n_kept + n_summed):
-        note(count, j, 0)
-        if j < n_kept:
-            cells *= number(record, loops + j * width)
+@compiled()
+def _maximise_row(arena, m, o, first):  # type: ignore[no-untyped-def]
+    """`_sum_row` by maximum. Products are taken in the inputs' order, as the backward pass takes them."""
+    x = 0.0 if first or m.row_out == 1 else peek(arena, o)
+    for i in range(m.n):
+        y = peek(arena, peek_int(m.at, 0) + i * peek_int(m.strides, 0))
+        for t in range(1, m.k):
+            y *= peek(arena, peek_int(m.at, t) + i * peek_int(m.strides, t))
+        if m.row_out == 1:
+            poke(arena, o + i, y if first else max(y, peek(arena, o + i)))
         else:
-            terms *= number(record, loops + j * width)
-    top = 0.0
-    for _ in range(cells):
-        for t in range(k):
-            note(at, t, number(kept_at, t))
-        for s in range(terms):
-            _row(arena, o, n, so, k, at, strides, buffer, s == 0)
-            step_loops(record, loops, width, k, n_kept, n_kept + n_summed, count, at)
-        for i in range(n if so == 1 else 1):
-            top = max(top, peek(arena, o + i))
-        o += step_loops(record, loops, width, k, 0, n_kept, count, kept_at)
-    return top
+            x = max(x, y)
+    if m.row_out != 1:
+        poke(arena, o, x)
 
 
 @compiled()
-def step_loops(record, loops, width, k, first, last, count, at):  # type: ignore[no-untyped-def]
-    """Go on to the next round of some loops: move the cells `at` of the inputs; returns how far the output moves."""
-    moved = 0
+def _advance_many(loops, k, first, last, count, at):  # type: ignore[no-untyped-def]
+    """Go on to the next round of the loops ``first..last-1`` of a contraction of k tables; see `_advance`.
+
+    Parameters
+    ----------
+    loops : int64
+        Address of int64: (extent, stride of the output, stride of each input) a loop.
+    k, first, last : int64
+    count : int64
+        Address of int64: rounds done of each loop.
+    at : int64
+        Address of k int64: present cells of the inputs, which are moved.
+
+    Returns
+    -------
+    int64
+        How far the output moves.
+    """
+    width, moved = k + 2, 0
     for j in range(last - 1, first - 1, -1):
-        loop = loops + j * width
-        note(count, j, number(count, j) + 1)
+        loop = loops + 8 * j * width
+        poke_int(count, j, peek_int(count, j) + 1)
         rounds = 1
-        if number(count, j) == number(record, loop):
-            note(count, j, 0)
-            rounds -= number(record, loop)
-        moved += rounds * number(record, loop + 1)
+        if peek_int(count, j) == peek_int(loop, 0):
+            poke_int(count, j, 0)
+            rounds -= peek_int(loop, 0)
+        moved += rounds * peek_int(loop, 1)
         for t in range(k):
-            note(at, t, number(at, t) + rounds * number(record, loop + 2 + t))
+            poke_int(at, t, peek_int(at, t) + rounds * peek_int(loop, 2 + t))
         if rounds == 1:
             break
     return moved
 
 
 @compiled()
-def contract(arena, record, work, offsets, buffer):  # type: ignore[no-untyped-def]
-    """Run a contraction; returns the largest entry of its output. Everything by its address; the last three are scratch
-    memory."""
-    if number(record, LISTED) > 0:
-        return _contract_listed(arena, record)
-    if number(record, LISTED) < 0:
+def _contract_many(op, arena, record, work, buffer):  # type: ignore[no-untyped-def]
+    """Run a contraction of more than two tables, row by row; returns the largest entry of its output (float64).
+
+    Parameters
+    ----------
+    op : `vector.by_sum` or `vector.by_maximum`
+    arena, record : int64
+    work : int64
+        Address of int64, scratch memory: 3 numbers an input and one a loop.
+    buffer : int64
+        Address of float64, scratch memory: a number a cell of a row.
+    """
+    k, n_kept, n = peek_int(record, INPUTS), peek_int(record, KEPT), peek_int(record, ROW)
+    n_loops, row_out, o = n_kept + peek_int(record, REDUCED), peek_int(record, ROW_OUT), peek_int(record, OUT)
+    kept_at, at, strides, count = work, work + 8 * k, work + 16 * k, work + 24 * k
+    m = Many(k, n, row_out, at, strides, buffer)
+    for t in range(k):
+        poke_int(kept_at, t, peek_int(record, input_field(t)))
+        poke_int(strides, t, peek_int(record, input_field(t) + 2))
+    loops = record + 8 * (FIRST_LOOP + 3 * (k - 2))
+    cells, terms = 1, 1
+    for j in range(n_loops):
+        poke_int(count, j, 0)
+        if j < n_kept:
+            cells *= peek_int(loops, j * (k + 2))
+        else:
+            terms *= peek_int(loops, j * (k + 2))
+    top = 0.0
+    for _ in range(cells):
+        for t in range(k):
+            poke_int(at, t, peek_int(kept_at, t))
+        for s in range(terms):
+            if is_maximum(op):
+                _maximise_row(arena, m, o, s == 0)
+            else:
+                _sum_row(arena, m, o, s == 0)
+            _advance_many(loops, k, n_kept, n_loops, count, at)
+        for i in range(n if row_out == 1 else 1):
+            top = max(top, peek(arena, o + i))
+        o += _advance_many(loops, k, 0, n_kept, count, kept_at)
+    return top
+
+
+@compiled()
+def _contract_by(op, arena, record, work, offsets, buffer):  # type: ignore[no-untyped-def]
+    """`contract` for one way of combining terms."""
+    if peek_int(record, LISTED) > 0:
+        return _contract_listed(op, arena, record)
+    if peek_int(record, INPUTS) == 2:
+        return _contract_pair(op, arena, record, work, offsets, offsets + 8 * LIST)
+    return _contract_many(op, arena, record, work, buffer)
+
+
+@compiled()
+def _contract(arena, record, work, offsets, buffer):  # type: ignore[no-untyped-def]
+    """`contract` with the addresses of its scratch memory."""
+    if peek_int(record, LISTED) < 0:
         return _contract_sparse(arena, record, offsets)
-    if number(record, INPUTS) == 2:
-        return _contract_pair(arena, record, work, offsets, offsets + 8 * LIST)
-    return _contract_many(arena, record, work, buffer)
+    if peek_int(record, MAXIMAL) != 0:
+        return _contract_by(by_maximum(), arena, record, work, offsets, buffer)
+    return _contract_by(by_sum(), arena, record, work, offsets, buffer)
+
+
+@lru_cache(maxsize=1)
+def contract_address() -> int:
+    """Address of `_contract`, which is compiled once and not into each of its callers."""
+    return address_of(_contract, float64(int64, int64, int64, int64, int64))
+
+
+@compiled()
+def contract(arena, record, scratch):  # type: ignore[no-untyped-def]
+    """Run a contraction; returns the largest entry of its output (float64).
+
+    Parameters
+    ----------
+    arena : int64
+        Address of float64: cells of all tables.
+    record : int64
+        Address of int64: a record, see `records`.
+    scratch : int64
+        Address of `workspace.Scratch.block`.
+    """
+    return call(
+        peek_int(scratch, CONTRACT), arena, record, peek_int(scratch, WORK), peek_int(scratch, OFFSETS),
+        peek_int(scratch, BUFFER),
+    )  # fmt: skip

@@ -1,39 +1,100 @@
 """A program run for many cases at once: every table that depends on the evidence has the cases as its fastest axis.
 
-A *lane* is one case. Lanes are scaled by powers of two of their own, so a rare case beside a common one loses no digit,
-and a lane whose evidence has probability zero is marked and leaves the others alone.
+A *lane* is one case. Every lane is scaled by its own powers of two, so a rare case next to a common one loses no digit,
+and a lane whose evidence has probability zero is marked and does not affect the others.
 """
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...util.numba_cache import compiled
-from .kernels import contract
+from .kernels import SCRATCH_FIELDS, contract
 from .records import (
-    A_EXP,
     ANSWER,
-    B_EXP,
     BY_CASE,
     INPUTS,
+    LOAD_CELLS,
+    LOAD_FACTOR,
+    LOAD_FACTOR_EXP,
     LOAD_FIELDS,
-    LOOPS,
+    LOAD_LOOPS,
+    LOAD_OBSERVED,
+    LOAD_OUT,
+    LOAD_OUT_EXP,
+    LOAD_WEIGHTS,
     OUT,
     OUT_EXP,
     SIZE,
+    input_field,
 )
 
-__all__ = ["run_lanes"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Cases", "Counting", "Memory", "Posteriors", "add_counts", "count_lanes", "run_lanes"]
 
 LOG2 = math.log(2.0)
+
+
+class Memory(NamedTuple):
+    """What one thread writes while it runs lanes. L lanes, E exponents."""
+
+    arena: NDArray[np.float64]
+    exponent: NDArray[np.int64]  # (E, L) of the factors, and scratch memory for those of the tables
+    scaled: NDArray[np.bool_]  # (E,) whether a row of `exponent` is set; a row that is not counts as zeros
+    scratch: NDArray[np.int64]  # `workspace.Scratch.block`
+    chunk: NDArray[np.int32]  # (L, V) observed states of the present cases, by rank
+    dead: NDArray[np.bool_]  # (L,) lanes whose evidence has probability zero
+    weights: NDArray[np.float64]  # likelihoods of the present cases, (states, L) a variable
+    weight_ptr: NDArray[np.int64]  # (V,) first number of each variable in `weights`, by rank; -1: has none
+    source: NDArray[np.int64]  # (L,) scratch memory
+    top: NDArray[np.float64]  # (L,) scratch memory
+    factor: NDArray[np.float64]  # (largest cardinality * L,) scratch memory
+
+
+class Cases(NamedTuple):
+    """The rows of a table that run in one call. B rows in all."""
+
+    rows: NDArray[np.int64]  # rows that this program answers
+    states: NDArray[np.int32]  # (B, V) observed states, -1 = not observed
+    by_rank: NDArray[np.int64]  # (V,) column of `states` of each rank
+    weights: NDArray[np.float64]  # (B, W) likelihoods, variable after variable
+    log_evidence: NDArray[np.float64]  # (B,) gets ln P(e)
+    impossible: NDArray[np.bool_]  # (B,) gets whether P(e) = 0
+
+
+class Posteriors(NamedTuple):
+    """Where posteriors are written to."""
+
+    cells: NDArray[np.float64]  # (B, columns)
+    place: NDArray[np.int64]  # (V,) first column of each variable by rank; -1: not wanted
+    cards: NDArray[np.int64]  # (V,) cardinalities by rank
+    hard: NDArray[np.int64]  # observed variables, by rank
+
+
+class Counting(NamedTuple):
+    """Where expected counts are added to."""
+
+    cells: NDArray[np.float64]  # every factor's cells, as in an arena
+    weights: NDArray[np.float64]  # (B,) weights of the rows
 _fast = {"reassoc", "nsz", "contract"}
 
 
 @compiled(fastmath=_fast)
 def _tops(arena, start, size, lanes, top):  # type: ignore[no-untyped-def]
-    """The largest entry of each lane."""
+    """Write the largest entry of each lane of a table to `top`.
+
+    Parameters
+    ----------
+    arena : float64
+    start, size, lanes : int64
+        First cell and cells of the table, all lanes included.
+    top : (L,) float64
+    """
     for i in range(lanes):
         top[i] = 0.0
     for first in range(start, start + size, lanes):
@@ -43,9 +104,27 @@ def _tops(arena, start, size, lanes, top):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _rescale(arena, start, size, lanes, top, dead, exponent, limit):  # type: ignore[no-untyped-def]
-    """Scale the lanes of a table whose largest entry is out of bounds, mark those of zeros; returns whether a lane was
-    scaled. `exponent`: the table's, one a lane."""
+def _rescale(arena, start, size, lanes, top, dead, exponent, limit):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Scale the lanes of a table whose largest entry is out of bounds; mark lanes of zeros as dead.
+
+    Parameters
+    ----------
+    arena : float64
+    start, size, lanes : int64
+        First cell and cells of the table, all lanes included.
+    top : (L,) float64
+        The largest entry of each lane.
+    dead : (L,) bool
+    exponent : (L,) int64
+        The table's.
+    limit : int64
+        See `sweep.run`.
+
+    Returns
+    -------
+    bool
+        Whether a lane was scaled.
+    """
     lowest, highest = 2.0**-limit, 2.0**limit
     fine = True
     for i in range(lanes):
@@ -66,21 +145,21 @@ def _rescale(arena, start, size, lanes, top, dead, exponent, limit):  # type: ig
 
 
 @compiled()
-def _load_lanes(arena, load, states, weights, weight_ptr, lanes, source, count, factor):  # type: ignore[no-untyped-def]
-    """Copy a factor for every lane, cut to the lane's states and weighed. `source` and `factor` are scratch memory."""
-    to, cells, n_observed, n_loops, n_weighed = load[1], load[5], load[6], load[7], load[8]
-    at = LOAD_FIELDS
+def _copy_lanes(arena, load, states, lanes, source, count):  # type: ignore[no-untyped-def]
+    """Copy the cells of a factor that agree with each lane's states; parameters as for `_load_lanes`."""
+    to, at = load[LOAD_OUT], LOAD_FIELDS
     for i in range(lanes):
-        source[i] = load[3]
-    for _ in range(n_observed):
+        source[i] = load[LOAD_FACTOR]
+    for _ in range(load[LOAD_OBSERVED]):
         v, step = load[at], load[at + 1]
         for i in range(lanes):
             source[i] += states[i, v] * step
         at += 2
+    n_loops = load[LOAD_LOOPS]
     for j in range(n_loops):
         count[j] = 0
     offset = 0
-    for c in range(cells):
+    for c in range(load[LOAD_CELLS]):
         first = to + c * lanes
         for i in range(lanes):
             arena[first + i] = arena[source[i] + offset]
@@ -91,31 +170,69 @@ def _load_lanes(arena, load, states, weights, weight_ptr, lanes, source, count, 
                 break
             count[j] = 0
             offset -= (load[at + 2 * j] - 1) * load[at + 2 * j + 1]
-    at += 2 * n_loops
-    for _ in range(n_weighed):
+
+
+@compiled()
+def _load_lanes(m, load):  # type: ignore[no-untyped-def]
+    """Copy a factor for every lane, restricted to the lane's states and weighed.
+
+    Parameters
+    ----------
+    m : Memory
+    load : int64
+        See `records`.
+    """
+    lanes, to = len(m.dead), load[LOAD_OUT]
+    _copy_lanes(m.arena, load, m.chunk, lanes, m.source, m.scratch[SCRATCH_FIELDS:])
+    at = LOAD_FIELDS + 2 * (load[LOAD_OBSERVED] + load[LOAD_LOOPS])
+    for _ in range(load[LOAD_WEIGHTS]):
         v, card, inner = load[at], load[at + 1], load[at + 2]
-        first = weight_ptr[v]
+        first = m.weight_ptr[v]
         for d in range(card):
             for i in range(lanes):
-                known = states[i, v]
-                w = 1.0 if known < 0 or known == d else 0.0
+                state = m.chunk[i, v]
+                w = 1.0 if state < 0 or state == d else 0.0
                 if first >= 0:
-                    w *= weights[first + d * lanes + i]
-                factor[d * lanes + i] = w
-        for c in range(cells):
+                    w *= m.weights[first + d * lanes + i]
+                m.factor[d * lanes + i] = w
+        for c in range(load[LOAD_CELLS]):
             d = c // inner % card
             for i in range(lanes):
-                arena[to + c * lanes + i] *= factor[d * lanes + i]
+                m.arena[to + c * lanes + i] *= m.factor[d * lanes + i]
         at += 3
 
 
 @compiled()
+def _load_all_lanes(m, code, limit):  # type: ignore[no-untyped-def]
+    """Run every load; parameters as for `_chunk`."""
+    lanes = len(m.dead)
+    for p in range(len(code.load_ptr) - 1):
+        load = code.loads[code.load_ptr[p] : code.load_ptr[p + 1]]
+        _load_lanes(m, load)
+        e, size = load[LOAD_OUT_EXP], load[LOAD_CELLS] * lanes
+        m.scaled[e] = m.scaled[load[LOAD_FACTOR_EXP]]
+        for i in range(lanes):
+            m.exponent[e, i] = m.exponent[load[LOAD_FACTOR_EXP], i]
+        _tops(m.arena, load[LOAD_OUT], size, lanes, m.top)
+        if _rescale(m.arena, load[LOAD_OUT], size, lanes, m.top, m.dead, m.exponent[e], limit):
+            m.scaled[e] = True
+
+
+@compiled()
 def _exponents(record, exponent, scaled, lanes):  # type: ignore[no-untyped-def]
-    """The sum of the inputs' exponents, lane by lane, becomes the output's; noted only where one is not zero."""
+    """Set the output's exponents to the sum of the inputs', lane by lane; only where one of them is not zero.
+
+    Parameters
+    ----------
+    record : int64
+    exponent : (E, L) int64
+    scaled : (E,) bool
+    lanes : int64
+    """
     out = record[OUT_EXP]
     scaled[out] = False
     for t in range(record[INPUTS]):
-        e = record[A_EXP] if t == 0 else record[B_EXP] if t == 1 else record[LOOPS + 3 * (t - 2) + 1]
+        e = record[input_field(t) + 1]
         if scaled[e]:
             if not scaled[out]:
                 scaled[out] = True
@@ -126,8 +243,8 @@ def _exponents(record, exponent, scaled, lanes):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _note(exponent, scaled, e, lanes):  # type: ignore[no-untyped-def]
-    """The exponents of a table, as zeros where none were noted."""
+def _own_exponents(exponent, scaled, e, lanes):  # type: ignore[no-untyped-def]
+    """Row e of `exponent`, (L,) int64: zeros if it is not set."""
     if not scaled[e]:
         for i in range(lanes):
             exponent[e, i] = 0
@@ -135,151 +252,268 @@ def _note(exponent, scaled, e, lanes):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _chunk(  # type: ignore[no-untyped-def]
-    arena, exponent, scaled, records, record_ptr, loads, load_ptr, states, weights, weight_ptr, limit, first, dead,
-    work, offsets, buffer, source, factor, top,
-):  # fmt: skip
-    """Make every table for one chunk of lanes; those that do not depend on the case only the `first` time. Returns
-    whether the model allows anything at all."""
-    lanes = len(dead)
-    for p in range(len(load_ptr) - 1):
-        load = loads[load_ptr[p] : load_ptr[p + 1]]
-        _load_lanes(arena, load, states, weights, weight_ptr, lanes, source, work, factor)
-        e, size = load[2], load[5] * lanes
-        scaled[e] = scaled[load[4]]
-        for i in range(lanes):
-            exponent[e, i] = exponent[load[4], i]
-        _tops(arena, load[1], size, lanes, top)
-        if _rescale(arena, load[1], size, lanes, top, dead, exponent[e], limit):
-            scaled[e] = True
-    scratch = work.ctypes.data, offsets.ctypes.data, buffer.ctypes.data
-    for p in range(len(record_ptr) - 1):
-        record = records[record_ptr[p] : record_ptr[p + 1]]
+def _finish_shared(m, record, top, limit):  # type: ignore[no-untyped-def]
+    """Normalise or scale a table that does not depend on the case; `top` (float64): its largest entry."""
+    start, size, out, lanes = record[OUT], record[SIZE], record[OUT_EXP], len(m.dead)
+    if record[ANSWER] >= 0:
+        total = 0.0
+        for i in range(start, start + size):
+            total += m.arena[i]
+        for i in range(start, start + size):
+            m.arena[i] /= total
+        return
+    m.top[:] = top
+    own = _own_exponents(m.exponent, m.scaled, out, lanes)
+    # one number for all lanes: scaled as a table of one lane
+    if _rescale(m.arena, start, size, 1, m.top[:1], m.dead[:1], own[:1], limit):
+        m.scaled[out] = True
+        own[:] = own[0]
+
+
+@compiled()
+def _chunk(m, code, limit, first):  # type: ignore[no-untyped-def]
+    """Make every table for one chunk of lanes.
+
+    Parameters
+    ----------
+    m : Memory
+    code : records.Records
+    limit : int64
+        See `sweep.run`.
+    first : bool
+        Whether tables that do not depend on the case are made, too.
+
+    Returns
+    -------
+    bool
+        Whether the model allows anything at all.
+    """
+    lanes = len(m.dead)
+    _load_all_lanes(m, code, limit)
+    for p in range(len(code.record_ptr) - 1):
+        record = code.records[code.record_ptr[p] : code.record_ptr[p + 1]]
         by_case = record[BY_CASE] == 1
         if not by_case and not first:
             continue
-        whole = contract(arena.ctypes.data, records.ctypes.data + 8 * record_ptr[p], *scratch)
-        start, size, out = record[OUT], record[SIZE], record[OUT_EXP]
-        _exponents(record, exponent, scaled, lanes)
+        top = contract(m.arena.ctypes.data, record.ctypes.data, m.scratch.ctypes.data)
+        _exponents(record, m.exponent, m.scaled, lanes)
         if not by_case:
-            if whole == 0.0:
+            if top == 0.0:
                 return False
-            if record[ANSWER] >= 0:
-                total = 0.0
-                for i in range(start, start + size):
-                    total += arena[i]
-                for i in range(start, start + size):
-                    arena[i] /= total
-            else:
-                top[:] = whole
-                noted = _note(exponent, scaled, out, lanes)
-                # one number for all lanes: scaled as a table of one lane
-                if _rescale(arena, start, size, 1, top[:1], dead[:1], noted[:1], limit):
-                    scaled[out] = True
-                    noted[:] = noted[0]
+            _finish_shared(m, record, top, limit)
         elif record[ANSWER] < 0:
-            _tops(arena, start, size, lanes, top)
-            noted = _note(exponent, scaled, out, lanes)
-            if _rescale(arena, start, size, lanes, top, dead, noted, limit):
-                scaled[out] = True
+            start, size, out = record[OUT], record[SIZE], record[OUT_EXP]
+            _tops(m.arena, start, size, lanes, m.top)
+            own = _own_exponents(m.exponent, m.scaled, out, lanes)
+            if _rescale(m.arena, start, size, lanes, m.top, m.dead, own, limit):
+                m.scaled[out] = True
     return True
 
 
 @compiled()
-def _write(arena, answers, hard, cards, place, rows, begin, n, lanes, dead, chunk, posterior, top):  # type: ignore[no-untyped-def]
-    """Write the posteriors of n lanes, normalised, to their rows; zeros for the dead."""
+def _note_evidence(m, roots, cases, begin, n, possible):  # type: ignore[no-untyped-def]
+    """Write ln P(e) of n lanes; mark the dead ones.
+
+    Parameters
+    ----------
+    m : Memory
+    roots : (components, 3) int64
+        See `records.Records`.
+    cases : Cases
+    begin, n : int64
+        Places in ``cases.rows``.
+    possible : bool
+        Whether the model allows anything at all.
+    """
     for i in range(n):
-        row = rows[begin + i]
-        for v in hard:
-            if place[v] >= 0:
-                for d in range(cards[v]):
-                    posterior[row, place[v] + d] = 0.0
-                if not dead[i]:
-                    posterior[row, place[v] + chunk[i, v]] = 1.0
+        row = cases.rows[begin + i]
+        m.dead[i] = m.dead[i] or not possible
+        log_evidence = 0.0
+        for r in range(len(roots)):
+            value = m.arena[roots[r, 0] + (i if roots[r, 2] > 0 else 0)]
+            if value > 0.0:
+                log_evidence += math.log(value)
+                if m.scaled[roots[r, 1]]:
+                    log_evidence += m.exponent[roots[r, 1], i] * LOG2
+            else:
+                m.dead[i] = True
+        cases.impossible[row] = m.dead[i]
+        cases.log_evidence[row] = -math.inf if m.dead[i] else log_evidence
+
+
+@compiled()
+def _fill_chunk(m, cases, begin, n):  # type: ignore[no-untyped-def]
+    """Copy the states and likelihoods of n rows to the lanes; the last row fills the lanes that are left over."""
+    lanes, n_vars = m.chunk.shape
+    for i in range(lanes):
+        row = cases.rows[begin + min(i, n - 1)]
+        m.dead[i] = False
+        for r in range(n_vars):
+            m.chunk[i, r] = cases.states[row, cases.by_rank[r]]
+        for c in range(cases.weights.shape[1]):
+            m.weights[c * lanes + i] = cases.weights[row, c]
+
+
+@compiled()
+def _write_observed(m, cases, out, begin, n):  # type: ignore[no-untyped-def]
+    """Write the posteriors of observed variables; parameters as for `_write`."""
+    for i in range(n):
+        row = cases.rows[begin + i]
+        for v in out.hard:
+            if out.place[v] >= 0:
+                for d in range(out.cards[v]):
+                    out.cells[row, out.place[v] + d] = 0.0
+                if not m.dead[i]:
+                    out.cells[row, out.place[v] + m.chunk[i, v]] = 1.0
+
+
+@compiled()
+def _write(m, answers, cases, out, begin, n):  # type: ignore[no-untyped-def]
+    """Write the posteriors of n lanes, normalised, to their rows; zeros for the dead.
+
+    Parameters
+    ----------
+    m : Memory
+    answers : (targets, 3) int64
+        See `records.Records`.
+    cases : Cases
+    out : Posteriors
+    begin, n : int64
+        Places in ``cases.rows``.
+    """
+    lanes, top = len(m.dead), m.top
+    _write_observed(m, cases, out, begin, n)
     for j in range(len(answers)):
         v, cell = answers[j, 0], answers[j, 1]
-        column, card = place[v], cards[v]
+        column, card = out.place[v], out.cards[v]
         if column < 0:
             continue
         if answers[j, 2] == 0:
             for i in range(n):
                 for d in range(card):
-                    posterior[rows[begin + i], column + d] = 0.0 if dead[i] else arena[cell + d]
+                    out.cells[cases.rows[begin + i], column + d] = 0.0 if m.dead[i] else m.arena[cell + d]
             continue
         for i in range(lanes):
             top[i] = 0.0
         for d in range(card):
             for i in range(lanes):
-                top[i] += arena[cell + d * lanes + i]
+                top[i] += m.arena[cell + d * lanes + i]
         for i in range(lanes):
-            top[i] = 0.0 if dead[i] or top[i] == 0.0 else 1.0 / top[i]
+            top[i] = 0.0 if m.dead[i] or top[i] == 0.0 else 1.0 / top[i]
         for i in range(n):
-            row = rows[begin + i]
+            row = cases.rows[begin + i]
             for d in range(card):
-                posterior[row, column + d] = arena[cell + d * lanes + i] * top[i]
+                out.cells[row, column + d] = m.arena[cell + d * lanes + i] * top[i]
 
 
 @compiled()
-def run_lanes(  # type: ignore[no-untyped-def]
-    arena, exponent, scaled, records, record_ptr, loads, load_ptr, roots, answers, hard, cards, place, rows, states,
-    by_rank, weights, weight_ptr, limit, first, last, lanes, posterior, log_evidence, impossible, work, offsets, buffer,
-):  # fmt: skip
-    """Answer the cases ``rows[first:last]``, `lanes` at a time.
+def run_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
+    """Posteriors of the cases ``cases.rows[first:last]``, as many at a time as there are lanes.
 
     Parameters
     ----------
-    exponent, scaled : (E, lanes) int64, (E,) bool
-        Exponents of the factors, and scratch memory for those of the tables.
-    hard : (n,) int64
-        Observed variables, by rank.
-    cards, place : (V,) int64
-        Cardinalities, and each variable's first column in `posterior` (-1: not wanted), by rank.
-    rows : (n,) int64
-        Where the cases stand in `states`, `weights` and in what is written: `posterior`, `log_evidence`, `impossible`.
-    states : (B, V) int32
-        -1 for what is not observed.
-    by_rank : (V,) int64
-        The column of `states` of each rank.
-    weights, weight_ptr : (B, W) float64, (V,) int64
-        Likelihoods, and the first column of each variable by rank, -1 for none.
+    m : Memory
+    code : records.Records
+        Lowered for that many lanes.
+    cases : Cases
+    out : Posteriors
+    limit : int64
+        See `sweep.run`.
+    first, last : int64
     """
-    n_vars = states.shape[1]
-    dead = np.zeros(lanes, np.bool_)
-    chunk = np.empty((lanes, n_vars), np.int32)
-    width = weights.shape[1]
-    laid = np.empty(max(width * lanes, 1))
-    laid_ptr = np.full(n_vars, -1, np.int64)
-    for v in range(n_vars):
-        if weight_ptr[v] >= 0:
-            laid_ptr[v] = weight_ptr[v] * lanes
-    source, top = np.empty(lanes, np.int64), np.empty(lanes)
-    factor = np.empty(lanes * cards.max())
-    possible = True
+    lanes, possible = len(m.dead), True
     for begin in range(first, last, lanes):
         n = min(lanes, last - begin)
-        for i in range(lanes):
-            row = rows[begin + min(i, n - 1)]
-            dead[i] = False
-            for r in range(n_vars):
-                chunk[i, r] = states[row, by_rank[r]]
-            for c in range(width):
-                laid[c * lanes + i] = weights[row, c]
-        possible = possible and _chunk(
-            arena, exponent, scaled, records, record_ptr, loads, load_ptr, chunk, laid, laid_ptr, limit, begin == first,
-            dead, work, offsets, buffer, source, factor, top,
-        )  # fmt: skip
+        _fill_chunk(m, cases, begin, n)
+        possible = possible and _chunk(m, code, limit, begin == first)
+        _note_evidence(m, code.roots, cases, begin, n, possible)
+        _write(m, code.answers, cases, out, begin, n)
+
+
+@compiled()
+def _add_store(arena, store, lanes, i, states, weight, cells, count):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Add the distribution of one family in one case to the expected counts.
+
+    Parameters
+    ----------
+    arena : float64
+    store : int64
+        See `records`.
+    lanes, i : int64
+        Lanes of the arena's tables, and the case's.
+    states : (V,) int32
+        Observed states by rank.
+    weight : float64
+    cells : float64
+        See `Counting.cells`.
+    count : int64
+        Scratch memory, a number a loop.
+    """
+    to, at = store[LOAD_FACTOR], LOAD_FIELDS
+    for _ in range(store[LOAD_OBSERVED]):
+        to += states[store[at]] * store[at + 1]
+        at += 2
+    if store[LOAD_OUT] < 0:  # all observed
+        cells[to] += weight
+        return
+    start, step = store[LOAD_OUT], 1
+    if store[LOAD_OUT_EXP] != 0:
+        start, step = start + i, lanes
+    total = 0.0
+    for c in range(store[LOAD_CELLS]):
+        total += arena[start + c * step]
+    scale = weight / total if total > 0.0 else 0.0
+    n_loops = store[LOAD_LOOPS]
+    for j in range(n_loops):
+        count[j] = 0
+    for c in range(store[LOAD_CELLS]):
+        cells[to] += arena[start + c * step] * scale
+        for j in range(n_loops - 1, -1, -1):
+            count[j] += 1
+            if count[j] < store[at + 2 * j]:
+                to += store[at + 2 * j + 1]
+                break
+            count[j] = 0
+            to -= (store[at + 2 * j] - 1) * store[at + 2 * j + 1]
+
+
+@compiled()
+def add_counts(arena, stores, store_ptr, lanes, i, states, weight, cells, scratch):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Add the distributions of all families in one case to the expected counts.
+
+    Parameters
+    ----------
+    stores, store_ptr : int64
+        See `records.Records`.
+    scratch : int64
+        `workspace.Scratch.block`.
+    others
+        See `_add_store`.
+    """
+    for p in range(len(store_ptr) - 1):
+        store = stores[store_ptr[p] : store_ptr[p + 1]]
+        _add_store(arena, store, lanes, i, states, weight, cells, scratch[SCRATCH_FIELDS:])
+
+
+@compiled()
+def count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
+    """`run_lanes` for expected counts, which are added in the order of the rows.
+
+    Parameters
+    ----------
+    m, code, cases, limit, first, last
+        See `run_lanes`.
+    out : Counting
+    """
+    lanes, possible = len(m.dead), True
+    for begin in range(first, last, lanes):
+        n = min(lanes, last - begin)
+        _fill_chunk(m, cases, begin, n)
+        possible = possible and _chunk(m, code, limit, begin == first)
+        _note_evidence(m, code.roots, cases, begin, n, possible)
         for i in range(n):
-            row = rows[begin + i]
-            dead[i] = dead[i] or not possible
-            total = 0.0
-            for r in range(len(roots)):
-                value = arena[roots[r, 0] + (i if roots[r, 2] > 0 else 0)]
-                if value > 0.0:
-                    total += math.log(value)
-                    if scaled[roots[r, 1]]:
-                        total += exponent[roots[r, 1], i] * LOG2
-                else:
-                    dead[i] = True
-            impossible[row] = dead[i]
-            log_evidence[row] = -math.inf if dead[i] else total
-        _write(arena, answers, hard, cards, place, rows, begin, n, lanes, dead, chunk, posterior, top)
+            weight = out.weights[cases.rows[begin + i]]
+            if not m.dead[i] and weight > 0.0:
+                add_counts(
+                    m.arena, code.stores, code.store_ptr, lanes, i, m.chunk[i], weight, out.cells, m.scratch
+                )  # fmt: skip

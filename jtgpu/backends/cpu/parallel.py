@@ -1,9 +1,9 @@
-"""One program on several cores: tasks that every thread takes from one list, in an order that can not lock up.
+"""One program on several cores: tasks that all threads take from one list, in an order that cannot deadlock.
 
-Contractions are sorted by level and large ones split along an axis that they keep, so that every number is added up in
-the same order whoever does it: the bits do not depend on the number of threads. A thread takes the next task, waits
-until the tables that it reads are there, and works. The task that has been taken longest never waits for one that has
-not been taken yet.
+Contractions are sorted by level, and large ones are split along an axis of their output, so that every number is summed
+in the same order by any thread: the bits do not depend on the number of threads. A thread takes the next task, waits
+until the tables that it reads are written, and runs it. The task that was taken first never waits for one that has not
+been taken yet.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,26 +23,29 @@ from .kernels import contract
 from .records import (
     A_EXP,
     B_EXP,
+    FIRST_LOOP,
     INPUTS,
     KEPT,
     LISTED,
-    LOOPS,
-    OUT,
+        OUT,
     OUT_EXP,
+    REDUCED,
     ROW,
     ROW_A,
     ROW_B,
     ROW_OUT,
     SIZE,
-    SUMMED,
     A,
     B,
-    Program,
+    Records,
+    input_field,
 )
 from .sweep import finish
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from .workspace import Workspace
 
 __all__ = ["Tasks", "make_tasks", "run_tasks"]
 
@@ -57,7 +60,7 @@ CONTROL = 32
 
 
 class Tasks(NamedTuple):
-    """A program cut up. A *part* is a contraction or a slice of one, as a record of its own."""
+    """A program split into tasks. A *part* is a contraction or a slice of one, as a record of its own."""
 
     parts: NDArray[np.int64]
     part_ptr: NDArray[np.int64]  # (n+1,)
@@ -71,26 +74,28 @@ class Tasks(NamedTuple):
 
 @compiled()
 def _terms(record):  # type: ignore[no-untyped-def]
+    """Terms (int64) that take as long as a record (int64)."""
     if record[LISTED] > 0:
         return record[LISTED] * record[SIZE]
     if record[LISTED] < 0:
-        return LISTED_TERM * record[LOOPS + 1]
+        return LISTED_TERM * record[FIRST_LOOP + 1]
     k = record[INPUTS]
     terms = record[ROW]
-    for j in range(record[KEPT] + record[SUMMED]):
-        terms *= record[LOOPS + 3 * (k - 2) + (k + 2) * j]
+    for j in range(record[KEPT] + record[REDUCED]):
+        terms *= record[FIRST_LOOP + 3 * (k - 2) + (k + 2) * j]
     return terms
 
 
 @compiled()
 def _levels(records, record_ptr, n_exponents):  # type: ignore[no-untyped-def]
+    """(n,) int64: 1 for a contraction that reads factors alone, else one more than the largest of its inputs."""
     level = np.zeros(n_exponents, np.int64)
     found = np.empty(len(record_ptr) - 1, np.int64)
     for p in range(len(found)):
         r = record_ptr[p]
         high = max(level[records[r + A_EXP]], level[records[r + B_EXP]])
         for t in range(2, records[r + INPUTS]):
-            high = max(high, level[records[r + LOOPS + 3 * (t - 2) + 1]])
+            high = max(high, level[records[r + input_field(t) + 1]])
         found[p] = high + 1
         level[records[r + OUT_EXP]] = high + 1
     return found
@@ -98,14 +103,25 @@ def _levels(records, record_ptr, n_exponents):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _axis(record, most):  # type: ignore[no-untyped-def]
-    """The loop to split a record along: the first kept one that is long enough, else the longest; -1 is the row, and
-    -2 is none."""
+    """The loop along which a record is split: the first kept one that is long enough, else the longest.
+
+    Parameters
+    ----------
+    record : int64
+    most : int64
+        Parts that are wanted.
+
+    Returns
+    -------
+    tuple of int64
+        The loop (-1: the row, -2: none) and its extent.
+    """
     if record[LISTED] != 0:
         return -2, 1
     k = record[INPUTS]
     best, extent = -2, 1
     for j in range(record[KEPT]):
-        n = record[LOOPS + 3 * (k - 2) + (k + 2) * j]
+        n = record[FIRST_LOOP + 3 * (k - 2) + (k + 2) * j]
         if n > extent:
             best, extent = j, n
             if n >= most:
@@ -117,27 +133,60 @@ def _axis(record, most):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _slice(record, axis, first, last, to):  # type: ignore[no-untyped-def]
-    """Write the part of a record from `first` to `last` along a loop."""
+    """Write the part of a record from `first` to `last` (int64) along a loop (`axis`, see `_axis`) to `to` (int64)."""
     k = record[INPUTS]
     to[:] = record
     if axis < 0:
         to[ROW] = last - first
         out, a, b = record[ROW_OUT], record[ROW_A], record[ROW_B]
         for t in range(2, k):
-            to[LOOPS + 3 * (t - 2)] += first * record[LOOPS + 3 * (t - 2) + 2]
+            to[FIRST_LOOP + 3 * (t - 2)] += first * record[FIRST_LOOP + 3 * (t - 2) + 2]
     else:
-        at = LOOPS + 3 * (k - 2) + (k + 2) * axis
+        at = FIRST_LOOP + 3 * (k - 2) + (k + 2) * axis
         to[at] = last - first
         out, a, b = record[at + 1], record[at + 2], record[at + 3]
         for t in range(2, k):
-            to[LOOPS + 3 * (t - 2)] += first * record[at + 2 + t]
+            to[FIRST_LOOP + 3 * (t - 2)] += first * record[at + 2 + t]
     to[OUT] += first * out
     to[A] += first * a
     to[B] += first * b
 
 
 @compiled()
-def _cut(records, record_ptr, n_exponents, most, grain):  # type: ignore[no-untyped-def]
+def _split(record, pieces, most, to):  # type: ignore[no-untyped-def]
+    """Write the parts of a record one after the other.
+
+    Parameters
+    ----------
+    record : int64
+    pieces, most : int64
+        Number of parts, and the largest number that is wanted of any record.
+    to : int64
+        Room for the parts.
+    """
+    n = len(record)
+    if pieces == 1:
+        to[:n] = record
+        return
+    axis, extent = _axis(record, most)
+    step = ROW_STEP if axis == -1 else 1
+    for j in range(pieces):
+        last = (j + 1) * extent // pieces * step
+        if axis == -1 and j == pieces - 1:
+            last = record[ROW]
+        _slice(record, axis, j * extent // pieces * step, last, to[j * n : (j + 1) * n])
+
+
+@compiled()
+def _split_all(records, record_ptr, n_exponents, most, grain):  # type: ignore[no-untyped-def]
+    """The fields of `Tasks` but the last two.
+
+    Parameters
+    ----------
+    records, record_ptr : int64
+    n_exponents, most, grain : int64
+        E of `sweep.run`; parts of a contraction at most; terms of a task.
+    """
     n = len(record_ptr) - 1
     order = np.argsort(_levels(records, record_ptr, n_exponents), kind="mergesort")
     pieces = np.ones(n, np.int64)
@@ -148,24 +197,14 @@ def _cut(records, record_ptr, n_exponents, most, grain):  # type: ignore[no-unty
         room += pieces[i] * len(record)
     parts, part_ptr = np.empty(room, np.int64), np.zeros(pieces.sum() + 1, np.int64)
     part_of, first_part = np.empty(len(part_ptr) - 1, np.int64), np.zeros(n + 1, np.int64)
-    whole = np.empty(n, np.int64)
-    task_ptr = np.zeros(len(part_ptr), np.int64)
+    whole, task_ptr = np.empty(n, np.int64), np.zeros(len(part_ptr), np.int64)
     at, made, tasks, load = 0, 0, 0, 0
     for i in range(n):
         record = records[record_ptr[order[i]] : record_ptr[order[i] + 1]]
-        axis, extent = _axis(record, most)
-        step = ROW_STEP if axis == -1 else 1
         whole[i] = record_ptr[order[i]]
-        for j in range(pieces[i]):
-            to = parts[at : at + len(record)]
-            if pieces[i] == 1:
-                to[:] = record
-            else:
-                last = (j + 1) * extent // pieces[i] * step
-                if axis == -1 and j == pieces[i] - 1:
-                    last = record[ROW]
-                _slice(record, axis, j * extent // pieces[i] * step, last, to)
-            terms = _terms(to) + RECORD
+        _split(record, pieces[i], most, parts[at : at + pieces[i] * len(record)])
+        for _ in range(pieces[i]):
+            terms = _terms(parts[at : at + len(record)]) + RECORD
             if load > 0 and load + terms > grain:
                 tasks += 1
                 task_ptr[tasks] = made
@@ -184,7 +223,7 @@ def _cut(records, record_ptr, n_exponents, most, grain):  # type: ignore[no-unty
 
 @compiled()
 def _needs(records, whole, first_part, part_of, task_ptr, n_exponents):  # type: ignore[no-untyped-def]
-    """The tasks that make what each task reads."""
+    """``Tasks.need_ptr`` and ``Tasks.need`` (int64) from the other fields; `n_exponents` (int64): E of `sweep.run`."""
     n_tasks = len(task_ptr) - 1
     first, last = np.full(n_exponents, -1, np.int64), np.full(n_exponents, -1, np.int64)
     for t in range(n_tasks):
@@ -200,7 +239,7 @@ def _needs(records, whole, first_part, part_of, task_ptr, n_exponents):  # type:
         for p in range(task_ptr[t], task_ptr[t + 1]):
             r = whole[part_of[p]]
             for j in range(records[r + INPUTS]):
-                e = r + A_EXP if j == 0 else r + B_EXP if j == 1 else r + LOOPS + 3 * (j - 2) + 1
+                e = r + input_field(j) + 1
                 for u in range(max(first[records[e]], 0), last[records[e]] + 1):
                     if u != t and seen[u] != t:
                         seen[u] = t
@@ -212,55 +251,99 @@ def _needs(records, whole, first_part, part_of, task_ptr, n_exponents):  # type:
     return ptr, need[:n].copy()
 
 
-def make_tasks(program: Program, n_exponents: int, threads: int) -> Tasks:
-    """Cut a program up for some threads."""
-    cut = _cut(program.records, program.record_ptr, n_exponents, 4 * threads, GRAIN)
+def make_tasks(program: Records, n_exponents: int, threads: int) -> Tasks:
+    """Split a program into tasks for some threads."""
+    cut = _split_all(program.records, program.record_ptr, n_exponents, 4 * threads, GRAIN)
     _, _, part_of, first_part, whole, task_ptr = cut
     return Tasks(*cut, *_needs(program.records, whole, first_part, part_of, task_ptr, n_exponents))
 
 
+class _Job(NamedTuple):
+    """One run of a program by several threads."""
+
+    control: NDArray[np.int64]  # (CONTROL,) counters, see NEXT
+    tops: NDArray[np.float64]  # (parts,) largest entry that each part wrote
+    left: NDArray[np.int64]  # (contractions,) parts that are not done
+    done: NDArray[np.int64]  # (tasks,) 1 for a task that is done
+    arena: NDArray[np.float64]
+    exponent: NDArray[np.int64]
+    records: NDArray[np.int64]
+
+
 @compiled()
-def _work(  # type: ignore[no-untyped-def]
-    control, place, tops, left, done, arena, exponent, records, parts, part_ptr, part_of, first_part, whole, task_ptr,
-    need_ptr, need, limit, work, offsets, buffer,
-):  # fmt: skip
-    """Take tasks until there are no more, or until one has waited long; returns whether it waits. `place`: the thread's
-    task and the next one that it waits for; -1 for none."""
-    lowest, highest = 2.0**-limit, 2.0**limit
-    memory, scratch = arena.ctypes.data, (work.ctypes.data, offsets.ctypes.data, buffer.ctypes.data)
-    exponents = exponent.ctypes.data
+def _wait(job, tasks, t, place):  # type: ignore[no-untyped-def]
+    """Wait until task t can run; returns 1 when it can, 0 when the run has failed, -1 after a long wait.
+
+    Parameters as for `_work`.
+    """
+    spins = 0
+    while place[1] < tasks.need_ptr[t + 1]:
+        if atomics.read(job.done, tasks.need[place[1]]) != 0:
+            place[1] += 1
+            continue
+        if atomics.read(job.control, FAILED) != 0:
+            return 0
+        spins += 1
+        if spins == SPINS:
+            return -1
+    return 1
+
+
+@compiled()
+def _run_task(job, tasks, t, limit, scratch):  # type: ignore[no-untyped-def]
+    """Run the parts of task t; returns whether every table has an entry above 0. Parameters as for `_work`."""
+    memory, room = job.arena.ctypes.data, scratch.ctypes.data
+    for p in range(tasks.task_ptr[t], tasks.task_ptr[t + 1]):
+        i = tasks.part_of[p]
+        top = contract(memory, tasks.parts.ctypes.data + 8 * tasks.part_ptr[p], room)
+        if tasks.first_part[i + 1] - tasks.first_part[i] > 1:  # the thread that does the last part finishes the table
+            job.tops[p] = top
+            if atomics.add(job.left, i, -1) > 1:
+                continue
+            for q in range(tasks.first_part[i], tasks.first_part[i + 1]):
+                top = max(top, job.tops[q])
+        if not top > 0.0:
+            return False
+        record = job.records.ctypes.data + 8 * tasks.whole[i]
+        finish(memory, record, top, job.exponent.ctypes.data, 2.0**-limit, 2.0**limit)
+    return True
+
+
+@compiled()
+def _work(job, tasks, place, limit, scratch):  # type: ignore[no-untyped-def]
+    """Take tasks until there are no more, or until one has waited for long.
+
+    Parameters
+    ----------
+    job : _Job
+    tasks : Tasks
+    place : (2,) int64
+        The thread's task, and the next one in ``tasks.need`` that it waits for; -1 for none.
+    limit : int64
+        See `sweep.run`.
+    scratch : int64
+        The thread's `workspace.Scratch.block`.
+
+    Returns
+    -------
+    bool
+        Whether the thread still has a task.
+    """
     while True:
         if place[0] < 0:
-            t = atomics.add(control, NEXT, 1)
-            if t >= len(task_ptr) - 1:
+            t = atomics.add(job.control, NEXT, 1)
+            if t >= len(tasks.task_ptr) - 1:
                 return False
-            place[0], place[1] = t, need_ptr[t]
+            place[0], place[1] = t, tasks.need_ptr[t]
         t = place[0]
-        spins = 0
-        while place[1] < need_ptr[t + 1]:
-            if atomics.read(done, need[place[1]]) != 0:
-                place[1] += 1
-                continue
-            if atomics.read(control, FAILED) != 0:
-                return False
-            spins += 1
-            if spins == SPINS:
-                return True
-        for p in range(task_ptr[t], task_ptr[t + 1]):
-            i = part_of[p]
-            top = contract(memory, parts.ctypes.data + 8 * part_ptr[p], *scratch)
-            if first_part[i + 1] - first_part[i] > 1:  # whoever does the last part sees to the whole
-                tops[p] = top
-                if atomics.add(left, i, -1) > 1:
-                    continue
-                for q in range(first_part[i], first_part[i + 1]):
-                    top = max(top, tops[q])
-            if not top > 0.0:
-                atomics.write(control, FAILED, 1)
-                return False
-            finish(memory, records.ctypes.data + 8 * whole[i], top, exponents, lowest, highest)
-        atomics.write(done, t, 1)
-        atomics.add(control, FINISHED, 1)
+        ready = _wait(job, tasks, t, place)
+        if ready <= 0:
+            return ready < 0
+        if not _run_task(job, tasks, t, limit, scratch):
+            atomics.write(job.control, FAILED, 1)
+            return False
+        atomics.write(job.done, t, 1)
+        atomics.add(job.control, FINISHED, 1)
         place[0] = -1
 
 
@@ -276,28 +359,26 @@ def _leave(control):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _is_over(control, n_tasks):  # type: ignore[no-untyped-def]
-    """Whether everything is done, or given up and nobody at work any more."""
+    """Whether everything is done, or given up and no thread is at work; `control`: see `_Job`."""
     if atomics.read(control, FAILED) != 0:
         atomics.write(control, NEXT, n_tasks)
         return atomics.read(control, ACTIVE) == 0
     return atomics.read(control, FINISHED) == n_tasks
 
 
-def run_tasks(
-    tasks: Tasks,
-    program: Program,
-    arena: NDArray[np.float64],
-    exponent: NDArray[np.int64],
-    limit: int,
-    threads: int,
-    scratch: Callable[[], tuple[Any, ...]],
-) -> bool:
+def run_tasks(tasks: Tasks, records: NDArray[np.int64], space: Workspace, limit: int, threads: int) -> bool:
     """Make every table of a program whose loads are done.
 
     Parameters
     ----------
-    scratch : callable
-        Gives each thread its own ``(work, offsets, buffer)`` of `jtgpu.backends.cpu.kernels.contract`.
+    tasks : Tasks
+    records : int64
+        See `jtgpu.backends.cpu.records.Records`.
+    space : Workspace
+        Its arena and exponents; every thread has scratch memory of its own, as large.
+    limit : int
+        See `jtgpu.backends.cpu.sweep.run`.
+    threads : int
 
     Returns
     -------
@@ -306,30 +387,28 @@ def run_tasks(
     """
     n_tasks = len(tasks.task_ptr) - 1
     control = np.zeros(CONTROL, np.int64)
-    tops = np.zeros(len(tasks.part_of))
-    left = np.diff(tasks.first_part)
-    done = np.zeros(n_tasks, np.int64)
+    job = _Job(
+        control, np.zeros(len(tasks.part_of)), np.diff(tasks.first_part), np.zeros(n_tasks, np.int64), space.arena,
+        space.exponent, records,
+    )  # fmt: skip
 
-    def help_out() -> None:
+    def take_part() -> None:
         place = np.full(2, -1, np.int64)
-        own = scratch()
+        own = space.another_scratch()
         _enter(control)
         try:
-            while _work(
-                control, place, tops, left, done, arena, exponent, program.records, tasks.parts, tasks.part_ptr,
-                tasks.part_of, tasks.first_part, tasks.whole, tasks.task_ptr, tasks.need_ptr, tasks.need, limit, *own,
-            ):  # fmt: skip
+            while _work(job, tasks, place, limit, own.block):
                 time.sleep(2e-5)
         finally:
             _leave(control)
 
     for _ in range(min(threads, n_tasks) - 1):
-        _helpers(threads - 1).put(help_out)
+        _pool(threads - 1).put(take_part)
     try:
-        help_out()
+        take_part()
         while not _is_over(control, n_tasks):
             time.sleep(1e-5)
-    except BaseException:  # Ctrl-C: the arena is the caller's again when nobody works in it
+    except BaseException:  # Ctrl-C: the caller gets the arena back when no thread works in it
         control[FAILED] = 1
         while not _is_over(control, n_tasks):
             time.sleep(1e-5)
@@ -337,13 +416,13 @@ def run_tasks(
     return bool(control[FAILED] == 0)
 
 
-# Threads that help. They sleep until a large program comes; daemons, so that they never keep a process from ending.
+# The worker pool. Its threads sleep until a large program runs; they are daemons, so that a process can end.
 _lock = threading.Lock()
 _queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
 _started: dict[int, int] = {}  # process -> threads: after a fork there are none
 
 
-def _helpers(n: int) -> SimpleQueue[Callable[[], None]]:
+def _pool(n: int) -> SimpleQueue[Callable[[], None]]:
     global _queue
     with _lock:
         if os.getpid() not in _started:

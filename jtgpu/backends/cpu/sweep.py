@@ -1,4 +1,8 @@
-"""A program run from end to end for one case: loads, contractions, P(e); wholly, or only what changed."""
+"""Records run from end to end for one case: loads, contractions, P(e); all of them, or only what changed.
+
+The entry points take arrays one by one: unpacking a NamedTuple of arrays at the boundary to compiled code takes 2 us,
+as long as a small network.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,27 @@ import math
 import numpy as np
 
 from ...util.numba_cache import compiled
-from .kernels import contract
+from .kernels import SCRATCH_FIELDS, contract
 from .records import (
     A_EXP,
     ANSWER,
     B_EXP,
     INPUTS,
+    LOAD_CELLS,
+    LOAD_FACTOR,
+    LOAD_FACTOR_EXP,
     LOAD_FIELDS,
-    LOOPS,
+    LOAD_LOOPS,
+    LOAD_OBSERVED,
+    LOAD_OUT,
+    LOAD_OUT_EXP,
+    LOAD_WEIGHTS,
     OUT,
     OUT_EXP,
     SIZE,
+    input_field,
 )
-from .vector import note, number, peek, poke
+from .vector import peek, peek_int, poke, poke_int
 
 __all__ = ["IMPOSSIBLE", "evidence_log", "finish", "hashes", "load_all", "run", "run_changed"]
 
@@ -29,7 +41,22 @@ LOG2 = math.log(2.0)
 
 @compiled()
 def _scale(arena, start, size, top):  # type: ignore[no-untyped-def]
-    """Divide a table by the power of two next to its largest entry; returns the exponent."""
+    """Divide a table by the power of two next to its largest entry.
+
+    Parameters
+    ----------
+    arena : int64
+        Address of float64.
+    start, size : int64
+        First cell of the table and its cells.
+    top : float64
+        Its largest entry, > 0.
+
+    Returns
+    -------
+    int64
+        The exponent.
+    """
     shift = math.frexp(top)[1]
     for i in range(start, start + size):
         poke(arena, i, math.ldexp(peek(arena, i), -shift))
@@ -37,20 +64,22 @@ def _scale(arena, start, size, top):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def load_table(arena, load, states, weights, weight_ptr, exponent, count, lowest):  # type: ignore[no-untyped-def]
-    """Copy a factor, cut to the observed states and weighed; returns whether an entry is above 0."""
-    to, source, cells, n_observed, n_loops, n_weighed = load[1], load[3], load[5], load[6], load[7], load[8]
-    at = LOAD_FIELDS
-    for _ in range(n_observed):
-        source += states[load[at]] * load[at + 1]
-        at += 2
+def _copy_restricted(arena, load, states, count):  # type: ignore[no-untyped-def]
+    """Copy the cells of a factor that agree with the observed states; returns the largest entry (float64).
+
+    Parameters as for `load_table`.
+    """
+    to, source, n_observed, n_loops = load[LOAD_OUT], load[LOAD_FACTOR], load[LOAD_OBSERVED], load[LOAD_LOOPS]
+    for j in range(LOAD_FIELDS, LOAD_FIELDS + 2 * n_observed, 2):
+        source += states[load[j]] * load[j + 1]
+    at = LOAD_FIELDS + 2 * n_observed
     row, step = 1, 1
     if n_loops > 0:
         row, step = load[at + 2 * n_loops - 2], load[at + 2 * n_loops - 1]
     for j in range(n_loops):
         count[j] = 0
     top = 0.0
-    for first in range(to, to + cells, row):
+    for first in range(to, to + load[LOAD_CELLS], row):
         for i in range(row):
             x = arena[source + i * step]
             arena[first + i] = x
@@ -62,41 +91,95 @@ def load_table(arena, load, states, weights, weight_ptr, exponent, count, lowest
                 break
             count[j] = 0
             source -= (load[at + 2 * j] - 1) * load[at + 2 * j + 1]
-    at += 2 * n_loops
-    if n_weighed > 0:
-        top = 0.0
-        for _ in range(n_weighed):
-            first, card, inner = weight_ptr[load[at]], load[at + 1], load[at + 2]
+    return top
+
+
+@compiled()
+def _load_table(arena, load, states, weights, weight_ptr, exponent, lowest, count):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Copy a factor, restricted to the observed states and multiplied with likelihood weights.
+
+    Parameters
+    ----------
+    arena : float64
+    load : int64
+        See `records`.
+    states : (V,) int32
+        Observed states by rank, -1 elsewhere.
+    weights, weight_ptr : float64, (V,) int64
+        See `workspace.scaled_weights`.
+    exponent : (E,) int64
+    lowest : float64
+        The table is scaled if its largest entry is below.
+    count : int64
+        Scratch memory, a number a loop.
+
+    Returns
+    -------
+    bool
+        Whether an entry is above 0.
+    """
+    to, cells, n_weights = load[LOAD_OUT], load[LOAD_CELLS], load[LOAD_WEIGHTS]
+    top = _copy_restricted(arena, load, states, count)
+    if n_weights > 0:
+        at = LOAD_FIELDS + 2 * (load[LOAD_OBSERVED] + load[LOAD_LOOPS])
+        for j in range(at, at + 3 * n_weights, 3):
+            first, card, inner = weight_ptr[load[j]], load[j + 1], load[j + 2]
             for i in range(cells):
                 arena[to + i] *= weights[first + i // inner % card]
-            at += 3
+        top = 0.0
         for i in range(cells):
             top = max(top, arena[to + i])
-    exponent[load[2]] = exponent[load[4]]
+    exponent[load[LOAD_OUT_EXP]] = exponent[load[LOAD_FACTOR_EXP]]
     if top < lowest and top > 0.0:
-        exponent[load[2]] += _scale(arena.ctypes.data, to, cells, top)
+        exponent[load[LOAD_OUT_EXP]] += _scale(arena.ctypes.data, to, cells, top)
     return top > 0.0
 
 
 @compiled()
-def load_all(arena, loads, load_ptr, states, weights, weight_ptr, exponent, count, lowest):  # type: ignore[no-untyped-def]
-    """Run every load; returns whether the evidence is possible so far."""
+def load_all(  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    arena, loads, load_ptr, states, weights, weight_ptr, exponent, limit, zeros, scratch
+):
+    """Run every load.
+
+    Parameters
+    ----------
+    zeros : bool
+        Whether to continue where a table is zero everywhere.
+    scratch : int64
+        `workspace.Scratch.block`.
+    others
+        See `run`.
+
+    Returns
+    -------
+    bool
+        Whether the evidence is possible so far.
+    """
+    count, lowest = scratch[SCRATCH_FIELDS:], 2.0**-limit
     for p in range(len(load_ptr) - 1):
         load = loads[load_ptr[p] : load_ptr[p + 1]]
-        if not load_table(arena, load, states, weights, weight_ptr, exponent, count, lowest):
+        possible = _load_table(arena, load, states, weights, weight_ptr, exponent, lowest, count)
+        if not possible and not zeros:
             return False
     return True
 
 
 @compiled()
 def finish(arena, record, top, exponent, lowest, highest):  # type: ignore[no-untyped-def]
-    """What follows a contraction: a posterior is normalised, another table scaled when its largest entry, `top`, is
-    out of bounds; the output's exponent. Memory by its address."""
-    start, size = number(record, OUT), number(record, SIZE)
-    shift = number(exponent, number(record, A_EXP)) + number(exponent, number(record, B_EXP))
-    for t in range(2, number(record, INPUTS)):
-        shift += number(exponent, number(record, LOOPS + 3 * (t - 2) + 1))
-    if number(record, ANSWER) >= 0:
+    """Normalise a distribution, scale another table whose largest entry is out of bounds; note its exponent.
+
+    Parameters
+    ----------
+    arena, record, exponent : int64
+        Addresses of float64, int64 and int64.
+    top, lowest, highest : float64
+        The table's largest entry and the bounds between which it is left as it is.
+    """
+    start, size = peek_int(record, OUT), peek_int(record, SIZE)
+    shift = peek_int(exponent, peek_int(record, A_EXP)) + peek_int(exponent, peek_int(record, B_EXP))
+    for t in range(2, peek_int(record, INPUTS)):
+        shift += peek_int(exponent, peek_int(record, input_field(t) + 1))
+    if peek_int(record, ANSWER) >= 0:
         total = 0.0
         for i in range(start, start + size):
             total += peek(arena, i)
@@ -104,12 +187,20 @@ def finish(arena, record, top, exponent, lowest, highest):  # type: ignore[no-un
             poke(arena, i, peek(arena, i) / total)
     elif top < lowest or top > highest:
         shift += _scale(arena, start, size, top)
-    note(exponent, number(record, OUT_EXP), shift)
+    poke_int(exponent, peek_int(record, OUT_EXP), shift)
 
 
 @compiled()
 def evidence_log(arena, roots, exponent):  # type: ignore[no-untyped-def]
-    """ln P(e) from the roots' numbers; `IMPOSSIBLE` where it is zero."""
+    """ln of the product of the roots (float64); `IMPOSSIBLE` if it is zero.
+
+    Parameters
+    ----------
+    arena : float64
+    roots : (n, 3) int64
+        See `records.Records`.
+    exponent : (E,) int64
+    """
     log_evidence = 0.0
     for r in range(len(roots)):
         value = arena[roots[r, 0]]
@@ -120,33 +211,51 @@ def evidence_log(arena, roots, exponent):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def run(  # type: ignore[no-untyped-def]
-    arena, exponent, records, record_ptr, loads, load_ptr, roots, states, weights, weight_ptr, limit,
-    work, offsets, buffer,
-):  # fmt: skip
-    """Run a program: factors cut to the states, every contraction, posteriors normalised into their cells.
+def run(  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    arena, exponent, records, record_ptr, loads, load_ptr, roots, states, weights, weight_ptr, limit, zeros, scratch
+):
+    """Run a program: factors restricted to the states, every contraction, distributions normalised into their cells.
+
+    Parameters
+    ----------
+    arena : float64
+        Cells of all tables; see `workspace.Numbers`.
+    exponent : (E,) int64
+        Of every table, see `workspace.Numbers`.
+    records, record_ptr, loads, load_ptr, roots : int64
+        See `records.Records`.
+    states : (V,) int32
+        Observed states by rank, -1 elsewhere.
+    weights, weight_ptr : float64, (V,) int64
+        See `workspace.scaled_weights`.
+    limit : int64
+        A table whose largest entry leaves 2**-limit .. 2**limit is scaled.
+    zeros : bool
+        Whether to continue where a table is zero everywhere, as derivatives do.
+    scratch : int64
+        `workspace.Scratch.block`.
 
     Returns
     -------
-    float
-        ln P(e); `IMPOSSIBLE` where it is zero.
+    float64
+        ln P(e); `IMPOSSIBLE` if it is zero.
     """
     lowest, highest = 2.0**-limit, 2.0**limit
-    if not load_all(arena, loads, load_ptr, states, weights, weight_ptr, exponent, work, lowest):
+    if not load_all(arena, loads, load_ptr, states, weights, weight_ptr, exponent, limit, zeros, scratch):
         return IMPOSSIBLE
-    memory, scratch = arena.ctypes.data, (work.ctypes.data, offsets.ctypes.data, buffer.ctypes.data)
+    memory, room, exponents = arena.ctypes.data, scratch.ctypes.data, exponent.ctypes.data
     for p in range(len(record_ptr) - 1):
         record = records.ctypes.data + 8 * record_ptr[p]
-        top = contract(memory, record, *scratch)
-        if not top > 0.0:
+        top = contract(memory, record, room)
+        if not top > 0.0 and not zeros:
             return IMPOSSIBLE
-        finish(memory, record, top, exponent.ctypes.data, lowest, highest)
+        finish(memory, record, top, exponents, lowest, highest)
     return evidence_log(arena, roots, exponent)
 
 
-# What changed. Every table carries a signature: a hash of all that its numbers depend on (the records on the way to it,
-# the states and weights that were loaded). Where a program is about to make a table whose signature is there already,
-# the numbers are there too, whatever pattern, targets or evidence they were made for.
+# Incremental runs. Every table has a signature: a hash of all that its numbers depend on (the records before it, the
+# states and weights that were loaded). If a table already has the signature that a program would give it, its numbers
+# are up to date, whatever pattern, targets or evidence they were computed for.
 
 
 @compiled()
@@ -172,11 +281,12 @@ def hashes(flat, ptr):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _load_signature(h, load, states, bits, weight_ptr):  # type: ignore[no-untyped-def]
-    n_observed, n_loops, n_weighed = load[6], load[7], load[8]
+    """The signature (uint64) of a loaded table: the load's hash h, its states and the bits of its weights."""
+    n_observed, n_loops, n_weights = load[LOAD_OBSERVED], load[LOAD_LOOPS], load[LOAD_WEIGHTS]
     for j in range(n_observed):
         h = _mix(h, states[load[LOAD_FIELDS + 2 * j]])
     at = LOAD_FIELDS + 2 * n_observed + 2 * n_loops
-    for _ in range(n_weighed):
+    for _ in range(n_weights):
         first = weight_ptr[load[at]]
         for i in range(first, first + load[at + 1]):
             h = _mix(h, bits[i])
@@ -185,47 +295,50 @@ def _load_signature(h, load, states, bits, weight_ptr):  # type: ignore[no-untyp
 
 
 @compiled()
-def run_changed(  # type: ignore[no-untyped-def]
-    arena, exponent, records, record_ptr, loads, load_ptr, roots, states, weights, weight_ptr, limit,
-    work, offsets, buffer, record_hash, load_hash, signature, bits, made,
+def run_changed(  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    arena, exponent, records, record_ptr, loads, load_ptr, roots, states, weights, weight_ptr, limit, scratch,
+    record_hash, load_hash, signature, bits, made,
 ):  # fmt: skip
-    """`run` that makes no table which is there already.
+    """`run` that makes no table whose numbers are up to date.
 
     Parameters
     ----------
     record_hash, load_hash : uint64
         `hashes` of the program.
-    signature : uint64
+    signature : (E,) uint64
         One a table, as `exponent`; 0 for none. Belongs to the arena, whose cells must be the same in every program.
     bits : uint64
         The bits of `weights`.
     made : (2,) int64
         Gets the contractions that were made, and all.
+    others
+        See `run`.
     """
     lowest, highest = 2.0**-limit, 2.0**limit
     made[0], made[1] = 0, len(record_ptr) - 1
+    count = scratch[SCRATCH_FIELDS:]
     for p in range(len(load_ptr) - 1):
         load = loads[load_ptr[p] : load_ptr[p + 1]]
         h = _load_signature(load_hash[p], load, states, bits, weight_ptr)
-        if signature[load[2]] != h:
-            signature[load[2]] = np.uint64(0)
-            if not load_table(arena, load, states, weights, weight_ptr, exponent, work, lowest):
+        if signature[load[LOAD_OUT_EXP]] != h:
+            signature[load[LOAD_OUT_EXP]] = np.uint64(0)
+            if not _load_table(arena, load, states, weights, weight_ptr, exponent, lowest, count):
                 return IMPOSSIBLE
-            signature[load[2]] = h
-    memory, scratch = arena.ctypes.data, (work.ctypes.data, offsets.ctypes.data, buffer.ctypes.data)
+            signature[load[LOAD_OUT_EXP]] = h
+    memory, room, exponents = arena.ctypes.data, scratch.ctypes.data, exponent.ctypes.data
     for p in range(len(record_ptr) - 1):
         record = records.ctypes.data + 8 * record_ptr[p]
-        out = number(record, OUT_EXP)
-        h = _mix(_mix(record_hash[p], signature[number(record, A_EXP)]), signature[number(record, B_EXP)])
-        for t in range(2, number(record, INPUTS)):
-            h = _mix(h, signature[number(record, LOOPS + 3 * (t - 2) + 1)])
+        out = peek_int(record, OUT_EXP)
+        h = _mix(_mix(record_hash[p], signature[peek_int(record, A_EXP)]), signature[peek_int(record, B_EXP)])
+        for t in range(2, peek_int(record, INPUTS)):
+            h = _mix(h, signature[peek_int(record, input_field(t) + 1)])
         if signature[out] == h:
             continue
         signature[out] = np.uint64(0)
         made[0] += 1
-        top = contract(memory, record, *scratch)
+        top = contract(memory, record, room)
         if not top > 0.0:
             return IMPOSSIBLE
-        finish(memory, record, top, exponent.ctypes.data, lowest, highest)
+        finish(memory, record, top, exponents, lowest, highest)
         signature[out] = h
     return evidence_log(arena, roots, exponent)

@@ -1,10 +1,12 @@
-"""Eight doubles in one register, for Numba: loads and stores of the first n of them, multiply-add, largest, sum.
+"""Numba intrinsics for vectors of eight doubles: masked loads and stores, multiply-add, reductions.
 
-Memory is named by its address, an integer, and an index: an array as an argument of a compiled function is seven
-arguments, and a contraction of a few numbers should not wait for them. LLVM turns the vectors into what the processor
-has: one AVX-512 register, two of AVX2, four of NEON or SSE2. A load of fewer than eight fills up with zeros and touches
-no cell beyond; a store writes no cell beyond. So rows of any length are walked without a scalar remainder, and no
-compiler has to find out what may be done side by side.
+Memory is given by its address, an int64, and an index: Numba passes an array as seven arguments, which costs more than
+a small contraction. LLVM maps a vector to what the processor has: one AVX-512 register, two of AVX2, four of NEON or
+SSE2. A load of fewer than eight cells fills the other lanes with zeros and reads no cell beyond; a store writes no cell
+beyond. Rows of any length need no scalar remainder, and no auto-vectorisation.
+
+The kernels are generic in how terms are combined: `by_sum` and `by_maximum` are tags without data whose *type* selects
+the instructions of `accumulate`, `combine` and `reduce_lanes`, so one source compiles to two specialisations.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from numba.extending import intrinsic as _numba_intrinsic
 from numba.extending import models, register_model
 
 __all__ = [
-    "LANES", "fma", "fma1", "intrinsic", "largest", "load", "maximum", "note", "number", "peek", "poke", "splat",
-    "store", "total", "zero",
+    "LANES", "accumulate", "by_maximum", "by_sum", "call", "combine", "fma", "fma1", "intrinsic", "is_maximum",
+    "largest", "load", "maximum", "peek", "peek_int", "poke", "poke_int", "reduce_lanes", "splat", "store", "total", "zero",
 ]  # fmt: skip
 
 LANES = 8
@@ -29,7 +31,7 @@ _VECTOR, _MASK = ir.VectorType(_F64, LANES), ir.VectorType(_I1, LANES)
 
 
 def intrinsic(function: Any) -> Any:
-    """`numba.extending.intrinsic`, to type checkers a function that takes what its compiled callers give."""
+    """`numba.extending.intrinsic`, typed for callers in compiled code (without the typing context)."""
     return _numba_intrinsic(function)
 
 
@@ -75,7 +77,7 @@ def _declared(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any
 
 @intrinsic
 def load(typing: Any, base: Any, index: Any, n: Any) -> Any:
-    """The first n of the eight cells from ``base[index]`` on; zeros behind them."""
+    """Cells ``base[index]`` to ``base[index + n - 1]``, at most eight; zeros in the other lanes."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = _address(builder, args[0], args[1], _VECTOR)
@@ -93,7 +95,7 @@ def load(typing: Any, base: Any, index: Any, n: Any) -> Any:
 
 @intrinsic
 def store(typing: Any, base: Any, index: Any, n: Any, value: Any) -> Any:
-    """Write the first n lanes to ``base[index]`` and on."""
+    """Write the first n lanes to ``base[index]`` and the cells that follow."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = _address(builder, args[0], args[1], _VECTOR)
@@ -131,7 +133,7 @@ def poke(typing: Any, base: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
-def number(typing: Any, base: Any, index: Any) -> Any:
+def peek_int(typing: Any, base: Any, index: Any) -> Any:
     """``base[index]``, an int64."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -141,7 +143,7 @@ def number(typing: Any, base: Any, index: Any) -> Any:
 
 
 @intrinsic
-def note(typing: Any, base: Any, index: Any, value: Any) -> Any:
+def poke_int(typing: Any, base: Any, index: Any, value: Any) -> Any:
     """Set ``base[index]``, an int64."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -149,6 +151,89 @@ def note(typing: Any, base: Any, index: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), generate
+
+
+class _Operation(types.Type):  # type: ignore[misc,unused-ignore]
+    """Type of a tag that says how terms are combined."""
+
+    def __init__(self, maximal: bool) -> None:
+        super().__init__(name=f"Operation({'maximum' if maximal else 'sum'})")
+        self.maximal = maximal
+
+
+@register_model(_Operation)
+class _OperationModel(models.OpaqueModel):  # type: ignore[misc,unused-ignore]
+    pass
+
+
+def _tag(maximal: bool) -> Any:
+    def typed(typing: Any) -> Any:
+        kind: Any = _Operation(maximal)  # type: ignore[no-untyped-call,unused-ignore]
+        return kind(), lambda context, builder, signature, args: context.get_dummy_value()
+
+    return intrinsic(typed)
+
+
+by_sum = _tag(False)  # the tag for sums
+by_maximum = _tag(True)  # the tag for maxima
+
+
+@intrinsic
+def is_maximum(typing: Any, op: Any) -> Any:
+    """Whether a tag is `by_maximum`'s: a constant, so that LLVM drops the branch that is not taken."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return ir.Constant(_I1, int(op.maximal))
+
+    return types.boolean(op), generate
+
+
+@intrinsic
+def accumulate(typing: Any, op: Any, a: Any, b: Any, c: Any) -> Any:
+    """c + a * b, rounded once where the processor can, or max(c, a * b), lane by lane."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _, x, y, so_far = args
+        if op.maximal:
+            product = builder.fmul(x, y)
+            return builder.select(builder.fcmp_ordered(">", product, so_far), product, so_far)
+        return builder.call(_declared(builder, f"llvm.fmuladd.v{LANES}f64", _VECTOR, [_VECTOR] * 3), [x, y, so_far])
+
+    return _vector(op, _vector, _vector, _vector), generate
+
+
+@intrinsic
+def combine(typing: Any, op: Any, a: Any, b: Any) -> Any:
+    """a + b or max(a, b) of two numbers >= 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _, x, y = args
+        if op.maximal:
+            return builder.select(builder.fcmp_ordered(">", y, x), y, x)
+        return builder.fadd(x, y)
+
+    return types.float64(op, types.float64, types.float64), generate
+
+
+@intrinsic
+def reduce_lanes(typing: Any, op: Any, a: Any) -> Any:
+    """The sum or the maximum of a vector's lanes."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _reduced(builder, "fmax" if op.maximal else "fadd", args[1])
+
+    return types.float64(op, _vector), generate
+
+
+@intrinsic
+def call(typing: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+    """Call the function at an address with five int64; returns a float64. See `util.numba_cache.address_of`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(_F64, [_I64] * 5)
+        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+
+    return types.float64(*[types.int64] * 6), generate
 
 
 @intrinsic
@@ -202,18 +287,22 @@ def maximum(typing: Any, a: Any, b: Any) -> Any:
     return _vector(_vector, _vector), generate
 
 
-def _reduction(name: str, start: tuple[float, ...]) -> Any:
+def _reduced(builder: Any, name: str, vector: Any) -> Any:
+    start = [ir.Constant(_F64, 0.0)] if name == "fadd" else []
+    kinds = [_F64] * len(start) + [_VECTOR]
+    function = _declared(builder, f"llvm.vector.reduce.{name}.v{LANES}f64", _F64, kinds)
+    return builder.call(function, [*start, vector], fastmath=("reassoc", "nnan"))
+
+
+def _reduction(name: str) -> Any:
     def typed(typing: Any, a: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            kinds = [_F64] * len(start) + [_VECTOR]
-            function = _declared(builder, f"llvm.vector.reduce.{name}.v{LANES}f64", _F64, kinds)
-            given = [ir.Constant(_F64, x) for x in start]
-            return builder.call(function, [*given, args[0]], fastmath=("reassoc", "nnan"))
+            return _reduced(builder, name, args[0])
 
         return types.float64(_vector), generate
 
     return intrinsic(typed)
 
 
-total = _reduction("fadd", (0.0,))  # sum of the lanes
-largest = _reduction("fmax", ())
+total = _reduction("fadd")  # sum of the lanes
+largest = _reduction("fmax")  # maximum of the lanes

@@ -1,20 +1,23 @@
-"""`warm_up`: every compiled loop of the CPU backend made at once, so that no later query waits for a compiler."""
+"""`warm_up`: compile every loop of the CPU backend, so that no later query waits for a compiler."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ...plans.plan import Plan
+from ...plans.program import collect_program, derivative_program
 from ..base import Evidence
 from .batch import ENOUGH
 from .engine import Cpu
+from .parallel import run_tasks
+from .queries import CpuSweep
 from .zeros import without_zeros
 
-__all__ = ["warm_up"]
+__all__ = ["warm_up", "warm_up_queries"]
 
 
 def warm_up(plan: Plan) -> None:
-    """Run one case, a session, a table of cases, two threads, and what leaves out zeros, on tables of nothing but ones.
+    """Run one case, a session, a table of cases, counts, two threads, and what leaves out zeros, on tables of ones.
 
     Parameters
     ----------
@@ -22,16 +25,43 @@ def warm_up(plan: Plan) -> None:
         Any; a small one.
     """
     backend = Cpu(plan, [np.ones(plan.cardinality[list(scope)]) for scope in plan.factor_scopes], threads=2)
-    nothing = Evidence.none(plan.n_variables)
+    nothing, rows = Evidence.none(plan.n_variables), np.full((ENOUGH, plan.n_variables), -1, np.int32)
     backend.run(nothing)
     session = backend.session()
     session.run(nothing)
     session.close()
-    backend.run_batch(np.full((ENOUGH, plan.n_variables), -1, np.int32))
-    kept = backend.programs.get(nothing.state >= 0)
-    space = backend.take()
-    space.fit(kept.program)
-    space.fit_arena(int(kept.program.counts[0]))
-    backend.run_with_threads(space, kept, nothing.state, *backend.weights(nothing)[:2])
-    without_zeros(kept.program, backend.numbers, backend.cards, 1)
+    backend.run_batch(rows)
+    backend.run_counts(rows)
+    backend.run_counts(rows[:1])
+    runner = backend.runner
+    cached = runner.model.programs.get(nothing.state >= 0)
+    space = runner.take()
+    space.fit(cached.records)
+    space.fit_arena(cached.records.cells)
+    tasks = cached.tasks(cached.records, len(space.exponent), 2)
+    run_tasks(tasks, cached.records.records, space, runner.limit, 2)
+    without_zeros(cached.records, space.numbers, runner.cards, 1)
     backend.close()
+
+
+def warm_up_queries(plan: Plan) -> None:
+    """Run every query of a `CpuSweep`.
+
+    Parameters
+    ----------
+    plan : Plan
+        Any; a small one.
+    """
+    factors = [np.ones(plan.cardinality[list(scope)]) for scope in plan.factor_scopes]
+    nothing, rows = Evidence.none(plan.n_variables), np.full((2, plan.n_variables), -1, np.int32)
+
+    def halves(n: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+        return np.full((n, plan.n_variables), 0.5)
+
+    best = CpuSweep(collect_program(plan, maximal=True), factors)
+    best.score(best.best(nothing, k=3).states, nothing)
+    best.best_rows(rows, {})
+    draws = CpuSweep(collect_program(plan, maximal=False), factors)
+    draws.draw(nothing, 2, halves)
+    draws.draw_rows(rows, {}, halves)
+    CpuSweep(derivative_program(plan), factors).derivatives(nothing)

@@ -1,4 +1,4 @@
-"""Scratch memory of one query at a time, and where a plan's numbers stand in it."""
+"""The memory of one query: the model's numbers, the tables, scratch memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...plans.plan import Plan
-from .kernels import LIST
-from .records import ALIGNMENT, Layout, Program
+from ...plans.program import POSTERIOR, Program
+from .kernels import BUFFER, CONTRACT, LIST, OFFSETS, SCRATCH_FIELDS, WORK, contract_address
+from .records import ALIGNMENT, Layout, Records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +23,7 @@ ROOM = 200  # log2: a table whose largest entry leaves 2**-ROOM .. 2**ROOM is sc
 
 
 def aligned(cells: int) -> NDArray[np.float64]:
-    """Memory that begins with a cache line."""
+    """Memory of so many cells that begins at a cache line."""
     block = np.empty(cells + ALIGNMENT)
     skip = -block.ctypes.data // 8 % ALIGNMENT
     return block[skip : skip + cells]
@@ -32,8 +32,18 @@ def aligned(cells: int) -> NDArray[np.float64]:
 def scaled_weights(
     evidence: Evidence, axis_rank: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], float]:
-    """Likelihood vectors one after the other, each scaled to a largest entry in [0.5, 1), where they begin by rank, and
-    the logarithm of what was taken out; a weight on an observed variable is a number. -inf: nothing is left."""
+    """Likelihood vectors one after the other, each scaled to a largest entry in [0.5, 1).
+
+    A weight on an observed variable is a number.
+
+    Returns
+    -------
+    weights : float64
+    weight_ptr : (V,) int64
+        First number of each variable, by rank.
+    log_scale : float
+        ln of what the vectors were divided by; -inf if the evidence is impossible.
+    """
     if not evidence.likelihood:
         return _NO_WEIGHTS, _NO_PTR, 0.0
     vectors = []
@@ -66,33 +76,42 @@ class Numbers:
     ----------
     layout : Layout
         Tables one after another, as closely as they fit; posteriors behind the factors.
-    answers : int
-        First cell of the posteriors, variable after variable; the factors end before it.
+    factor_cells : int
+        The arena's cells up to the end of the factors; the posteriors follow, variable after variable.
     exponent : (T + 1 + F,) int64
-        Of every table, of the number 1, and of every factor once it is cut; those of the factors are filled in.
+        Of every table, of the number 1, and of every factor once it is restricted; those of the factors are set.
     """
 
-    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]]):
-        sizes = np.array([plan.size(s) for s in plan.factor_scopes], np.int64)
+    def __init__(self, program: Program, factors: Sequence[NDArray[np.float64]]):
+        sizes = np.array([program.size(s) for s in program.factor_scopes], np.int64)
         padded = _padded(sizes)
         cell = ALIGNMENT + np.cumsum(padded) - padded
-        self.answers = ALIGNMENT + int(padded.sum())
-        n_answers = int(plan.posterior_ptr[-1])
-        answer = self.answers + plan.posterior_ptr[:-1]
-        first = self.answers + int(_padded(np.int64(n_answers)))
-        self.layout = Layout(cell, answer[np.argsort(plan.axis_rank)], first, np.zeros(0, np.int64))
-        self.exponent = np.zeros(len(plan.table_off) + 1 + plan.n_factors, np.int64)
-        self._factors: list[tuple[NDArray[np.float64], int]] = []  # axes in order, views of the model's; first cell
-        for f, (table, scope) in enumerate(zip(factors, plan.factor_scopes, strict=True)):
+        self.factor_cells = ALIGNMENT + int(padded.sum())
+        n_posteriors = int(program.posterior_ptr[-1]) if POSTERIOR in program.kinds else 0
+        answer = self.factor_cells + program.posterior_ptr[:-1]
+        first = self.factor_cells + int(_padded(np.int64(n_posteriors)))
+        self.layout = Layout(cell, answer[program.by_rank], first, np.zeros(0, np.int64))
+        self._program = program
+        self.exponent, self._factors = self._scaled(factors)
+
+    def _scaled(
+        self, factors: Sequence[NDArray[np.float64]]
+    ) -> tuple[NDArray[np.int64], list[tuple[NDArray[np.float64], int]]]:
+        """Exponents, and every factor as a view with its axes in order and its first cell."""
+        program = self._program
+        exponent = np.zeros(len(program.scopes) + 1 + program.n_factors, np.int64)
+        views = []
+        for f, (table, scope) in enumerate(zip(factors, program.factor_scopes, strict=True)):
             top = float(table.max())
             if top > 0 and not 2.0**-ROOM < top < 2.0**ROOM:
-                self.exponent[f] = math.frexp(top)[1]
-            turned = np.transpose(table, [scope.index(v) for v in plan.table_scopes[f]])
-            self._factors.append((turned, int(cell[f])))
+                exponent[f] = math.frexp(top)[1]
+            view = np.transpose(table, [scope.index(v) for v in program.scopes[f]])
+            views.append((view, int(self.layout.factor[f])))
+        return exponent, views
 
     def fill(self, arena: NDArray[np.float64]) -> None:
-        """Write what every arena begins with."""
-        arena[: self.answers] = 0.0
+        """Write the beginning of an arena."""
+        arena[: self.factor_cells] = 0.0
         arena[0] = 1.0
         for (table, at), exponent in zip(self._factors, self.exponent.tolist(), strict=False):
             cells = arena[at : at + table.size].reshape(table.shape)
@@ -101,11 +120,22 @@ class Numbers:
             else:
                 cells[...] = table
 
-    def fixed_layout(self, plan: Plan) -> tuple[Layout, int]:
+    def factor_views(self, cells: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Every factor's part of an array that begins as an arena does, with the model's axes."""
+        views = []
+        for (table, at), scope, axes in zip(
+            self._factors, self._program.factor_scopes, self._program.scopes, strict=False
+        ):
+            view = cells[at : at + table.size].reshape(table.shape)
+            views.append(np.transpose(view, [axes.index(v) for v in scope]))
+        return views
+
+    def fixed_layout(self) -> tuple[Layout, int]:
         """A layout in which every table has the same cells in every program, and its arena's size."""
-        sizes = _padded(np.array([plan.size(s) for s in plan.table_scopes], np.int64))
-        sizes = np.concatenate([sizes[: plan.n_factors], sizes])
-        sizes[plan.n_factors : 2 * plan.n_factors] = 0  # whole factors stand before the posteriors
+        n = self._program.n_factors
+        sizes = _padded(np.array([self._program.size(s) for s in self._program.scopes], np.int64))
+        sizes = np.concatenate([sizes[:n], sizes])
+        sizes[n : 2 * n] = 0  # whole factors stand before the posteriors
         ends = self.layout.first + np.cumsum(sizes)
         return self.layout._replace(places=ends - sizes), int(ends[-1])
 
@@ -115,25 +145,38 @@ def _padded(cells: NDArray[np.int64] | np.int64) -> NDArray[np.int64]:
 
 
 class Scratch:
-    """What `jtgpu.backends.cpu.kernels.contract` needs beside an arena."""
+    """What `jtgpu.backends.cpu.kernels.contract` needs besides an arena.
+
+    Attributes
+    ----------
+    block : int64
+        `kernels.SCRATCH_FIELDS` addresses: of the compiled contraction, and of the parts of this block that follow;
+        then numbers for loops, offsets of reduced cells, and a row of float64.
+    """
 
     def __init__(self) -> None:
-        self.work = np.zeros(256, np.int64)
-        self.offsets = np.zeros(2 * LIST, np.int64)
-        self.buffer = np.zeros(1)
+        self._work, self._row = 0, 0
+        self._allocate(256, 1)
 
-    def fit(self, program: Program) -> None:
+    def _allocate(self, work: int, row: int) -> None:
+        self._work, self._row = work, row
+        self.block = np.zeros(SCRATCH_FIELDS + work + 2 * LIST + row, np.int64)
+        first = self.block.ctypes.data + 8 * SCRATCH_FIELDS
+        self.block[CONTRACT] = contract_address()
+        self.block[WORK], self.block[OFFSETS] = first, first + 8 * work
+        self.block[BUFFER] = first + 8 * (work + 2 * LIST)
+
+    def another_scratch(self) -> Scratch:
+        """Scratch memory as large, for another thread."""
+        other = Scratch()
+        other._allocate(self._work, self._row)
+        return other
+
+    def fit(self, records: Records) -> None:
         """Make room for a program."""
-        _, inputs, row, _ = program.counts.tolist()
-        if len(self.work) < 4 * inputs + 64 + row:
-            self.work = np.zeros(4 * inputs + 64 + row, np.int64)
-        if len(self.buffer) < row:
-            self.buffer = np.zeros(row)
-
-    @property
-    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """As the compiled functions take them."""
-        return self.work, self.offsets, self.buffer
+        work = 4 * records.most_inputs + 64 + records.longest_row
+        if self._work < work or self._row < records.longest_row:
+            self._allocate(max(work, self._work), max(records.longest_row, self._row))
 
 
 class Workspace(Scratch):
@@ -141,13 +184,31 @@ class Workspace(Scratch):
 
     def __init__(self, numbers: Numbers):
         super().__init__()
-        self._numbers = numbers
+        self.numbers = numbers
         self.arena: NDArray[np.float64] = np.empty(0)
         self.exponent = numbers.exponent.copy()
+        # of the backward pass
+        self.values: NDArray[np.float64] = np.zeros(1)
+        self.places: NDArray[np.int64] = np.zeros(1, np.int64)
 
     def fit_arena(self, cells: int) -> None:
-        """Make the arena large enough; what it held but the factors is lost when it grows."""
+        """Make the arena large enough; what it held except the factors is lost when it grows."""
         if len(self.arena) < cells:
-            self.arena = np.empty(0)  # the old one goes before the new one comes
+            self.arena = np.empty(0)  # free the old one first
             self.arena = aligned(cells)
-            self._numbers.fill(self.arena)
+            self.numbers.fill(self.arena)
+
+    def use(self, numbers: Numbers) -> None:
+        """Take the numbers of another model of the same shape, if they are not there already."""
+        if numbers is not self.numbers:
+            self.numbers = numbers
+            self.exponent[:] = numbers.exponent
+            if len(self.arena):
+                numbers.fill(self.arena)
+
+    def fit_steps(self, largest: int, most: int) -> None:
+        """Make room for slices of the backward pass: cells of the largest, inputs or variables of a step."""
+        if len(self.values) < largest:
+            self.values = np.zeros(largest)
+        if len(self.places) < most:
+            self.places = np.zeros(most, np.int64)

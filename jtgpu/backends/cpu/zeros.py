@@ -1,14 +1,14 @@
-"""Structural zeros: contractions most of whose terms are zero whatever the states, as lists of the others.
+"""Structural zeros: contractions most of whose terms are zero in every case, as lists of the other terms.
 
-Many networks are full of zeros: of water's terms 1.5 % remain, of mildew's 15 %. Which ones depends on the factors and
-on the pattern of a program, not on the states that are observed. So a program that runs again and again is run once
-with ones for numbers, and every contraction is listed whose terms that are left take less time one by one than all of
-them side by side.
+Many networks are full of zeros: 1.5 % of water's terms remain, 15 % of mildew's. Which ones depends on the factors and
+on the pattern of a program, not on the observed states. So a program that runs repeatedly is run once with ones for
+numbers, and a contraction becomes a list where its remaining terms take less time one by one than all of them by vector
+instructions.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,22 +16,29 @@ from ...util.numba_cache import compiled
 from .kernels import LIST, contract
 from .records import (
     BY_CASE,
+    FIRST_LOOP,
     INPUTS,
     KEPT,
+    LENGTH,
     LISTED,
+    LOAD_CELLS,
+    LOAD_FACTOR,
     LOAD_FIELDS,
-    LOOPS,
+    LOAD_LOOPS,
+    LOAD_OBSERVED,
+    LOAD_OUT,
+    MAXIMAL,
     OUT,
+    REDUCED,
     ROW,
     ROW_A,
     ROW_B,
     ROW_OUT,
     SIZE,
     SPARSE,
-    SUMMED,
     A,
     B,
-    Program,
+    Records,
 )
 from .vector import LANES
 from .workspace import Numbers, Scratch, aligned
@@ -50,16 +57,26 @@ MOST_NUMBERS = 8_000_000  # of a program's records: 64 MB
 
 @compiled()
 def _load_support(arena, load, cards, lanes):  # type: ignore[no-untyped-def]
-    """A factor cut to observed variables: 1 where some of their states leave more than zero."""
-    to, cells, n_observed, n_loops = load[1], load[5], load[6], load[7]
+    """Restrict a factor to observed variables: 1 in the cells that are above 0 for some of their states.
+
+    Parameters
+    ----------
+    arena : float64
+    load : int64
+        See `records`.
+    cards : (V,) int64
+        Cardinalities by rank.
+    lanes : int64
+    """
+    to, cells, n_observed, n_loops = load[LOAD_OUT], load[LOAD_CELLS], load[LOAD_OBSERVED], load[LOAD_LOOPS]
     loops = LOAD_FIELDS + 2 * n_observed
     for i in range(to, to + cells * lanes):
         arena[i] = 0.0
-    ways = 1
+    configs = 1
     for j in range(n_observed):
-        ways *= cards[load[LOAD_FIELDS + 2 * j]]
-    for way in range(ways):
-        source, rest = load[3], way
+        configs *= cards[load[LOAD_FIELDS + 2 * j]]
+    for config in range(configs):
+        source, rest = load[LOAD_FACTOR], config
         for j in range(n_observed):
             card = cards[load[LOAD_FIELDS + 2 * j]]
             source += rest % card * load[LOAD_FIELDS + 2 * j + 1]
@@ -75,57 +92,107 @@ def _load_support(arena, load, cards, lanes):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _support(arena, records, record_ptr, loads, load_ptr, cards, lanes, work, offsets, buffer):  # type: ignore[no-untyped-def]
-    """1 in every cell of the arena that may be more than zero, 0 in the others."""
-    for p in range(len(load_ptr) - 1):
-        _load_support(arena, loads[load_ptr[p] : load_ptr[p + 1]], cards, lanes)
-    for p in range(len(record_ptr) - 1):
-        record = records[record_ptr[p] : record_ptr[p + 1]]
-        contract(
-            arena.ctypes.data, records.ctypes.data + 8 * record_ptr[p], work.ctypes.data, offsets.ctypes.data,
-            buffer.ctypes.data,
-        )  # fmt: skip
+def _support(arena, code, cards, lanes, scratch):  # type: ignore[no-untyped-def]
+    """Run a program so that every cell is 1 where it can be above 0, else 0.
+
+    Parameters
+    ----------
+    arena : float64
+        Its factors are 1 where they are above 0.
+    code : records.Records
+    cards : (V,) int64
+        Cardinalities by rank.
+    lanes : int64
+    scratch : int64
+        `workspace.Scratch.block`.
+    """
+    for p in range(len(code.load_ptr) - 1):
+        _load_support(arena, code.loads[code.load_ptr[p] : code.load_ptr[p + 1]], cards, lanes)
+    for p in range(len(code.record_ptr) - 1):
+        record = code.records[code.record_ptr[p] : code.record_ptr[p + 1]]
+        contract(arena.ctypes.data, record.ctypes.data, scratch.ctypes.data)
         for i in range(record[OUT], record[OUT] + record[SIZE]):
             arena[i] = 1.0 if arena[i] > 0.0 else 0.0
 
 
 @compiled()
-def _entries(arena, record, lanes, fewest, share, loops, count, to, at):  # type: ignore[no-untyped-def]
-    """Write the terms of a contraction that are left at `to[at:]`; returns their end, or `at` for too many."""
-    n_loops = record[KEPT] + record[SUMMED]
-    terms = 1
+def _term_loops(record, lanes, loops):  # type: ignore[no-untyped-def]
+    """The loops of a contraction of two tables with the row among them, without the cases.
+
+    A kept row stands before the reduced loops, a reduced one behind them.
+
+    Parameters
+    ----------
+    record : int64
+    lanes : int64
+        Cases that the row has for each cell.
+    loops : (n, 4) int64
+        Written: extent, stride of the output, of A, of B.
+
+    Returns
+    -------
+    tuple of int64
+        Loops, the row's place among them, all terms, and the rounds of the reduced loops but the row.
+    """
+    n_loops, n_kept = record[KEPT] + record[REDUCED], record[KEPT]
+    last = n_loops if record[ROW_OUT] == 0 else n_kept
+    terms, rows = 1, 1
     for j in range(n_loops):
-        loops[j] = record[LOOPS + 4 * j : LOOPS + 4 * j + 4]
-    # the row as a loop, without the cases: a kept one before the summed ones, a summed one behind them
-    last = n_loops
-    if record[ROW_OUT] != 0:
-        last = record[KEPT]
-        for j in range(n_loops, last, -1):
-            loops[j] = loops[j - 1]
+        to = j if j < last else j + 1
+        for c in range(4):
+            loops[to, c] = record[FIRST_LOOP + 4 * j + c]
+        terms *= loops[to, 0]
+        if j >= n_kept:
+            rows *= loops[to, 0]
     loops[last, 0] = record[ROW] // lanes
-    loops[last, 1], loops[last, 2], loops[last, 3] = (
-        record[ROW_OUT] * lanes,
-        record[ROW_A] * lanes,
-        record[ROW_B] * lanes,
-    )
-    n_loops += 1
-    rows = 1
-    for j in range(n_loops):
-        terms *= loops[j, 0]
-        count[j] = 0
-        if j != last and j >= record[KEPT]:
-            rows *= loops[j, 0]
-    if record[ROW_OUT] == 0 and rows > LIST:  # added up in several goes, see kernels
+    loops[last, 1], loops[last, 2] = record[ROW_OUT] * lanes, record[ROW_A] * lanes
+    loops[last, 3] = record[ROW_B] * lanes
+    return n_loops + 1, last, terms * loops[last, 0], rows
+
+
+class _Zeros(NamedTuple):
+    """What `_write_sparse` needs of all contractions."""
+
+    arena: NDArray[np.float64]  # 1 where a cell can be above 0
+    loops: NDArray[np.int64]  # (n, 4) scratch memory
+    count: NDArray[np.int64]  # (n,) scratch memory
+    to: NDArray[np.int64]  # gets the records
+
+
+@compiled()
+def _write_sparse(z, record, lanes, share, at):  # type: ignore[no-untyped-def]
+    """Write a contraction as a list of its terms that are structurally non-zero.
+
+    Parameters
+    ----------
+    z : _Zeros
+    record : int64
+    lanes : int64
+    share : float64
+        Of the terms that may remain at most.
+    at : int64
+        Where in ``z.to`` to write.
+
+    Returns
+    -------
+    int64
+        The record's end; `at` if it is better left as it is.
+    """
+    to, loops, count = z.to, z.loops, z.count
+    n_loops, last, terms, rounds = _term_loops(record, lanes, loops)
+    reduced = record[ROW_OUT] == 0
+    if reduced and rounds > LIST:  # accumulated in several rounds, see `kernels`
         return at
     most = int(terms * share)
-    if terms * lanes < fewest or at + LOOPS + 2 + 4 * most > len(to):
+    if terms * lanes < FEWEST_TERMS or at + FIRST_LOOP + 2 + 4 * most > len(to):
         return at
-    to[at : at + LOOPS] = record[:LOOPS]
+    to[at : at + FIRST_LOOP] = record[:FIRST_LOOP]
+    for j in range(n_loops):
+        count[j] = 0
     o, a, b = record[OUT], record[A], record[B]
-    end, cell, rows, left = at + LOOPS + 2, -1, 0, 0
-    row = end
+    end, cell, row, rows, left = at + FIRST_LOOP + 2, -1, 0, 0, 0
     for _ in range(terms):
-        if arena[a] > 0.0 and arena[b] > 0.0:
+        if z.arena[a] > 0.0 and z.arena[b] > 0.0:
             if left == most:
                 return at
             if o != cell:
@@ -134,7 +201,7 @@ def _entries(arena, record, lanes, fewest, share, loops, count, to, at):  # type
                 end += 2
                 rows += 1
             to[row + 1] += 1
-            to[end], to[end + 1] = a * LANES + count[last] % LANES if record[ROW_OUT] == 0 else a, b
+            to[end], to[end + 1] = a * LANES + count[last] % LANES if reduced else a, b
             end += 2
             left += 1
         for j in range(n_loops - 1, -1, -1):
@@ -148,31 +215,53 @@ def _entries(arena, record, lanes, fewest, share, loops, count, to, at):  # type
             b += ahead * loops[j, 3]
             if ahead == 1:
                 break
-    to[at], to[at + LISTED], to[at + ROW] = end - at, SPARSE, lanes
-    to[at + LOOPS], to[at + LOOPS + 1] = rows, left
+    to[at + LENGTH], to[at + LISTED], to[at + ROW] = end - at, SPARSE, lanes
+    to[at + FIRST_LOOP], to[at + FIRST_LOOP + 1] = rows, left
     return end
 
 
 @compiled()
-def _rewrite(arena, records, record_ptr, lanes, fewest, share, share_of_lanes):  # type: ignore[no-untyped-def]
+def _can_be_sparse(record):  # type: ignore[no-untyped-def]
+    """Whether a record is a sum of products of two tables by loops."""
+    return record[INPUTS] == 2 and record[LISTED] == 0 and record[MAXIMAL] == 0
+
+
+@compiled()
+def _rewrite(arena, records, record_ptr, lanes, share, share_of_lanes):  # type: ignore[no-untyped-def]
+    """The records with lists in place of loops where few terms remain.
+
+    Parameters
+    ----------
+    arena : float64
+        See `_Zeros`.
+    records, record_ptr : int64
+    lanes : int64
+    share, share_of_lanes : float64
+        Of the terms that may remain at most, of tables without and with cases.
+
+    Returns
+    -------
+    records, record_ptr : int64
+    changed : int64
+        Contractions that are lists now.
+    """
     room = len(records)
     for p in range(len(record_ptr) - 1):
         record = records[record_ptr[p] : record_ptr[p + 1]]
-        if record[INPUTS] == 2 and record[LISTED] == 0:
+        if _can_be_sparse(record):
             terms = record[ROW]
-            for j in range(record[KEPT] + record[SUMMED]):
-                terms *= record[LOOPS + 4 * j]
+            for j in range(record[KEPT] + record[REDUCED]):
+                terms *= record[FIRST_LOOP + 4 * j]
             room += 4 * int(terms * (share if record[BY_CASE] == 0 else share_of_lanes / lanes)) + 2
     to, ptr = np.empty(min(room, MOST_NUMBERS), np.int64), np.zeros(len(record_ptr), np.int64)
-    loops, count = np.empty((64, 4), np.int64), np.empty(64, np.int64)
+    z = _Zeros(arena, np.empty((64, 4), np.int64), np.empty(64, np.int64), to)
     at, changed = 0, 0
     for p in range(len(record_ptr) - 1):
         record = records[record_ptr[p] : record_ptr[p + 1]]
         end = at
-        if record[INPUTS] == 2 and record[LISTED] == 0:
+        if _can_be_sparse(record):
             by_case = record[BY_CASE] == 1
-            most = share_of_lanes if by_case else share
-            end = _entries(arena, record, lanes if by_case else 1, fewest, most, loops, count, to, at)
+            end = _write_sparse(z, record, lanes if by_case else 1, share_of_lanes if by_case else share, at)
         if end == at:
             if at + len(record) > len(to):
                 return to[:0], ptr, 0
@@ -186,13 +275,13 @@ def _rewrite(arena, records, record_ptr, lanes, fewest, share, share_of_lanes): 
 
 
 def without_zeros(
-    program: Program, numbers: Numbers, cards: NDArray[np.int64], lanes: int, cells: int = 0
-) -> Program:
+    program: Records, numbers: Numbers, cards: NDArray[np.int64], lanes: int, cells: int = 0
+) -> Records:
     """A program whose contractions leave out what is zero in every case; the same one where that does not pay.
 
     Parameters
     ----------
-    program : Program
+    program : Records
     numbers : Numbers
         The model's factors.
     cards : (V,) int64
@@ -202,15 +291,14 @@ def without_zeros(
     cells : int
         Of the arena, where the program's own count is not all of it.
     """
-    arena = aligned(max(int(program.counts[0]), cells))
+    arena = aligned(max(program.cells, cells))
     numbers.fill(arena)
-    np.greater(arena[: numbers.answers], 0, out=arena[: numbers.answers], casting="unsafe")
+    factors = arena[: numbers.factor_cells]
+    np.greater(factors, 0, out=factors, casting="unsafe")
     scratch = Scratch()
     scratch.fit(program)
-    _support(
-        arena, program.records, program.record_ptr, program.loads, program.load_ptr, cards, lanes, *scratch.arrays
-    )
+    _support(arena, program, cards, lanes, scratch.block)
     records, record_ptr, changed = _rewrite(
-        arena, program.records, program.record_ptr, lanes, FEWEST_TERMS, MOST_LEFT, MOST_LEFT_OF_LANES
+        arena, program.records, program.record_ptr, lanes, MOST_LEFT, MOST_LEFT_OF_LANES
     )
     return program._replace(records=records, record_ptr=record_ptr) if changed else program

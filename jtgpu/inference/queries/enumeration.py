@@ -15,6 +15,7 @@ import numpy as np
 
 from ...errors import ImpossibleEvidence
 from ...model.network import DiscreteModel
+from ...plans.program import posterior_program
 from ..results.costs import JointCost
 from .scope import n_configurations
 
@@ -56,9 +57,10 @@ def cost(tree: CompiledModel, scope: list[int], last: int, settled: Settled) -> 
 
 def _operations(plan: Plan, settled: Settled, observed: Sequence[int], target: int) -> tuple[int, int]:
     """Operations of a case with additional observed variables: those of each case, and those that all cases share."""
-    from ...plans.specialise import FREE, HARD, SOFT, conditional_heads, reduce, skeleton  # imports numba
+    from ...plans.specialise import FREE, HARD, SOFT, conditional_heads, flatten, reduce  # imports numba
 
-    sk = skeleton(plan, conditional_heads(settled.factors, plan.factor_scopes, plan.n_variables))
+    heads = conditional_heads(settled.factors, plan.factor_scopes, plan.n_variables)
+    sk = flatten(posterior_program(plan), heads)
     sk.card[-1] = 2  # any number of cases: tables that depend on the case have this axis
     pattern = np.full(plan.n_variables, FREE, np.uint8)
     pattern[list(settled.case.likelihood)] = SOFT

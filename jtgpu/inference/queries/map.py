@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...backends.forest import Forest
+from ...plans.program import Program
 from ...errors import TableTooLarge, format_bytes
 from ...util.system import free_memory, parse_bytes
 from ..results.configurations import Explanation
 from ..results.costs import MapCost
 from .joint import joint, joint_cost
-from .maximisation import map_forest
+from .maximisation import map_program
 from .messages import messages_of, named
 from .mpe import check_k, evidence_of, explanations
 from .scope import n_configurations, scope_of
@@ -34,7 +34,7 @@ __all__ = ["map_cost", "marginal_map"]
 
 MAX_TABLE = 100_000_000  # entries of an intermediate table
 MEMORY_SHARE = 0.8  # of the free memory
-MAX_FORESTS = 16  # cached for each compiled model
+MAX_PROGRAMS = 16  # cached for each compiled model
 CHEAP = 1_000_000_000  # operations below which the joint posterior is not considered
 MAX_JOINT = 1_000_000  # entries of a joint posterior
 
@@ -49,7 +49,7 @@ def marginal_map(
 ) -> Explanation:
     """See `jtgpu.JunctionTree.map`."""
     check_k(k)
-    forest, cost, scope = _forest_of(tree, variables, settled)
+    program, cost, scope = _program_of(tree, variables, settled)
     limit = int(MEMORY_SHARE * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     most = MAX_TABLE if max_table is None else max_table
     cost = _cheaper(tree, scope, settled, cost, most)
@@ -66,7 +66,7 @@ def marginal_map(
     if cost.how == "joint":
         return _from_joint(tree, scope, settled, k)
     key = "map", *sorted(scope), (settled.case.state >= 0).tobytes(), *sorted(settled.case.likelihood)
-    sweep = messages_of(tree, settled.factors).get(key, lambda: forest)
+    sweep = messages_of(tree, settled.factors).get(key, lambda: program)
     best = named(tree, settled.case, lambda: sweep.best(settled.case, k))
     return explanations(
         tree.model, best.states, best.log_value + settled.log_shift, evidence_of(tree, settled), scope
@@ -75,27 +75,27 @@ def marginal_map(
 
 def map_cost(tree: CompiledModel, variables: Iterable[str | int], settled: Settled) -> MapCost:
     """See `jtgpu.JunctionTree.map_cost`."""
-    _, cost, scope = _forest_of(tree, variables, settled)
+    _, cost, scope = _program_of(tree, variables, settled)
     return _cheaper(tree, scope, settled, cost, MAX_TABLE)
 
 
-def _forest_of(
+def _program_of(
     tree: CompiledModel, variables: Iterable[str | int], settled: Settled
-) -> tuple[Forest, MapCost, list[int]]:
-    """The contraction forest of a query, cached by the observed variables; its cost; the variables by number."""
+) -> tuple[Program, MapCost, list[int]]:
+    """The program of a query, cached by the observed variables; its cost; the variables by number."""
     scope = scope_of(tree.model, variables)
     case = settled.case
     key = tuple(sorted(scope)), (case.state >= 0).tobytes(), tuple(sorted(case.likelihood))
 
-    def make() -> tuple[Forest, MapCost]:
+    def make() -> tuple[Program, MapCost]:
         from ...plans.specialise import conditional_heads  # imports numba
 
         plan = tree.plan.whole
         heads = conditional_heads(settled.factors, plan.factor_scopes, plan.n_variables)
-        return map_forest(plan, heads, frozenset(scope), case)
+        return map_program(plan, heads, frozenset(scope), case)
 
-    forest, cost = tree.cached("map_forests", key, make, MAX_FORESTS)
-    return forest, cost, scope
+    program, cost = tree.cached("map_programs", key, make, MAX_PROGRAMS)
+    return program, cost, scope
 
 
 def _cheaper(tree: CompiledModel, scope: list[int], settled: Settled, cost: MapCost, most: int) -> MapCost:

@@ -1,4 +1,4 @@
-"""The contraction forest of a marginal MAP query: sums first, then maxima, in a constrained elimination order."""
+"""The program of a marginal MAP query: sums first, then maxima, in a constrained elimination order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...backends.forest import Forest
+from ...plans.program import Program
 from ..results.costs import MapCost
 from .constrained_order import components, order_before
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from ...backends.base import Evidence
     from ...plans.plan import Plan
 
-__all__ = ["map_forest"]
+__all__ = ["map_program"]
 
 MAX_PAIRED = 8  # tables that contain a variable, up to which all pairs are compared
 
 
 class _Builder:
-    """A contraction forest under construction: the tables that no contraction has used yet, and the contractions."""
+    """A program under construction: the tables that no contraction has used yet, and the contractions."""
 
     def __init__(self, plan: Plan, factors: Iterable[int], observed: frozenset[int]):
         self.scopes: list[tuple[int, ...]] = list(plan.table_scopes[: plan.n_factors])
@@ -79,9 +79,9 @@ class _Builder:
         return self.size(self.live[pair[0]] | self.live[pair[1]]), pair
 
 
-def map_forest(
+def map_program(
     plan: Plan, heads: Sequence[int], chosen: frozenset[int], case: Evidence
-) -> tuple[Forest, MapCost]:
+) -> tuple[Program, MapCost]:
     """Build the contractions of a marginal MAP query.
 
     Parameters
@@ -122,7 +122,7 @@ def map_forest(
     weighted = plan.evidence_factor.copy()  # weights are multiplied into the smallest remaining factor
     for f in sorted(factors, key=lambda f: (-build.size(plan.factor_scopes[f]), -f)):
         weighted[list(plan.factor_scopes[f])] = f
-    forest = Forest(
+    program = Program(
         plan.cardinality,
         plan.axis_rank,
         weighted,
@@ -134,7 +134,7 @@ def map_forest(
         tuple(roots),
         chosen=chosen | observed,
     )
-    return forest, cost
+    return program, cost
 
 
 def _without_barren(plan: Plan, heads: Sequence[int], relevant: frozenset[int]) -> list[int]:

@@ -16,7 +16,7 @@ from .messages import messages_of, named
 from .mpe import raise_if_impossible
 
 if TYPE_CHECKING:
-    from ...backends.forest import Uniforms
+    from ...backends.sweep import Uniforms
     from ..compiled import CompiledModel
     from ..evidence import KnownCases
     from ..interventions import Settled

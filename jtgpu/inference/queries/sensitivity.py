@@ -26,7 +26,8 @@ from .messages import messages_of, named
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ...backends.forest import Derivatives, Forest
+    from ...backends.sweep import Derivatives
+    from ...plans.program import Program
     from ..compiled import CompiledModel
     from ..interventions import Settled
 
@@ -54,21 +55,21 @@ def sensitivity(tree: CompiledModel, target: tuple[Any, Any], settled: Settled) 
 
     of_evidence = named(tree, case, derivatives)
     size = np.diff(parameters.first)
-    forest = sweep.forest
-    partial_evidence = _over_evidence(of_evidence, of_evidence, size, forest)
+    program = sweep.program
+    partial_evidence = _over_evidence(of_evidence, of_evidence, size, program)
     probability, partial_joint = 0.0, np.zeros(len(partial_evidence))
     weights = np.zeros(int(model.cardinality[v]))
     weights[state] = case.likelihood[v][state] if v in case.likelihood else 1.0
     if weights.any():  # else its likelihood, and with it the probability, is 0
         of_joint = sweep.derivatives(Evidence(case.state, {**case.likelihood, v: weights}))
-        c = forest.factor_root[v]
+        c = program.factor_root[v]
         shift = of_joint.log_scale - of_evidence.log_scale
         ratio = of_joint.root[c] / of_evidence.root[c]
         exponent = int(of_joint.root_exponent[c] - of_evidence.root_exponent[c])
         probability = float(np.ldexp(ratio * np.exp(shift), exponent))
-        partial_joint = _over_evidence(of_joint, of_evidence, size, forest) * np.exp(shift)
+        partial_joint = _over_evidence(of_joint, of_evidence, size, program) * np.exp(shift)
     # factors in other components than the target's only change the probability of the evidence
-    others = np.repeat(np.array(forest.factor_root) != forest.factor_root[v], size)
+    others = np.repeat(np.array(program.factor_root) != program.factor_root[v], size)
     partial_joint[others] = probability * partial_evidence[others]
     log_root = np.log(of_evidence.root) + of_evidence.root_exponent * np.log(2.0)
     return Sensitivity(
@@ -93,9 +94,9 @@ def _target(model: DiscreteModel, target: Any, case: Evidence) -> tuple[int, int
 
 
 def _over_evidence(
-    found: Derivatives, evidence: Derivatives, size: NDArray[np.int64], forest: Forest
+    found: Derivatives, evidence: Derivatives, size: NDArray[np.int64], program: Program
 ) -> NDArray[np.float64]:
     """Derivatives divided by P(e) of each factor's component."""
-    root = np.array(forest.factor_root)
+    root = np.array(program.factor_root)
     exponent = found.exponent - evidence.root_exponent[root]
     return np.asarray(np.ldexp(found.cells / np.repeat(evidence.root[root], size), np.repeat(exponent, size)))

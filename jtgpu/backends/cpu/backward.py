@@ -1,8 +1,9 @@
-"""The way back down a contraction forest: variables chosen where they were taken out, slice by slice.
+"""The backward pass of a program: states chosen where variables were eliminated, slice by slice.
 
-A *step* belongs to a contraction that takes variables out. Given the states of its table's variables, which later
-contractions took out and which are known by now, its *slice* is the product of its inputs over the variables that it
-takes out alone. Their largest cell, or one at random, is what the step chooses.
+A *step* belongs to a contraction that eliminates variables. The variables of its output are eliminated by later
+contractions, so their states are chosen before; given these, the step's *slice* is the product of its inputs over the
+variables that it eliminates. The step chooses the slice's largest cell (a most probable explanation), or one at random
+in proportion to the cells (a sample of the posterior).
 """
 
 from __future__ import annotations
@@ -12,19 +13,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ...plans.specialise import FlatProgram, reduce
 from ...util.numba_cache import compiled
-from .records import LOOPS, A, B
+from .records import Records, input_field
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CHANCES", "UNKEPT", "Steps", "alternatives", "cell_of", "draw", "make_steps", "retrace", "trace"]
+__all__ = ["CHANCES", "UNSHARED", "Steps", "alternatives", "cell_of", "draw", "retrace", "steps_of", "trace"]
 
-# A step: the fields up to PLACES, then (variable, states) a variable that is taken out, slowest first; (variable,
-# stride) one of the table; and for each input its cell, its strides in the variables that are taken out, the number of
-# its other variables and (variable, stride) of each. Variables by rank.
-N_INPUTS, N_TAKEN, CELLS, N_SEEN, CHANCES, CHANCES_MADE, PLACES = range(7)
-UNKEPT = -1  # CHANCES of a step whose slices are made anew each time
+# A step: the fields up to PLACES, then (variable, states) of each variable that is eliminated, slowest first; (variable,
+# stride) of each of the output; and for each input its cell, its strides in the eliminated variables, the number of its
+# other variables and (variable, stride) of each. Variables by rank.
+(
+    N_INPUTS,
+    N_TAKEN,  # variables that are eliminated
+    CELLS,  # of a slice
+    N_SEEN,  # variables of the output
+    CHANCES,  # first of the numbers that hold the running sums of its slices; UNSHARED
+    CHANCES_MADE,  # first of the flags that say which of them are computed
+    PLACES,
+) = range(7)
+UNSHARED = -1  # CHANCES of a step whose slices are computed for every sample
 
 MOST_CHANCES = 1 << 22  # numbers: 32 MiB of slices that samples share
 MOST_NUMBERS, LEAST_ROWS = 1 << 15, 16  # random numbers of the samples that are drawn side by side, and these
@@ -32,144 +42,219 @@ FEW = 8  # cells of a slice that are compared all rather than halved
 
 
 class Steps(NamedTuple):
-    """What a program leaves for the way down, in the order of its contractions."""
+    """The backward pass of a program, in the order of its contractions."""
 
     steps: NDArray[np.int64]
     step_ptr: NDArray[np.int64]  # (n+1,)
-    counts: NDArray[np.int64]  # (4,) largest slice, most inputs or variables of a step, kept numbers, kept slices
+    counts: NDArray[np.int64]  # (4,) largest slice, most inputs or variables of a step, shared numbers, shared slices
+
+    @property
+    def unshared(self) -> Steps:
+        """The steps for samples that share no slices."""
+        steps = self.steps.copy()
+        steps[self.step_ptr[:-1] + CHANCES] = UNSHARED
+        return self._replace(steps=steps)
+
+
+class _Work(NamedTuple):
+    """Scratch memory while steps are made. V variables and the case axis."""
+
+    out_at: NDArray[np.int64]  # (V+1,) contraction whose output has the variable
+    taken_at: NDArray[np.int64]  # (V+1,) contraction that eliminates it
+    stride: NDArray[np.int64]  # (V+1,) zeros
+    taken: NDArray[np.int64]  # (V+1,) eliminated variables, ascending
 
 
 @compiled()
-def _make(sk, length, scope, use, made, maximal, records, record_ptr, steps):  # type: ignore[no-untyped-def]
-    """`steps`: memory to write them in. Returns the bounds of the steps and their counts."""
-    n_vars = len(sk.card)
-    out_at, taken_at = np.full(n_vars, -1, np.int64), np.full(n_vars, -1, np.int64)
-    stride = np.zeros(n_vars, np.int64)
-    step_ptr = np.zeros(len(record_ptr), np.int64)
-    taken, sizes = np.empty(n_vars, np.int64), np.zeros(len(record_ptr), np.int64)
-    n, n_steps, p = 0, 0, 0
-    largest, most, chances, slices = 1, 1, 0, 0
-    for i in range(len(sk.op_out)):
-        out = sk.op_out[i]
-        if not made[out]:
+def _eliminated(sk, left, i, w):  # type: ignore[no-untyped-def]
+    """Find the variables that contraction i eliminates; returns how many they are (int64). See `_write_step`."""
+    out, n = sk.op_out[i], 0
+    for j in range(sk.table_ptr[out], sk.table_ptr[out] + left.length[out]):
+        w.out_at[left.scope[j]] = i
+    for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+        t = left.use[j]
+        if t < 0:
             continue
-        record = record_ptr[p]
-        p += 1
-        if not maximal[i]:
-            continue
-        for j in range(sk.table_ptr[out], sk.table_ptr[out] + length[out]):
-            out_at[scope[j]] = i
-        n_taken, cells = 0, 1
-        for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
-            t = use[j]
-            if t < 0:
-                continue
-            for s in range(sk.table_ptr[t], sk.table_ptr[t] + length[t]):
-                v = scope[s]
-                if out_at[v] != i and taken_at[v] != i and sk.card[v] > 1:
-                    taken_at[v] = i
-                    q = n_taken
-                    while q > 0 and taken[q - 1] > v:
-                        taken[q] = taken[q - 1]
-                        q -= 1
-                    taken[q] = v
-                    n_taken += 1
-                    cells *= sk.card[v]
-        if n_taken == 0:
-            continue
-        at = n + PLACES
-        for q in range(n_taken):
-            steps[at], steps[at + 1] = taken[q], sk.card[taken[q]]
+        for s in range(sk.table_ptr[t], sk.table_ptr[t] + left.length[t]):
+            v = left.scope[s]
+            if w.out_at[v] != i and w.taken_at[v] != i and sk.card[v] > 1:
+                w.taken_at[v] = i
+                q = n
+                while q > 0 and w.taken[q - 1] > v:
+                    w.taken[q] = w.taken[q - 1]
+                    q -= 1
+                w.taken[q] = v
+                n += 1
+    return n
+
+
+@compiled()
+def _write_input(sk, left, i, t, w, n_taken, steps, at):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Write the strides of input t behind its cell at `steps[at:]`; returns the end. See `_write_step`."""
+    step = 1
+    for s in range(sk.table_ptr[t] + left.length[t] - 1, sk.table_ptr[t] - 1, -1):
+        w.stride[left.scope[s]] = step
+        step *= sk.card[left.scope[s]]
+    for q in range(n_taken):
+        steps[at + q] = w.stride[w.taken[q]]
+    n_others = at + n_taken
+    at = n_others + 1
+    for s in range(sk.table_ptr[t], sk.table_ptr[t] + left.length[t]):
+        v = left.scope[s]
+        if w.taken_at[v] != i and sk.card[v] > 1:
+            steps[at], steps[at + 1] = v, w.stride[v]
             at += 2
-        n_seen, size = 0, 1
-        for j in range(sk.table_ptr[out] + length[out] - 1, sk.table_ptr[out] - 1, -1):
-            v = scope[j]
-            if sk.card[v] > 1:
-                steps[at], steps[at + 1] = v, size
-                at += 2
-                n_seen += 1
-                size *= sk.card[v]
-        k = 0
-        for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
-            t = use[j]
-            if t < 0:
-                continue
-            where = record + (A if k == 0 else B if k == 1 else LOOPS + 3 * (k - 2))
+        w.stride[v] = 0
+    steps[n_others] = (at - n_others - 1) // 2
+    return at
+
+
+@compiled()
+def _write_step(sk, left, i, record, w, n_taken, steps, n):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Write the step of contraction i at `steps[n:]`.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    left : Reduced
+    i : int64
+    record : int64
+        The contraction's record.
+    w : _Work
+    n_taken : int64
+        Variables in ``w.taken``.
+    steps : int64
+    n : int64
+
+    Returns
+    -------
+    tuple of int64
+        The step's end, and the cells of the output.
+    """
+    out, at, cells = sk.op_out[i], n + PLACES, 1
+    for q in range(n_taken):
+        steps[at], steps[at + 1] = w.taken[q], sk.card[w.taken[q]]
+        cells *= sk.card[w.taken[q]]
+        at += 2
+    n_seen, size = 0, 1
+    for j in range(sk.table_ptr[out] + left.length[out] - 1, sk.table_ptr[out] - 1, -1):
+        v = left.scope[j]
+        if sk.card[v] > 1:
+            steps[at], steps[at + 1] = v, size
+            at += 2
+            n_seen += 1
+            size *= sk.card[v]
+    k = 0
+    for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+        t = left.use[j]
+        if t >= 0:
+            steps[at] = record[input_field(k)]
+            at = _write_input(sk, left, i, t, w, n_taken, steps, at + 1)
             k += 1
-            step = 1
-            for s in range(sk.table_ptr[t] + length[t] - 1, sk.table_ptr[t] - 1, -1):
-                stride[scope[s]] = step
-                step *= sk.card[scope[s]]
-            steps[at] = records[where]
-            at += 1
-            for q in range(n_taken):
-                steps[at + q] = stride[taken[q]]
-            at += n_taken
-            n_others = at
-            at += 1
-            for s in range(sk.table_ptr[t], sk.table_ptr[t] + length[t]):
-                v = scope[s]
-                if taken_at[v] != i and sk.card[v] > 1:
-                    steps[at], steps[at + 1] = v, stride[v]
-                    at += 2
-                stride[v] = 0
-            steps[n_others] = (at - n_others - 1) // 2
-        steps[n + N_INPUTS], steps[n + N_TAKEN], steps[n + CELLS], steps[n + N_SEEN] = k, n_taken, cells, n_seen
-        sizes[n_steps] = size
-        largest, most = max(largest, cells), max(most, max(k, n_taken))
-        n = at
-        n_steps += 1
-        step_ptr[n_steps] = n
-    # the fewer slices a step has, the more samples share each
-    for p in np.argsort(sizes[:n_steps], kind="mergesort"):
+    steps[n + N_INPUTS], steps[n + N_TAKEN], steps[n + CELLS], steps[n + N_SEEN] = k, n_taken, cells, n_seen
+    return at, size
+
+
+@compiled()
+def _share_slices(steps, step_ptr, sizes):  # type: ignore[no-untyped-def]
+    """Give room for running sums to the steps with the fewest slices: the fewer, the more samples share each.
+
+    Parameters
+    ----------
+    steps, step_ptr : int64
+    sizes : (n,) int64
+        Slices of each step.
+
+    Returns
+    -------
+    tuple of int64
+        Numbers and slices that have room.
+    """
+    chances, slices = 0, 0
+    for p in np.argsort(sizes, kind="mergesort"):
         step = step_ptr[p]
         cells = steps[step + CELLS] * sizes[p]
-        steps[step + CHANCES], steps[step + CHANCES_MADE] = UNKEPT, 0
+        steps[step + CHANCES], steps[step + CHANCES_MADE] = UNSHARED, 0
         if chances + cells <= MOST_CHANCES:
             steps[step + CHANCES], steps[step + CHANCES_MADE] = chances, slices
             chances += cells
             slices += sizes[p]
-    return step_ptr[: n_steps + 1].copy(), np.array([largest, most, chances, slices])
+    return chances, slices
 
 
 @compiled()
-def _room(sk, length, use, made):  # type: ignore[no-untyped-def]
-    """Numbers that the steps of a program may take at most."""
+def _room(sk, left):  # type: ignore[no-untyped-def]
+    """Numbers that the steps of a program take at most (int64); parameters as for `_make_steps`."""
     room = 0
     for i in range(len(sk.op_out)):
-        if made[sk.op_out[i]]:
-            wide, k = 0, 0
-            for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
-                if use[j] >= 0:
-                    wide += length[use[j]]
-                    k += 1
-            room += PLACES + (4 + k) * wide + 2 * k + 2 * length[sk.op_out[i]]
+        wide, k = 0, 0
+        for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+            if left.use[j] >= 0:
+                wide += left.length[left.use[j]]
+                k += 1
+        room += PLACES + (4 + k) * wide + 2 * k + 2 * left.length[sk.op_out[i]]
     return room
 
 
 @compiled()
-def make_steps(sk, length, scope, use, made, maximal, records, record_ptr):  # type: ignore[no-untyped-def]
-    """The steps of a program.
+def _make_steps(sk, left, with_step, records, record_ptr):  # type: ignore[no-untyped-def]
+    """The fields of `Steps`.
 
     Parameters
     ----------
-    sk : Skeleton
-    length, scope, use
-        See `jtgpu.plans.specialise.Remains`.
-    made : (T,) bool
-        Tables that the program makes.
-    maximal : (P,) bool
-        Contractions that get a step.
-    records, record_ptr
-        See `jtgpu.backends.cpu.records.Program`.
-
-    Returns
-    -------
-    The fields of `Steps`.
+    sk : FlatProgram
+    left : Reduced
+    with_step : (P,) bool
+        Contractions whose variables are chosen.
+    records, record_ptr : int64
+        See `records.Records`.
     """
-    steps = np.empty(_room(sk, length, use, made), np.int64)
-    step_ptr, counts = _make(sk, length, scope, use, made, maximal, records, record_ptr, steps)
-    return steps[: step_ptr[-1]].copy(), step_ptr, counts
+    n_vars = len(sk.card)
+    steps = np.empty(_room(sk, left), np.int64)
+    w = _Work(
+        np.full(n_vars, -1, np.int64), np.full(n_vars, -1, np.int64), np.zeros(n_vars, np.int64),
+        np.empty(n_vars, np.int64),
+    )  # fmt: skip
+    step_ptr, sizes = np.zeros(len(record_ptr), np.int64), np.zeros(len(record_ptr), np.int64)
+    n, n_steps, p, largest, most = 0, 0, 0, 1, 1
+    for i in range(len(sk.op_out)):
+        out = sk.op_out[i]
+        if not left.needed[out] or left.stands_for[out] != out:
+            continue
+        record = records[record_ptr[p] : record_ptr[p + 1]]
+        p += 1
+        if not with_step[i]:
+            continue
+        n_taken = _eliminated(sk, left, i, w)
+        if n_taken == 0:
+            continue
+        end, sizes[n_steps] = _write_step(sk, left, i, record, w, n_taken, steps, n)
+        largest = max(largest, steps[n + CELLS])
+        most = max(most, max(steps[n + N_INPUTS], n_taken))
+        n = end
+        n_steps += 1
+        step_ptr[n_steps] = n
+    chances, slices = _share_slices(steps, step_ptr, sizes[:n_steps])
+    return steps[:n].copy(), step_ptr[: n_steps + 1].copy(), np.array([largest, most, chances, slices])
+
+
+def steps_of(program: FlatProgram, pattern: NDArray[np.uint8], records: Records) -> Steps:
+    """The backward pass of a program.
+
+    Parameters
+    ----------
+    program : FlatProgram
+        Where some contractions are by maximum, only their variables are chosen; else all.
+    pattern : (V,) uint8
+        `jtgpu.plans.specialise.FREE`, ``HARD`` or ``SOFT`` for each variable, by rank.
+    records : Records
+        Lowered for the pattern.
+    """
+    with_step = program.op_maximal
+    if not with_step.any():
+        with_step = np.ones(len(with_step), np.bool_)
+    left = reduce(program, pattern, np.ones(len(pattern), np.bool_))
+    return Steps(*_make_steps(program, left, with_step, records.records, records.record_ptr))
 
 
 @compiled()
@@ -362,7 +447,7 @@ def draw(arena, steps, step_ptr, start, uniforms, out, by_rank, chances, made, v
             step = step_ptr[p]
             m, cells, variable = steps[step + N_TAKEN], steps[step + CELLS], steps[step + PLACES]
             lead = by_rank[variable]
-            if steps[step + CHANCES] == UNKEPT:
+            if steps[step + CHANCES] == UNSHARED:
                 for r in range(rows):
                     _know(steps, step, m, states, r, known)
                     _sums(arena, steps, step, known, values, 0, values, work)

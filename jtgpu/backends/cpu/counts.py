@@ -1,0 +1,98 @@
+"""Expected counts: the distributions of all families, summed over a table of cases.
+
+Rows are grouped as for posteriors (see `batch`). Every task adds its rows, in their order, to counts of its own, and the
+tasks' counts are added in the order of the tasks: the bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import ImpossibleEvidence
+from ..base import Counts
+from .batch import Group, Table, group_rows, lane_memory, run_groups
+from .lanes import Counting, add_counts, count_lanes
+from .runner import Runner, soft_of
+from .workspace import Workspace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["count_batch"]
+
+
+class _InOrder:
+    """A sum of arrays that are added in the order of their numbers, whenever they come."""
+
+    def __init__(self, cells: int):
+        self.total = np.zeros(cells)
+        self._next = 0
+        self._waiting: dict[int, NDArray[np.float64]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, number: int, counts: NDArray[np.float64]) -> None:
+        """Add array `number`; numbers are 0, 1, 2, ..."""
+        with self._lock:
+            self._waiting[number] = counts
+            while self._next in self._waiting:
+                self.total += self._waiting.pop(self._next)
+                self._next += 1
+
+
+def count_batch(runner: Runner, states: NDArray[np.int32], weights: NDArray[np.float64]) -> Counts:
+    """See `jtgpu.backends.base.Backend.run_counts`.
+
+    Parameters
+    ----------
+    runner : Runner
+        Of a `jtgpu.plans.program.family_program`.
+    states : (B, V) int32
+    weights : (B,) float64
+    """
+    table = Table(runner, states, {}, None)
+    weights = np.ascontiguousarray(weights, np.float64)
+    groups = group_rows(table)
+    numbers: dict[tuple[int, int], int] = {}  # of each task, in the order in which tasks are started
+    for group in sorted(groups, key=lambda g: -len(g.rows)):
+        for first, _ in group.tasks():
+            numbers[id(group), first] = len(numbers)
+    sums = _InOrder(table.model.numbers.factor_cells)
+
+    def work(group: Group, first: int, last: int) -> None:
+        cells = np.zeros(len(sums.total))
+        space = runner.take(table.model)
+        try:
+            cached = group.program(table)
+            if cached is None:
+                for row in group.rows[first:last].tolist():
+                    _count_row(table, space, row, Counting(cells, weights))
+            else:
+                count_lanes(
+                    lane_memory(space, table, cached, group.lanes), cached.records, table.cases(group.rows),
+                    Counting(cells, weights), runner.limit, first, last,
+                )  # fmt: skip
+        finally:
+            runner.give_back(space)
+        sums.add(numbers[id(group), first], cells)
+
+    run_groups(table, groups, work)
+    families = [np.ascontiguousarray(view) for view in table.model.numbers.factor_views(sums.total)]
+    return Counts(families, table.log_evidence, table.impossible)
+
+
+def _count_row(table: Table, space: Workspace, row: int, out: Counting) -> None:
+    """Add one row with a program of its own."""
+    case = table.case(row)
+    cached = table.get(case.state >= 0, soft_of(case))
+    try:
+        table.log_evidence[row] = table.runner.run(space, cached, case)
+    except ImpossibleEvidence:
+        table.log_evidence[row], table.impossible[row] = -np.inf, True
+        return
+    p = cached.records
+    states = case.state[table.runner.by_rank]
+    weight = float(out.weights[row])
+    add_counts(space.arena, p.stores, p.store_ptr, 1, 0, states, weight, out.cells, space.block)

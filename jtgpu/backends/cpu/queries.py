@@ -1,0 +1,263 @@
+"""Queries that need tables and not only posteriors: best configurations, samples, derivatives; in compiled code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import ImpossibleEvidence
+from ...plans.arrays import ragged
+from ...plans.program import UNIT, Program
+from ..base import Evidence
+from ..sweep import Best, Derivatives, Uniforms
+from .backward import draw, trace
+from .k_best import further
+from .patterns import rows_by_pattern
+from .programs import CachedProgram
+from .runner import Runner, soft_of
+from .spread import score, spread
+from .workspace import Workspace, scaled_weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["CpuSweep"]
+
+BLOCK = 1 << 20  # random numbers that are drawn at a time
+WORTH_THREADS = 500_000  # steps of all samples from which several cores draw, some 20 ms of one
+
+
+class CpuSweep:
+    """`jtgpu.backends.sweep.Sweep` in compiled code. Thread-safe: queries run at the same time.
+
+    Parameters
+    ----------
+    program : Program
+    factors : sequence of arrays
+        The model's tables, axes in the model's order.
+    threads : int, optional
+        Cores that draw samples; default: all that the process may use. The samples are the same for every number.
+    """
+
+    def __init__(self, program: Program, factors: Sequence[NDArray[np.float64]], threads: int | None = None):
+        self.program = program
+        self._runner = Runner(program, factors, threads)
+
+    def _get(self, space: Workspace, state: NDArray[np.int32], soft: tuple[int, ...] = ()) -> CachedProgram:
+        """The program of a pattern; the workspace gets room for it and its backward pass."""
+        cached = self._runner.model.programs.get(state >= 0, soft)
+        space.fit(cached.records)
+        space.fit_arena(cached.records.cells)
+        space.fit_steps(*cached.steps.counts[:2].tolist())
+        return cached
+
+    def best(self, evidence: Evidence, k: int = 1) -> Best:
+        """See `jtgpu.backends.sweep.Sweep.best`."""
+        space = self._runner.take()
+        try:
+            cached = self._get(space, evidence.state, soft_of(evidence))
+            log_value = self._runner.run(space, cached, evidence)
+            found, logs = [self._trace(space, cached, evidence.state)], [log_value]
+            if k > 1:
+                further(space.arena, cached.steps, (space.values, space.places), found, logs, k)
+            return Best(self._by_number(found), np.array(logs))
+        finally:
+            self._runner.give_back(space)
+
+    def _trace(self, space: Workspace, cached: CachedProgram, state: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The best configuration, by rank, when the program has run."""
+        steps, states = cached.steps, np.maximum(state[self._runner.by_rank], 0)
+        trace(space.arena, steps.steps, steps.step_ptr, len(steps.step_ptr) - 1, states, space.values, space.places)
+        return states
+
+    def best_rows(self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]) -> Best:
+        """See `jtgpu.backends.sweep.Sweep.best_rows`."""
+        found = np.full(states.shape, -1, np.int32)
+        logs = np.full(len(states), -np.inf)
+        space = self._runner.take()
+        try:
+            for row, case in _in_groups(states, likelihood):
+                cached = self._get(space, case.state, soft_of(case))
+                with suppress(ImpossibleEvidence):
+                    logs[row] = self._runner.run(space, cached, case)
+                    found[row] = self._by_number([self._trace(space, cached, case.state)])[0]
+        finally:
+            self._runner.give_back(space)
+        return Best(found, logs)
+
+    def _by_number(self, found: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
+        """Configurations by rank as configurations by the variables' numbers."""
+        program = self.program
+        states = np.empty((len(found), program.n_variables), np.int32)
+        states[:, self._runner.by_rank] = found
+        if program.chosen and len(program.chosen) < program.n_variables:
+            rest = np.ones(program.n_variables, np.bool_)
+            rest[list(program.chosen)] = False
+            states[:, rest] = -1
+        return states
+
+    def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
+        """See `jtgpu.backends.sweep.Sweep.draw`."""
+        out = np.empty((n, self.program.n_variables), np.int32)
+        space = self._runner.take()
+        try:
+            cached = self._get(space, evidence.state, soft_of(evidence))
+            self._runner.run(space, cached, evidence)
+            self._draw(space, cached, evidence.state, uniforms, out)
+            return out
+        finally:
+            self._runner.give_back(space)
+
+    def _draw(
+        self,
+        space: Workspace,
+        cached: CachedProgram,
+        state: NDArray[np.int32],
+        uniforms: Uniforms,
+        out: NDArray[np.int32],
+    ) -> None:
+        """Samples from a program that has run, a block of rows at a time, on several cores where that pays.
+
+        Each core has slices of its own, and a row depends on its own numbers alone.
+        """
+        steps, by_rank = cached.steps, self._runner.by_rank
+        largest, most, chances, slices = steps.counts.tolist()
+        start = np.maximum(state[by_rank], 0)
+        rows = max(1, BLOCK // self.program.n_variables)
+        threads = self._runner.threads if len(out) * len(steps.step_ptr) >= WORTH_THREADS else 1
+        own = [
+            (np.empty(chances), np.zeros(slices, np.uint8), np.zeros(largest), np.zeros(most, np.int64))
+            for _ in range(threads)
+        ]
+
+        def part(t: int, block: NDArray[np.int32], numbers: NDArray[np.float64]) -> None:
+            mine = slice(len(block) * t // threads, len(block) * (t + 1) // threads)
+            draw(space.arena, steps.steps, steps.step_ptr, start, numbers[mine], block[mine], by_rank, *own[t])
+
+        with ThreadPoolExecutor(threads - 1) if threads > 1 else nullcontext() as pool:
+            for first in range(0, len(out), rows):
+                block = out[first : first + rows]
+                numbers = uniforms(len(block))
+                others = [pool.submit(part, t, block, numbers) for t in range(1, threads)] if pool else []
+                part(0, block, numbers)
+                for other in others:
+                    other.result()
+
+    def draw_rows(
+        self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], uniforms: Uniforms
+    ) -> NDArray[np.int32]:
+        """See `jtgpu.backends.sweep.Sweep.draw_rows`."""
+        out = np.full(states.shape, -1, np.int32)
+        block = max(1, BLOCK // self.program.n_variables)
+        space = self._runner.take()
+        try:
+            for first in range(0, len(states), block):
+                part = slice(first, first + block)
+                numbers = uniforms(len(states[part]))
+                for row, case in _in_groups(states[part], {v: w[part] for v, w in likelihood.items()}):
+                    cached = self._get(space, case.state, soft_of(case))
+                    with suppress(ImpossibleEvidence):
+                        self._runner.run(space, cached, case)
+                        self._draw_one(space, cached, case.state, numbers[row], out[first + row])
+        finally:
+            self._runner.give_back(space)
+        return out
+
+    def _draw_one(
+        self,
+        space: Workspace,
+        cached: CachedProgram,
+        state: NDArray[np.int32],
+        numbers: NDArray[np.float64],
+        out: NDArray[np.int32],
+    ) -> None:
+        """One sample from a program that has run: every case has slices of its own."""
+        steps, by_rank = cached.unshared_steps, self._runner.by_rank
+        start = np.maximum(state[by_rank], 0)
+        draw(
+            space.arena, steps.steps, steps.step_ptr, start, numbers[None], out[None], by_rank, _NO_CHANCES, _NONE_MADE,
+            space.values, space.places,
+        )  # fmt: skip
+
+    def derivatives(self, evidence: Evidence) -> Derivatives:
+        """See `jtgpu.backends.sweep.Sweep.derivatives`."""
+        program, runner = self.program, self._runner
+        space = runner.take()
+        try:
+            cached = runner.model.programs.get(evidence.state >= 0, soft_of(evidence))
+            runner.run(space, cached, evidence, zeros=True)
+            weights, weight_ptr, log_scale = scaled_weights(evidence, program.axis_rank)
+            records = cached.records
+            place = {t: i for i, t in enumerate(program.wanted)}
+            cell, exponent = np.zeros(program.n_factors, np.int64), np.zeros(program.n_factors, np.int64)
+            for f, t in enumerate(program.factor_derivative):
+                if t != UNIT:
+                    cell[f], exponent[f] = (
+                        records.wanted[place[t], 0],
+                        space.exponent[records.wanted[place[t], 1]],
+                    )
+            cells = self._spread(space, cell, evidence, (weights, weight_ptr))
+            roots = records.roots
+            return Derivatives(
+                cells, exponent, space.arena[roots[:, 0]].copy(), space.exponent[roots[:, 1]].copy(), log_scale
+            )
+        finally:
+            runner.give_back(space)
+
+    def _spread(
+        self,
+        space: Workspace,
+        cell: NDArray[np.int64],
+        evidence: Evidence,
+        weighed: tuple[NDArray[np.float64], NDArray[np.int64]],
+    ) -> NDArray[np.float64]:
+        """Derivatives by every entry of every factor from the tables that begin at `cell`, (F,)."""
+        program = self.program
+        weights, weight_ptr = weighed
+        factor = np.full(program.n_variables, -1, np.int64)
+        soft = list(soft_of(evidence))
+        factor[soft] = program.evidence_factor[soft]
+        if len(weight_ptr) == program.n_variables:
+            weight_ptr = weight_ptr[program.axis_rank]
+        first = np.cumsum([0, *(program.size(s) for s in program.factor_scopes)], dtype=np.int64)
+        cells = np.empty(int(first[-1]))
+        scopes = [() if t == UNIT else program.scopes[t] for t in program.factor_derivative]
+        spread(
+            space.arena, cell, evidence.state, (weights, weight_ptr, factor), program.cardinality,
+            ragged(program.factor_scopes), ragged(scopes), first, cells,
+        )  # fmt: skip
+        return cells
+
+    def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:
+        """See `jtgpu.backends.sweep.Sweep.score`."""
+        program = self.program
+        logs = np.empty(len(states))
+        space = self._runner.take()
+        try:
+            space.fit_arena(space.numbers.factor_cells)
+            score(
+                space.arena, space.exponent, space.numbers.layout.factor, ragged(program.scopes[: program.n_factors]),
+                program.cardinality, np.ascontiguousarray(states), logs,
+            )  # fmt: skip
+        finally:
+            self._runner.give_back(space)
+        with np.errstate(divide="ignore"):
+            for v, weights in evidence.likelihood.items():
+                logs += np.log(np.asarray(weights, np.float64)[states[:, v]])
+        return logs
+
+
+_NO_CHANCES, _NONE_MADE = np.zeros(1), np.zeros(1, np.uint8)
+
+
+def _in_groups(
+    states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]
+) -> Iterator[tuple[int, Evidence]]:
+    """Numbers of the rows and the rows as cases; those that observe the same variables one after the other."""
+    rows, _ = rows_by_pattern(np.ascontiguousarray(states, np.int32), np.zeros(states.shape[1], np.bool_))
+    for row in rows.tolist():
+        yield row, Evidence(states[row], {v: w[row] for v, w in likelihood.items()})

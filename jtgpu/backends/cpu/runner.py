@@ -1,0 +1,164 @@
+"""One program and one model's numbers, ready to run: programs by pattern, workspaces, threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import ImpossibleEvidence, JtgpuError
+from ...plans.program import Program
+from ...util.system import cores
+from ..base import Evidence
+from .parallel import run_tasks
+from .programs import CachedProgram, ProgramCache
+from .sweep import IMPOSSIBLE, evidence_log, load_all, run
+from .workspace import ROOM, Numbers, Workspace, scaled_weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Model", "Runner", "soft_of"]
+
+DOUBLE = 800  # log2 of what a contraction may multiply together, far from where doubles lose digits
+PARALLEL = 3_000_000  # terms from which several threads run a program, 300 us of one core
+
+
+class Model:
+    """Numbers and the programs that hold for them; never changed, so that a query sees one or the other."""
+
+    def __init__(self, numbers: Numbers, programs: ProgramCache):
+        self.numbers, self.programs = numbers, programs
+
+
+class Runner:
+    """Runs a program for cases. Thread-safe; each query that runs at the same time has its own workspace.
+
+    Parameters
+    ----------
+    program : Program
+    factors : sequence of arrays
+        The model's tables, axes in the model's order.
+    threads : int, optional
+        Cores that one query may use; default: all that the process may use. The bits are the same for every number.
+    """
+
+    def __init__(self, program: Program, factors: Sequence[NDArray[np.float64]], threads: int | None = None):
+        self.program = program
+        self.threads = cores() if threads is None else max(1, threads)
+        self.by_rank = program.by_rank
+        self.cards = program.cardinality[self.by_rank]
+        most = max((len(tables) for tables in program.ins), default=2)
+        self.limit = min(ROOM, DOUBLE // max(most, 2))  # log2
+        numbers = Numbers(program, factors)
+        self.model = Model(numbers, ProgramCache(program, factors, numbers.layout))
+        self.spare = threading.Semaphore(self.threads - 1)  # threads that a table of cases may start
+        self._lock = threading.Lock()
+        self._idle: list[Workspace] = []
+        self._open = True
+
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """Replace the numbers; a query that is running finishes with the old ones.
+
+        Cached programs stay if the same factors are conditional densities and the same entries are zero.
+        """
+        numbers = Numbers(self.program, factors)
+        programs = self.model.programs
+        if not programs.serves(factors):
+            programs = ProgramCache(self.program, factors, numbers.layout)
+        self.model = Model(numbers, programs)
+
+    def take(self, model: Model | None = None) -> Workspace:
+        """A workspace that no other query uses, with the numbers of a model (default: the present one)."""
+        if model is None:
+            model = self.model
+        with self._lock:
+            if not self._open:
+                raise JtgpuError("this backend is closed")
+            space = self._idle.pop() if self._idle else Workspace(model.numbers)
+        space.use(model.numbers)
+        return space
+
+    def give_back(self, space: Workspace) -> None:
+        """Let other queries use a workspace."""
+        with self._lock:
+            if self._open:
+                self._idle.append(space)
+
+    def close(self) -> None:
+        """Free all memory."""
+        with self._lock:
+            self._open, self._idle = False, []
+        self.model.programs.clear()
+
+    def run(self, space: Workspace, cached: CachedProgram, evidence: Evidence, zeros: bool = False) -> float:
+        """Run a program for one case; its tables are in the workspace then.
+
+        Parameters
+        ----------
+        space : Workspace
+        cached : CachedProgram
+            Of the evidence's pattern and the workspace's numbers.
+        evidence : Evidence
+        zeros : bool
+            Whether to continue where a table is zero everywhere, as derivatives do.
+
+        Returns
+        -------
+        float
+            ln P(e).
+
+        Raises
+        ------
+        ImpossibleEvidence
+            If P(e) = 0 and not `zeros`, or if a likelihood is zero everywhere.
+        """
+        weights, weight_ptr, log_scale = scaled_weights(evidence, self.program.axis_rank)
+        cached.leave_out_zeros(space.numbers, self.cards)
+        p = cached.records
+        space.fit(p)
+        space.fit_arena(int(p.counts[0]))
+        log_evidence = IMPOSSIBLE
+        if log_scale != IMPOSSIBLE:
+            states = evidence.state[self.by_rank]
+            if self.threads > 1 and cached.terms >= PARALLEL and not zeros:
+                log_evidence = self._run_with_threads(space, cached, (states, weights, weight_ptr))
+            else:
+                log_evidence = run(
+                    space.arena, space.exponent, p.records, p.record_ptr, p.loads, p.load_ptr, p.roots, states, weights,
+                    weight_ptr, self.limit, zeros, space.block,
+                )  # fmt: skip
+        if log_evidence == IMPOSSIBLE and not (zeros and log_scale != IMPOSSIBLE):
+            raise ImpossibleEvidence("the evidence has probability 0")
+        return float(log_evidence + log_scale)
+
+    def posteriors(self, space: Workspace, cached: CachedProgram, evidence: Evidence) -> NDArray[np.float64]:
+        """The posteriors that a program left in the arena, variable after variable, with the observed variables'."""
+        first = space.numbers.factor_cells
+        posterior = space.arena[first : first + int(self.program.posterior_ptr[-1])].copy()
+        posterior[cached.blank] = 0.0
+        posterior[cached.first + evidence.state[cached.hard]] = 1.0
+        return posterior
+
+    def _run_with_threads(
+        self,
+        space: Workspace,
+        cached: CachedProgram,
+        case: tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]],
+    ) -> float:
+        """`sweep.run` on several cores."""
+        p = cached.records
+        tasks = cached.tasks(p, len(space.exponent), self.threads)
+        possible = load_all(
+            space.arena, p.loads, p.load_ptr, *case, space.exponent, self.limit, False, space.block
+        ) and run_tasks(tasks, p.records, space, self.limit, self.threads)
+        return float(evidence_log(space.arena, p.roots, space.exponent)) if possible else IMPOSSIBLE
+
+
+def soft_of(evidence: Evidence) -> tuple[int, ...]:
+    """Variables with weights that are not observed."""
+    if not evidence.likelihood:
+        return ()
+    return tuple(sorted(int(v) for v in evidence.likelihood if evidence.state[v] < 0))
