@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ImpossibleEvidence
+from ..errors import ImpossibleEvidence, JtgpuError
 from ..plans.plan import Plan
 from ..plans.program import UNIT, Program, family_program, posterior_program
 from .base import BackendDefaults, Counts, Evidence, Result
@@ -97,10 +97,10 @@ class _Tables:
         scopes = program.scopes
         for f, (factor, scope) in enumerate(zip(factors, program.factor_scopes, strict=True)):
             table = np.transpose(factor, [scope.index(v) for v in scopes[f]])
-            self._put(f, table * allowed(scopes[f], evidence, program.cardinality), 0)
-        for v, given in sorted(evidence.likelihood.items()):
+            self._put(f, table, 0)
+        for v, given in evidence.vectors(program.cardinality).items():
             f = int(program.evidence_factor[v])
-            weights, shift = _scaled(np.asarray(given, np.float64))
+            weights, shift = _scaled(given)
             self._put(f, self.tables[f] * _widened(weights, [v], scopes[f]), self.exponent[f] + shift)
         for out, ins, maximal in zip(program.outs, program.ins, program.maximal, strict=True):
             take = contract_maximal if maximal else contract
@@ -141,23 +141,24 @@ class Reference(BackendDefaults):
     """`jtgpu.backends.base.Backend` in NumPy."""
 
     def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]]):
-        self._plan, self._factors = plan, factors
+        self._plan = plan
+        self._factors: Sequence[NDArray[np.float64]] | None = factors
         self._posteriors, self._families = posterior_program(plan), family_program(plan)
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """See `jtgpu.backends.base.Backend.run`; computes every variable whatever the targets."""
-        found = _Tables(self._posteriors, self._factors, evidence)
+        found = _Tables(self._posteriors, self._numbers(), evidence)
         by_variable = found.distributions()
         parts = [by_variable[v] for v in range(self._plan.n_variables)]
         return Result(np.concatenate(parts) if parts else np.zeros(0), found.log_root)
 
     def run_counts(self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None) -> Counts:
         """See `jtgpu.backends.base.Backend.run_counts`."""
-        plan, n = self._plan, len(states)
-        counts = Counts([np.zeros(f.shape) for f in self._factors], np.full(n, -np.inf), np.zeros(n, np.bool_))
+        plan, n, factors = self._plan, len(states), self._numbers()
+        counts = Counts([np.zeros(f.shape) for f in factors], np.full(n, -np.inf), np.zeros(n, np.bool_))
         for row, weight in enumerate(np.ones(n) if weights is None else weights):
             try:
-                found = _Tables(self._families, self._factors, Evidence(states[row]))
+                found = _Tables(self._families, factors, Evidence(states[row]))
             except ImpossibleEvidence:
                 counts.impossible[row] = True
                 continue
@@ -173,7 +174,12 @@ class Reference(BackendDefaults):
 
     def close(self) -> None:
         """See `jtgpu.backends.base.Backend.close`."""
-        self._factors = []
+        self._factors = None
+
+    def _numbers(self) -> Sequence[NDArray[np.float64]]:
+        if self._factors is None:
+            raise JtgpuError("this backend is closed")
+        return self._factors
 
 
 def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Reference:

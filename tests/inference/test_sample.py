@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 import jtgpu
-from jtgpu.backends.cpu import collect
+from jtgpu.backends.cpu import queries
+from jtgpu.backends.cpu.warm import warm_up_queries
 from jtgpu.cli import app
 from jtgpu.model.network import BayesianNetwork, DiscreteModel
 from jtgpu.plans.lowering import LOWERINGS
@@ -163,8 +164,8 @@ def test_seeds(backend: str) -> None:
 
 
 def test_any_number_of_cores_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collect, "WORTH_THREADS", 0)
-    monkeypatch.setattr(collect, "BLOCK", 37 * 700)  # several blocks
+    monkeypatch.setattr(queries, "WORTH_THREADS", 0)
+    monkeypatch.setattr(queries, "BLOCK", 37 * 700)  # several blocks
     plan = bundled("alarm").plan()
     found = [plan.compile("cpu", threads=n).sample(2000, {"BP": 0}, seed=3).states for n in (1, 2, 5)]
     assert (found[0] == found[1]).all()
@@ -173,7 +174,7 @@ def test_any_number_of_cores_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_loops_are_compiled_ahead() -> None:
-    collect.warm_up_sweeps(bundled("cancer").plan().plan)
+    warm_up_queries(bundled("cancer").plan().plan)
 
 
 def test_rare_evidence_rejects_no_samples() -> None:

@@ -46,6 +46,23 @@ def posteriors(model: DiscreteModel, weights: Weights | None = None) -> list[NDA
     return [table.sum(axis=tuple(a for a in axes if a != v)) / total for v in axes]
 
 
+def expected_counts(
+    model: DiscreteModel, states: NDArray[np.int32], weights: NDArray[np.float64]
+) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
+    """``sum_b weights[b] * P(configuration | case b)`` for every factor's scope, and which cases are impossible."""
+    counts = [np.zeros(tuple(int(model.cardinality[v]) for v in scope)) for scope, _ in model.factors]
+    impossible = np.zeros(len(states), np.bool_)
+    for b, row in enumerate(states.tolist()):
+        table = joint(model, {v: np.eye(int(model.cardinality[v]))[s] for v, s in enumerate(row) if s >= 0})
+        total = table.sum()
+        impossible[b] = not total > 0
+        if total > 0:
+            for count, (scope, _) in zip(counts, model.factors, strict=True):
+                for x in configurations(model):
+                    count[tuple(x[v] for v in scope)] += weights[b] * float(table[x]) / total
+    return counts, impossible
+
+
 # Interventions, soft evidence ---------------------------------------------------------------------------------------
 
 

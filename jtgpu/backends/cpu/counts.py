@@ -79,7 +79,7 @@ def count_batch(runner: Runner, states: NDArray[np.int32], weights: NDArray[np.f
         sums.add(numbers[id(group), first], cells)
 
     run_groups(table, groups, work)
-    families = [np.ascontiguousarray(view) for view in table.model.numbers.factor_views(sums.total)]
+    families = [np.array(view, order="C") for view in table.model.numbers.factor_views(sums.total)]
     return Counts(families, table.log_evidence, table.impossible)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .steps import Steps, alternatives, cell_of, retrace
+from .backward import Steps, alternatives, cell_of, retrace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...plans.program import Program
 from ...errors import TableTooLarge, format_bytes
+from ...plans.program import Program
 from ...util.system import free_memory, parse_bytes
 from ..results.configurations import Explanation
 from ..results.costs import MapCost
