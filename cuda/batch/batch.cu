@@ -1,30 +1,30 @@
-// Many cases at once: a lane a case, 32 cases' tables together ([group of 32][cell][lane]), one kernel a level.
+// Many cases at once: a lane a case, the tables of 32 cases together ([group of 32][cell][lane]), one kernel a level.
 //
-//   batch_transpose    evidence that comes case after case, into case-minor order
-//   batch_scatter  evidence that comes as columns of small numbers, to where the other kernels look for it
-//   batch_clear   zeros: once, since cells that are always zero are never written
-//   batch_enter   evidence factors of every case: observed states, and weights where the caller has some
-//   batch_level   a warp takes one tile of outputs for 32 cases: the record is the same for all lanes and cases, loads
-//                 are 256 contiguous bytes; factors without evidence are read from the one copy that all cases share;
-//                 what is summed is a list of the places where any product of the tile can be other than zero
-//                 (jtgpu/backends/gpu/batch/tiling.py)
-//   batch_finish  posteriors and ln P(e), column after column, and the slots readied for the next chunk
-//   batch_check   of float32: ln P(e) is no number where a posterior's sum is not P(e), and the case is done again
-//   batch_rows    posteriors case after case, where a caller wants rows
+//   batch_transpose  evidence given as rows, into case-minor order
+//   batch_scatter    evidence given as columns of small integers, to the rows that the other kernels read
+//   batch_clear      zeros, once: entries that are structurally zero are never written
+//   batch_enter      evidence factors of every case: observed states, and weights if there are any
+//   batch_level      a warp computes one tile of outputs for 32 cases: all lanes and cases read the same record, loads
+//                    are 256 contiguous bytes, and factors without evidence are read from one copy that all cases
+//                    share; a tile sums the configurations in which any of its products is structurally non-zero
+//                    (jtgpu/backends/gpu/batch/tiling.py)
+//   batch_finish     posteriors and ln P(e), column by column; resets the slots for the next chunk
+//   batch_check      float32: sets ln P(e) to NaN if a posterior does not sum to P(e); the case is computed again
+//   batch_rows       posteriors transposed, if the caller wants rows
 //
-// Wins wherever there are at least some hundred cases. A block's warps take the same tile for neighbouring groups, so
-// that they share its record; neighbouring blocks take neighbouring tiles of the same groups, so that what tiles have
-// in common is still in L2. Loses to long sums, for a warp has nobody to share one with (batch_sums.py cuts them).
+// Wins from some hundred cases on. The warps of a block compute the same tile for neighbouring groups and so share its
+// record; neighbouring blocks compute neighbouring tiles of the same groups, so that what tiles have in common is still
+// in L2. Loses on long sums, since no other warp helps with them (jtgpu/backends/gpu/batch/split_sums.py splits them).
 #include "common/types.cuh"
 
 #define SINGLE (sizeof(real) == 4)
-#define DIFFERENCE (1.0 / 1024)  // float: between two ways to P(e), from which on neither is believed
+#define DIFFERENCE (1.0 / 1024)  // float: relative difference of two sums of P(e) from which on neither is reliable
 
-struct Known { u32 variable, inner, card, weight; };
-struct Factor { u32 cell, n, table, known, n_known, to; };   // `to`: its place in the cases' arena
+struct Axis { u32 variable, inner, card, weight; };
+struct Factor { u32 cell, n, table, axes, n_axes, to; };   // `to`: its first cell in a case's arena
 struct Answer { u32 cell, card, at; };
 
-#define A_SHARED 16u  // bits of a tile's kind, behind its shape: all cases share A, or B; the first of its contraction
+#define A_SHARED 16u  // bits of a tile's kind, above its shape: all cases share A, or B; first tile of a contraction
 #define B_SHARED 32u
 #define FIRST 64u
 
@@ -34,24 +34,24 @@ struct Tile {    // 112 bytes
     u32 kind;
     u32 slot_a, slot_b, slot_out;
     u32 pad;
-    u32 at[20];          // places in A, in B; in the output by A's places, and what B's places add to them
+    u32 at[20];          // cells in A, in B; in the output by A's cells, and the offsets that B's cells add
 };
 
-// What a chunk brings along, of either kind of batch kernel (batch_code.py makes the other).
+// Evidence of a chunk as rows; generated kernels (lane.cuh) use it, too.
 struct Rows {
-    const int* states;        // (n_cases, V), -1: not known
+    const int* states;        // (n_cases, V), -1: not observed
     const double* weights;    // (n_cases, n_weights)
     int* state;               // (V, n_cases)
     double* weight;           // (n_weights, n_cases)
     u32 n_cases, n_variables, n_weights, pad;
 };
 
-// The same as columns, of the variables that have one; the others' cells of `state` say "not known" once and for all.
+// Evidence as columns, of some variables; the rows of the others in `state` are -1 from the beginning.
 struct Columns {
-    const void* codes;        // (n_given, n_cases), integers of `width` bytes
-    const u32* variables;     // (n_given,)
+    const void* codes;        // (n_columns, n_cases), integers of `width` bytes
+    const u32* variables;     // (n_columns,)
     int* state;               // (V, n_cases)
-    u32 n_cases, n_given, width, pad;
+    u32 n_cases, n_columns, width, pad;
 };
 
 struct Answers {
@@ -66,10 +66,10 @@ struct Batch {
     Slot* slots;              // (groups, T, 32)
     const Slot* shared_slots; // (T,) of the factors
     const Tile* tiles;
-    const uint2* steps;       // what is added to a tile's places in A and B
+    const uint2* steps;       // offsets that are added to a tile's cells in A and B
     const Factor* factors;
-    const Known* known;
-    const int* state;         // (V, n_cases), -1: not known
+    const Axis* axes;
+    const int* state;         // (V, n_cases), -1: not observed
     const double* weight;     // (rows, n_cases)
     const u32* weight_row;    // (V,) the first row of a variable's weights; NONE: it has none
     const Answer* answers;
@@ -79,7 +79,7 @@ struct Batch {
     u32 n_cases, n_factors, n_answers, n_roots, n_cells, n_tables;
 };
 
-// One group's cells and slots, as its lane sees them: cell c is at c * 32.
+// Cells and slots of one group, from its lane on: cell c is at c * 32.
 struct Group {
     real* cells;
     Slot* slots;
@@ -90,7 +90,7 @@ __device__ __forceinline__ Group group_of(const Batch& b, u32 group, u32 lane) {
     return g;
 }
 
-// A tile of 32 x 32 of a matrix, turned round; the odd row length keeps its columns in different banks.
+// Transposes a tile of 32 x 32 of a matrix; the odd row length puts its columns into different banks.
 template <class T>
 __device__ __forceinline__ void transpose_tile(const T* from, T* to, u32 n_rows, u32 n_columns, u32 row, u32 column) {
     __shared__ T tile[32][33];
@@ -119,7 +119,7 @@ __device__ __forceinline__ int4 widened(const void* codes, u64 at) {
 extern "C" __global__ void __launch_bounds__(256) batch_scatter(Columns c) {
     const u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     const u32 fours = c.n_cases / 4, what = (u32)(thread / fours), at = (u32)(thread % fours);
-    if (what >= c.n_given) return;
+    if (what >= c.n_columns) return;
     int4* const out = (int4*)c.state + (u64)c.variables[what] * fours + at;
     if (c.width == 1) *out = widened<char4>(c.codes, thread);
     else if (c.width == 2) *out = widened<short4>(c.codes, thread);
@@ -140,22 +140,22 @@ extern "C" __global__ void __launch_bounds__(256, 2) batch_enter(Batch b) {
     real top = 0;
     for (u32 e = 0; e < f.n; e++) {
         double value = b.shared[f.cell + e];
-        for (u32 v = 0; v < f.n_known; v++) {
-            const Known axis = b.known[f.known + v];
+        for (u32 v = 0; v < f.n_axes; v++) {
+            const Axis axis = b.axes[f.axes + v];
             const u32 row = b.weight_row[axis.variable], digit = e / axis.inner % axis.card;
             const int state = b.state[(u64)axis.variable * b.n_cases + at];
             if (state != -1 && state != (int)digit) value = 0.0;
             if (row != NONE) value *= b.weight[(u64)(row + digit) * b.n_cases + at];
         }
-        const real kept = (real)value;
-        g.cells[(u64)(f.to + e) * 32] = kept;
-        top = kept > top ? kept : top;
+        const real stored = (real)value;
+        g.cells[(u64)(f.to + e) * 32] = stored;
+        top = stored > top ? stored : top;
     }
     g.slots[f.table * 32].top = word_of(top);
     g.slots[f.table * 32].exponent = b.shared_slots[f.table].exponent;
 }
 
-// Tell readers how large a case's table is. Of doubles to within 2^64: once the first tile has, the others need not.
+// Publish the largest entry of a case's table. Of doubles to within 2^64, so that later tiles need not write.
 __device__ __forceinline__ void publish_case(Slot* slot, real top) {
     const int word = word_of(top);
     if (word <= 0) return;
@@ -163,8 +163,8 @@ __device__ __forceinline__ void publish_case(Slot* slot, real top) {
     if (coarse > *(volatile int*)&slot->top) atomicMax(&slot->top, coarse);
 }
 
-// A double's inputs are scaled after the sum: a table's largest entry lies within 2^+-400 whatever was read to make it.
-// A float's are scaled before they are multiplied.
+// Doubles are scaled after the sum: the largest entry of a table is within 2^+-400 whatever inputs it was computed from.
+// Floats are scaled before they are multiplied.
 template <int TM, int TN>
 __device__ __forceinline__ void run_tile(const Batch& b, const Tile& t, const Group& g) {
     constexpr int WIDE = TN ? TN : 1;
@@ -258,7 +258,7 @@ extern "C" __global__ void __launch_bounds__(256) batch_finish(Batch b) {
     }
 }
 
-struct Check { u32 cell, card, table, root; };   // a posterior, and which of the roots it belongs to
+struct Check { u32 cell, card, table, root; };   // a posterior, and the root of its component
 
 extern "C" __global__ void __launch_bounds__(256) batch_check(Batch b, const Check* checks, u32 n_checks) {
     const u32 warp = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31, groups = b.n_cases / 32;

@@ -1,4 +1,4 @@
-"""Tables of cases on a GPU: every row against the definition, weights, targets, rows of probability zero, chunks."""
+"""Tables of cases on a GPU: every row against the reference, weights, targets, rows of probability zero, chunks."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def hold_rows(
     plan: Plan, factors: list[np.ndarray], states: np.ndarray, soft: dict[int, np.ndarray], got: BatchResult,
     rows: range | None = None,
 ) -> int:  # fmt: skip
-    """Compare with the definition; how many rows have probability above zero."""
-    definition = reference.prepare(plan, factors)
+    """Compare with the reference; the number of rows of probability above zero."""
+    expected_by = reference.prepare(plan, factors)
     possible = 0
     for i in rows or range(len(states)):
         try:
-            expected = definition.run(Evidence(states[i], {v: w[i] for v, w in soft.items()}))
+            expected = expected_by.run(Evidence(states[i], {v: w[i] for v, w in soft.items()}))
         except ImpossibleEvidence:
             assert got.impossible[i]
             assert got.log_evidence[i] == -math.inf
@@ -84,7 +84,7 @@ def hold_rows(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_made_networks(gpu: Device, seed: int) -> None:
+def test_random_networks(gpu: Device, seed: int) -> None:
     model = made(seed)
     plan = model.plan(order="min-fill").plan
     backend = resident.prepare(plan, tables(model))
@@ -153,7 +153,7 @@ def test_chunks_and_equal_rows(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("name", ["alarm.net", "andes.net"])
 def test_columns(gpu: Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evidence and answers by columns: the bits of the answers by rows, in as many chunks as it takes."""
+    """Evidence and answers by columns: the bits of the answers by rows, in several chunks."""
     from jtgpu.backends.gpu.batch import buffers
 
     monkeypatch.setattr(buffers, "LARGE", 64)
@@ -182,7 +182,7 @@ def test_columns(gpu: Device, name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("name", ["andes.net", "water.net", "pigs.net"])
 def test_float32(gpu: Device, name: str) -> None:
-    """By rows and by columns; what float32 takes for impossible is answered in float64."""
+    """By rows and by columns; cases that float32 calls impossible are answered in float64."""
     model = jtgpu.read(ROOT / "nets" / name)
     plan = model.plan(order="min-fill", max_table=None).plan
     single = resident.prepare(plan, tables(model), dtype="float32")
@@ -232,7 +232,7 @@ def test_a_chain_does_not_underflow(gpu: Device) -> None:
 
 
 def test_small_weights_do_not_underflow(gpu: Device) -> None:
-    """Weights of 1e-250 beside 1 on ten variables: far outside what a double holds."""
+    """Weights of 1e-250 and 1 on ten variables: far outside the range of a double."""
     model = jtgpu.read(ROOT / "nets" / "alarm.net")
     plan = model.plan(order="min-fill").plan
     backend = resident.prepare(plan, tables(model))
@@ -245,7 +245,7 @@ def test_small_weights_do_not_underflow(gpu: Device) -> None:
     backend.close()
 
 
-def test_what_users_call(gpu: Device) -> None:
+def test_public_methods(gpu: Device) -> None:
     model = jtgpu.read(ROOT / "nets" / "asia.net")
     states, soft = some_cases(model, 200, 2, 0.3)
     weights: dict[Any, np.ndarray] = {model.variables[v]: w for v, w in soft.items()}

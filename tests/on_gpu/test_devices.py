@@ -1,4 +1,4 @@
-"""Several GPUs as one backend, or several workers on one: the bits of one card, rows and slices dealt out, failures."""
+"""Several GPUs as one backend, or several workers on one: the bits of one GPU, rows and slices shared, failures."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu", "eager")]
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small tables are worth all cards, too."""
+    """Small tables use all GPUs, too."""
     monkeypatch.setattr("jtgpu.backends.wrappers.devices.MIN_ROWS", 32)
 
 
 def choices() -> list[Any]:
-    """Sets of cards: two workers on one, and all there are where there are several."""
+    """Sets of devices: several workers on one, and all GPUs if there are several."""
     try:
         n = len(device_numbers("all"))
     except BackendUnavailable:
@@ -57,7 +57,7 @@ def evidence(net: Any, n: int, seed: int) -> tuple[NDArray[np.int32], dict[int, 
 
 @pytest.mark.parametrize("devices", choices(), ids=str)
 @pytest.mark.parametrize("name", ["asia.net", "alarm.net", "andes.net"])
-def test_tables_have_the_bits_of_one_card(name: str, devices: Any) -> None:
+def test_tables_have_the_bits_of_one_gpu(name: str, devices: Any) -> None:
     net, backend = several(name, devices)
     one = resident.prepare(net.plan("min-fill", cache=False).plan, tables(net))
     states, soft = evidence(net, 3000, 5)
@@ -75,14 +75,14 @@ def test_tables_have_the_bits_of_one_card(name: str, devices: Any) -> None:
     backend.close()
 
 
-def test_a_table_larger_than_the_chunks_of_all_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_larger_than_the_chunks_of_all_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.LARGE", 512)
     monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.PINNED", 1 << 20)
     net, backend = several("alarm.net", [0, 0])
     one = resident.prepare(net.plan("min-fill", cache=False).plan, tables(net))
     states = evidence(net, 50_000, 6)[0]
     expected = one.run_batch(states)
-    for _ in range(2):  # the second call finds the first one's memory
+    for _ in range(2):  # the second call reuses the first one's memory
         found = backend.run_batch(states)
         np.testing.assert_array_equal(found.posterior, expected.posterior)
         np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
@@ -90,8 +90,8 @@ def test_a_table_larger_than_the_chunks_of_all_cards(monkeypatch: pytest.MonkeyP
     backend.close()
 
 
-def test_chunks_that_were_not_answered_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A card that fails amidst a table: what it had taken is answered by the other one."""
+def test_chunks_that_were_not_answered_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that fails during a table: the other one answers the rows that it had taken."""
     monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.LARGE", 512)
     monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.PINNED", 1 << 20)
     from jtgpu.backends.gpu.batch.engine import BatchEngine

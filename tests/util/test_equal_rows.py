@@ -93,16 +93,3 @@ def test_a_search_that_cannot_pay_ends_early(monkeypatch: pytest.MonkeyPatch) ->
     few[:10] = few[10:20]
     assert find_equal_rows(few, worth=0.05) is None
     hold(find_equal_rows(few), few)
-
-
-def test_rows_grouped_by_kind() -> None:
-    table = np.random.default_rng(4).integers(0, 3, (500, 2))
-    found = find_equal_rows(table)
-    assert found is not None
-    rows, ptr = found.grouped()
-    assert sorted(rows.tolist()) == list(range(500))
-    for k, first in enumerate(found.first.tolist()):
-        members = rows[ptr[k] : ptr[k + 1]]
-        assert members[0] == first
-        assert (np.diff(members) > 0).all()
-        assert (table[members] == table[first]).all()

@@ -28,6 +28,7 @@ import numpy as np
 from ...errors import JtgpuError
 from ...plans.compiler import plan_model
 from ...plans.conditioning.split import SplitModel
+from ...util.equal_rows import find_equal_rows
 from ..base import Backend, BackendDefaults, BatchResult, Evidence, Result, Session, columns_of
 from .split import SplitBackend
 
@@ -393,19 +394,15 @@ class PatternCache(BackendDefaults):
         self, states: NDArray[np.int32], targets: Sequence[int] | None
     ) -> list[tuple[NDArray[np.int64], Pattern]]:
         """Rows whose patterns have their own plans; the caller releases each pattern."""
-        if not len(states):
-            return []
-        _, first, pattern, count = np.unique(
-            np.packbits(states >= 0, axis=1), axis=0, return_index=True, return_inverse=True, return_counts=True
-        )
-        if len(first) > MAX_PATTERNS:  # none of them recurs often
+        equal = find_equal_rows(np.packbits(states >= 0, axis=1))
+        if equal is None or len(equal.first) > MAX_PATTERNS:  # no pattern recurs, or none often
             return []
         groups = []
-        for i in np.argsort(first).tolist():
-            if count[i] > 1:
-                found = self.acquire(states[first[i]] >= 0, targets, int(count[i]))
+        for i, count in enumerate(np.bincount(equal.kind).tolist()):
+            if count > 1:
+                found = self.acquire(states[equal.first[i]] >= 0, targets, count)
                 if found is not None:
-                    groups.append((np.flatnonzero(pattern.ravel() == i), found))
+                    groups.append((np.flatnonzero(equal.kind == i), found))
         return groups
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:

@@ -1,4 +1,4 @@
-"""Tables of cases for the GPU without a GPU: rows read and merged, and the kernels run on the host."""
+"""Tables of cases for the GPU without a GPU: tables read and merged, and the kernels run on the host."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu.batch import codegen, generated
 from jtgpu.backends.gpu.batch import partition as batch_parts
 from jtgpu.backends.gpu.batch import records as batch_tables
-from jtgpu.backends.gpu.batch import sums as batch_sums
+from jtgpu.backends.gpu.batch import split_sums as batch_sums
 from jtgpu.backends.gpu.batch import tiling as batch_tiles
 from jtgpu.backends.gpu.batch.buffers import Buffers
 from jtgpu.backends.gpu.batch.chunk import Chunk, answers_to_rows, enter_evidence
@@ -71,10 +71,10 @@ def hold_rows(
     model: DiscreteModel, plan: Plan, states: np.ndarray, soft: dict[int, np.ndarray], posterior: np.ndarray,
     log_evidence: np.ndarray,
 ) -> None:  # fmt: skip
-    definition = reference.prepare(plan, tables(model))
+    expected_by = reference.prepare(plan, tables(model))
     for i, row in enumerate(states):
         try:
-            expected = definition.run(Evidence(row, {v: w[i] for v, w in soft.items()}))
+            expected = expected_by.run(Evidence(row, {v: w[i] for v, w in soft.items()}))
         except ImpossibleEvidence:
             assert log_evidence[i] == -math.inf
             assert not posterior[i].any()
@@ -86,7 +86,7 @@ def hold_rows(
 @needs_compiler
 @examples(25)
 @given(data=st.data())
-def test_weights_agree_with_the_definition(data: st.DataObject) -> None:
+def test_records_agree_with_the_reference(data: st.DataObject) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
     plan = planned(model, list(range(len(model))), "pairwise")
     states, soft = cases(model, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), 35)
@@ -103,19 +103,19 @@ def test_weights_agree_with_the_definition(data: st.DataObject) -> None:
 @needs_compiler
 @examples(15)
 @given(data=st.data())
-def test_float32_says_so_where_it_does_not_know(data: st.DataObject) -> None:
-    """Near the definition, whatever the weights; else ln P(e) is no number or -inf, and such cases are done again."""
+def test_float32_marks_what_it_lost(data: st.DataObject) -> None:
+    """Near the reference, whatever the weights; else ln P(e) is NaN or -inf, and such cases are computed again."""
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
     plan = planned(model, list(range(len(model))), "pairwise")
     states, soft = cases(model, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), 40)
     if data.draw(st.booleans()):
         soft = {}
     posterior, log_evidence = host_cuda.run_batch(plan, tables(model), states, soft, real="float32")
-    definition = reference.prepare(plan, tables(model))
+    expected_by = reference.prepare(plan, tables(model))
     known = np.isfinite(log_evidence)
     for i, row in enumerate(states):
         try:
-            expected = definition.run(Evidence(row, {v: w[i] for v, w in soft.items()}))
+            expected = expected_by.run(Evidence(row, {v: w[i] for v, w in soft.items()}))
         except ImpossibleEvidence:
             assert not known[i]
             continue
@@ -129,7 +129,7 @@ def test_float32_says_so_where_it_does_not_know(data: st.DataObject) -> None:
 
 @needs_compiler
 def test_float32_of_networks() -> None:
-    """As near as float32 goes, and ln P(e) of 1e-300 and below as near."""
+    """As accurate as float32 allows, ln P(e) of 1e-300 and below included."""
     for name, order in (("alarm", "alarm.num"), ("win95pts", "win95pts.num")):
         model = jtgpu.read(ROOT / "nets" / f"{name}.net")
         plan = model.plan(order=ROOT / "nets" / order if (ROOT / "nets" / order).exists() else "min-fill").plan
@@ -288,7 +288,7 @@ def test_columns_are_copied_in_and_out() -> None:
 @pytest.mark.parametrize(("n", "most", "wave"), [(5000, 1 << 18, 1024), (100, 1 << 18, 1024), (100_000, 4000, 32), (
     1_000_000, 1 << 18, 33_792), (40_000, 1 << 18, 33_792), (1 << 20, 1 << 14, 32)])  # fmt: skip
 def test_chunks_are_whole_waves_or_even(n: int, most: int, wave: int) -> None:
-    """As large as they may be, of whole waves where there is room for one; never larger than what they may be."""
+    """As large as allowed and never larger; whole waves if one fits."""
     device: Any = SimpleNamespace(free_memory=lambda: 1 << 36)
     buffers = Buffers(device, [])
     table = ColumnTable([0], np.zeros((1, n), np.int8), Targets(list(range(8)), 16, None), 8)
@@ -360,7 +360,7 @@ def run_lanes(
 @needs_compiler
 @examples(24)
 @given(data=st.data())
-def test_written_kernels_agree_with_the_definition(data: st.DataObject) -> None:
+def test_generated_kernels_agree_with_the_reference(data: st.DataObject) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
     plan = planned(model, list(range(len(model))), "pairwise")
     states, soft = cases(model, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), 9)
@@ -377,8 +377,8 @@ def test_written_kernels_agree_with_the_definition(data: st.DataObject) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize(("name", "lines"), [("alarm", 6000), ("alarm", 1500), ("asia", 60)])
-def test_written_kernels_of_networks(name: str, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one kernel, as several, and as so many that contractions are cut too."""
+def test_generated_kernels_of_networks(name: str, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one kernel, as several, and as so many that contractions are split too."""
     monkeypatch.setattr(batch_parts, "MOST_LINES", lines)
     monkeypatch.setattr(batch_parts, "MOST_ALONE", 8000 if lines == 6000 else 0)
     model = jtgpu.read(ROOT / "nets" / f"{name}.net")
@@ -398,8 +398,8 @@ def test_written_kernels_of_networks(name: str, lines: int, monkeypatch: pytest.
     assert run_lanes(model, plan, states, {}, [])[0].shape == (130, 0)
 
 
-def test_sums_are_cut_and_mean_the_same() -> None:
-    """Every table that the plan names is made once, from tables that are there, over the same variables."""
+def test_split_sums_compute_the_same_tables() -> None:
+    """Every table of the plan is computed once, from tables computed before, over the same variables."""
     model = jtgpu.read(ROOT / "nets" / "water.net")
     plan = model.plan(order=ROOT / "nets" / "water.num").plan
     whole = binary_program(plan)
@@ -429,15 +429,15 @@ def test_structural_zeros_are_found() -> None:
 
 
 def tile_products(tiles: np.ndarray) -> int:
-    """Multiply-adds of a case, those of places that are stored nowhere among them."""
+    """Multiply-adds of a case, including padding."""
     sizes = np.array([tm * max(tn, 1) for tm, tn in batch_tiles.SHAPES])
     return int((tiles[:, 1] * sizes[tiles[:, 3] & 15]).sum())
 
 
 @examples(60)
 @given(data=st.data())
-def test_tiles_say_what_a_contraction_does(data: st.DataObject) -> None:
-    """Every product of a stored output that may be other than zero, once, and nothing that is not of it."""
+def test_tiles_cover_a_contraction(data: st.DataObject) -> None:
+    """Every structurally non-zero product of a stored output, once, and no product of another contraction."""
     kinds = st.sampled_from([(1, 1, 1), (1, 1, 0), (1, 0, 1), (0, 1, 1), (0, 1, 0), (0, 0, 1)])
     drawn = data.draw(st.lists(st.tuples(st.integers(2, 5), kinds), max_size=5))
     alone = data.draw(st.booleans())

@@ -1,4 +1,4 @@
-"""Many cases at once by kernels generated for the network, a thread a case: see `jtgpu.backends.gpu.batch.codegen`."""
+"""Tables of cases by kernels generated for the network, a thread a case (cuda/batch/lane.cuh)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lane_candidate(sparsity: Sparsity) -> bool:
 
 
 class LaneProgram:
-    """A plan and a model's numbers on one card, as kernels of their own. Used inside ``device.active()``.
+    """A plan and a model's numbers on one GPU, as generated kernels. Used inside ``device.active()``.
 
     Parameters
     ----------
@@ -78,12 +78,12 @@ class LaneProgram:
 
     @property
     def case_bytes(self) -> int:
-        """Scratch memory of a case."""
+        """See `Program.case_bytes`."""
         return 8 * self.cells
 
     @property
     def most_cases(self) -> int:
-        """Of a chunk."""
+        """See `Program.most_cases`."""
         return MOST_CASES
 
     @property
@@ -92,11 +92,11 @@ class LaneProgram:
         return self._multiprocessors * BLOCKS * LANE_THREADS
 
     def takes(self, smallest: float) -> bool:
-        """Whether weights so small (log2) leave every number in range."""
+        """See `Program.takes`."""
         return self._lower + smallest > -RANGE
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
-        """Memory that all chunks of a size use one after another."""
+        """See `Program.scratch`."""
         blocks = -(-size // LANE_THREADS)
         return memory.empty(8 * self.cells * blocks * LANE_THREADS), 0
 
@@ -115,7 +115,7 @@ class LaneProgram:
         return Bound(evidence, struct, chunk.size, len(targets), answers_to_rows(chunk, at))
 
     def queue(self, bound: Bound, stream: Any) -> None:
-        """Queue one chunk's kernels."""
+        """See `Program.queue`."""
         bound.evidence.queue(self._transposing, stream)
         blocks, struct = -(-bound.size // LANE_THREADS), Arguments(bound.struct)
         for kernel, made in zip(self.kernels, self._loaded, strict=True):
@@ -125,7 +125,7 @@ class LaneProgram:
             bound.rows.queue(self._transposing, stream)
 
     def close(self) -> None:
-        """Unload the kernels."""
+        """See `Program.close`."""
         for made in (self._transposing, *self._loaded):
             made.close()
 

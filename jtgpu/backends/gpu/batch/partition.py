@@ -49,8 +49,8 @@ class Part:
 
 
 def step_order(sparsity: Sparsity, roots: Sequence[int]) -> tuple[list[int], int]:
-    """An order of the steps in which few tables wait: messages to the roots depth-first, then away from them
-    likewise; and how many steps the first are."""
+    """An order of the steps with few tables alive at a time: messages to the roots depth-first, then those away from
+    them; and the number of the former."""
     steps = sparsity.program.steps
     maker = {s.out: i for i, s in enumerate(steps)}
     made: set[int] = set()
@@ -95,9 +95,9 @@ def step_order(sparsity: Sparsity, roots: Sequence[int]) -> tuple[list[int], int
 
 
 def _pieces(sparsity: Sparsity, order: Sequence[int], lines: Sequence[int]) -> list[list[Piece]]:
-    """The contractions in their order, large ones in pieces that a kernel has room for."""
+    """The contractions in order, large ones in pieces that fit a kernel."""
     maker, found = TileMaker(), []
-    alone = sum(lines) <= MOST_ALONE  # then the compiler says what waits where, and spills less in the plain order
+    alone = sum(lines) <= MOST_ALONE  # then the compiler spills less in the plain order
     for step in order:
         tiles = _plain(sparsity, step) if alone else _tiled(sparsity, maker, step)
         ways = min(max(-(-lines[step] // MOST_LINES), 1), max(len(tiles), 1))
@@ -117,7 +117,7 @@ def _plain(sparsity: Sparsity, step: int) -> list[list[tuple[int, int, int]]]:
 
 
 def _tiled(sparsity: Sparsity, maker: TileMaker, step: int) -> list[list[tuple[int, int, int]]]:
-    """The multiply-adds of a contraction, outputs that share what they read side by side."""
+    """The multiply-adds of a contraction, outputs that share inputs together."""
     ins = sparsity.program.steps[step].ins
     wanted, first = sparsity.used(sparsity.program.steps[step].out), sparsity.nonzero[ins[0]]
     second = sparsity.nonzero[ins[1]] if len(ins) == 2 else np.zeros(0, np.bool_)
@@ -126,7 +126,7 @@ def _tiled(sparsity: Sparsity, maker: TileMaker, step: int) -> list[list[tuple[i
     there_a, there_b = (second, first) if t.swapped else (first, second)
     made = []
     for n in range(len(t.a)):
-        terms: dict[tuple[int, int, int], None] = {}  # places that fill a tile up stand twice
+        terms: dict[tuple[int, int, int], None] = {}  # padding repeats places
         for x, y in t.steps[t.first[n] : t.first[n] + t.count[n]].tolist():
             for i in range(tm):
                 a = int(t.a[n, i]) + x
@@ -140,7 +140,7 @@ def _tiled(sparsity: Sparsity, maker: TileMaker, step: int) -> list[list[tuple[i
 
 
 def code_lines(sparsity: Sparsity) -> list[int]:
-    """About how many lines of code each step takes: a term, an output, an input each."""
+    """Estimated lines of code of each step: one a term, an output and an input."""
     cells = [int(sparsity.used(t).sum()) for t in range(len(sparsity.nonzero))]
     return [
         int(n) + cells[s.out] + sum(cells[t] for t in s.ins)

@@ -1,4 +1,7 @@
-"""Many cases at once by records: one copy of every table a case, a kernel a level (cuda/batch/batch.cu)."""
+"""Tables of cases by records: every case has a copy of every table, a kernel computes a level (cuda/batch/batch.cu).
+
+The fallback of generated kernels: it takes any network and any weights, since tables are scaled.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from ..program.layout import Places, load_factors, make_places
 from ..program.structs import ANSWER, CASE_FACTOR, SLOT
 from .chunk import GROUP, THREADS, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
 from .sparsity import Sparsity, find_sparsity
-from .sums import split_sums
+from .split_sums import split_sums
 from .tiling import A_SHARED, B_SHARED, FIRST, SHAPES, WORDS, TileMaker, Tiles
 
 if TYPE_CHECKING:
@@ -30,12 +33,12 @@ CLEAR_BLOCKS = 1024
 MOST_CASES = 1 << 14  # of a chunk
 MOST_BLOCKS = 2**31 - 1
 CASE_CHECK = np.dtype([(n, np.uint32) for n in ("cell", "card", "table", "root")])
-LOOK = 40_000_000  # multiply-adds of a propagation up to which anybody looks for what is never zero
+LOOK = 40_000_000  # most multiply-adds of a propagation for which structural zeros are searched
 
 
 @dataclass(frozen=True)
 class BatchLayout:
-    """The records of a batch: only what differs between cases has cells for every case."""
+    """The records of a plan: only tables that differ between cases have cells for every case."""
 
     places: Places
     n_cells: int  # of one case
@@ -51,7 +54,7 @@ class BatchLayout:
 def batch_layout(
     plan: Plan, factors: Sequence[NDArray[np.float64]] | None = None, real: str = "float64"
 ) -> BatchLayout:
-    """What the batch kernels read, but for the answers that are wanted; with `factors`, what is never zero."""
+    """The records of a plan, without those of the answers; with `factors`, structural zeros are left out."""
     program = split_sums(plan, binary_program(plan))
     sparsity = find_sparsity(plan, factors, program) if factors is not None else None
     s = make_places(plan, program, real)
@@ -78,8 +81,8 @@ def batch_layout(
 def _all_tiles(
     plan: Plan, program: Binary, sparsity: Sparsity | None, s: Places, where: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], tuple[tuple[int, int], ...]]:
-    """Records, steps and levels; in a level the contractions of long sums first."""
-    maker, kept = TileMaker(), dict[int, int]()
+    """Records, steps and levels; contractions with long sums come first in a level."""
+    maker, first_step = TileMaker(), dict[int, int]()
     made: dict[int, list[tuple[float, NDArray[np.uint32]]]] = {}
     steps: list[NDArray[np.uint32]] = [np.zeros((1, 2), np.uint32)]
     n_steps = 1
@@ -87,13 +90,13 @@ def _all_tiles(
         alone = len(x.ins) == 1
         loops = sparsity.loops[i] if sparsity is not None else loops_of(plan, program.scopes, x)
         tiles = maker.tiles(loops, alone, _used_cells(sparsity, i))
-        if id(tiles) not in kept:
-            kept[id(tiles)] = n_steps
+        if id(tiles) not in first_step:
+            first_step[id(tiles)] = n_steps
             steps.append(tiles.steps)
             n_steps += len(tiles.steps)
         ins = (x.ins[0], s.n_tables - 1 if alone else x.ins[1])
         records = _records(tiles, ins, x.out, s, where)
-        records[:, 0] += kept[id(tiles)]
+        records[:, 0] += first_step[id(tiles)]
         made.setdefault(program.level[i], []).append((-float(tiles.count.max(initial=0)), records))
     levels, parts, at = [], [np.zeros((0, WORDS), np.uint32)], 0
     for level in sorted(made):
@@ -106,7 +109,7 @@ def _all_tiles(
 
 
 def _used_cells(sparsity: Sparsity | None, step: int) -> list[NDArray[np.bool_]] | None:
-    """Of the output and both inputs, as `TileMaker.tiles` takes them."""
+    """Used cells of the output and structurally non-zero ones of the inputs, for `TileMaker.tiles`."""
     if sparsity is None:
         return None
     s = sparsity.program.steps[step]
@@ -118,7 +121,7 @@ def _used_cells(sparsity: Sparsity | None, step: int) -> list[NDArray[np.bool_]]
 def _records(
     tiles: Tiles, ins: tuple[int, int], out: int, s: Places, where: NDArray[np.int64]
 ) -> NDArray[np.uint32]:
-    """struct Tile, of one contraction; its steps counted from 0."""
+    """struct Tile of one contraction, steps counted from 0."""
     a, b = ins[::-1] if tiles.swapped else ins
     tm, tn = SHAPES[tiles.shape]
     wide = max(tn, 1)
@@ -141,7 +144,7 @@ def _records(
 
 
 def answers_of(plan: Plan, layout: BatchLayout, targets: Sequence[int]) -> tuple[NDArray[Any], int]:
-    """The posteriors that are wanted, one variable after another, and their cells in all."""
+    """Records of the posteriors that are wanted, variable after variable, and the number of their cells."""
     made, at = [], 0
     for v in targets:
         card = int(plan.cardinality[v])
@@ -151,7 +154,7 @@ def answers_of(plan: Plan, layout: BatchLayout, targets: Sequence[int]) -> tuple
 
 
 class TableProgram:
-    """A plan and a model's numbers on one card, by records. Used inside ``device.active()``."""
+    """A plan and a model's numbers on one GPU, as records. Used inside ``device.active()``."""
 
     kind = "tables"
 
@@ -168,35 +171,35 @@ class TableProgram:
         self.layout = layout = batch_layout(plan, factors if plan.cost().flops <= 2 * LOOK else None, real)
         s = self.layout.places
         pristine, slots = load_factors(plan, s, factors)
-        kept = (np.append(pristine, pristine.dtype.type(1.0)), slots.astype(SLOT), layout.tiles, layout.steps)
+        tables = (np.append(pristine, pristine.dtype.type(1.0)), slots.astype(SLOT), layout.tiles, layout.steps)
         more = (layout.factors, s.known, layout.roots, layout.checks)
-        self._records = [memory.put(x, stream) for x in (*kept, *more)]
+        self._records = [memory.put(x, stream) for x in (*tables, *more)]
         self._cell_bytes, self._checked = pristine.dtype.itemsize, real == "float32"
         names = ("batch_clear", "batch_enter", "batch_level", "batch_finish", "batch_check")
         self._kernels = Kernels(device, "batch/batch", (*TRANSPOSING, *names), real=real)
 
     @property
     def case_bytes(self) -> int:
-        """Scratch memory of a case."""
+        """See `Program.case_bytes`."""
         return self._cell_bytes * self.layout.n_cells + 8 * self.layout.places.n_tables
 
     @property
     def most_cases(self) -> int:
-        """Of a chunk."""
+        """See `Program.most_cases`."""
         most_tiles = max((n for _, n in self.layout.levels), default=1)
         return min(MOST_CASES, MOST_BLOCKS // most_tiles // GROUP * GROUP)
 
     @property
     def wave(self) -> int:
-        """See `LaneProgram`; here warps come and go by themselves."""
+        """See `Program.wave`; warps start independently."""
         return GROUP
 
     def takes(self, smallest: float) -> bool:
-        """Whether weights so small (log2) leave every number in range: always, for tables are scaled."""
+        """See `Program.takes`: tables are scaled."""
         return True
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
-        """Memory that all chunks of a size use one after another: zeros, since what is always zero stays so."""
+        """See `Program.scratch`; zeros, since structural zeros are never written."""
         cells = memory.empty(self._cell_bytes * self.layout.n_cells * size)
         slots = memory.empty(8 * self.layout.places.n_tables * size)
         for address, n in ((cells, self._cell_bytes * self.layout.n_cells), (slots, 8 * self.layout.places.n_tables)):
@@ -222,7 +225,7 @@ class TableProgram:
         return Bound(evidence, struct, chunk.size, len(answers), answers_to_rows(chunk, n_out))
 
     def queue(self, bound: Bound, stream: Any) -> None:
-        """Queue one chunk's kernels."""
+        """See `Program.queue`."""
         groups, whole = bound.size // GROUP, Arguments(bound.struct)
 
         def call(name: str, warps: int) -> None:
@@ -245,5 +248,5 @@ class TableProgram:
             bound.rows.queue(self._kernels, stream)
 
     def close(self) -> None:
-        """Unload the kernels."""
+        """See `Program.close`."""
         self._kernels.close()

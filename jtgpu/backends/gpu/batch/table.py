@@ -364,7 +364,8 @@ class ColumnTable(Table[ColumnResult]):
 
     def subset(self, rows: NDArray[np.int64]) -> ColumnTable:
         """See `Table`."""
-        return ColumnTable(self.variables.tolist(), take_columns(self.codes, rows), self.targets, len(self.weights.first))
+        codes, n_variables = take_columns(self.codes, rows), len(self.weights.first)
+        return ColumnTable(self.variables.tolist(), codes, self.targets, n_variables)
 
     def replace(self, rows: NDArray[np.int64], other: ColumnTable) -> None:
         """See `Table`."""

@@ -1,10 +1,10 @@
 """Contractions of a table of cases as tiles: outputs that share what they read, and only the products that matter.
 
 A tile is TM x TN outputs of one case: TM places on axes that only A and the output have, TN on axes that only B and
-the output have. For each configuration k of the summed axes it reads TM + TN numbers and adds TM * TN products. Its k
-are those in which any of its products is not zero (see `jtgpu.backends.gpu.batch.used`), so places whose zeros lie
-alike are put together. Places need not be neighbours: every cell of 32 cases is 32 numbers in a row whatever stands
-beside it (cuda/batch/batch.cu).
+the output have. For each configuration k of the summed axes it reads TM + TN numbers and adds TM * TN products. It sums
+only those k in which any of its products is structurally non-zero (see `jtgpu.backends.gpu.batch.sparsity`), so places
+with the same zeros are put together. Places need not be neighbours: a cell of 32 cases is 32 contiguous numbers,
+wherever the next cell is (cuda/batch/batch.cu).
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["SHAPES", "WORDS", "TileMaker", "Tiles"]
 
-# as the kernel numbers them; 0: there is no B
+# TM x TN, numbered as in the kernel; TN = 0: there is no B
 SHAPES = ((4, 4), (6, 3), (3, 3), (4, 2), (2, 2), (4, 1), (1, 1), (4, 0), (1, 0))
 WORDS = 28  # of a record: 8, then the tile's places in A, in B, and in the output twice
 A_SHARED, B_SHARED, FIRST = 16, 32, 64  # bits of a record's `kind`, behind the shape
-TILE_WORK, OUT_WORK = 10.0, 0.5  # what a tile and an output cost by themselves, in numbers read
-ADD_WORK = 0.12  # what a product costs
+TILE_WORK, OUT_WORK, ADD_WORK = 10.0, 0.5, 0.12  # cost of a tile, an output and a product, in numbers read
 
 
 @dataclass(frozen=True)
@@ -48,14 +47,14 @@ class Tiles:
 
     @property
     def work(self) -> float:
-        """About what a case costs, in numbers read."""
+        """Estimated cost of a case, in numbers read."""
         tm, tn = SHAPES[self.shape]
         each = self.count * (tm + tn + ADD_WORK * tm * max(tn, 1))
         return float(each.sum() + TILE_WORK * len(each) + OUT_WORK * tm * max(tn, 1) * len(each))
 
 
 class TileMaker:
-    """Makes the tiles of contractions; those of equal axes and zeros once."""
+    """Makes the tiles of contractions; contractions of equal axes and zeros share them."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[object, ...], Tiles] = {}
@@ -72,7 +71,7 @@ class TileMaker:
         alone : bool
             Whether there is no B.
         used : three arrays of bool, optional
-            Cells of the output that are needed and may be other than zero, and those of A and B that may be; None: all.
+            Cells of the output that are used, and those of A and B that are structurally non-zero. Default: all.
         """
         key = (loops, alone, None if used is None else tuple(np.packbits(x).tobytes() for x in used))
         found = self._made.get(key)
@@ -127,7 +126,7 @@ class _Axes:
         return cells
 
     def tiles(self, shape: int, swapped: bool) -> Tiles:
-        """The tiles of one shape: places whose zeros lie alike side by side."""
+        """The tiles of one shape, places with the same zeros together."""
         tm, tn = SHAPES[shape]
         wide = max(tn, 1)
         order_m, there_m = _grouped(self.a, tm)  # (S, MT, TM)
@@ -156,7 +155,7 @@ class _Axes:
 
 
 def _grouped(used: NDArray[np.bool_], size: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Places of axis 1 in groups of a size, those of like zeros together; the last group filled up, which is told."""
+    """Places of axis 1 in groups of a size, those with the same zeros together, and which of them are not padding."""
     s, n, _ = used.shape
     if used.all():
         order = np.broadcast_to(np.arange(n), (s, n))
@@ -172,13 +171,13 @@ def _grouped(used: NDArray[np.bool_], size: int) -> tuple[NDArray[np.int64], NDA
 def _shared_lists(
     needed: NDArray[np.bool_], dense: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """For each row where its list begins and how long it is, and the lists, equal ones once, one after another."""
+    """For each row the start and the length of its list, and the lists themselves, equal ones once."""
     n, k = needed.shape
     if dense:
         return np.zeros(n, np.int64), np.full(n, k), np.arange(k)
     packed = np.ascontiguousarray(np.packbits(needed, axis=1))
-    _, kept, row = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
-    lists = needed[kept]
+    _, distinct, row = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    lists = needed[distinct]
     ends = np.cumsum(lists.sum(axis=1))
     row = row.reshape(-1)
     count = lists.sum(axis=1)

@@ -1,10 +1,8 @@
-"""Long sums cut in two: with a lane a case nobody else helps a warp with its sum, so no sum may be long.
+"""Long sums split in two: with a lane a case no other warp helps with a sum, so every sum must be short.
 
-A contraction that sums over more than twice `MOST_SUM` configurations keeps its slowest summed variables in a table of
-its own, which is summed out afterwards. One sum of 65,536 takes milliseconds and everything else waits for it (Link:
-8,600 cases a second with such sums, 11,200 without, on an H100); the table costs an entry for every `MOST_SUM`
-multiply-adds. Of 32, 64 and 128 the last is the quickest (Munin2: 107, 110 and 128 thousand cases a second; Pigs, Link
-and Munin4 agree by 1 to 2 %).
+A contraction that sums over more than twice `MOST_SUM` configurations leaves its slowest summed variables in a table of
+its own, which a second contraction sums out. A single sum of 65,536 configurations takes milliseconds, and the whole
+level waits for it; the table costs one entry for every `MOST_SUM` multiply-adds.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ MOST_SUM = 128  # configurations
 
 
 def split_sums(plan: Plan, program: Binary) -> Binary:
-    """The same program without long sums; tables made here follow the others."""
+    """The same program without long sums; new tables follow the others."""
     scopes = list(program.scopes)
     steps: list[Step] = []
 
@@ -29,16 +27,16 @@ def split_sums(plan: Plan, program: Binary) -> Binary:
         if length <= 2 * MOST_SUM:
             steps.append(step)
             return
-        kept: set[int] = set()
+        left: set[int] = set()
         for v in summed:
             if length <= MOST_SUM:
                 break
-            kept.add(v)
+            left.add(v)
             length //= int(plan.cardinality[v])
-        if len(step.ins) == 1 and len(kept) == len(summed):  # one variable of very many states
+        if len(step.ins) == 1 and len(left) == len(summed):  # one variable of very many states
             steps.append(step)
             return
-        scopes.append(tuple(sorted(kept | set(scopes[step.out]), key=lambda v: int(plan.axis_rank[v]))))
+        scopes.append(tuple(sorted(left | set(scopes[step.out]), key=lambda v: int(plan.axis_rank[v]))))
         made = len(scopes) - 1
         steps.append(Step(made, step.ins, False))
         add(Step(step.out, (made,), step.posterior))
