@@ -333,7 +333,7 @@ def built(kernel: Kernel, folder: str, number: int) -> ctypes.CDLL:
 def run_lanes(
     model: DiscreteModel, plan: Plan, states: np.ndarray, soft: dict[int, np.ndarray], targets: list[int] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What `jtgpu.backends.gpu.batch.generated.LaneProgram` does with one chunk."""
+    """What `jtgpu.backends.gpu.batch.generated.GeneratedProgram` does with one chunk."""
     parts, cells = generate_kernels(plan, find_sparsity(plan, tables(model)), weights=bool(soft), blocks=3)
     n = len(states)
     scaled = scale_weights(soft, n, plan.cardinality)

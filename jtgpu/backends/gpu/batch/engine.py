@@ -22,8 +22,8 @@ from ...wrappers.row_queue import RowQueue
 from ..program.layout import LEAST, smallest_entries
 from .buffers import SLOTS, Buffers, Slot
 from .chunk import GROUP, Program
-from .generated import LaneProgram, lane_candidate
-from .records import TableProgram
+from .generated import GeneratedProgram, can_generate
+from .records import RecordProgram
 from .sparsity import find_sparsity
 from .table import ColumnTable, RowTable, Table, Targets
 
@@ -73,7 +73,7 @@ class BatchEngine:
         flops = plan.cost().flops
         self._worth = SEARCH_FLOPS / max(flops, 1)  # least share of equal rows for which merging them pays
         self._sparsity = find_sparsity(plan, factors) if flops <= GENERATED_FLOPS else None
-        self._generates = self._sparsity is not None and lane_candidate(self._sparsity)
+        self._generates = self._sparsity is not None and can_generate(self._sparsity)
         self._copying: list[Future[None]] = []
         self._smallest = 0.0
         if real == "float32":
@@ -223,7 +223,7 @@ class BatchEngine:
         stream = self._streams[0]
         if self._generates and self._sparsity is not None and name not in self._programs:
             try:
-                self._programs[name] = LaneProgram(
+                self._programs[name] = GeneratedProgram(
                     self.plan, self._sparsity, self.device, self._memory, stream, weights=weights
                 )
             except BackendUnavailable:  # no compiler: the other kernels may be in the cache
@@ -232,7 +232,7 @@ class BatchEngine:
         if found is not None and found.takes(smallest):
             return found
         if "tables" not in self._programs:
-            self._programs["tables"] = TableProgram(
+            self._programs["tables"] = RecordProgram(
                 self.plan, self._factors, self.device, self._memory, stream, self.real
             )
         return self._programs["tables"]

@@ -21,23 +21,23 @@ from .codegen import LANE_THREADS, Kernel, generate_kernels
 from .partition import code_lines
 from .sparsity import Sparsity
 
-__all__ = ["LaneProgram", "lane_candidate"]
+__all__ = ["GeneratedProgram", "can_generate"]
 
-BLOCKS = 2  # of LANE_THREADS an SM: fewer gain a thread no registers, more take some from it
+BLOCKS = 2  # of LANE_THREADS an SM: its 64 Ki registers give a thread as many as it can address
 MOST_CASES = 1 << 18  # of a chunk
 RANGE = 960.0  # powers of two that numbers may span, since tables are not scaled
 MOST_CONSTANTS = 8192  # doubles of constant memory, of every GPU
 MOST_LINES = 5_500  # a host core, which compiles them in less than 20 seconds
 
 
-def lane_candidate(sparsity: Sparsity) -> bool:
+def can_generate(sparsity: Sparsity) -> bool:
     """Whether a plan's kernels can be generated: numbers stay in a double's range, and they compile soon enough."""
     if -sparsity.lower > RANGE or sparsity.upper > RANGE or not len(sparsity.program.steps):
         return False
     return sum(code_lines(sparsity)) <= MOST_LINES * (os.cpu_count() or 1)
 
 
-class LaneProgram:
+class GeneratedProgram:
     """A plan and a model's numbers on one GPU, as generated kernels. Used inside ``device.active()``.
 
     Parameters

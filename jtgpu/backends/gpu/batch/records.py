@@ -26,7 +26,7 @@ from .tiling import A_SHARED, B_SHARED, FIRST, SHAPES, WORDS, TileMaker, Tiles
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LOOK", "BatchLayout", "TableProgram", "answers_of", "batch_layout"]
+__all__ = ["LOOK", "BatchLayout", "RecordProgram", "answers_of", "batch_layout"]
 
 LEVEL_WARPS = 4  # of a block of the levels' kernel
 CLEAR_BLOCKS = 1024
@@ -153,7 +153,7 @@ def answers_of(plan: Plan, layout: BatchLayout, targets: Sequence[int]) -> tuple
     return np.array(made, ANSWER), at
 
 
-class TableProgram:
+class RecordProgram:
     """A plan and a model's numbers on one GPU, as records. Used inside ``device.active()``."""
 
     kind = "tables"
