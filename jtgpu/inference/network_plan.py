@@ -13,7 +13,7 @@ import numpy as np
 from .. import backends
 from ..backends import auto
 from ..backends.base import Backend
-from ..backends.make import make, make_conditioned
+from ..backends.make import OPTIONS, make, make_conditioned
 from ..backends.wrappers.conditioned import Start
 from ..errors import JtgpuError, PlanError, closest, format_bytes
 from ..model.network import DiscreteModel
@@ -316,8 +316,11 @@ def _check_search_options(search: dict[str, Any]) -> None:
     known = [*inspect.signature(find_order).parameters][3:]
     known = [*known, *(p for p in inspect.signature(make_plan).parameters if p not in ("model", "search"))]
     for name in search:
-        if name not in known:
-            raise TypeError(f"plan() has no option {name!r}{closest(name, known)}")
+        if name in known:
+            continue
+        if any(name in options for options in OPTIONS.values()):
+            raise TypeError(f"{name!r} is an option of a backend: net.plan(...).compile(backend, {name}=...)")
+        raise TypeError(f"plan() has no option {name!r}{closest(name, known)}")
 
 
 def _free_memory(backend: str, devices: Any) -> int:

@@ -172,32 +172,52 @@ class DiscreteModel:
 
         Parameters
         ----------
-        order : str, sequence, or path, default "auto"
-            The elimination order, or the method that finds one; see `jtgpu.plans.ordering`.
+        order : str, path or sequence, default "auto"
+            ``"auto"`` (about a second at most), ``"best"`` (searches for `time_limit` seconds), the name of a greedy
+            rule such as ``"min-fill"``, the path of a ``.num`` or ``.td`` file, or the variables themselves, first
+            eliminated first.
+        time_limit : float, optional
+            Seconds that ``"best"`` may search.
+        memory_limit : int or str, optional
+            Bytes (or ``"8GiB"``) that one propagation may take. Default: 80 % of the free memory.
+        max_table : int or None, default 100,000,000
+            Entries of the largest table; None lifts the limit.
+        seed : int, default 0
+            The same seed and options give the same plan.
+        slices : sequence or "auto", optional
+            Variables whose states are enumerated, for models that do not fit into the memory; ``"auto"`` chooses them.
         **options
-            ``time_limit``, ``memory_limit``, ``max_table``, ``seed``, ``lowering``, ``together``, ``slices`` ...
+            ``lowering``, ``together``, ``cache`` and others: see `jtgpu.inference.network_plan.make_plan`.
 
         Returns
         -------
         jtgpu.NetworkPlan
+            ``plan.describe()`` says what it costs, and ``plan.compile()`` makes it run.
+
+        Raises
+        ------
+        TableTooLarge
+            If the plan exceeds a limit; the message has the sizes and what to try.
+        OrderError
+            If `order` is neither a method nor a permutation of the variables.
         """
         return doors.planning().make_plan(self, order, **options)
 
     def compile(
         self, backend: str = "auto", *, order: Any = "auto", devices: Any = None, dtype: str = "float64", **options: Any
     ) -> Any:
-        """Plan and compile the model for queries.
+        """Plan the model and prepare a backend: ``net.plan(order).compile(backend)`` in one call.
 
         Parameters
         ----------
         backend : {"auto", "cpu", "gpu", "reference", "indexed"}
-            What computes; see `jtgpu.JunctionTree`.
+            Where to compute. ``"auto"`` is the GPU if there is one and it should be faster, otherwise the CPU.
         order, **options
             See `plan`.
         devices : "all", int or sequence of int, optional
             Numbers of the GPUs to use.
         dtype : {"float64", "float32"}
-            ``"float32"`` halves the memory on a GPU.
+            ``"float32"`` halves the memory on a GPU; posteriors are then accurate to about 1e-6.
 
         Returns
         -------

@@ -242,6 +242,8 @@ def test_an_unknown_option_names_the_closest_one() -> None:
         chain(3).plan(timelimit=3)
     with pytest.raises(TypeError, match="did you mean 'max_table'"):
         chain(3).compile("cpu", maxtable=3)
+    with pytest.raises(TypeError, match=r"option of a backend: net.plan\(...\).compile\(backend, threads=...\)"):
+        chain(3).compile("cpu", threads=1)
 
 
 def test_options_of_backends_are_listed() -> None:
