@@ -98,9 +98,7 @@ def test_imports_point_down() -> None:
 
 
 def test_no_circles_of_imports() -> None:
-    found = import_circles.circles(import_circles.imports(PACKAGE))
-    pending = "jtgpu.backends.cpu."  # being rebuilt
-    assert [c for c in found if not c[0].startswith(pending)] == []
+    assert import_circles.circles(import_circles.imports(PACKAGE)) == []
 
 
 def test_a_circle_is_found() -> None:
