@@ -1,0 +1,1 @@
+"""Models: names, states and numbers. Knows nothing of files, plans and devices."""

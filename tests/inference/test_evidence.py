@@ -195,6 +195,7 @@ def test_an_idle_backend_is_reloaded_for_the_next_intervention(
 @pytest.mark.parametrize("backend", HERE)
 def test_reload_gives_the_bits_of_a_new_tree(backend: str) -> None:
     net = jtgpu.read(benchmark_files(["alarm"])[0])
+    assert isinstance(net, jtgpu.BayesianNetwork)
     rng = np.random.default_rng(2)
     cpts = {v: rng.dirichlet(np.ones(len(net.states(v))), net.cpt(v).shape[:-1]) for v in net.variables}
     parents = {v: net.parents(v) for v in net.variables}
