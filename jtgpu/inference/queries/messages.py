@@ -85,5 +85,5 @@ def messages_of(tree: CompiledModel, factors: Sequence[NDArray[np.float64]]) -> 
 
 
 def named(tree: CompiledModel, case: Evidence, run: Callable[[], T]) -> T:
-    """What `run` returns; where it finds the case impossible, the error names the evidence."""
+    """Call `run`; if it raises `ImpossibleEvidence`, the message names the evidence."""
     return cast(T, tree.answer(cast(Any, lambda *_: run()), case, None))
