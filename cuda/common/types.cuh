@@ -1,10 +1,10 @@
-// What the host writes and the kernels of the resident engine read: a plan as records, one record a contraction.
+// What the host writes and the kernels of the GPU backend read: a plan as records, one record a contraction.
 //
-// All tables lie in one arena of reals (JT_REAL: double, or float where the user asks). A contraction is out[s] = sum_r A[r, s] B[r, s]; s runs over the digits of
-// the output (mixed radix), r over `n_steps` precomputed pairs of offsets. A table's entries stand for
-// entry * 2^exponent (Slot), the exponent an exact integer, so nothing underflows and nothing is rounded.
+// All tables are in one arena of reals (JT_REAL: double or float). A contraction is out[s] = sum_r A[r, s] B[r, s]; s
+// runs over the digits of the output (mixed radix), r over `n_steps` precomputed pairs of offsets. A table's entries
+// stand for entry * 2^exponent (Slot), the exponent an exact integer, so nothing underflows and nothing is rounded.
 //
-// The layouts are repeated in jtgpu/backends/gpu/program/structs.py; tests hold the two together.
+// jtgpu/backends/gpu/program/structs.py repeats the layouts.
 #ifndef JT_REAL
 #define JT_REAL double
 #endif
@@ -13,14 +13,14 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 
 #define WARPS 8              // warps of a block of the level kernels
-#define NONE 0xffffffffu     // no contraction: this warp has nothing to do
+#define NONE 0xffffffffu     // no contraction: an idle warp
 
-// What a reader multiplies a table by, so that its largest entry lies in a good place. A double's place is anywhere
-// within 2^+-128, where nothing is lost. A float's is 2^39 to 2^40: then products of two largest entries, 2^31 of them
+// By what a reader scales a table. A double is left alone if the table's largest entry is within 2^+-128, where nothing
+// is lost. A float table's largest entry is scaled to 2^39 to 2^40: then products of two largest entries, 2^31 of them
 // added up, are still below 2^112, and entries count from 2^-206 of that on, where the smallest normal float is.
 template <class T> struct Range;
 template <> struct Range<double> {
-    static const int SAFE = 128, PLACE = 0, MOST_SHIFT = 1000;  // what is applied at once: 2^1000 is a normal double
+    static const int SAFE = 128, PLACE = 0, MOST_SHIFT = 1000;  // of one multiplication: 2^1000 is a normal double
 };
 template <> struct Range<float> {
     static const int SAFE = 0, PLACE = 40, MOST_SHIFT = 126;
@@ -56,7 +56,7 @@ struct Side {    // 16 bytes: the axis on which a thread has several outputs: el
     u32 stride;   // in the input that has this axis
 };
 
-#define INLINE_DIGITS 6   // digits that lie in the record itself: one round trip fetches all of it
+#define INLINE_DIGITS 6   // digits that are part of the record: one round trip fetches all of it
 
 struct Op {      // 256 bytes
     u32 a, b, out;                 // first cells in the arena
@@ -68,7 +68,7 @@ struct Op {      // 256 bytes
     u32 log_lanes;                 // log2 of the lanes that share a tile's sum
     u32 wide;                      // 0: warps work alone. 1: the block's warps share the sums
     u32 splits;                    // wide: blocks that share a sum
-    u32 scratch, counter;          // splits > 1: cells for partial sums, and who counts them
+    u32 scratch, counter;          // splits > 1: cells of partial sums, and their counters
     u32 out_m, out_n;              // from one element of a side to the next, in the output
     u32 pad;
     Side m, n;                     // side M: axes of A and the output; side N: of B and the output
@@ -101,7 +101,7 @@ __device__ __forceinline__ void wait_for_previous() {
 #endif
 }
 
-// The same once `known` is known: cells, of which none is NONE. The compiler would rather compute them afterwards.
+// The same after `known` has been computed (cells, none of them NONE), which the compiler would defer otherwise.
 __device__ __forceinline__ void wait_for_previous_with(u32 known) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %0, 0xffffffff;\n@p griddepcontrol.wait;\n}"

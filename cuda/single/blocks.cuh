@@ -1,5 +1,4 @@
-// Blocks of 8 x 8 outputs on the tensor cores, in doubles; on cards before sm_80, and on the host, lanes exchange what
-// they have.
+// Blocks of 8 x 8 outputs on the tensor cores, in doubles; before sm_80, and on the host, lanes exchange their entries.
 #include "common/types.cuh"
 
 // out += a b, 8 x 8 += 8 x 4 times 4 x 8, by the whole warp: lane l has entry (l / 4, l % 4) of a, (l % 4, l / 4) of b,

@@ -1,28 +1,28 @@
-// A whole propagation of one case as one kernel without levels: every warp goes through a queue of its own, and an
-// entry tells by itself whether it is there.
+// A whole propagation of one case as one kernel: every warp works through a queue of its own, and an entry itself tells
+// whether it has been written.
 //
-// Every table's entry is written once a run, and none is ever negative: so its sign can say in which run it was
-// written. The host passes the sign of this run (it alternates from launch to launch), a writer stores with it, a
-// reader loads the entries that it needs anyway and loads again while any of them still has the other sign. So a
-// hand-over is one store and one load through L2: no barrier, no fence, no counter, nothing to reset, and nobody waits
-// for more than what it reads. A product of two entries has no sign left, a product with a factor that never changes
-// has the run's sign, like all others of its sum: only a finished sum has to be looked at.
+// Every entry of a table is written once a run, and none is ever negative, so its sign can tell in which run it was
+// written. The host passes the sign of this run (it alternates from launch to launch); a writer stores with it; a reader
+// loads the entries that it needs anyway, and loads again while any of them still has the other sign. A hand-over is
+// one store and one load through L2: no barrier, no fence, no counter, nothing to reset, and no warp waits for more than
+// it reads. A product of two entries has no sign left, and a product with a factor that never changes has the run's
+// sign, like all others of its sum: only a finished sum is examined.
 //
-// The host deals the work out (jtgpu/backends/gpu/single/dataflow/schedule.py): a unit is a warp's share of a factor that evidence is
-// multiplied into, of a contraction, or one posterior. Units are put into queues in an order in which they can run, so
-// with all blocks on the card at once (a cooperative launch) some warp can always go on. The record of the next unit
-// and the task after it are on their way while a warp works.
+// The host assigns the work (jtgpu/backends/gpu/single/dataflow/assignment.py): a unit is a warp's share of an evidence
+// factor or of a contraction, or one posterior. Queues hold their units in an order in which they can run, so with all
+// blocks on the device at once (a cooperative launch) some warp can always proceed. The record of the next unit and the
+// task after it are loaded while a warp works.
 //
-// Wins where many contractions wait for each other; loses to lists where few products are not zero. Nothing is scaled:
-// the host bounds the error from P(e) and asks an engine that scales if needed. What was tried: README.rst.
+// Wins if many contractions wait for each other. Nothing is scaled: the host bounds the error by P(e), and uses
+// the level engine where that is not enough. What was tried: docs/notes.
 #include "single/blocks.cuh"
 #include "single/tile.cuh"
 
-#define MOST_WARPS 16         // of a block
-#define MOST_GIVEN 1792       // variables: their states are a parameter of the kernel, of 4 KB in all
-#define SHARE 4               // entries of a factor that a lane takes
-#define NAP 300               // nanoseconds
-#define LONG 0x40             // a tile whose loads fly together for more steps
+#define MAX_WARPS 16          // of a block
+#define MAX_VARIABLES 1792    // their states are a parameter of the kernel, of 4 KB in all
+#define ENTER_SHARE 4         // entries of a factor that a lane computes
+#define NAP 300               // nanoseconds between two looks at a hint
+#define LONG 0x40             // a tile with longer batches of loads
 #define TENSOR 0x100          // blocks of 8 x 8 outputs
 #define ENTER_UNIT 0x80u      // in place of a tile: evidence into a factor
 #define ANSWER_UNIT 0x81u     // a posterior
@@ -38,44 +38,44 @@
 #define REST() host::pause()
 #endif
 
-// An axis of a factor that evidence is multiplied into; of one that is cut, `inner` is a state's stride in `pristine`.
+// An axis of an evidence factor. Of an observed axis that is not the table's, `inner` is its stride in `pristine`.
 struct Known { u32 variable, inner, card, weight; };
 
 struct Dataflow {
     double* arena;
-    const double* pristine;   // factors with evidence as they are without it
+    const double* pristine;   // the evidence factors without evidence
     const uint2* ops;         // 256 bytes each
     const Digit* digits;
     const uint2* steps;
-    const Task* tasks;        // of a warp after another
+    const Task* tasks;        // warp after warp
     const u32* starts;        // (warps + 1,) first task of each warp
     const Known* known;
     const double* weights;    // one vector a variable
-    const uint2* roots;       // cell of P(e); all ones where it is written in every run
+    const uint2* roots;       // cell of P(e); all ones if every run writes it, else 0
     double* posterior;        // host
     double* root;             // host
     u32 sign;                 // of this run: 0 or 1 << 31
     u32 n_roots;
-    short state[MOST_GIVEN];  // -1 not known, -2 weights, else the state
+    short state[MAX_VARIABLES];  // -1 not observed, -2 weights, else the state
 };
 
-// Names of other records in the place of a contraction's. `shape` says what a record is.
+// Fields of records that are no contraction; `shape` tells what a record is.
 #define ENTER_FROM(op) (op).a     // in `pristine`
 #define ENTER_N(op) (op).n_tiles
 #define ENTER_KNOWN(op) (op).steps
 #define ENTER_N_KNOWN(op) (op).n_steps
-#define ENTER_N_CUT(op) (op).n_digits  // observed axes, which are none of the table's: after the others in `known`
+#define ENTER_N_SELECTED(op) (op).n_digits  // observed axes that are not the table's, after the others in `known`
 #define ANSWER_CARD(op) (op).n_tiles
 #define ANSWER_AT(op) (op).out
-#define HINT(op) (op).counter          // NONE, or the last cell of what its inputs are made of
-#define WAITS_FOR_A(op) ((op).slot_a)  // all ones, or 0: the input never changes
+#define HINT(op) (op).counter          // NONE, or the last cell of a table that its inputs are computed from
+#define WAITS_FOR_A(op) ((op).slot_a)  // all ones, or 0 if the input never changes
 #define WAITS_FOR_B(op) ((op).slot_b)
 
 template <bool AGAIN>
 __device__ __forceinline__ double load(const double* at) {
 #ifdef __CUDA_ARCH__
     double x;
-    if (AGAIN)  // past the first-level cache, which may hold what the run before left
+    if (AGAIN)  // not from the first-level cache, which may hold entries of the run before
         asm volatile("ld.relaxed.gpu.global.f64 %0, [%1];" : "=d"(x) : "l"(at));
     else
         asm volatile("ld.global.f64 %0, [%1];" : "=d"(x) : "l"(at));
@@ -98,7 +98,7 @@ __device__ __forceinline__ void store(double* at, double value, u32 sign, bool t
 
 __device__ __forceinline__ u32 high_word(double x) { return (u32)__double2hiint(x); }
 
-// An entry of this run, as it is meant.
+// The value of an entry of this run.
 __device__ __forceinline__ double await(const double* at, u32 sign) {
     double x = load<false>(at);
     while ((int)(high_word(x) ^ sign) < 0) {
@@ -108,7 +108,7 @@ __device__ __forceinline__ double await(const double* at, u32 sign) {
     return fabs(x);
 }
 
-// The entries of a batch of steps; whether one of them is not there yet.
+// Load the entries of a batch of steps; whether one of them has not been written yet.
 template <bool AGAIN, int TM, int TN, int UNROLL>
 __device__ __forceinline__ bool load_batch(double (&x)[UNROLL][TM], double (&y)[UNROLL][TN], const double* a,
                                            const double* b, const u32 (&at_a)[TM], const u32 (&at_b)[TN],
@@ -131,8 +131,8 @@ __device__ __forceinline__ bool load_batch(double (&x)[UNROLL][TM], double (&y)[
     return (int)((late_a & waits_a) | (late_b & waits_b)) < 0;
 }
 
-// Until one of a lane's entries that were not there is there. Were it to look at all of them, those who wait would keep
-// the second-level cache from those who work.
+// Wait until one of a lane's missing entries has been written. Polling all of them would take L2's bandwidth from the
+// warps that work.
 template <int TM, int TN, int UNROLL>
 __device__ __forceinline__ void look(const double (&x)[UNROLL][TM], const double (&y)[UNROLL][TN], const double* a,
                                      const double* b, const u32 (&at_a)[TM], const u32 (&at_b)[TN],
@@ -151,8 +151,8 @@ __device__ __forceinline__ void look(const double (&x)[UNROLL][TM], const double
     while ((int)(high_word(load<true>(late)) ^ sign) < 0);
 }
 
-// Until what a unit's inputs are made of is there. Most of those who wait have some microseconds left: they look at one
-// cell, and seldom.
+// Wait until a table has been written that a unit's inputs are computed from. Most waits last some microseconds, so one
+// cell is polled, and seldom.
 __device__ __forceinline__ void rest_until(const double* hint, double seen, u32 sign) {
     while ((int)(high_word(seen) ^ sign) < 0) {
         REST();
@@ -160,8 +160,8 @@ __device__ __forceinline__ void rest_until(const double* hint, double seen, u32 
     }
 }
 
-// A lane's steps of a sum, from `first + mine` on, batch by batch, as soon as their entries are there. `add` gets the
-// entries and the first of the batch's steps; steps past the last are loaded as the last.
+// A lane's steps of a sum, from `first + mine` on, batch by batch, as soon as their entries have been written. `add`
+// gets the entries and the first of the batch's steps; steps past the last are loaded as the last.
 template <int TM, int TN, int UNROLL, class Add>
 __device__ __forceinline__ void sum_steps(const Dataflow& f, const Op& op, const u32 (&at_a)[TM], const u32 (&at_b)[TN],
                                           Steps<UNROLL>& ready, u32 first, u32 mine, u32 stride, Add add) {
@@ -223,7 +223,7 @@ __device__ __forceinline__ void contract(const Dataflow& f, const Op& op, u32 un
     double* out = f.arena + op.out + split * op.scratch + at.out;
     const u32 step_m = op.m.step, step_n = op.n.step, left_m = op.m.extent - at.m_index;
     const u32 left_n = op.n.extent - at.n_index, out_m = op.out_m, out_n = op.out_n;
-    if (log == 0) {  // every index known when this is compiled
+    if (log == 0) {  // every index is a compile-time constant
 #pragma unroll
         for (int i = 0; i < TM; i++)
 #pragma unroll
@@ -300,18 +300,18 @@ __device__ __forceinline__ void contract_blocks(const Dataflow& f, const Op& op,
             }
 }
 
-// Evidence into a warp's share of a factor. In an evidence pattern's own engine (jtgpu/backends/gpu/single/dataflow/pattern.py)
-// observed variables are no axes: what belongs to their states is a contiguous part of the factor in `pristine`.
+// Multiply evidence into a warp's share of a factor. For an evidence pattern (dataflow/restricted.py) observed variables
+// are no axes: the part of the factor that belongs to their states is contiguous in `pristine`.
 __device__ __forceinline__ void enter_unit(const Dataflow& f, const Op& op, u32 unit, u32 lane) {
-    const u32 from = unit * 32 * SHARE + lane, n = ENTER_N(op);
+    const u32 from = unit * 32 * ENTER_SHARE + lane, n = ENTER_N(op);
     u32 first = ENTER_FROM(op);
-    for (u32 v = 0; v < ENTER_N_CUT(op); v++) {
+    for (u32 v = 0; v < ENTER_N_SELECTED(op); v++) {
         const Known axis = f.known[ENTER_KNOWN(op) + ENTER_N_KNOWN(op) + v];
         first += (u32)f.state[axis.variable] * axis.inner;
     }
-    double value[SHARE];
+    double value[ENTER_SHARE];
 #pragma unroll
-    for (u32 k = 0; k < SHARE; k++) {
+    for (u32 k = 0; k < ENTER_SHARE; k++) {
         const u32 i = from + 32 * k;
         value[k] = f.pristine[first + (i < n ? i : n - 1)];
     }
@@ -320,7 +320,7 @@ __device__ __forceinline__ void enter_unit(const Dataflow& f, const Op& op, u32 
         const int state = f.state[axis.variable];
         if (state == -1) continue;
 #pragma unroll
-        for (u32 k = 0; k < SHARE; k++) {
+        for (u32 k = 0; k < ENTER_SHARE; k++) {
             const u32 at = (from + 32 * k) / axis.inner % axis.card;
             if (state == -2)
                 value[k] *= f.weights[axis.weight + at];
@@ -329,11 +329,11 @@ __device__ __forceinline__ void enter_unit(const Dataflow& f, const Op& op, u32 
         }
     }
 #pragma unroll
-    for (u32 k = 0; k < SHARE; k++)
+    for (u32 k = 0; k < ENTER_SHARE; k++)
         store(f.arena + op.out + from + 32 * k, value[k], f.sign, from + 32 * k < n);
 }
 
-// A posterior, normalised, to the host.
+// Write a normalised posterior to the host.
 __device__ __forceinline__ void answer_unit(const Dataflow& f, const Op& op, u32 lane) {
     const double* from = f.arena + op.a;
     const u32 card = ANSWER_CARD(op), sign = f.sign & WAITS_FOR_A(op);
@@ -347,8 +347,8 @@ __device__ __forceinline__ void answer_unit(const Dataflow& f, const Op& op, u32
 }
 
 template <bool BLOCKS>
-__device__ __forceinline__ void go(const Dataflow& f) {
-    __shared__ uint2 records[MOST_WARPS][32];
+__device__ __forceinline__ void run_queues(const Dataflow& f) {
+    __shared__ uint2 records[MAX_WARPS][32];
     const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31, queue = blockIdx.x * (blockDim.x >> 5) + warp;
     u32 at = f.starts[queue];
     const u32 end = f.starts[queue + 1];
@@ -388,7 +388,7 @@ __device__ __forceinline__ void go(const Dataflow& f) {
     }
 }
 
-// As many warps as the host wants in a block, of which an SM holds one: fewer wait less for each other's loads. With
-// blocks for the tensor cores, and without: code that nobody needs is in the way of the code that is.
-extern "C" __global__ void __launch_bounds__(32 * MOST_WARPS, 1) dataflow_plain(GRID_CONSTANT Dataflow f) { go<false>(f); }
-extern "C" __global__ void __launch_bounds__(32 * MOST_WARPS, 1) dataflow_blocks(GRID_CONSTANT Dataflow f) { go<true>(f); }
+// The host chooses the warps of a block, of which an SM holds one: fewer wait less for each other's loads. With and
+// without blocks for the tensor cores, since code that is not used costs registers and instruction cache.
+extern "C" __global__ void __launch_bounds__(32 * MAX_WARPS, 1) dataflow_plain(GRID_CONSTANT Dataflow f) { run_queues<false>(f); }
+extern "C" __global__ void __launch_bounds__(32 * MAX_WARPS, 1) dataflow_blocks(GRID_CONSTANT Dataflow f) { run_queues<true>(f); }

@@ -1,27 +1,27 @@
 // A whole propagation of one case: enter, one kernel a level, finish; queued as one graph with programmatic
 // dependent launch.
 //
-//   enter         multiplies what is known into the factors; touches only factors whose evidence is there or was there
+//   enter         multiplies evidence into the factors; touches only factors that have or had evidence
 //   level_light   a level of contractions, tiles of up to 4 outputs a thread: 3 blocks an SM
 //   level_heavy   the same with tiles of up to 16 outputs: fewer loads, more registers, 2 blocks an SM
-//   finish        normalises every posterior, writes the answers to the host's memory, readies the slots for the next run
+//   finish        normalises every posterior, writes the answers to the host's memory, resets the slots
 //
-// Of floats, what is 2^-150 or so of its table's largest entry is lost, and may be what later evidence asks for. Then
-// P(e) by way of one posterior is no longer P(e) by way of another: `finish` compares them, and says where to doubt.
+// In float, entries of about 2^-150 of their table's largest are lost, and later evidence may depend on them. Then the
+// posteriors no longer sum to the same P(e): `finish` compares them and reports a mismatch.
 //
 // States are read from page-locked host memory, and answers are written straight to it: copies as nodes of the graph
 // take 2 us each.
-// Versions tried, and why this one: see cuda/single/README.rst.
+// Versions that were tried: docs/notes.
 #include "single/tile.cuh"
 
-#define MOST_AXES 64
-#define CHUNK_SHARE 8  // entries of a chunk that a thread takes
+#define MAX_AXES 64
+#define CHUNK_SHARE 8  // entries of a chunk that a thread computes
 #define SINGLE (sizeof(real) == 4)
 #define LIGHT_BLOCKS (SINGLE ? 4 : 3)  // of an SM
 #define HEAVY_BLOCKS (SINGLE ? 3 : 2)
-#define DIFFERENCE (1.0 / 1024)  // float: between two ways to P(e), from which on neither is believed
+#define DIFFERENCE (1.0 / 1024)  // float: between two sums to P(e), from which on neither is reliable
 
-struct Known { u32 variable, inner, card, weight; };  // an axis of a factor that evidence is multiplied into
+struct Known { u32 variable, inner, card, weight; };  // an axis of an evidence factor
 
 struct Chunk {   // a block's share of one factor
     u32 cell, from, n;          // first cell of the factor in the arena; this chunk's first entry, entries (<= 2048)
@@ -32,19 +32,19 @@ struct Chunk {   // a block's share of one factor
 struct Entry {
     const Chunk* chunks;
     const Known* known;
-    const real* pristine;       // the factors as they are without evidence, at the arena's places
-    const int* state;           // host: (V,) -1 not known, -2 weights, else the state
-    const double* weights;      // one vector a variable; on the card, as they may be loaded without need
+    const real* pristine;       // the factors without evidence, at the arena's places
+    const int* state;           // host: (V,) -1 not observed, -2 weights, else the state
+    const double* weights;      // one vector a variable; on the device, since the compiler loads them early
     u32* dirty;                 // (chunks,) whether it carries evidence of the last run
 };
 
 extern "C" __global__ void __launch_bounds__(256) enter(Program p, Entry in) {
-    __shared__ int state[MOST_AXES];
-    __shared__ Known axes[MOST_AXES];
+    __shared__ int state[MAX_AXES];
+    __shared__ Known axes[MAX_AXES];
     let_next_start();
     const Chunk c = in.chunks[blockIdx.x];
     const bool before = in.dirty[blockIdx.x] != 0;
-    double value[CHUNK_SHARE];  // on its way while the states come across the bus
+    double value[CHUNK_SHARE];  // loaded while the states come across the bus
 #pragma unroll
     for (u32 k = 0; k < CHUNK_SHARE; k++) {
         const u32 i = k * 256 + threadIdx.x;
@@ -106,7 +106,7 @@ struct Finish {
     const Chunk* chunks;
     const uint2* checks;     // float: table of each posterior, and which of the roots it belongs to
     int* mismatch;           // host: float: becomes 1 if a posterior's sum is not P(e)
-    u32 n_answers, n_roots, n_factors, n_tables, n_chunks, pad;  // n_tables: whose slots are readied, the first
+    u32 n_answers, n_roots, n_factors, n_tables, n_chunks, pad;  // n_tables: the first ones, whose slots are reset
 };
 
 extern "C" __global__ void __launch_bounds__(256) finish(Program p, Finish f) {
@@ -132,8 +132,6 @@ extern "C" __global__ void __launch_bounds__(256) finish(Program p, Finish f) {
         f.root[i] = p.arena[f.roots[2 * i]];
         f.exponent[i] = p.slots[f.roots[2 * i + 1]].exponent;
     }
-    for (u32 t = f.n_factors + thread; t < f.n_tables; t += all) {
-        p.slots[t].top = 0;
-    }
-    for (u32 c = thread; c < f.n_chunks; c += all) p.slots[f.chunks[c].table].top = 0;  // `enter` writes it anew
+    for (u32 t = f.n_factors + thread; t < f.n_tables; t += all) p.slots[t].top = 0;
+    for (u32 c = thread; c < f.n_chunks; c += all) p.slots[f.chunks[c].table].top = 0;  // `enter` writes it
 }

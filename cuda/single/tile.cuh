@@ -1,15 +1,15 @@
-// One contraction's inner work, shared by every kernel of the resident engine.
+// The inner work of a contraction, shared by the engines of single cases.
 //
 // Mapping. A thread owns a tile of TM x TN outputs: TM places on an axis that only A and the output have, TN on one
-// that only B and the output have, so TM + TN loads feed TM * TN multiply-adds. Elements of a tile lie `step` apart
+// that only B and the output have, so TM + TN loads feed TM * TN multiply-adds. Elements of a tile are `step` apart
 // and neighbouring lanes next to each other, so a warp's loads and stores stay contiguous. 2^log_lanes lanes share a
 // tile and take every 2^log_lanes-th step of the sum; `fold` then adds them up, each lane ending with a share of the
 // outputs. Extents that the tile does not divide are clamped for loads and left out for stores.
 //
-// Where it wins: nearly everywhere. Where it loses: outputs and sums both tiny (then latency is all there is).
+// Wins nearly everywhere; loses if outputs and sums are both tiny, where only latency counts.
 #include "common/types.cuh"
 
-struct Place {   // where a thread's tile lies
+struct Place {   // of a thread's tile
     u32 out, a, b;        // offsets of element (0, 0)
     u32 m_index, n_index; // index on the two sides
 };
@@ -60,7 +60,7 @@ struct Steps {
     }
 };
 
-// Entries of UNROLL steps, on their way to the sums.
+// Entries of UNROLL steps that are being loaded.
 template <int TM, int TN, int UNROLL>
 struct Loaded {
     real x[UNROLL][TM], y[UNROLL][TN];
@@ -90,8 +90,8 @@ struct Loaded {
     }
 };
 
-// Add up the sums of 2^log lanes. Halves at a time: a lane sends away the half that it will not keep, so N + 1
-// exchanges do what N * log would. Afterwards a lane holds max(1, N >> log) outputs, from output `first` on.
+// Add the sums of 2^log lanes. Halves at a time: a lane sends the half that it does not keep, so N + 1 exchanges do
+// what N * log would. Afterwards a lane holds max(1, N >> log) outputs, from output `first` on.
 template <int N>
 struct Fold {
     static __device__ __forceinline__ void run(real* v, u32 lane, u32 log, u32& first) {
@@ -126,7 +126,7 @@ __device__ __forceinline__ real put(const Op& op, const Place& p, u32 tn, u32 e,
     return value > top ? value : top;
 }
 
-// Tell readers how large the table is. Every lane of the warp takes part.
+// Publish the table's largest entry for its readers. Called by every lane of the warp.
 __device__ __forceinline__ void publish(Slot* slot, real top, u32 lane) {
     int high = warp_max(word_of(top));
     if (lane == 0 && high > 0) atomicMax(&slot->top, high);
@@ -141,8 +141,8 @@ __device__ __forceinline__ Scales scales_of(const Slot& a, const Slot& b) {
     return s;
 }
 
-// The sums of a thread, and the exponent of what they make. Entries are asked for before the slots have arrived, one
-// trip to L2 and not two.
+// The sums of a thread, and the exponent of the output. Entries are requested before the slots have arrived: one trip to
+// L2 instead of two.
 template <int TM, int TN, int UNROLL>
 __device__ __forceinline__ Scales accumulate(real (&sum)[TM * TN], Steps<UNROLL>& ready, const real* a, const real* b,
                                              const u32 (&at_a)[TM], const u32 (&at_b)[TN], const uint2* steps, u32 k,
@@ -161,7 +161,7 @@ __device__ __forceinline__ Scales accumulate(real (&sum)[TM * TN], Steps<UNROLL>
     }
 }
 
-// A warp's unit of a contraction, from the sums to the table. `shared` is used by wide contractions only.
+// A warp's unit of a contraction, from the sums to the table. Only wide contractions use `shared`.
 template <int TM, int TN, int UNROLL>
 __device__ __forceinline__ void run_unit(const Program& p, const Op& op, u32 unit, u32 warp, u32 lane, real* shared,
                                          bool wait) {
@@ -184,7 +184,7 @@ __device__ __forceinline__ void run_unit(const Program& p, const Op& op, u32 uni
     for (int e = 0; e < TM * TN; e++) sum[e] = 0;
     Steps<UNROLL> ready;
     ready.fetch(p.steps + op.steps, k, op.n_steps, stride);
-    // read now: after the wait nothing but tables and slots stands between a warp and its sum
+    // read now: after the wait only tables and slots are left to load
     const real *a = p.arena + op.a, *b = p.arena + op.b;
     const Slot *from_a = p.slots + op.slot_a, *from_b = p.slots + op.slot_b;
     const u32 n_steps = op.n_steps;
@@ -194,7 +194,7 @@ __device__ __forceinline__ void run_unit(const Program& p, const Op& op, u32 uni
         accumulate<TM, TN, UNROLL>(sum, ready, a, b, at_a, at_b, steps, k, n_steps, stride, from_a, from_b);
     real* out = p.arena + op.out;
     real top = 0;
-    if (log == 0 && !op.wide) {  // the common case, with every index known when this is compiled
+    if (log == 0 && !op.wide) {  // the common case, with every index a compile-time constant
         if (unit == 0 && lane == 0) p.slots[op.slot_out].exponent = scale.exponent;
 #pragma unroll
         for (int e = 0; e < TM * TN; e++)
@@ -234,7 +234,7 @@ __device__ __forceinline__ void run_unit(const Program& p, const Op& op, u32 uni
         if (warp == 0 && lane == 0) {
             u32 before = atomicAdd(p.counters + op.counter + group, 1u);
             *flag = before == op.splits - 1;
-            if (*flag) p.counters[op.counter + group] = 0;  // as the next run wants to find it
+            if (*flag) p.counters[op.counter + group] = 0;  // for the next run
         }
         __syncthreads();
         if (!*flag) return;

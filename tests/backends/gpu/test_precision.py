@@ -143,9 +143,9 @@ def test_the_smallest_entries_of_factors() -> None:
     assert found[0] == 39 - 2
     assert found[1] == np.inf
     assert found[2] == pytest.approx(39 + np.log2(3e-57))
-    assert found[2] < layout.LEAST  # 3e-57 of the largest: digits are gone
-    assert found[3] == 39 - 167 < layout.LEAST
+    assert found[2] < layout.MIN_LOG2  # 3e-57 of the largest: digits are gone
+    assert found[3] == 39 - 167 < layout.MIN_LOG2
     for table, low in zip(tables, found, strict=True):
         placed = (table * 2.0 ** (layout.PLACE - np.frexp(table.max(initial=0.0))[1])).astype(np.float32)
         normal = placed[placed > 0].min(initial=1.0) >= np.finfo(np.float32).tiny
-        assert normal == (low >= layout.LEAST)
+        assert normal == (low >= layout.MIN_LOG2)

@@ -19,7 +19,7 @@ from ....errors import BackendUnavailable, JtgpuError
 from ....plans.plan import Plan
 from ...base import BatchResult, ColumnResult
 from ...wrappers.row_queue import RowQueue
-from ..program.layout import LEAST, smallest_entries
+from ..program.layout import MIN_LOG2, smallest_entries
 from .buffers import SLOTS, Buffers, Slot
 from .chunk import GROUP, Program
 from .generated import GeneratedProgram, can_generate
@@ -78,7 +78,7 @@ class BatchEngine:
         self._smallest = 0.0
         if real == "float32":
             self._smallest = float(smallest_entries(self._factors).min(initial=0.0))
-            if self._smallest < LEAST:
+            if self._smallest < MIN_LOG2:
                 self.real = "float64"
         self._copiers = ThreadPoolExecutor(min(COPIERS, os.cpu_count() or 1), "jtgpu-copy")
         with device.active():
@@ -162,7 +162,7 @@ class BatchEngine:
 
     def answer(self, table: Table[Any], queue: RowQueue) -> None:
         """See `jtgpu.backends.gpu.batch.table.TableWorker`."""
-        if self.real == "float32" and self._smallest + table.weights.smallest < LEAST:
+        if self.real == "float32" and self._smallest + table.weights.smallest < MIN_LOG2:
             self._in_float64().answer(table, queue)  # float32 cannot represent such weights
             return
         with self.lock:

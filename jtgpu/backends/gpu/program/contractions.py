@@ -14,7 +14,7 @@ OUT, A, B = 0, 1, 2  # places of a loop's strides
 
 @dataclass(frozen=True)
 class Step:
-    """One contraction of at most two tables; tables from T on are made here, beside the plan's."""
+    """One contraction of at most two tables; tables from T on are intermediate ones, not of the plan."""
 
     out: int
     ins: tuple[int, ...]
@@ -26,7 +26,7 @@ class Binary:
     """A plan's program as contractions of at most two tables."""
 
     steps: tuple[Step, ...]  # in an order in which they can run
-    scopes: tuple[tuple[int, ...], ...]  # of every table: the plan's, then those made here
+    scopes: tuple[tuple[int, ...], ...]  # of every table: the plan's, then the intermediate ones
     level: tuple[int, ...]  # of every step, from 1 on
 
 

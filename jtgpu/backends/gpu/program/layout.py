@@ -1,6 +1,6 @@
-"""Where everything lies on the card: tables, the factors' numbers and powers of two, evidence, answers.
+"""The arena of tables on the device: places, the factors' numbers and powers of two, evidence, answers.
 
-Arrays only; knows no device. Of single cases and of tables of cases.
+Arrays only; knows no device. Used for single cases by the level engine, and for tables of cases.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import numpy as np
 from ....errors import TableTooLarge
 from ....plans.plan import Plan
 from .contractions import Binary
-from .structs import ANSWER, CHECK, CHUNK, KNOWN, MOST_AXES, REALS, SLOT
+from .structs import ANSWER, CHECK, CHUNK, KNOWN, MAX_AXES, REALS, SLOT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "CHUNK_ENTRIES", "LEAST", "Places", "chunks_with_tops", "load_factors", "make_places", "scaled_factors",
-    "smallest_entries", "word_of",
+    "CHUNK_ENTRIES", "MIN_LOG2", "SECTOR", "Places", "chunks_with_tops", "load_factors", "make_places",
+    "scaled_factors", "smallest_entries", "word_of",
 ]  # fmt: skip
 
 SECTOR = 32  # bytes of a memory sector
 CHUNK_ENTRIES = 2048  # eight a thread; blocks that read the same state across the bus wait for each other
-PLACE = 40  # of float32: a factor's largest entry is brought to 2^39 to 2^40, as types.cuh's Range has it
-MOST_CELLS = 2**32 - 2**20  # cells are numbered in 32 bits
-MOST_TILES = 2**31 - 1
-LEAST = -126.0  # log2 of the smallest number that float32 holds with all its digits
+PLACE = 40  # of float32: a factor's largest entry is scaled to 2^39 to 2^40, see Range in types.cuh
+MAX_CELLS = 2**32 - 2**20  # cells are numbered in 32 bits
+MAX_TILES = 2**31 - 1
+MIN_LOG2 = -126.0  # of the smallest number that float32 holds with all its digits
 
 
 @dataclass(frozen=True)
 class Places:
-    """T tables: the plan's, those made by splitting, and last a single 1."""
+    """Places of T tables: the plan's, intermediate ones, and last the constant 1."""
 
     n_cells: int  # of the arena
     n_tables: int
@@ -43,12 +43,12 @@ class Places:
     factor_cells: int  # the factors are the arena's first cells
     table_cell: NDArray[np.uint32]  # (T,)
     table_size: NDArray[np.int64]  # (T,)
-    known: NDArray[Any]
-    chunks: NDArray[Any]
-    answers: NDArray[Any]
-    roots: NDArray[np.uint32]  # (2 * components,)
-    checks: NDArray[Any]  # (V,) where each posterior's sum lies, and the root that it should be equal to
-    real: str  # what the arena is made of
+    known: NDArray[Any]  # (K,) KNOWN: the axes of the evidence factors
+    chunks: NDArray[Any]  # (C,) CHUNK: the entries of the evidence factors, a block's share each
+    answers: NDArray[Any]  # (V,) ANSWER
+    roots: NDArray[np.uint32]  # (2 * components,) cell and table of each P(e)
+    checks: NDArray[Any]  # (V,) CHECK: each posterior's table, and the root to which it should sum
+    real: str  # type of the arena
 
 
 def make_places(plan: Plan, program: Binary, real: str = "float64") -> Places:
@@ -57,7 +57,7 @@ def make_places(plan: Plan, program: Binary, real: str = "float64") -> Places:
     Raises
     ------
     TableTooLarge
-        When cells could not be numbered in 32 bits.
+        If the cells cannot be numbered in 32 bits.
     """
     if real not in REALS:
         raise ValueError(f"tables of {real!r}; there are {' and '.join(REALS)}")
@@ -86,8 +86,8 @@ def make_places(plan: Plan, program: Binary, real: str = "float64") -> Places:
 
 
 def _cells(plan: Plan, sizes: Sequence[int], cell_bytes: int) -> tuple[list[int], int]:
-    """First cells of all tables, each at a memory sector's beginning, and the cells of all: the plan's own tables lie
-    as it says, which is right for float64."""
+    """First cell of each table, at the start of a memory sector, and the number of all cells. In float64 the plan's
+    tables keep its places."""
     alignment = SECTOR // cell_bytes
     cells = [int(x) for x in plan.table_off] if cell_bytes == 8 else []
     at = int(plan.arena_cells[0]) if cell_bytes == 8 else 0
@@ -98,7 +98,7 @@ def _cells(plan: Plan, sizes: Sequence[int], cell_bytes: int) -> tuple[list[int]
 
 
 def _checks(plan: Plan) -> NDArray[Any]:
-    """Which of the roots a posterior sums to: that of its component."""
+    """The root to which each posterior sums: that of its component."""
     leader = list(range(len(plan.table_scopes)))
 
     def find(t: int) -> int:
@@ -115,24 +115,24 @@ def _checks(plan: Plan) -> NDArray[Any]:
 
 
 def _check_cells(n_cells: int, sizes: Sequence[int]) -> None:
-    if n_cells > MOST_CELLS or max(sizes) > MOST_TILES:
+    if n_cells > MAX_CELLS or max(sizes) > MAX_TILES:
         raise TableTooLarge(
             f"the GPU engine numbers cells in 32 bits; this plan has {n_cells:,} in all, {max(sizes):,} in one table",
             max(sizes),
             8 * n_cells,
-            8 * MOST_CELLS,
+            8 * MAX_CELLS,
         )
 
 
 def _evidence(plan: Plan, cells: Sequence[int], sizes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The factors that evidence is multiplied into, cut into chunks."""
+    """The factors that evidence is multiplied into, divided into chunks."""
     variables: dict[int, list[int]] = {}
     for v, f in enumerate(plan.evidence_factor.tolist()):
         variables.setdefault(f, []).append(v)
     known: list[tuple[int, ...]] = []
     chunks: list[tuple[int, ...]] = []
     for f, members in sorted(variables.items()):
-        if len(members) > MOST_AXES:  # 2^64 entries at least, or variables of one state
+        if len(members) > MAX_AXES:  # a table of 2^64 entries at least, unless variables have one state
             members = [v for v in members if plan.cardinality[v] > 1]
         scope = plan.table_scopes[f]
         first_known = len(known)
@@ -150,8 +150,8 @@ def load_factors(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """The factors as the arena holds them, and every table's slot before a run.
 
-    A factor whose largest entry lies far from 1 is divided by a power of two, which the slot remembers; one of
-    float32 always is, so that as much as can be of what is small is kept.
+    A factor whose largest entry is far from 1 is divided by a power of two, which its slot stores. In float32 every
+    factor is, so that as many small entries as possible are representable.
 
     Returns
     -------
@@ -172,8 +172,8 @@ def load_factors(
 
 
 def scaled_factors(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Iterator[tuple[NDArray[np.float64], int]]:
-    """Every factor in the plan's axis order, flat, and the power of two that was taken out of it: 0 unless its
-    largest entry lies far from 1."""
+    """Every factor in the plan's axis order, flat, and the exponent of the power of two that divides it: 0 unless its
+    largest entry is far from 1."""
     for f, (table, scope) in enumerate(zip(factors, plan.factor_scopes, strict=True)):
         turned = np.transpose(table, [scope.index(v) for v in plan.table_scopes[f]]).ravel()
         top = float(turned.max(initial=0.0))
@@ -182,8 +182,8 @@ def scaled_factors(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Iterat
 
 
 def smallest_entries(factors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """log2 of every factor's smallest positive entry as float32 would hold it; inf where there is none. Below `LEAST`
-    it has lost digits, and nobody could tell from the answers: P(e) lacks the same everywhere."""
+    """log2 of every factor's smallest positive entry as scaled for float32; inf if there is none. Below `MIN_LOG2` it
+    loses digits, which no comparison of answers can detect, since every P(e) lacks the same."""
     found = np.full(len(factors), math.inf)
     for f, table in enumerate(factors):
         positive = table[table > 0]

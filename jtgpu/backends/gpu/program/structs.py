@@ -1,4 +1,4 @@
-"""The records that the resident engine's kernels read: NumPy layouts of the structs in cuda/single/ and cuda/batch/."""
+"""The records that the kernels read: NumPy layouts of the structs in cuda/common, cuda/single and cuda/batch."""
 
 from __future__ import annotations
 
@@ -9,19 +9,13 @@ __all__ = [
     "CASE_FACTOR",
     "CHECK",
     "CHUNK",
-    "CUT",
     "DIGIT",
-    "FACTOR",
     "INLINE_DIGITS",
-    "JOB",
     "KNOWN",
-    "MOST_AXES",
+    "MAX_AXES",
     "NONE",
-    "OBSERVED",
     "OP",
     "REALS",
-    "ROUND",
-    "SLAB_OUTPUT",
     "SLOT",
     "STEP",
     "TASK",
@@ -30,10 +24,10 @@ __all__ = [
 
 WARPS = 8  # warps of a block of the level kernels
 NONE = 0xFFFFFFFF
-MOST_AXES = 64  # variables of a factor that evidence may be multiplied into
+MAX_AXES = 64  # variables of a factor that evidence may be multiplied into
 
 
-REALS = ("float64", "float32")  # what an arena may be made of
+REALS = ("float64", "float32")  # types of an arena
 
 
 def _u32(*names: str) -> np.dtype[np.void]:
@@ -44,16 +38,8 @@ SLOT = np.dtype([("top", np.int32), ("exponent", np.int32)])
 DIGIT = _u32("extent", "magic", "shift", "out", "a", "b")
 STEP = _u32("a", "b")
 CHECK = _u32("table", "root")
-CUT = _u32("from", "observed", "n_observed", "pad")
-OBSERVED = _u32("variable", "stride")
 TASK = _u32("op", "unit")
-JOB = _u32("shape", "unit", "a", "b", "out", "slot_a", "slot_b", "slot_out", "scratch", "counter", "pad0", "pad1")
-ROUND = _u32("row", "what")
-SLAB_OUTPUT = _u32(
-    *("cell", "table", "local", "n_cells", "sums", "first_of", "runs", "leaves", "n_leaves", "first_block"),
-    *("wide", "pad"),
-)
-INLINE_DIGITS = 6  # of a contraction, in its record
+INLINE_DIGITS = 6  # digits of a contraction that are part of its record
 SIDE = ("digit", "extent", "step", "stride")
 OP = _u32(
     *("a", "b", "out", "slot_a", "slot_b", "slot_out", "n_tiles", "n_steps", "steps", "digits", "n_digits", "shape"),
@@ -62,7 +48,6 @@ OP = _u32(
     *(f"n_{s}" for s in SIDE),
     *(f"digit{i}_{s}" for i in range(INLINE_DIGITS) for s in DIGIT.names or ()),
 )
-FACTOR = _u32("cell", "n", "table", "known", "n_known")
 CASE_FACTOR = _u32("cell", "n", "table", "known", "n_known", "to")
 KNOWN = _u32("variable", "inner", "card", "weight")
 CHUNK = _u32("cell", "from", "n", "table", "known", "n_known", "top", "pad")

@@ -13,7 +13,7 @@ from ....errors import BackendUnavailable, JtgpuError
 from ....plans.lowering import PRICE, relowered
 from ....plans.plan import Plan
 from ....util.progress import report
-from ..program.layout import LEAST, smallest_entries
+from ..program.layout import MIN_LOG2, smallest_entries
 from .configs import Config, Trial, load_config, quickest, save_config
 from .dataflow.engine import DataflowEngine
 from .dataflow.restricted import RestrictedFactors
@@ -62,7 +62,7 @@ class EngineMaker:
     ):
         self.plan, self.factors, self.device, self.dtype, self.after = plan, factors, device, dtype, after
         self._balanced: dict[float, Plan] = {0.0: plan}
-        if dtype == "float32" and smallest_entries(factors).min(initial=0.0) < LEAST:
+        if dtype == "float32" and smallest_entries(factors).min(initial=0.0) < MIN_LOG2:
             self.dtype = "float64"
 
     def chosen(self, engine: str | None = None) -> CaseEngine:

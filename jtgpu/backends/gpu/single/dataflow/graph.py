@@ -11,7 +11,7 @@ import numpy as np
 
 from .....plans.plan import Plan
 from ...program.contractions import OUT, Binary, Loop, mirrored
-from ...program.structs import MOST_AXES
+from ...program.structs import MAX_AXES
 from .assignment import Node
 from .config import DataflowConfig
 from .records import ALWAYS, AWAITED, RecordMaker
@@ -167,7 +167,7 @@ class WorkGraph:
         n_pristine = 0
         for f in sorted({*variables, *sources.selected}):
             members = variables.get(f, [])
-            if len(members) > MOST_AXES:  # a table of 2^64 entries at least, unless variables have one state
+            if len(members) > MAX_AXES:  # a table of 2^64 entries at least, unless variables have one state
                 members = [v for v in members if plan.cardinality[v] > 1]
             scope, n = plan.table_scopes[f], len(sources.factors[f])
             source, axes = sources.selected.get(f, (sources.factors[f], []))

@@ -17,7 +17,7 @@ from .....device.driver import After, Arguments
 from .....plans.plan import Plan
 from ....base import Evidence, Result
 from ...program.encoding import log_evidence, write_evidence
-from ...program.layout import LEAST, chunks_with_tops, load_factors, smallest_entries
+from ...program.layout import MIN_LOG2, chunks_with_tops, load_factors, smallest_entries
 from ...program.structs import SLOT
 from ..case import CaseIO, device_times
 from .schedule import Schedule
@@ -181,7 +181,7 @@ class LevelEngine:
             for v in evidence.likelihood:
                 given = io.weights[ptr[v] : ptr[v + 1]]
                 low[self.plan.evidence_factor[v]] += np.log2(given[given > 0].min())
-        return bool(low.min(initial=0.0) >= LEAST) and not self._mismatch[0] and io.least_root() > 0
+        return bool(low.min(initial=0.0) >= MIN_LOG2) and not self._mismatch[0] and io.least_root() > 0
 
     def measure(self, runs: int, cases: Sequence[Evidence]) -> list[float]:
         """See `CaseEngine.measure`."""

@@ -8,42 +8,42 @@ then run between 10,000 and 400,000 cycles).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ...program.contractions import OUT, A, B, Loop
 from ...program.structs import WARPS
+from ..memory_traffic import sectors, side_axis
 
 __all__ = ["HEAVY", "Tiling", "best_tiling"]
 
-# The time model, nanoseconds. Latency: one trip to L2 and back for each batch of unrolled steps, a shuffle for each
-# exchange of `fold`. Share: loads, and threads' fixed work, over what the whole machine does in a nanosecond. A block
-# takes 3 us from its first instruction to its last however little it does, and an SM holds 2 or 3: so a thread is dear.
+# The time model, in nanoseconds on the reference device. Latency: one trip to L2 and back for each batch of unrolled
+# steps, a shuffle for each exchange of `fold`. Share: loads, and threads' fixed work, divided by what the whole device
+# does in a nanosecond. A block takes 3 us from its first instruction to its last however little it computes, and a
+# multiprocessor holds 2 or 3, so a thread is expensive.
 L2_TRIP = 330.0
-INSTRUCTION = 1.5  # of a warp that has its scheduler nearly for itself
+INSTRUCTION = 1.5  # of a warp that has its scheduler almost to itself
 LOAD_CODE, ADD_CODE, STORE_CODE, KEEP_CODE, FOLD_CODE = 6, 2, 10, 25, 12  # instructions for one of each
-WIDE_STEP = 250.0
-SPLIT_STEP = 1300.0
+WIDE_STEP = 250.0  # more if the warps of a block share a sum
+SPLIT_STEP = 1300.0  # more if blocks share a sum
 LOAD_SHARE = 1 / 800  # a double loaded by a lane
 THREAD_SHARE = {False: 1 / 34, True: 1 / 22}  # a thread's fixed work; of a tile of many registers
-SHAPES = {(1, 1): 4, (4, 1): 2, (2, 2): 2, (4, 2): 2, (4, 4): 1}  # tile -> steps whose loads fly together
+SHAPES = {(1, 1): 4, (4, 1): 2, (2, 2): 2, (4, 2): 2, (4, 4): 1}  # tile -> steps whose loads are issued together
 HEAVY = frozenset([(4, 2), (4, 4)])  # tiles that take many registers
-SECTOR = 32  # bytes
-MIN_WIDE_LOG = 3
-MOST_SPLITS = 64
+MIN_WIDE_LOG = 3  # log2 of the lanes that share a sum, from which on warps may share it
+MAX_SPLITS = 64
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How threads are laid over a contraction.
+    """How threads cover a contraction.
 
     Attributes
     ----------
     shape : (int, int)
         Outputs of a thread along sides M (axes of A and the output) and N (of B and the output).
     m_axis, n_axis : int
-        The loops that the sides lie on; -1: none.
+        The loops of the sides; -1: none.
     log_lanes : int
         log2 of the lanes that share a sum.
     wide : bool
@@ -52,7 +52,7 @@ class Tiling:
         Blocks that share a sum.
     n_tiles : int
     latency, share : float
-        Nanoseconds: of the slowest thread, and of the whole machine's time.
+        Nanoseconds of the slowest thread, and of the whole device's time.
     """
 
     shape: tuple[int, int]
@@ -67,7 +67,7 @@ class Tiling:
 
     @property
     def sides(self) -> dict[int, int]:
-        """Outputs of a tile along the loops on which its sides lie."""
+        """Outputs of a tile along the loops of its sides."""
         return {self.m_axis: self.shape[0], self.n_axis: self.shape[1]}
 
     @property
@@ -81,39 +81,27 @@ class Tiling:
         return self.latency + weight * self.share
 
 
-def _best_axis(loops: Sequence[Loop], inside: int, outside: int, elements: int) -> int:
-    """The axis to lay a side's elements on: the one that wastes least, then the slowest."""
-    if elements == 1:
-        return -1
-    fits = [i for i, (_, s) in enumerate(loops) if s[OUT] and s[inside] and not s[outside]]
-    return min(fits, key=lambda i: (-(-loops[i][0] // elements) * elements / loops[i][0], i), default=-1)
-
-
 @lru_cache(maxsize=4096)
 def best_tiling(
-    loops: tuple[Loop, ...], two: bool, weight: float = 1.0, cell_bytes: int = 8, heavy: bool = True
+    loops: tuple[Loop, ...], two: bool, weight: float = 1.0, cell_bytes: int = 8
 ) -> Tiling:
-    """The cheapest tiling of a contraction by the time model; `weight` of the machine's time against the thread's.
-    `heavy`: tiles of many registers may be taken."""
+    """The cheapest tiling of a contraction; `weight`: of the whole device's time against a thread's."""
     n_out = math.prod(n for n, s in loops if s[OUT])
     n_steps = math.prod(n for n, s in loops if not s[OUT])
     best: Tiling | None = None
     for (tm, tn), unroll in SHAPES.items():
-        if not heavy and (tm, tn) in HEAVY:
-            continue
-        m, n = _best_axis(loops, A, B, tm), _best_axis(loops, B, A, tn)
+        m, n = side_axis(loops, A, B, tm), side_axis(loops, B, A, tn)
         if (tm > 1 and (m < 0 or loops[m][0] < tm)) or (tn > 1 and (n < 0 or loops[n][0] < tn)):
             continue
         tiles = n_out
         for axis, t in ((m, tm), (n, tn)):
             if axis >= 0:
                 tiles = tiles // loops[axis][0] * -(-loops[axis][0] // t)
-        sharings = _sharings(n_steps)
-        spread = _sectors(loops, {m: tm, n: tn}, cell_bytes, 1 + max(x[0] for x in sharings))
-        for log, wide, splits in sharings:
-            ways = (1 << log) * (WARPS if wide else 1) * splits
-            steps = -(-n_steps // ways)
-            if ways > 1 and n_steps * 2 <= ways:
+        spread = sectors(loops, (m, tm), (n, tn), cell_bytes)
+        for log, wide, splits in _sharings(n_steps):
+            lanes = (1 << log) * (WARPS if wide else 1) * splits
+            steps = -(-n_steps // lanes)
+            if lanes > 1 and n_steps * 2 <= lanes:
                 continue
             loads = tm * spread[log][0] + (tn * spread[log][1] if two else 0.0)
             code = steps * ((tm + tn) * LOAD_CODE + tm * tn * ADD_CODE)
@@ -129,41 +117,13 @@ def best_tiling(
     return best
 
 
-def _sectors(
-    loops: tuple[Loop, ...], sides: dict[int, int], cell_bytes: int, logs: int = 6
-) -> list[tuple[float, float]]:
-    """What a warp's load of A and of B costs, 1 for 32 neighbouring doubles: for 2^log lanes a sum, `logs` of them."""
-    kept = [(-(-n // sides.get(i, 1)), s) for i, (n, s) in enumerate(loops) if s[OUT]]
-    summed = [x for x in loops if not x[1][OUT]]
-    made = []
-    place = [(_first_offsets(kept, t), _first_offsets(summed, t)) for t in (A, B)]
-    for log in range(logs):
-        cost = []
-        for tiles, steps in place:
-            own, shared = tiles[: 32 >> log], steps[: 1 << log]
-            touched = {(x + y) * cell_bytes // SECTOR for x in own for y in shared}
-            cost.append(max(len(touched) / 8, 0.25))
-        made.append((cost[0], cost[1]))
-    return made
-
-
-def _first_offsets(loops: Sequence[Loop], table: int) -> list[int]:
-    """Offsets of the first 32 configurations, the last axis fastest."""
-    at = [0]
-    for n, s in reversed(loops):
-        at = [x + i * s[table] for i in range(min(n, -(-32 // len(at)))) for x in at]
-        if len(at) >= 32:
-            break
-    return at[:32]
-
-
 @lru_cache(maxsize=1024)
 def _sharings(n_steps: int) -> tuple[tuple[int, bool, int], ...]:
-    """(log2 of lanes, wide, splits) worth a look for a sum of so many steps."""
+    """(log2 of the lanes, wide, splits) that are considered for a sum of so many steps."""
     made = [(log, False, 1) for log in range(6) if log == 0 or n_steps > 1 << (log - 1)]
     for log in range(MIN_WIDE_LOG, 6):
         splits = 1
-        while splits <= MOST_SPLITS and n_steps >= (WARPS * splits) << log:
+        while splits <= MAX_SPLITS and n_steps >= (WARPS * splits) << log:
             made.append((log, True, splits))
             splits *= 2
     return tuple(made)
