@@ -156,7 +156,7 @@ def test_the_command(emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch) -> N
     shown = CliRunner().invoke(app, words)
     assert shown.exit_code == 0, shown.output
     best = "dataflow, balance 16, warps 8, long batches True, reserved warps 4, critical weight 4.0, other weight 24.0"
-    assert f"{emulated_gpu.name}: {best}" in shown.stdout
+    assert f"{emulated_gpu.name}: single cases use {best} from now on" in shown.stdout
     data = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert data["best"] == best
     rows = data["configs"]
