@@ -154,7 +154,7 @@ class NetworkPlan:
         -------
         name : str
             Of the GPU.
-        tried : list of jtgpu.backends.gpu.single.configs.Tried
+        tried : list of jtgpu.backends.gpu.single.configs.Trial
             Configurations with the device time of a case in microseconds, the fastest first; inf for a configuration
             that does not support the network.
 
