@@ -58,8 +58,8 @@ def check_same_run(before: Mapping[str, Any], now: Mapping[str, Any], folder: st
             if isinstance(one, dict) and isinstance(other, dict):
                 check_same_run(one, other, folder)
             raise JtgpuError(
-                f"{folder} holds a run with a different {key} ({_shortened(one)}, now {_shortened(other)}); pass --force "
-                "to discard it"
+                f"{folder} holds a run with a different {key} ({_shortened(one)}, now {_shortened(other)}); pass "
+                "--force to discard it"
             )
 
 

@@ -93,8 +93,8 @@ def resolve_query(
     options : TableOptions
         ``targets``: default, the variables that are not evidence, or all if every variable is. ``evidence_columns``:
         default, every column that is a variable, except explicit targets (the prediction of a column does not use that
-        column). Columns that are not variables are then ignored, but a column that differs from a variable only in case,
-        spaces or punctuation is an error.
+        column). Columns that are not variables are then ignored, but a column that differs from a variable only in
+        case, spaces or punctuation is an error.
     source : str
         Name of the table in messages.
 

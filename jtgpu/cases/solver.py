@@ -21,7 +21,7 @@ from .states import NOT_OBSERVED
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..inference.queries.mpe import CaseExplanations
+    from ..inference.results.configurations import CaseExplanations
 
 __all__ = ["AnsweredRows", "Answers", "Explanations", "RowError", "Solver"]
 

@@ -122,7 +122,7 @@ class StateLookup:
 
 
 def _number(text: str) -> float | None:
-    """The finite number that a text denotes, or None. ASCII only: float() accepts digits of every script and ``1_0``."""
+    """The finite number that a text denotes, or None. ASCII only: float() accepts digits of any script and ``1_0``."""
     text = text.strip()
     if not text or not text.isascii() or "_" in text or text[-1] not in "0123456789.":
         return None

@@ -33,7 +33,7 @@ __all__ = ["batch"]
 
 
 @command
-def batch(
+def batch(  # noqa: PLR0913 (a Typer command)
     file: File,
     cases: Annotated[
         str,
@@ -90,7 +90,8 @@ def _compile(made: NetworkPlan, run: RunOptions, threads: int | None, step: Call
     backend, options = run.backend, run.compile_options()
     if threads and run.devices is None and backend in ("auto", "cpu"):
         backend, options = "cpu", options | {"threads": threads}
-    return made.compile(backend, progress=step, **options)
+    tree: JunctionTree = made.compile(backend, progress=step, **options)
+    return tree
 
 
 def _answer_here(

@@ -19,7 +19,9 @@ __all__ = ["convert"]
 
 @command
 def convert(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="Network file (.net, .bif, ...), optionally gzipped (.gz).")],
+    source: Annotated[
+        str, typer.Argument(metavar="FROM", help="Network file (.net, .bif, ...), optionally gzipped (.gz).")
+    ],
     target: Annotated[
         str, typer.Argument(metavar="TO", help="Output file; the suffix selects the format, append .gz to compress.")
     ],
@@ -28,7 +30,7 @@ def convert(
         bool, typer.Option("--strict", help="Fail if the format cannot represent everything in the network.")
     ] = False,
     zero_rows: Annotated[
-        str, typer.Option("--zero-rows", metavar="HOW", help="Treat a row of zeros as an error, or make it uniform (uniform).")
+        str, typer.Option("--zero-rows", metavar="HOW", help="What to do with a row of zeros: error or uniform.")
     ] = "error",
     json: Json = False,
 ) -> None:

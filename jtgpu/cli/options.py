@@ -204,7 +204,8 @@ class PlanOptions:
 
     def make(self, net: DiscreteModel, file: str, run: RunOptions | None = None, **more: Any) -> NetworkPlan:
         """Plan a network that was read from a file."""
-        return net.plan(resolve_order(self.order, file), **self.keywords(run), **more)
+        made: NetworkPlan = net.plan(resolve_order(self.order, file), **self.keywords(run), **more)
+        return made
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ CELLS = 1 << 22  # drawn and written at a time
 
 
 @command
-def sample(
+def sample(  # noqa: PLR0913 (a Typer command)
     file: File,
     n: Annotated[int, typer.Argument(metavar="N", min=0, help="Number of samples.")],
     evidence: Evidence = None,

@@ -14,13 +14,13 @@ from .option_groups import Without
 from .options import Evidence, File, Json, PlanOptions, RunOptions, compiled, findings_as_json, read_network
 
 if TYPE_CHECKING:
-    from ..inference.queries.sensitivity import Bar
+    from ..inference.results.sensitivities import Bar
 
 __all__ = ["sensitivity"]
 
 
 @command
-def sensitivity(
+def sensitivity(  # noqa: PLR0913 (a Typer command)
     file: File,
     target: Annotated[str, typer.Argument(metavar="NAME=STATE", help="The variable and state of the probability.")],
     evidence: Evidence = None,

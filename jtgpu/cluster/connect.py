@@ -98,8 +98,8 @@ class Share:
         if fitting < 1 and cluster.workers is None:  # an explicit number may be for a cluster that grows
             each = f"{cpus:g} cores" + (f" and {gpus:g} GPUs" if gpus else "")
             raise JtgpuError(
-                f"this cluster has {all_cpus:g} cores and {all_gpus:g} GPUs, but a worker needs {each}; set the number of "
-                "workers if the cluster is going to grow"
+                f"this cluster has {all_cpus:g} cores and {all_gpus:g} GPUs, but a worker needs {each}; set the number "
+                "of workers if the cluster is going to grow"
             )
         return cls(backend, max(1, min(cluster.workers or int(fitting), max_workers)), float(cpus), float(gpus))
 
@@ -189,7 +189,8 @@ def translate_error(error: BaseException, default: type[JtgpuError] = JtgpuError
     """The `JtgpuError` that one of Ray's errors wraps, or an error of type `default` with Ray's message."""
     cause: BaseException | None = error
     while cause is not None:
-        inner = getattr(cause, "cause", None)  # Ray's wrapper has our type as well, but its message is a remote traceback
+        # Ray's wrapper has our type as well, but its message is a remote traceback
+        inner = getattr(cause, "cause", None)
         if inner is None and isinstance(cause, JtgpuError):
             return cause
         cause = inner if isinstance(inner, BaseException) else cause.__cause__

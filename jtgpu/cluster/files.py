@@ -74,8 +74,8 @@ def answer_files(
     cases : path, URI, or several
         CSV or Parquet: files, folders, glob patterns (``s3://bucket/cases/*.parquet``). Workers read them directly.
     output : path or URI
-        A folder of Parquet files (``part-000000.parquet``, ...) in the order of the cases. A name that ends in .parquet,
-        .csv, ... on a disk shared by the workers is a single file, made of the parts at the end.
+        A folder of Parquet files (``part-000000.parquet``, ...) in the order of the cases. If it ends in .parquet,
+        .csv, ..., a single file on a disk shared by the workers, made of the parts at the end.
     cluster : str or Cluster
         See `Cluster`. With ``ray://``, a process of the cluster leads the run, and paths are those of its machine.
     backend : str

@@ -1,10 +1,10 @@
 """A folder of answers, one file per part, that appears when it is complete and that a later run can continue.
 
-Parts are complete files: a worker writes a part under a temporary name and renames it. The name of a part is its number,
-and its footer records the run that it belongs to and its rows. A part that two workers answer, because one of them
-seemed lost, therefore exists once, and the parts that exist are the progress of an interrupted run. On disks the folder
-is called ``OUT.unfinished`` until it is complete. Object storage cannot rename folders: parts are written to the output,
-and ``_SUCCESS``, written last, marks it as complete.
+Parts are complete files: a worker writes a part under a temporary name and renames it. The name of a part is its
+number, and its footer records the run that it belongs to and its rows. A part that two workers answer, because one of
+them seemed lost, therefore exists once, and the parts that exist are the progress of an interrupted run. On disks the
+folder is called ``OUT.unfinished`` until it is complete. Object storage cannot rename folders: parts are written to the
+output, and ``_SUCCESS``, written last, marks it as complete.
 """
 
 from __future__ import annotations

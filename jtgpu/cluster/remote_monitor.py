@@ -1,4 +1,4 @@
-"""Runs that are started from outside a cluster, through Ray's client: they execute within the cluster and are monitored.
+"""Run a function within a cluster and monitor it from outside, through Ray's client.
 
 Ray Data works only within a cluster, so a process there leads the run and publishes its progress.
 """

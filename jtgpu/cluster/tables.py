@@ -135,7 +135,8 @@ def check_columns(
         for name in kept:
             if table.types[name] != first.types[name]:
                 raise EvidenceError(
-                    f"{uri}: the column {name!r} has type {table.types[name]}, but {first.types[name]} in {name_of_first}"
+                    f"{uri}: the column {name!r} has type {table.types[name]}, but {first.types[name]} in "
+                    f"{name_of_first}"
                 )
         if not explicit:
             _check_no_more_variables(table, first, model)

@@ -45,7 +45,8 @@ class WorkerSpec:
         """A tree, on the worker; raises `JtgpuError` if the worker has another version of jtgpu."""
         if self.version != __version__:
             raise JtgpuError(f"this worker has jtgpu {__version__}, but the run was started by jtgpu {self.version}")
-        return self.plan.compile(self.share.backend, **self.options)
+        tree: JunctionTree = self.plan.compile(self.share.backend, **self.options)
+        return tree
 
     def solver(self, tree: JunctionTree | None = None) -> Solver:
         """A solver, on the worker."""

@@ -133,11 +133,11 @@ def test_other_formats_and_several_cases(folder: Path) -> None:
         (("PR",), "missing model"),
         (("models/m.uai",), "'MODELS/M.UAI' is not a task"),
         (("models/m.uai", "MARR"), "did you mean 'MAR'"),
-        (("models/m.uai", "m.evid", "MMAP"), "MMAP needs a query file"),
+        (("models/m.uai", "m.evid", "MMAP"), "MMAP requires a query file"),
         (("a", "b", "c", "d", "PR"), "unexpected argument 'd'"),
         (("nowhere.uai", "PR"), "cannot read 'nowhere.uai': no such file"),
         (("models/m.uai", "m.evif", "PR"), "no such file; did you mean 'm.evid'"),
-        (("models/m.uai", "PR", "-o", "no/where"), "the solution cannot be written: the folder"),
+        (("models/m.uai", "PR", "-o", "no/where"), "cannot write the solution: folder"),
     ],
 )
 def test_wrong_usage(folder: Path, words: tuple[str, ...], message: str) -> None:
@@ -226,7 +226,7 @@ def test_no_order_fits_although_the_lower_bound_does(monkeypatch: pytest.MonkeyP
 def test_wrong_limits_in_the_environment(name: str, value: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
     output = " ".join(run("models/m.uai", "PR", code=2).output.replace("│", " ").split())
-    assert f"the environment's {name} is '{value}'" in output
+    assert f"environment variable {name} must be a positive number, not '{value}'" in output
 
 
 def test_time_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

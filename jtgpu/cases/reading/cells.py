@@ -1,8 +1,8 @@
 """Cells of plain CSV rows, in compiled code: the distinct texts of each column, and which of them each cell is.
 
 Rows of plain cells, quoted or not, are parsed here, several times as fast as by Arrow's reader and without the
-interpreter lock. Anything else (an escaped quote, a line end within a cell, a row with another number of cells, text that
-is not UTF-8, a column with very many distinct texts) is left to Arrow's reader, which also reports what is wrong.
+interpreter lock. Anything else (an escaped quote, a line end within a cell, a row with another number of cells, text
+that is not UTF-8, a column with very many distinct texts) is left to Arrow's reader, which also reports errors.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ class _Texts(NamedTuple):
     ----------
     entries : (E, MAX_TEXTS, 4) int64
         START, LENGTH, WORD and TAIL of each text.
-    count : (E,) int64
+    n_texts : (E,) int64
     table : (E, SLOTS) int32
         Hash tables with linear probing: numbers of texts; -1 for a free slot.
     """
 
     entries: NDArray[np.int64]
-    count: NDArray[np.int64]
+    n_texts: NDArray[np.int64]
     table: NDArray[np.int32]
 
 
@@ -177,17 +177,18 @@ def _find_or_add(data, first, size, word, tail, e, texts):  # type: ignore[no-un
     slot = _slot_of(word, tail, size)
     while table[e, slot] >= 0:
         k = table[e, slot]
-        if entries[e, k, LENGTH] == size and entries[e, k, WORD] == np.int64(word) and entries[e, k, TAIL] == np.int64(tail):
+        equal = entries[e, k, LENGTH] == size and entries[e, k, WORD] == np.int64(word)
+        if equal and entries[e, k, TAIL] == np.int64(tail):
             same, other = True, entries[e, k, START]
             for i in range(8, size - 8):  # the bytes between the first and the last eight
                 same = same and data[first + i] == data[other + i]
             if same:
                 return k
         slot = (slot + 1) & (SLOTS - 1)
-    k = texts.count[e]
+    k = texts.n_texts[e]
     if k == MAX_TEXTS:
         return -1
-    table[e, slot], texts.count[e] = k, k + 1
+    table[e, slot], texts.n_texts[e] = k, k + 1
     entries[e, k, START], entries[e, k, LENGTH] = first, size
     entries[e, k, WORD], entries[e, k, TAIL] = np.int64(word), np.int64(tail)
     return k
@@ -373,7 +374,7 @@ def parse_plain_cells(
     columns: list[Any] = []
     try:
         for e in range(len(evidence)):
-            found = texts.entries[e, : texts.count[e], :WORD].tolist()
+            found = texts.entries[e, : texts.n_texts[e], :WORD].tolist()
             columns.append(CategoricalColumn(wanted.indices[e, :n], [text[i : i + k].decode() for i, k in found]))
         columns += [_text_column(data, wanted.spans[k, :n]) for k in range(len(kept))]
     except (UnicodeDecodeError, arrow().ArrowInvalid):

@@ -60,4 +60,4 @@ class Source(Protocol):
     def chunks(
         self, evidence: Sequence[str], kept: Sequence[str], rows: int, position: dict[str, int] | None = None
     ) -> Iterator[CaseChunk]:
-        """Read the file from a position on, approximately `rows` rows at a time: columns of evidence, then of `kept`."""
+        """Read the file from a position on, about `rows` rows at a time: columns of evidence, then of `kept`."""

@@ -201,7 +201,7 @@ class ResumableFile:
         os.replace(self.folder / "data", self.output)
         self.close()
         shutil.rmtree(self.folder, ignore_errors=True)
-        flush_folder(self.output.parent)
+        flush_folder(str(self.output.parent))
 
     def close(self) -> None:
         """Keep the folder for a later run, or delete it if it holds no rows; may be called twice."""
