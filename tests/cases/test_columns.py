@@ -1,4 +1,4 @@
-"""Frames through a backend that takes and gives columns: the same answers as case by case, whatever is asked."""
+"""Frames through a backend that computes columns: the same answers as case by case, for every option."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_every_kind_of_frame_gives_the_answers_of_single_cases(tree: jtgpu.Junct
         assert found[i, 4] == pytest.approx(tree.log_evidence(case), abs=1e-12)
 
 
-def test_pandas_keeps_its_index_and_the_columns_that_are_asked_for(tree: jtgpu.JunctionTree) -> None:
+def test_pandas_preserves_the_index_and_the_kept_columns(tree: jtgpu.JunctionTree) -> None:
     frame = pd.DataFrame(
         {**COLUMNS, "when": pd.date_range("2026-01-01", periods=5, tz="Europe/Vienna")}, index=list("edcba")
     )

@@ -115,12 +115,12 @@ def test_a_file_is_answered_as_a_frame(
 ) -> None:
     options = dict(OPTIONS[option][0])
     for flag, cases in ((False, good(table)), (True, table)):
-        asked = {**options, "on_error": "flag"} if flag else options
-        labels = asked.get("labels", False)
+        given = {**options, "on_error": "flag"} if flag else options
+        labels = given.get("labels", False)
         ask: Callable[..., Any] = tree.predict if labels else tree.predict_proba
-        expected = ask(cases, **{k: v for k, v in asked.items() if k != "labels"})
+        expected = ask(cases, **{k: v for k, v in given.items() if k != "labels"})
         path = written(tmp_path / f"c{flag}.{suffix}", cases)
-        report = answer_file(tree, path, tmp_path / "o.parquet", chunk=90, force=True, **asked)
+        report = answer_file(tree, path, tmp_path / "o.parquet", chunk=90, force=True, **given)
         assert_equal(pq.read_table(tmp_path / "o.parquet"), expected)
         assert (report.cases, report.flagged) == (len(cases), 2 * flag)
         if flag:
@@ -170,10 +170,10 @@ def test_progress_counts_cases_and_how_far_reading_has_come(
     if suffix == "csv.gz":
         path = tmp_path / "c.csv.gz"
         path.write_bytes(gzip.compress((tmp_path / "c.csv").read_bytes()))
-    told: list[tuple[int, int, int]] = []
-    answer_file(tree, path, tmp_path / "o.csv", targets="lung", chunk=50, progress=lambda *x: told.append(x))
-    cases, done, total = zip(*told, strict=True)
-    assert len(told) > 3
+    calls: list[tuple[int, int, int]] = []
+    answer_file(tree, path, tmp_path / "o.csv", targets="lung", chunk=50, progress=lambda *x: calls.append(x))
+    cases, done, total = zip(*calls, strict=True)
+    assert len(calls) > 3
     assert list(cases) == sorted(set(cases))
     assert list(done) == sorted(done)
     assert set(total) == {len(good(table)) if suffix == "parquet" else path.stat().st_size}

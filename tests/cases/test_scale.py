@@ -134,7 +134,7 @@ def test_the_same_bytes_for_any_number_of_threads(tmp_path: Path, suffix: str, e
         assert_whole(tmp_path / "o.parquet", expected)
 
 
-def test_chunks_are_answered_default_concurrency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_are_answered_concurrently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from jtgpu.cases.solver import Solver
 
     net = jtgpu.read(ASIA)
@@ -142,7 +142,7 @@ def test_chunks_are_answered_default_concurrency(tmp_path: Path, monkeypatch: py
     solve, both = Solver.solve, threading.Barrier(3, timeout=30)
 
     def together(*given: Any) -> Any:
-        both.wait()  # none goes on before three are here
+        both.wait()  # no thread continues before three have arrived
         return solve(*given)
 
     monkeypatch.setattr(Solver, "solve", together)
@@ -151,25 +151,30 @@ def test_chunks_are_answered_default_concurrency(tmp_path: Path, monkeypatch: py
     assert report.cases == 6000
 
 
-def test_beside_a_card_all_cores_encode_and_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_cores_encode_for_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = jtgpu.read(ASIA)
     cases = written(tmp_path / "c.parquet", 6000)
     write_table, both = pq.write_table, threading.Barrier(3, timeout=30)
 
     def together(*given: Any, **more: Any) -> None:
-        both.wait()  # none goes on before three are here
+        both.wait()  # no thread continues before three have arrived
         write_table(*given, **more)
 
     monkeypatch.setattr(pq, "write_table", together)
-    monkeypatch.setattr(jtgpu.JunctionTree, "device", "a card")
+    monkeypatch.setattr(jtgpu.JunctionTree, "device", "a GPU")
     monkeypatch.setattr("jtgpu.cases.pipeline.cores", lambda: 3)
     with net.plan().compile("cpu", threads=1) as tree:
-        assert (tree.max_concurrent_tables, default_concurrency(tree), default_concurrency(tree, 1), default_concurrency(tree, 99)) == (1, 3, 1, MAX_CONCURRENCY)
+        assert (
+            tree.max_concurrent_tables,
+            default_concurrency(tree),
+            default_concurrency(tree, 1),
+            default_concurrency(tree, 99),
+        ) == (1, 3, 1, MAX_CONCURRENCY)
         report = answer_file(tree, cases, tmp_path / "o.parquet", targets="lung", chunk=1000)
     assert report.cases == 6000
 
 
-def test_the_first_bad_row_is_told_whoever_finds_one_first(tmp_path: Path) -> None:
+def test_the_first_invalid_row_is_raised_whichever_thread_finds_one_first(tmp_path: Path) -> None:
     net = jtgpu.read(ASIA)
     rows = ["id,smoke,xray", *(f"{i},yes,no" for i in range(4000))]
     for bad in (1500, 1600, 2500, 3900):
@@ -246,7 +251,7 @@ def rows_done(output: Path) -> int:
     ("where", "k"), [("solve", 7), *slow(("write", 5), ("journal", 9), ("journal", 10), ("rename", 1))]
 )
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_stopped_in_the_middle_and_resumed(
+def test_a_run_stopped_at_any_step_can_be_resumed(
     tmp_path: Path, expected: Any, where: str, k: int, how: signal.Signals
 ) -> None:
     cases, out = written(tmp_path / "c.parquet", 20_000, row_group_size=7000), tmp_path / "o.parquet"
@@ -274,7 +279,7 @@ def test_stopped_in_the_middle_and_resumed(
 
 
 @pytest.mark.parametrize("where", ["data", "journal", "both"])
-def test_a_disk_that_is_full_when_it_is_made_sure_of(
+def test_a_disk_that_is_full_at_fsync(
     tmp_path: Path, expected: Any, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written, and refused by fsync, as file systems do that take room late."""
@@ -298,14 +303,14 @@ def test_a_disk_that_is_full_when_it_is_made_sure_of(
                 answer_file(tree, cases, out, **question)
         assert not out.exists()
         report = answer_file(tree, cases, out, resume=True, **question)
-        told = int(str(error.value).split(": ")[1].split()[0].replace(",", ""))
-        assert 20_000 > report.resumed >= told >= 1000
+        saved = int(str(error.value).split(": ")[1].split()[0].replace(",", ""))
+        assert 20_000 > report.resumed >= saved >= 1000
     assert_whole(out, expected)
 
 
 @pytest.mark.slow
-def test_interrupted_twice(tmp_path: Path, expected: Any) -> None:
-    """Whoever presses Ctrl-C again while chunks are finished does no harm."""
+def test_a_second_interrupt_loses_nothing(tmp_path: Path, expected: Any) -> None:
+    """A second Ctrl-C while chunks are being finished does no harm."""
     cases, out = written(tmp_path / "c.parquet", 20_000), tmp_path / "o.parquet"
     slow = STOPPED.replace(
         "        stop()\n        return original(self, codes)",

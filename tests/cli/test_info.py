@@ -98,7 +98,7 @@ def test_for_people(odd: str) -> None:
         assert text.replace("507", str(len(ODD))) in lines[name]
     assert "Licence: CC BY-SA 4.0" in result.stdout
     assert "by J. Doe (c) 1999" in result.stdout
-    assert "warning: " in result.stderr  # rows that had to be mended
+    assert "warning: " in result.stderr  # rows that had to be repaired
 
 
 def test_a_network_without_anything_odd() -> None:

@@ -269,9 +269,9 @@ def test_query_explains(asia: jtgpu.JunctionTree) -> None:
     found = asia.map(["lung", "bronc"], {"xray": "yes"})
     at = lines.index("# MAP(lung, bronc | xray=yes)")
     assert lines[at + 2 :] == [f"lung\t{found['lung']}", f"bronc\t{found['bronc']}", f"P\t{found.probability!r}"]
-    told = json.loads(run("query", ASIA, "MPE(2 | xray=yes)", "--json", *REFERENCE).stdout)["questions"][0]
-    assert [e["states"] for e in told["explanations"]] == [dict(best), dict(second)]
-    assert told["explanations"][0]["log_joint"] == best.log_joint
+    found = json.loads(run("query", ASIA, "MPE(2 | xray=yes)", "--json", *REFERENCE).stdout)["questions"][0]
+    assert [e["states"] for e in found["explanations"]] == [dict(best), dict(second)]
+    assert found["explanations"][0]["log_joint"] == best.log_joint
 
 
 def test_query_takes_evidence_for_all_questions(asia: jtgpu.JunctionTree) -> None:

@@ -26,6 +26,7 @@ from jtgpu.cases import answer_file
 from jtgpu.cli import app
 from jtgpu.cluster import Cluster, RaySlices, answer_dataset, answer_files, slices
 from tests.conftest import ROOT
+from tests.support.patience import patience
 
 pytest.importorskip("ray", reason="ray is not installed")
 pytest.importorskip("ray.data", reason="what ray.data needs is not installed")
@@ -73,7 +74,7 @@ CACHE = b"JTGPU_CACHE_DIR=" + os.environ.get("JTGPU_CACHE_DIR", "").encode()
 
 def until(true: Any, seconds: float = 30.0) -> None:
     """Wait for something."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + patience(seconds)
     while not true():
         assert time.monotonic() < end, "waited for too long"
         time.sleep(0.05)
@@ -96,7 +97,7 @@ def in_order(folder: Path) -> Any:
     return pa.concat_tables([pq.read_table(p) for p in sorted(folder.glob("part-*.parquet"))])
 
 
-def here(tree: jtgpu.JunctionTree, cases: Path, **more: Any) -> Any:
+def local_answers(tree: jtgpu.JunctionTree, cases: Path, **more: Any) -> Any:
     """What one process answers."""
     out = cases.with_suffix(".expected.parquet")
     answer_file(tree, cases, out, force=True, **{**ASK, **more})
@@ -124,7 +125,7 @@ def test_the_answers_are_those_of_one_process_bit_for_bit(ray: Any, tmp_path: Pa
         cases = tmp_path / "cases.parquet"
         pq.write_table(pa.table({"id": np.arange(n), **labels}), cases, row_group_size=7_000)
         more: dict[str, Any] = {"targets": None, "conflict": True, "chunk": step}
-        expected = here(tree, cases, **more)
+        expected = local_answers(tree, cases, **more)
     report = answer_files(
         plan, cases, tmp_path / "out", backend="cpu", cluster=Cluster(workers=2), part_rows=4_000, **{**ASK, **more}
     )
@@ -137,14 +138,14 @@ def slow(tmp_path_factory: pytest.TempPathFactory, tree: jtgpu.JunctionTree) -> 
     """Cases whose parts take a while, and their answers."""
     cases = tmp_path_factory.mktemp("slow") / "cases.parquet"
     pq.write_table(table(SLOW * PARTS), cases, row_group_size=SLOW)
-    return cases, here(tree, cases, chunk=100)
+    return cases, local_answers(tree, cases, chunk=100)
 
 
 SLOW, PARTS = 2_000, 6  # cases of a part: about half a second on the reference; parts
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_loses_nothing_and_doubles_nothing(
+def test_a_killed_worker_neither_loses_nor_repeats_rows(
     ray: Any, tree: jtgpu.JunctionTree, slow: tuple[Path, Any], tmp_path: Path
 ) -> None:
     cases, expected = slow
@@ -177,7 +178,7 @@ def test_a_worker_that_is_killed_loses_nothing_and_doubles_nothing(
 
 
 @pytest.mark.slow
-def test_a_leader_that_is_killed_and_a_run_that_goes_on(
+def test_a_run_resumes_after_its_leading_process_is_killed(
     ray: Any, tree: jtgpu.JunctionTree, slow: tuple[Path, Any], tmp_path: Path
 ) -> None:
     cases, expected = slow
@@ -206,15 +207,15 @@ def test_a_leader_that_is_killed_and_a_run_that_goes_on(
     assert 2 <= n_done < PARTS
     result = CliRunner().invoke(app, [*words[:-1], "auto", "--workers", "2", "--json", "--resume"])
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert told["resumed"] == SLOW * n_done
-    assert told["cases"] == SLOW * PARTS
+    report = json.loads(result.stdout)
+    assert report["resumed"] == SLOW * n_done
+    assert report["cases"] == SLOW * PARTS
     assert in_order(out).equals(expected)
     assert not (tmp_path / "out.unfinished").exists()
 
 
 @pytest.mark.slow
-def test_a_bad_row_in_the_middle_is_named_by_whoever_meets_it(
+def test_an_invalid_row_is_named_by_the_worker_that_reads_it(
     ray: Any, tree: jtgpu.JunctionTree, tmp_path: Path
 ) -> None:
     found = table(4_000)
@@ -238,7 +239,7 @@ def test_a_bad_row_in_the_middle_is_named_by_whoever_meets_it(
 
 
 @pytest.mark.slow
-def test_a_run_that_is_watched_from_afar(ray: Any, tree: jtgpu.JunctionTree, tmp_path: Path) -> None:
+def test_a_run_can_be_monitored_from_outside_the_cluster(ray: Any, tree: jtgpu.JunctionTree, tmp_path: Path) -> None:
     """By Ray's client, ``ray://``: a process of the cluster leads."""
     pytest.importorskip("grpc", reason="grpcio is not installed, which Ray's client needs: ray[client]")
     cases = tmp_path / "cases.parquet"
@@ -256,7 +257,8 @@ def test_a_run_that_is_watched_from_afar(ray: Any, tree: jtgpu.JunctionTree, tmp
             def batch(cases: str) -> subprocess.CompletedProcess[str]:
                 return subprocess.run(
                     [sys.executable, "-m", "jtgpu", "batch", str(ASIA), cases, "-o", str(tmp_path / "out"), *words],
-                    cwd=ROOT, env={**os.environ, **SETTINGS}, capture_output=True, text=True, check=False, timeout=90,
+                    cwd=ROOT, env={**os.environ, **SETTINGS}, capture_output=True, text=True, check=False,
+                    timeout=patience(90),
                 )  # fmt: skip
 
             wrong = batch(str(tmp_path / "nothing.csv"))
@@ -267,14 +269,14 @@ def test_a_run_that_is_watched_from_afar(ray: Any, tree: jtgpu.JunctionTree, tmp
             assert json.loads(done.stdout)["parts"] == 3
         finally:
             served.kill()
-    assert in_order(tmp_path / "out").equals(here(tree, cases, chunk=100))
+    assert in_order(tmp_path / "out").equals(local_answers(tree, cases, chunk=100))
 
 
 # Datasets and frames ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_a_dataset_in_a_dataset_out(ray: Any, tree: jtgpu.JunctionTree, tmp_path: Path) -> None:
+def test_a_dataset_of_cases_becomes_a_dataset_of_answers(ray: Any, tree: jtgpu.JunctionTree, tmp_path: Path) -> None:
     data: Any = importlib.import_module("ray.data")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data.DataContext.get_current(), "enable_progress_bars", False)
@@ -299,7 +301,7 @@ def test_a_dataset_in_a_dataset_out(ray: Any, tree: jtgpu.JunctionTree, tmp_path
 
 
 @pytest.mark.slow
-def test_a_frame_comes_back_as_it_would_here(
+def test_a_frame_has_the_same_answers_as_locally(
     ray: Any, tree: jtgpu.JunctionTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from jtgpu.cases import query
@@ -323,7 +325,7 @@ def test_a_frame_comes_back_as_it_would_here(
 
 
 @pytest.mark.slow
-def test_slices_are_summed_to_the_same_bits_though_a_worker_is_killed(
+def test_slices_have_the_same_bits_after_a_worker_is_killed(
     ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sliced, "MIN_WORK", 1)  # one slice per task
@@ -379,7 +381,7 @@ def test_no_cluster_is_an_error_that_says_so(tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
     done = subprocess.run(
         [sys.executable, "-m", "jtgpu", *words, "--cluster", "nowhere"], cwd=ROOT, capture_output=True, text=True,
-        check=False, env={**environment, **SETTINGS}, timeout=120,
+        check=False, env={**environment, **SETTINGS}, timeout=patience(120),
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert "no cluster at 'nowhere'" in done.stderr

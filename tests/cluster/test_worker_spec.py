@@ -80,7 +80,7 @@ def job_of(plan: Any, **more: Any) -> Job:
 
 
 def test_a_part_does_not_depend_on_the_parts_before() -> None:
-    """A tree that plans anew for patterns it has met is compiled for each part: a part done twice is the same part."""
+    """An adaptive tree is compiled for each part, so a part that is repeated has the same answers."""
     plan = jtgpu.read(ROOT / "nets" / "water.net").plan("min-fill")
     job = job_of(plan)
     made: list[Any] = []
@@ -195,11 +195,11 @@ def test_the_job_for_kubernetes() -> None:
             assert container["resources"]["requests"] == container["resources"]["limits"]
             assert all(isinstance(e["value"], str) for e in container["env"])
     words = shlex.split(job["spec"]["entrypoint"])
-    asked = {w: words[words.index(w) + 1] for w in ("--workers", "--threads")}
+    options = {w: words[words.index(w) + 1] for w in ("--workers", "--threads")}
     workers = cluster["workerGroupSpecs"][0]
     limits = workers["template"]["spec"]["containers"][0]["resources"]["limits"]
-    assert str(workers["replicas"] * int(limits["nvidia.com/gpu"])) == asked["--workers"]
-    assert limits["cpu"] == asked["--threads"]
+    assert str(workers["replicas"] * int(limits["nvidia.com/gpu"])) == options["--workers"]
+    assert limits["cpu"] == options["--threads"]
 
 
 def test_the_job_for_slurm() -> None:
@@ -225,9 +225,9 @@ def test_the_arithmetic_of_ten_thousand_million_cases() -> None:
     rows = [json.loads(line) for line in (ROOT / "bench" / "results" / "cluster.jsonl").read_text().splitlines()]
     measured = {(f"{r['network']}, {r['columns']}", r["targets"]): r for r in rows if "columns" in r}
     table = page.partition(".. arithmetic begin")[2].partition(".. arithmetic end")[0]
-    told = [[c.strip().lstrip("*- ") for c in row.splitlines()] for row in table.split("\n   * - ")[2:]]
-    assert len(told) == len(measured)
-    for network, targets, rate, hours, _, read, written, *_ in told:
+    documented = [[c.strip().lstrip("*- ") for c in row.splitlines()] for row in table.split("\n   * - ")[2:]]
+    assert len(documented) == len(measured)
+    for network, targets, rate, hours, _, read, written, *_ in documented:
         r = measured[network, {"three": "3", "all": "all"}[targets]]
         a_case = {name: r[name] / r["cases"] for name in ("bytes_in", "bytes_csv", "bytes_out")}
         assert float(rate.replace(",", "")) == pytest.approx(r["cases_per_second"], rel=0.006)

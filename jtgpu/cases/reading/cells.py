@@ -139,15 +139,14 @@ def _list_marked(marks, words, positions):  # type: ignore[no-untyped-def]
                 n += marks[8 * w + i]
 
 
-@compiled(inline="always")
-def _eight_bytes(words, at):  # type: ignore[no-untyped-def]
-    """The eight bytes of `words` (uint64) from byte `at` on, the first one lowest."""
-    low, high = words[at >> 3], words[(at >> 3) + 1]
+@compiled()
+def _eight_bytes(low, high, at):  # type: ignore[no-untyped-def]
+    """The eight bytes from byte `at` on, the first one lowest, of the two words (uint64) that contain them."""
     shift = np.uint64((at & 7) << 3)
     return (low >> shift) | ((high << np.uint64(1)) << (np.uint64(63) - shift))
 
 
-@compiled(inline="always")
+@compiled()
 def _slot_of(word, tail, size):  # type: ignore[no-untyped-def]
     """The slot at which the search for a text begins, by its first and last eight bytes (uint64) and its length."""
     return np.int64((((word ^ (np.uint64(size) * OTHER)) * FACTOR ^ tail) * FACTOR) >> SLOT_SHIFT)
@@ -194,64 +193,6 @@ def _find_or_add(data, first, size, word, tail, e, texts):  # type: ignore[no-un
     return k
 
 
-@compiled(inline="always")
-def _text_number(data, words, first, last, e, texts):  # type: ignore[no-untyped-def]
-    """Number of the text in ``data[first:last]`` among those of column `e` of evidence; see `_find_or_add`."""
-    size = last - first
-    word = _eight_bytes(words, first)
-    if size < 8:
-        word &= (np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)
-    tail = word
-    if size > 8:
-        tail = _eight_bytes(words, last - 8)
-    number = texts.table[e, _slot_of(word, tail, size)]
-    # the usual case, inline: a function call with arrays takes longer than everything else
-    if number >= 0 and size <= 16:
-        entry = texts.entries[e, number]
-        if entry[LENGTH] == size and entry[WORD] == np.int64(word) and entry[TAIL] == np.int64(tail):
-            return number
-    return _find_or_add(data, first, size, word, tail, e, texts)
-
-
-@compiled(inline="always")
-def _cell_bounds(data, special, quote, delimiter, at, i):  # type: ignore[no-untyped-def]
-    """Bounds of the cell at a position.
-
-    Parameters
-    ----------
-    data : (m,) uint8
-    special : (k,) int32
-        See `_Block`.
-    quote, delimiter : int
-    at : int
-        Where the cell begins, its quote included.
-    i : int
-        Number of the first special byte from there on.
-
-    Returns
-    -------
-    first, last, at, i : int
-        Bounds of the text; position after the cell, and number of the first special byte from there on.
-        `last` is `NOT_PLAIN` for a cell that is not plain.
-    """
-    first = at
-    if data[at] == quote:
-        first += 1
-        i += 1
-        while data[special[i]] == delimiter:
-            i += 1
-        last = special[i]
-        if data[last] != quote:  # a line end, or the end of the block
-            return first, NOT_PLAIN, at, i
-        at, i = last + 1, i + 1
-        if special[i] != at or data[at] == quote:  # text after the closing quote, or an escaped quote
-            return first, NOT_PLAIN, at, i
-        return first, last, at, i
-    while data[special[i]] == quote:
-        i += 1
-    return first, special[i], special[i], i
-
-
 @compiled()
 def _parse(block, wanted, texts):  # type: ignore[no-untyped-def]
     """Parse all rows of a block.
@@ -269,32 +210,58 @@ def _parse(block, wanted, texts):  # type: ignore[no-untyped-def]
     int
         Number of rows, or `NOT_PLAIN`.
     """
+    # one loop without calls that take arrays: each call would count references, at three times the price of the rest
     data, words, special = block.data, block.words, block.special
     end, n_columns, quote, delimiter = block.end, block.n_columns, block.quote, block.delimiter
+    evidence_of, kept_of, indices, spans = wanted.evidence_of, wanted.kept_of, wanted.indices, wanted.spans
+    entries, table = texts.entries, texts.table
     n = at = i = 0  # i: number of the first special byte from position `at` on
     while at < end:
         if n_columns > 1 and (data[at] == NEWLINE or data[at] == RETURN):  # an empty line
             at, i = at + 1, i + 1
             continue
         for column in range(n_columns):
-            first, last, at, i = _cell_bounds(data, special, quote, delimiter, at, i)
-            if last == NOT_PLAIN:
-                return NOT_PLAIN
-            e, k = wanted.evidence_of[column], wanted.kept_of[column]
-            if e >= 0:
-                number = _text_number(data, words, first, last, e, texts)
-                if number < 0:
+            first = at
+            if data[at] == quote:
+                first += 1
+                i += 1
+                while data[special[i]] == delimiter:
+                    i += 1
+                last = special[i]
+                if data[last] != quote:  # a line end, or the end of the block
                     return NOT_PLAIN
-                wanted.indices[e, n] = number
+                at, i = last + 1, i + 1
+                if special[i] != at or data[at] == quote:  # text after the closing quote, or an escaped quote
+                    return NOT_PLAIN
+            else:
+                while data[special[i]] == quote:
+                    i += 1
+                at = special[i]
+                last = at
+            e, k = evidence_of[column], kept_of[column]
+            if e >= 0:
+                size = last - first
+                word = _eight_bytes(words[first >> 3], words[(first >> 3) + 1], first)
+                if size < 8:
+                    word &= (np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)
+                tail = word if size <= 8 else _eight_bytes(words[(last - 8) >> 3], words[((last - 8) >> 3) + 1], last)
+                number = table[e, _slot_of(word, tail, size)]
+                if number < 0 or size > 16 or (
+                    entries[e, number, LENGTH] != size or entries[e, number, WORD] != np.int64(word)
+                    or entries[e, number, TAIL] != np.int64(tail)
+                ):  # fmt: skip
+                    number = _find_or_add(data, first, size, word, tail, e, texts)
+                    if number < 0:
+                        return NOT_PLAIN
+                indices[e, n] = number
             if k >= 0:
-                wanted.spans[k, n, 0], wanted.spans[k, n, 1] = first, last - first
-            if (data[at] == delimiter) != (column < n_columns - 1):  # too few cells, or too many
+                spans[k, n, 0], spans[k, n, 1] = first, last - first
+            more = np.int64(column < n_columns - 1)
+            if (data[at] == delimiter) != more:  # too few cells, or too many
                 return NOT_PLAIN
-            if column < n_columns - 1:
-                at, i = at + 1, i + 1
-        if data[at] == RETURN and data[at + 1] == NEWLINE:
-            at, i = at + 1, i + 1
-        at, i = at + 1, i + 1
+            at, i = at + more, i + more
+        two = np.int64(data[at] == RETURN and data[at + 1] == NEWLINE)
+        at, i = at + 1 + two, i + 1 + two
         n += 1
     return n
 

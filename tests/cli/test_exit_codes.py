@@ -1,0 +1,136 @@
+"""Exit codes: invalid input of every kind ends in one line, never in a traceback."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jtgpu.cli.console import exit_code
+from jtgpu.errors import (
+    EvidenceError,
+    FormatError,
+    ImpossibleEvidence,
+    JtgpuError,
+    OrderError,
+    ParseError,
+    TableTooLarge,
+    UnknownState,
+    UnknownVariable,
+)
+from jtgpu.model.network import BayesianNetwork
+from tests.cli.commands import ASIA, REFERENCE, run
+from tests.conftest import ROOT
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (TableTooLarge("x"), 3),
+        (MemoryError(), 3),
+        (ImpossibleEvidence("x"), 4),
+        (ParseError("x"), 5),
+        (FormatError("x"), 5),
+        (UnknownVariable("x"), 2),
+        (UnknownState("x"), 2),
+        (EvidenceError("x"), 2),
+        (OrderError("x"), 2),
+        (JtgpuError("x"), 1),
+        (OSError("x"), 1),
+    ],
+)
+def test_every_error_has_an_exit_code(error: BaseException, code: int) -> None:
+    assert exit_code(error) == code
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("info", "no/such.net"), 2, "no/such.net"),
+        (("info", "nets/asai.net"), 2, "asia.net"),  # the closest name
+        (("info", "nets"), 2, "nets"),  # a folder
+        (("info",), 2, "FILE"),
+        (("nothing",), 2, "nothing"),
+        (("time", "tests/on_gpu"), 2, "no network file"),
+        (("time", ASIA, "--json", "--csv"), 2, "exclude"),
+        (("time", ASIA, "--runs", "0"), 2, "runs"),
+        (("time", ASIA, "--backend", "cpo"), 2, "cpu"),
+        (("time", ASIA, "--memory-limit", "much"), 2, "8GiB"),
+        (("plan", ASIA, "--order", "worst"), 2, "worst"),
+        (("plan", ASIA, "--order", "no/such.num"), 2, "no/such.num"),
+        (("plan", ASIA, "--time", "-1"), 2, "time"),
+        (("plan", ASIA, "--max-table", "3"), 3, "max_table"),
+        (("plan", ASIA, "--memory-limit", "10"), 3, "memory_limit"),
+        (("query", ASIA, "-e", "xray"), 2, "name=state"),
+        (("query", ASIA, "-e", "xrai=yes"), 2, "'xray'"),
+        (("query", ASIA, "-e", "xray=ye"), 2, "'yes'"),
+        (("query", ASIA, "-e", "xray=7"), 2, "0 to 1"),
+        (("query", ASIA, "-e", "xray=yes", "-e", "xray=no"), 2, "twice"),
+        (("query", ASIA, "-t", "lungs"), 2, "'lung'"),
+        (("query", ASIA, "-e", "lung=yes", "-e", "either=no", *REFERENCE), 4, "lung"),
+        (("query", ASIA, "-e", "lung=yes", "-e", "either=no", "--backend", "cpu"), 4, "lung"),
+    ],
+    ids=lambda x: " ".join(Path(w).name for w in x) if isinstance(x, tuple) else "",
+)
+def test_wrong_usage_names_the_mistake(
+    words: tuple[str, ...], code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    result = run(*words)
+    assert result.exit_code == code, result.output
+    assert said in " ".join(result.stderr.split())  # usage errors are wrapped in a box
+    assert not result.stdout
+
+
+GARBAGE = {
+    "empty": (b"", 5),
+    "binary": (bytes(range(256)) * 40, 5),
+    "zeros": (bytes(10_000), 5),
+    "cut gzip": (gzip.compress(b"net {}")[:-6], 5),
+    "cut network": (Path(ASIA).read_bytes()[:700], 5),
+    "a cycle": (
+        b'net{} node a {states=("0" "1");} node b {states=("0" "1");}'
+        + b"".join(b"potential (%c|%c) {data=((.5 .5)(.5 .5));}" % tuple(pair) for pair in (b"ab", b"ba")),
+        5,
+    ),
+    "deep": (b"net {} node a { states = " + b"(" * 100_000, 5),
+    "another format": (b"<?xml version='1.0'?><BIF/>", 5),
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+@pytest.mark.parametrize("command", ["info", "plan", "query", "time"])
+def test_invalid_network_files_are_rejected(what: str, command: str, tmp_path: Path) -> None:
+    data, code = GARBAGE[what]
+    path = tmp_path / "it.net"
+    path.write_bytes(data)
+    result = run(command, str(path))
+    assert result.exit_code == code, result.output
+    assert "it.net" in result.stderr
+    assert not result.stdout
+
+
+def test_a_file_without_permission_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:  # by hand: root may read every file
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("builtins.open", refuse)
+    result = run("info", ASIA)
+    monkeypatch.undo()
+    assert result.exit_code == 2
+    assert "permission denied" in result.stderr
+    assert run("info", f"{ASIA}/x.net").exit_code == 2  # a file where a folder should be
+
+
+def test_out_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def plan(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(BayesianNetwork, "plan", plan)
+    result = run("plan", ASIA)
+    assert result.exit_code == 3
+    assert "out of memory" in result.stderr
