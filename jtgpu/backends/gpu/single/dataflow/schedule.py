@@ -160,9 +160,7 @@ def make_schedule(
         reliable.
     """
     n_states = plan.n_variables if restricted is None else len(restricted.observed)
-    if n_states > MAX_VARIABLES or int(plan.arena_cells[0]) > MAX_CELLS or not len(plan.op_out):
-        return None
-    if plan.cost().flops > MAX_OPERATIONS:
+    if not _fits(plan, n_states):
         return None
     program = binary_program(plan)
     loops = [loops_of(plan, program.scopes, step) for step in program.steps]
@@ -170,12 +168,8 @@ def make_schedule(
     bound = least_root(plan, program, loops, scaled)
     if bound > MAX_LOG2_ROOT:
         return None
-    batches = (False, True) if config.long_batches is None else (config.long_batches,)
     sources = Sources(plan, scaled, shifts, restricted)
-    usual, *others = (
-        _candidate(plan, program, loops, sources, n_blocks, replace(config, long_batches=x)) for x in batches
-    )
-    work = others[0] if others and others[0].end < LONG_BATCHES_GAIN * usual.end else usual
+    work = _best_candidate(plan, program, loops, sources, n_blocks, config)
     graph = work.graph
     tasks, starts = queues(graph.nodes, work.assigned, n_blocks * config.warps)
     ops, digits, steps = graph.maker.arrays()
@@ -204,6 +198,29 @@ def make_schedule(
         ),
         microseconds=START_US + CONTENTION * work.end,
     )
+
+
+def _fits(plan: Plan, n_states: int) -> bool:
+    """Whether the kernel supports a plan of this size, and its schedule is made in seconds."""
+    n_cells, n_operations = int(plan.arena_cells[0]), plan.cost().flops
+    fits = n_states <= MAX_VARIABLES and n_cells <= MAX_CELLS and n_operations <= MAX_OPERATIONS
+    return fits and len(plan.op_out) > 0
+
+
+def _best_candidate(
+    plan: Plan,
+    program: Binary,
+    loops: Sequence[tuple[Loop, ...]],
+    sources: Sources,
+    n_blocks: int,
+    config: DataflowConfig,
+) -> _Candidate:
+    """The candidate of the configuration; of one that leaves the length of batches open, the better one."""
+    batches = (False, True) if config.long_batches is None else (config.long_batches,)
+    usual, *others = (
+        _candidate(plan, program, loops, sources, n_blocks, replace(config, long_batches=x)) for x in batches
+    )
+    return others[0] if others and others[0].end < LONG_BATCHES_GAIN * usual.end else usual
 
 
 def _candidate(
