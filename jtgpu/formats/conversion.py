@@ -1,7 +1,6 @@
-"""What another format can carry of a model: found by writing the model, reading it back and comparing.
+"""Conversion to another format: what is lost is found by writing the model, reading it back and comparing.
 
-Nothing here is a list of what formats are able to do, which would grow old: a loss is a difference between what was
-to be written and what reading gives.
+There is no table of the formats' abilities, which would become outdated.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ from .registry import Format
 
 __all__ = ["Conversion", "as_bayesian", "carry", "losses"]
 
-_IN_PROPERTIES = ("BIF", "XMLBIF")  # formats whose only attributes are properties, which are texts
+_IN_PROPERTIES = ("BIF", "XMLBIF")  # formats whose only attributes are properties (texts)
 _OF_GENIE = ("XDSL", "DSL")
 _POSITION = re.compile(r"position\s*=\s*\(\s*(-?\d{1,9})(?:\.\d*)?\s*,\s*(-?\d{1,9})(?:\.\d*)?\s*\)")
 _LABEL = re.compile(r"label = (.*)", re.DOTALL)
-MOST_NAMED = 3  # examples in a message
+MAX_NAMED = 3  # examples in a message
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """A model as text in a format, and what the text lacks.
+    """A model as text in a format, and what the text does not contain.
 
     Attributes
     ----------
     text : str
     losses : tuple of str
-        What the format does not carry, one phrase each.
+        What the format cannot represent, one phrase each.
     notes : tuple of str
-        What was done to the model, one sentence each, though nothing is lost by it.
+        Changes to the model that lose nothing, one sentence each.
     """
 
     text: str
@@ -47,16 +46,16 @@ class Conversion:
 
 
 def carry(model: DiscreteModel, target: Format) -> Conversion:
-    """Write a model in a format, changing what the format does not allow, and say what was changed or is lost.
+    """Write a model in a format, adapting what the format does not allow, and report changes and losses.
 
     Raises
     ------
     FormatError
-        For what cannot be written at all.
+        If the model cannot be written at all.
     """
     if target.dumps is None:
-        raise FormatError(f"{target.name} is read and not written")
-    said: list[str] = []
+        raise FormatError(f"{target.name} can be read but not written")
+    notes: list[str] = []
     wanted = _adapted(model, target.name)
     if isinstance(wanted, MarkovNetwork):
         try:
@@ -64,18 +63,20 @@ def carry(model: DiscreteModel, target: Format) -> Conversion:
         except FormatError as error:
             network = as_bayesian(wanted)
             if network is None:
-                raise FormatError(f"{error}; its factors are no conditional tables") from None
+                raise FormatError(f"{error}; its factors are not conditional tables") from None
             wanted = network
-            said.append("the factors are conditional tables, child last: written as a Bayesian network")
+            notes.append("the factors are conditional tables, child last: written as a Bayesian network")
     first: FormatError | None = None
     for attempt in (wanted, _renamed(wanted), _bare(_renamed(wanted))):
         try:
             text = target.dumps(attempt)
             text.encode("utf-8")
         except (FormatError, UnicodeEncodeError) as error:
-            first = first or (error if isinstance(error, FormatError) else FormatError(f"a name is no text: {error}"))
+            if not isinstance(error, FormatError):
+                error = FormatError(f"a name is not valid text: {error}")
+            first = first or error
             continue
-        return Conversion(text, tuple(losses(wanted, target.parse(text, target.name))), tuple(said))
+        return Conversion(text, tuple(losses(wanted, target.parse(text, target.name))), tuple(notes))
     raise first or AssertionError("an attempt without a result")
 
 
@@ -83,7 +84,7 @@ def carry(model: DiscreteModel, target: Format) -> Conversion:
 
 
 def losses(wanted: DiscreteModel, found: DiscreteModel) -> Iterator[str]:
-    """Every difference between a model and what was read back of it, a sentence each; variables go by their place."""
+    """The differences between a model and the model read back, one phrase each; variables are matched by position."""
     if len(wanted) != len(found) or not np.array_equal(wanted.cardinality, found.cardinality):
         yield f"the variables: {len(wanted)} were written, {len(found)} with other numbers of states came back"
         return
@@ -134,15 +135,15 @@ def _attributes(wanted: BayesianNetwork, kept: Mapping[str, Mapping[str, Any]], 
 
 
 def _listed(examples: list[str]) -> str:
-    more = ", ..." if len(examples) > MOST_NAMED else ""
-    return f"{', '.join(examples[:MOST_NAMED])}{more}"
+    more = ", ..." if len(examples) > MAX_NAMED else ""
+    return f"{', '.join(examples[:MAX_NAMED])}{more}"
 
 
 # Changing what a format does not allow ------------------------------------------------------------------------
 
 
 def as_bayesian(model: MarkovNetwork) -> BayesianNetwork | None:
-    """The Bayesian network that a model of plain factors is, child last in each; None where it is none."""
+    """The Bayesian network with the same factors, child last in each; None if the factors are not CPTs."""
     if len(model.factors) != len(model):
         return None
     tables: dict[int, tuple[tuple[int, ...], Any]] = {}
@@ -163,7 +164,7 @@ def as_bayesian(model: MarkovNetwork) -> BayesianNetwork | None:
 
 
 def _like(model: DiscreteModel, new: Mapping[str, str], attributes: Mapping[str, Mapping[str, Any]]) -> DiscreteModel:
-    """The same model with other names and attributes."""
+    """The model with other names and attributes."""
     states = {new[v]: model.states(v) for v in model.variables}
     if not isinstance(model, BayesianNetwork):
         return MarkovNetwork(states, [(scope, table) for scope, table in model.factors], name=model.name)
@@ -178,7 +179,7 @@ def _like(model: DiscreteModel, new: Mapping[str, str], attributes: Mapping[str,
 
 
 def _renamed(model: DiscreteModel) -> DiscreteModel:
-    """Names that every format takes; the old ones become labels."""
+    """The model with names that every format allows; the old names become labels."""
     new = dict(zip(model.variables, identifiers(model.variables, "v"), strict=True))
     attributes: dict[str, dict[str, Any]] = {}
     if isinstance(model, BayesianNetwork):
@@ -192,14 +193,14 @@ def _renamed(model: DiscreteModel) -> DiscreteModel:
 
 
 def _bare(model: DiscreteModel) -> DiscreteModel:
-    """Without attributes, and with plain names of states."""
+    """The model without attributes, and with identifiers as state names."""
     plain = _like(model, {v: v for v in model.variables}, {})
     plain._states = tuple(tuple(identifiers(labels, "s")) for labels in plain._states)
     return plain
 
 
 def _adapted(model: DiscreteModel, target: str) -> DiscreteModel:
-    """Labels and positions as a format's own readers keep them: as texts among the properties, or by themselves."""
+    """Labels and positions as the reader of the format stores them: among the properties or as attributes."""
     if not isinstance(model, BayesianNetwork):
         return model
     kinds: dict[str, dict[str, Any]] = {

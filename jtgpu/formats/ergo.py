@@ -1,10 +1,10 @@
 """Ergo, ``.erg`` (Noetic Systems; the networks of the inference competition of 2006): reader and writer.
 
 The number of variables; their numbers of states; for each variable the number of its parents and the parents,
-counted from 0. Then sections, each behind its name in a comment: ``/* Probabilities */``, for each variable the size
-of its table and the table, parents in order, the first the slowest, the child the fastest; ``/* Names */``, a line a
-variable; ``/* Labels */``, the states' names, a line a variable. The last two may be missing: then variables are
-``v0``, ``v1`` ..., states ``0``, ``1`` ...
+counted from 0. Sections follow, each after its name in a comment: ``/* Probabilities */``, for each variable the size
+of its table and the table, the first parent slowest, the child fastest; ``/* Names */``, one line per variable;
+``/* Labels */``, the states' names, one line per variable. The last two are optional; by default, variables are ``v0``,
+``v1`` ..., and states ``0``, ``1`` ...
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 from ..errors import FormatError
 from ..model.network import BayesianNetwork, DiscreteModel
 from .common.draft import Draft, Family, parser_of
-from .common.number_cursor import NumberCursor, refuse_turned, state_names
+from .common.number_cursor import NumberCursor, reject_transposed, state_names
 from .common.text import BLANKS, Source, shown
 from .common.writing import inexact
 from .uai import number_lines
 
 __all__ = ["dumps", "parse", "parse_draft", "sniff"]
 
-# An open comment goes to the end: to look for the end of each of many would take for ever.
+# An unclosed comment extends to the end of the text; otherwise each of many would be scanned up to there.
 _COMMENT = re.compile(r"/\*(?P<text>[^*]*+(?:\*(?!/)[^*]*+)*+)(?P<close>\*/|\Z)")
 _START = re.compile(rf"[0-9{BLANKS}]*+/\*[{BLANKS}]*+probabilities[{BLANKS}]*+\*/", re.IGNORECASE)
 _SECTIONS = ("probabilities", "names", "labels")
@@ -39,7 +39,7 @@ def sniff(text: str) -> bool:
 
 
 def parse_draft(text: str, source: str = "<text>") -> Draft:
-    """Read the text of an Ergo network, numbers left as they are written."""
+    """Read the text of an Ergo network, with the numbers as written."""
     return _Reader(Source(text, source)).draft()
 
 
@@ -47,11 +47,11 @@ parse = parser_of(parse_draft)
 
 
 class _Reader:
-    """Where the sections are, the structure, the tables; then the names."""
+    """Reads the sections, the structure, the tables and the names."""
 
     def __init__(self, source: Source):
         self.source, text = source, source.text
-        # all comments are blanks, and so are the names of sections once they are found
+        # comments, section names among them, are replaced by blanks
         self.text = _COMMENT.sub(lambda found: " " * (found.end() - found.start()), text) if "/*" in text else text
         self.sections: dict[str, tuple[int, int]] = {}  # name -> where its content begins and ends
         self.exact: set[int] = set()
@@ -82,7 +82,7 @@ class _Reader:
         head, source = self.head, self.source
         n = head.whole("the number of variables")
         if n > head.values.size:
-            raise head.error(0, f"found {n:,} variables, and fewer numbers behind it")
+            raise head.error(0, f"found {n:,} variables, and fewer numbers after it")
         cards = [head.whole(f"the number of states of variable {i}, 1 at least", 1) for i in range(n)]
         states = state_names(head, cards, range(1, 1 + n))
         parents = []
@@ -109,18 +109,18 @@ class _Reader:
         for i, family in enumerate(draft.families.values()):
             shape = (*(cards[p] for p in parents[i]), cards[i])
             size = math.prod(shape)
-            told = numbers.whole(f"the size of table {i}, {size:,}")
-            if told != size:
+            found_size = numbers.whole(f"the size of table {i}, {size:,}")
+            if found_size != size:
                 axes = " x ".join(str(c) for c in shape)
-                what = f"found the size {told:,} for table {i}, expected {size:,} = {axes}"
+                what = f"found the size {found_size:,} for table {i}, expected {size:,} = {axes}"
                 raise numbers.error(numbers.at - 1, what)
             first = numbers.at
             family.numbers, family.locate = numbers.take(size, f"table {i}"), numbers.locator(first)
-            refuse_turned(numbers, first, family.numbers.reshape(shape), f"table {i}")
+            reject_transposed(numbers, first, family.numbers.reshape(shape), f"table {i}")
         numbers.finish()
 
     def names(self, n: int) -> list[str]:
-        """The variables' names: a line each, or a word each where there are other lines."""
+        """The variables' names: one per line, or one per word if the number of lines differs."""
         found = self.entries("names", _LINE)
         words = found if len(found) == n else self.entries("names", _WORD)
         if not words:
@@ -135,7 +135,7 @@ class _Reader:
         return [word for word, _ in words]
 
     def labels(self, cards: list[int], otherwise: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-        """The states' names, words in the order of the variables."""
+        """The states' names: words in the order of the variables."""
         words = self.entries("labels", _WORD)
         if not words:
             return otherwise
@@ -158,15 +158,15 @@ class _Reader:
 
 
 def dumps(net: DiscreteModel) -> str:
-    """The text of an Ergo file with a Bayesian network, whose numbers read back bit for bit.
+    """The text of an Ergo file with a Bayesian network; its numbers read back bit for bit.
 
-    States are words here: blanks in their names become ``_``, an empty name becomes the state's number. Variables
-    are lines. What else a file said beyond the model has no place.
+    State names are words: blanks in them become ``_``, an empty name becomes the state's number. Variable names are
+    lines. Attributes are lost.
 
     Raises
     ------
     FormatError
-        For a model that is no Bayesian network.
+        If the model is not a Bayesian network.
     """
     if not isinstance(net, BayesianNetwork):
         raise FormatError(f"an Ergo file holds a Bayesian network, not a {type(net).__name__}")
@@ -186,12 +186,12 @@ def dumps(net: DiscreteModel) -> str:
 
 
 def _word(name: str, otherwise: str) -> str:
-    """A name as one word in which no comment begins."""
+    """A name as one word that does not begin a comment."""
     return re.sub(rf"[{BLANKS}]+", "_", name).replace("/*", "/_") or otherwise
 
 
 def _names(variables: tuple[str, ...]) -> list[str]:
-    """Names as lines, different ones."""
+    """Names as distinct lines."""
     plain = [re.sub(r"[\r\n]+", "_", name.strip(BLANKS)).replace("/*", "/_") for name in variables]
     taken = {made for made, name in zip(plain, variables, strict=True) if made == name}
     out = []

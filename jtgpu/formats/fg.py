@@ -1,11 +1,11 @@
-"""libDAI's factor graphs, ``.fg``: reader and writer.
+"""Factor graphs of libDAI, ``.fg``: reader and writer.
 
-The number of factors; then for each the number of its variables, their labels, their cardinalities, and the number
-of entries that are not zero, each as ``index value`` on a line of its own; the first variable is the fastest.
-What follows a ``#`` is a comment.
+The number of factors; for each factor the number of its variables, their labels, their cardinalities, and the number of
+non-zero entries, followed by these entries as lines ``index value``; the first variable is fastest. Comments begin with
+``#``.
 
-Labels are any whole numbers: they become the variables ``v<label>``, in ascending order. States are ``0``, ``1`` ...
-What reads a file here is always a `MarkovNetwork`.
+Labels are arbitrary non-negative integers, which become the variables ``v<label>``, in ascending order. States are
+``0``, ``1`` ... The model is always a `MarkovNetwork`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .common.text import Source, number
 
 __all__ = ["dumps", "parse", "sniff"]
 
-# As libDAI writes: the number of factors alone on its line, and an empty line behind it.
+# As written by libDAI: the number of factors alone on its line, followed by an empty line.
 _SKIP = r"(?:[ \t\f\v]*+(?:#[^\r\n]*+)?(?:\r\n?|\n))*+"
 _START = re.compile(_SKIP + r"[ \t]*+[0-9]++[ \t]*+(?:\r\n?|\n)[ \t]*+(?:#[^\r\n]*+)?(?:\r\n?|\n)")
 MAX_LABEL = 1 << 31
-# Zeros that a file leaves out: so many, and so many more for each number that it has.
+# Most zeros that a file may omit: a constant, and a number for each entry that it contains.
 MAX_IMPLIED, IMPLIED_EACH = 1 << 24, 64
 
 
 def sniff(text: str) -> bool:
-    """Does the text begin as a factor graph of libDAI's does?"""
+    """Whether a text begins like a factor graph of libDAI's."""
     return _START.match(text) is not None
 
 
@@ -42,14 +42,14 @@ def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> Mar
     ----------
     text : str
     source : str
-        The file's name, for messages.
+        The file's name, for error messages.
     zero_rows : str
-        Means nothing here: factors have no rows.
+        Ignored: factors have no rows.
 
     Raises
     ------
     ParseError
-        With line and column.
+        If the text is malformed; the message gives line and column.
     """
     return _Reader(Source(text, source)).network()
 
@@ -57,14 +57,14 @@ def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> Mar
 class _Reader:
     def __init__(self, source: Source):
         self.numbers = NumberCursor(source, without_comments(source.text))
-        self.cards: dict[int, tuple[int, int]] = {}  # of each label, and the token that says so
+        self.cards: dict[int, tuple[int, int]] = {}  # of each label, and the index of the number that gives it
         self.filled = 0  # entries of the tables so far
 
     def network(self) -> MarkovNetwork:
         numbers = self.numbers
         n = numbers.whole("the number of factors")
         if n > numbers.values.size:
-            raise numbers.error(0, f"found {n:,} factors, and fewer numbers behind it")
+            raise numbers.error(0, f"found {n:,} factors, and fewer numbers after it")
         factors = [self.factor(k) for k in range(n)]
         numbers.finish()
         labels = sorted(self.cards)
@@ -83,7 +83,7 @@ class _Reader:
         labels = [numbers.whole(f"a variable's label in factor {k}", 0, MAX_LABEL) for _ in range(n)]
         if len(set(labels)) < n:
             twice = next(i for i in range(n) if labels[i] in labels[:i])
-            raise numbers.error(at + 1 + twice, f"the variable {labels[twice]} stands twice in factor {k}")
+            raise numbers.error(at + 1 + twice, f"the variable {labels[twice]} occurs twice in factor {k}")
         cards = []
         for label in labels:
             place = numbers.at
@@ -98,7 +98,7 @@ class _Reader:
         self.filled += size - n_entries
         if self.filled > MAX_IMPLIED + IMPLIED_EACH * numbers.values.size:
             raise numbers.error(
-                place, f"factor {k} has {size:,} entries and {n_entries:,} numbers: too many zeros to make up"
+                place, f"factor {k} has {size:,} entries and {n_entries:,} numbers: too many implied zeros"
             )
         return labels[::-1], self.table(k, tuple(cards[::-1]), n_entries)
 
@@ -116,7 +116,7 @@ class _Reader:
         if np.unique(index).size < n_entries:
             order = np.argsort(index, kind="stable")
             again = int(order[1:][index[order[1:]] == index[order[:-1]]].min())
-            raise numbers.error(first + 2 * again, f"the index {index[again]} of factor {k} stands a second time")
+            raise numbers.error(first + 2 * again, f"the index {index[again]} of factor {k} occurs a second time")
         table = np.zeros(size)
         table[index] = entries[:, 1]
         values = entries[:, 1]
@@ -131,15 +131,15 @@ class _Reader:
 def dumps(net: DiscreteModel) -> str:
     """The text of a ``.fg`` file with a model's factors, which read back bit for bit, over variables ``v0`` ...
 
-    Names have no place in it, nor does the direction of a Bayesian network's arcs. A variable that is in no factor
-    gets one of ones, which changes no distribution: the format knows variables from factors alone.
+    The format has neither names nor the direction of a Bayesian network's arcs. A variable without factors gets a
+    factor of ones, which changes no distribution: the format declares variables by factors only.
     """
     used = {v for scope, _ in net.factors for v in scope}
     factors = [*net.factors]
     factors += [Factor((v,), np.ones(int(net.cardinality[v]))) for v in range(len(net)) if v not in used]
     lines = [str(len(factors))]
     for scope, table in factors:
-        values = table.ravel()  # its last axis is the fastest: the first that the file names
+        values = table.ravel()  # the last axis is fastest, and comes first in the file
         entries = np.flatnonzero(values)
         lines += ["", str(len(scope)), " ".join(map(str, scope[::-1]))]
         lines += [" ".join(map(str, table.shape[::-1])), str(entries.size)]

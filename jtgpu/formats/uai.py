@@ -1,17 +1,16 @@
 """UAI, the format of the inference competitions: reader and writer of ``BAYES`` and ``MARKOV`` files.
 
 ``BAYES`` or ``MARKOV``; the number of variables and their cardinalities; the number of tables and their scopes, each
-with its length before it; the tables, each with its size before it, the last variable of the scope fastest. White
-space of any kind separates. Lines that begin with ``c`` are comments (2016), and so is what follows a ``#`` (pyAgrum).
+preceded by its length; the tables, each preceded by its size, the last variable of the scope fastest. Any white space
+separates. Lines that begin with ``c`` are comments (2016), and so is text after a ``#`` (pyAgrum).
 
-Nothing in such a file has a name: variables are called ``v0``, ``v1`` ..., states ``0``, ``1`` ... In a ``BAYES``
-file the child of a table is the last variable of its scope. Files that have it elsewhere, in the scope or in the
-order of the numbers, are refused, not guessed at.
+The format has no names: variables are called ``v0``, ``v1`` ..., states ``0``, ``1`` ... In a ``BAYES`` file the child
+of a table is the last variable of its scope. Files with the child elsewhere, in the scope or in the order of the
+numbers, are refused.
 
-aGrUM (as of pyAgrum 3.3) writes and reads the parents the other way round: the first one is the fastest after the
-child. Its ``BAYES`` files are known by the names behind their scopes (``3 0 2 1   # c``) and read as it means them,
-with a note; in its ``MARKOV`` files, known by ``# nbr Nodes``, the order of three variables or more cannot be told:
-refused.
+aGrUM (as of pyAgrum 3.3) uses the reverse order of parents: the first one is the fastest after the child. Its ``BAYES``
+files are recognised by the names after their scopes (``3 0 2 1   # c``) and read accordingly, with a note. In its
+``MARKOV`` files, recognised by ``# nbr Nodes``, the order of three or more variables is ambiguous: refused.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from ..errors import FormatError
 from ..model.network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
 from .common.draft import Draft, Family
-from .common.number_cursor import MAX_AXES, NumberCursor, refuse_turned, state_names, without_comments
+from .common.number_cursor import MAX_AXES, NumberCursor, reject_transposed, state_names, without_comments
 from .common.text import BLANKS, Source, number, shown
 from .common.writing import inexact
 
@@ -41,7 +40,7 @@ _EXACT = re.compile(r"(?:\A|(?<=[\r\n]))c jtgpu_rows exact((?: [0-9]{1,9})+)[ \t
 
 
 def sniff(text: str) -> bool:
-    """Does the text begin as a UAI model does?"""
+    """Whether a text begins like a UAI model."""
     return _START.match(text) is not None
 
 
@@ -52,29 +51,29 @@ def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> Bay
     ----------
     text : str
     source : str
-        The file's name, for messages.
+        The file's name, for error messages.
     zero_rows : {"error", "uniform"}
-        What a CPT row of nothing but zeros means, in a ``BAYES`` file.
+        Whether a CPT row of zeros in a ``BAYES`` file is an error or stands for the uniform distribution.
 
     Raises
     ------
     ParseError
-        With line and column.
+        If the text is malformed; the message gives line and column.
     """
     read = _Reader(Source(text, source))
     return read.draft().finish(zero_rows) if read.bayes else read.markov()
 
 
 def parse_draft(text: str, source: str = "<text>") -> Draft:
-    """Read the text of a ``BAYES`` file, numbers left as they are written."""
+    """Read the text of a ``BAYES`` file, with the numbers as written."""
     read = _Reader(Source(text, source))
     if not read.bayes:
-        raise FormatError(f"{source}: a MARKOV file holds no Bayesian network")
+        raise FormatError(f"{source}: a MARKOV file does not contain a Bayesian network")
     return read.draft()
 
 
 class _Reader:
-    """Kind, cardinalities and scopes of a file; the tables are next."""
+    """Reads the kind, cardinalities and scopes of a file first, then the tables."""
 
     def __init__(self, source: Source):
         self.source = source
@@ -88,17 +87,17 @@ class _Reader:
         numbers = self.numbers = NumberCursor(source, without_comments(source.text), found.end("kind"))
         self.n = numbers.whole("the number of variables")
         if self.n > numbers.values.size:
-            raise numbers.error(0, f"found {self.n:,} variables, and fewer numbers behind it")
+            raise numbers.error(0, f"found {self.n:,} variables, and fewer numbers after it")
         self.cards = [numbers.whole(f"the number of states of v{i}, 1 at least", 1) for i in range(self.n)]
         self.states = {f"v{i}": names for i, names in enumerate(state_names(numbers, self.cards, range(1, 1 + self.n)))}
         self.n_tables = numbers.whole("the number of tables")
         if self.n_tables > numbers.values.size:
-            raise numbers.error(numbers.at - 1, f"found {self.n_tables:,} tables, and fewer numbers behind it")
+            raise numbers.error(numbers.at - 1, f"found {self.n_tables:,} tables, and fewer numbers after it")
         self.first = numbers.at  # the token where the scopes begin
         self.scopes = self.plain_scopes() or [self.scope(k) for k in range(self.n_tables)]
 
     def plain_scopes(self) -> list[tuple[int, ...]]:
-        """All scopes in one go, if nothing is wrong with them; else none, and `scope` finds what is."""
+        """All scopes at once if they are valid; else an empty list, and `scope` reports the error."""
         n, at, window = self.n, self.first, 8 * self.n_tables + 8
         numbers = self.numbers.values[at : at + window].tolist()
         scopes: list[tuple[int, ...]] = []
@@ -114,7 +113,7 @@ class _Reader:
                     return []
                 scopes.append(ids)
                 i += 1 + length
-        except (IndexError, ValueError, OverflowError):  # no numbers left, or infinity
+        except (IndexError, ValueError, OverflowError):  # too few numbers, or infinity
             return []
         read = self.numbers.values[at : at + i]
         if not np.array_equal(read, np.floor(read)):
@@ -123,7 +122,7 @@ class _Reader:
         return scopes
 
     def scope(self, k: int) -> tuple[int, ...]:
-        """One scope, number by number, with an error for each that can be wrong."""
+        """One scope, number by number, with specific errors."""
         numbers = self.numbers
         length = numbers.whole(f"the number of variables of table {k}", 0, self.n)
         at = numbers.at
@@ -132,15 +131,15 @@ class _Reader:
         )
         if len(set(ids)) < length:
             twice = next(i for i in range(length) if ids[i] in ids[:i])
-            raise numbers.error(at + twice, f"v{ids[twice]} stands twice in the scope of table {k}")
+            raise numbers.error(at + twice, f"v{ids[twice]} occurs twice in the scope of table {k}")
         return ids
 
     def scope_at(self, k: int) -> int:
-        """The token of a scope's length."""
+        """Index of the number that gives a scope's length."""
         return self.first + k + sum(map(len, self.scopes[:k]))
 
     def tables(self) -> list[NDArray[np.float64]]:
-        """Every table as a view of the file's numbers; nothing may follow the last."""
+        """All tables as views of the file's numbers; the last one ends the file."""
         numbers, cards = self.numbers, self.cards
         shapes = []
         for k, ids in enumerate(self.scopes):
@@ -153,15 +152,15 @@ class _Reader:
         tables = []
         for k, shape in enumerate(shapes):
             size = math.prod(shape)
-            told = numbers.whole(f"the size of table {k}, {size:,}")
-            if told != size:
+            found_size = numbers.whole(f"the size of table {k}, {size:,}")
+            if found_size != size:
                 axes = " x ".join(str(c) for c in shape) or "no variables"
                 raise numbers.error(
-                    numbers.at - 1, f"found the size {told:,} for table {k}, expected {size:,} ({axes})"
+                    numbers.at - 1, f"found the size {found_size:,} for table {k}, expected {size:,} ({axes})"
                 )
             tables.append(numbers.take(size, f"table {k}").reshape(shape))
         numbers.finish()
-        # the sizes are among them, and as good
+        # includes the sizes, which are valid, too
         numbers.probabilities(first, numbers.values.size - first, "a table")
         return tables
 
@@ -173,8 +172,8 @@ class _Reader:
                 if len(ids) > 2:
                     raise self.numbers.error(
                         self.scope_at(k),
-                        f"table {k} has {len(ids)} variables and this file is aGrUM's, which has another order than "
-                        "the format's and does not say which: refused",
+                        f"table {k} has {len(ids)} variables and this file is aGrUM's, whose "
+                        "order of variables differs from the format's and cannot be recognised: refused",
                     )
         self.numbers.values.flags.writeable = False
         for table in tables:
@@ -190,10 +189,10 @@ class _Reader:
             )
         names = list(self.states)
         draft = Draft(self.source, "UAI", states=self.states)
-        # the places of all variables and of all that is in the scopes
+        # positions of all variables and of the members of all scopes
         draft.declared = dict(zip(names, numbers.offsets(np.arange(1, 1 + self.n)).tolist(), strict=True))
         places = iter(numbers.offsets(np.arange(self.first, numbers.at)).tolist())
-        marked = self.source.text.find("c jtgpu_rows")  # a pattern alone would be tried everywhere
+        marked = self.source.text.find("c jtgpu_rows")  # much faster than the pattern alone
         marks = _EXACT.finditer(self.source.text, marked) if marked >= 0 else ()
         exact = {int(k) for found in marks for k in found[1].split()}
         agrum = self.is_agrums()
@@ -215,14 +214,14 @@ class _Reader:
             draft.families[child] = Family(child, before, spots[-1], exact=k in exact)
         first = numbers.at + 1
         for k, (family, table) in enumerate(zip(draft.families.values(), self.tables(), strict=True)):
-            refuse_turned(numbers, first, table, f"table {k}")  # the same with the parents turned round
+            reject_transposed(numbers, first, table, f"table {k}")  # the order of the parents does not matter here
             family.numbers, family.locate = table.ravel(), numbers.locator(first)
             first += 1 + table.size
         draft.shape()
         return draft
 
     def is_agrums(self) -> bool:
-        """Has every scope its child's name behind it, as aGrUM writes?"""
+        """Whether the child's name follows every scope, as written by aGrUM."""
         if "   # " not in self.source.text:
             return False
         begin, end = self.numbers.offsets(np.array([self.first, self.numbers.at])).tolist()
@@ -236,13 +235,13 @@ class _Reader:
 def dumps(net: DiscreteModel) -> str:
     """The text of a UAI file with a model: ``BAYES`` for Bayesian networks, else ``MARKOV``.
 
-    All numbers read back bit for bit. Names, and what else a file said beyond the model, have no place in it. A
-    table whose rows sum to 1 only nearly is named in a comment behind the last table, where no solver looks.
+    All numbers read back bit for bit; names and attributes are lost. Tables whose rows sum to 1 only approximately are
+    listed in a comment after the last table, which solvers ignore.
 
     Raises
     ------
     FormatError
-        For a model that is neither.
+        If the model is neither.
     """
     if not isinstance(net, (BayesianNetwork, MarkovNetwork)):
         raise FormatError(f"a UAI file holds a Bayesian or a Markov network, not a {type(net).__name__}")
@@ -262,6 +261,6 @@ def dumps(net: DiscreteModel) -> str:
 
 
 def number_lines(table: NDArray[np.float64]) -> Iterator[str]:
-    """A table's numbers, its last axis a line."""
+    """The numbers of a table, one line per row of its last axis."""
     rows = table.reshape(-1, table.shape[-1]) if table.ndim else table.reshape(1, 1)
     return (" ".join(map(number, row)) for row in rows.tolist())

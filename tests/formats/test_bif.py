@@ -331,8 +331,8 @@ def test_rows_in_order_with_something_among_them(last_fastest: bool) -> None:
             assert parse(f"{head} {' '.join([*rows[:i], other, *rows[i:]])} }}") == plain
     assert parse(f"{head} {' '.join([rows[1], rows[0], *rows[2:]])} }}") == plain
     assert parse(f"{head} {' '.join(rows[:-1])} default 0.5, 0.5; }}") == plain
-    assert "stands a second time" in error_of(f"{head} {' '.join([*rows[:-1], rows[0]])} }}")
-    assert "stands a second time" in error_of(f"{head} {' '.join([*rows, rows[0]])} }}")
+    assert "occurs a second time" in error_of(f"{head} {' '.join([*rows[:-1], rows[0]])} }}")
+    assert "occurs a second time" in error_of(f"{head} {' '.join([*rows, rows[0]])} }}")
 
 
 # Writing ------------------------------------------------------------------------------------------------------

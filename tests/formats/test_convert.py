@@ -100,7 +100,7 @@ def test_markov_networks_where_they_can_go(net: MarkovNetwork) -> None:
         if target.name == "UAI":
             assert_same_numbers(again(net, target), net)
         elif target.name != "libDAI factor graph" and as_bayesian(net) is None:
-            with pytest.raises(FormatError, match="its factors are no conditional tables"):
+            with pytest.raises(FormatError, match="its factors are not conditional tables"):
                 carry(net, target)
 
 

@@ -38,7 +38,7 @@ def test_a_file_as_msbn_writes_it() -> None:
     assert net.cpt("N6").tolist() == [[[0.125, 0.875], [0.5, 0.5], [0.125, 0.875]], [[0.5, 0.5]] + [[0.125, 0.875]] * 2]
     # both keys are (1): the rows are taken as they come
     assert net.cpt("N3").tolist() == [[0.1, 0.2, 0.7], [0.3, 0.3, 0.4]]
-    assert any("the key (1) stands a second time for 'N3'" in note for note in net.attributes["read"]["notes"])
+    assert any("the key (1) occurs a second time for 'N3'" in note for note in net.attributes["read"]["notes"])
     assert parse(dumps(net)) == net
     assert parse(dumps(net)).attributes["node"] == net.attributes["node"]
 
@@ -84,7 +84,7 @@ WRONG = [
     (HEAD + A + "probability ( a ) { 1, 1", "found the end of the file, expected the '}' of the block"),
     (HEAD + A + P_A.replace("0.75", "x"), "6:10: found 'x', expected a number"),
     (HEAD + A + P_A.replace("0.75", "0.75, 1"), "6:4: found 3 numbers for 'a', expected 2"),
-    (HEAD + A + P_A.replace("0.75", "-1"), "holds -1, which is no probability"),
+    (HEAD + A + P_A.replace("0.75", "-1"), "holds -1, which is not a probability"),
     (HEAD + A + P_A.replace("0.25", "function : max"), "'a' is given by a function, which is refused"),
     (HEAD + A + B + P_A + P_B.replace("(1) : 1.0, 0.0;", ""), "1 of 2 rows of 'b' are missing"),
     (HEAD + A + B + P_A + P_B.replace("(1)", "(z)"), "found 'z', expected the number or the name of a state"),

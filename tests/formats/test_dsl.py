@@ -57,7 +57,7 @@ def test_a_file_as_genie_wrote_it() -> None:
     assert {k: again.attributes[k] for k in ("net", "node")} == {k: net.attributes[k] for k in ("net", "node")}
 
 
-def test_it_is_told_from_hugin_nets() -> None:
+def test_it_is_distinguished_from_hugin_nets() -> None:
     hugin_text = (NETS / "asia.net").read_text()
     assert not sniff(hugin_text)
     for text in (dumps(read(OLD)), file(A), "// x\n/* y */ net a.b\\c\n{ node x { TYPE"):

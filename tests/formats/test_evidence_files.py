@@ -171,7 +171,7 @@ def test_weights() -> None:
         2: [0.0, 3.0],
         1: [1.0, 2.0, 0.0],
     }
-    # weights given beside those of the file are further evidence
+    # weights in addition to those of the file are further evidence
     both = read_findings(NET, case, {"rain": [2, 1]})
     assert both.likelihood[0].tolist() == [0.5, 1.0]
 

@@ -101,11 +101,11 @@ def test_what_it_is_taken_for() -> None:
         ("", "1:1: found the end of the file, expected the number of factors"),
         ("x", "1:1: found 'x', expected a number"),
         ("1.5", "1:1: found '1.5', expected the number of factors"),
-        ("99", "1:1: found 99 factors, and fewer numbers behind it"),
+        ("99", "1:1: found 99 factors, and fewer numbers after it"),
         ("1\n\n", "3:1: found the end of the file, expected the number of variables of factor 0"),
         ("1\n\n99999999", "3:1: found 99,999,999 variables of factor 0, more than an array has axes"),
         ("1\n\n1\n-1", "4:1: found '-1', expected a variable's label in factor 0"),
-        ("1\n\n2\n5 5\n2 2\n0", "4:3: the variable 5 stands twice in factor 0"),
+        ("1\n\n2\n5 5\n2 2\n0", "4:3: the variable 5 occurs twice in factor 0"),
         ("1\n\n1\n5\n0\n0", "5:1: found '0', expected the number of states of variable 5, 1 at least"),
         ("2\n\n1\n5\n2\n0\n\n1\n5\n3\n0", "10:1: found 3 states of variable 5, expected 2 as before"),
         ("1\n\n1\n5\n2\n3\n", "6:1: found '3', expected the number of entries of factor 0, 0 to 2"),
@@ -113,7 +113,7 @@ def test_what_it_is_taken_for() -> None:
         ("1\n\n1\n5\n2\n1\n2 1\n", "7:1: found '2', expected an index of factor 0, 0 to 1"),
         ("1\n\n1\n5\n2\n1\n0.5 1\n", "7:1: found '0.5', expected an index of factor 0, 0 to 1"),
         ("1\n\n1\n5\n2\n1\n-1 1\n", "7:1: found '-1', expected an index of factor 0, 0 to 1"),
-        ("1\n\n1\n5\n3\n3\n1 1\n0 1\n1 2\n", "9:1: the index 1 of factor 0 stands a second time"),
+        ("1\n\n1\n5\n3\n3\n1 1\n0 1\n1 2\n", "9:1: the index 1 of factor 0 occurs a second time"),
         ("1\n\n1\n5\n2\n2\n0 1\n1 -1\n", "8:3: found '-1', expected a number >= 0 in factor 0"),
         ("1\n\n1\n5\n2\n1\n0 1e999\n", "7:3: found '1e999', expected a number >= 0 in factor 0"),
         ("0\n\n1", "3:1: found '1', expected the end of the file"),
@@ -125,7 +125,7 @@ def test_errors_have_a_place_and_say_what_was_expected(text: str, expected: str)
 
 def test_a_short_file_cannot_ask_for_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = " ".join(map(str, range(30)))
-    assert "1,000,000,000,000,000,000,000,000,000,000 entries and 0 numbers: too many zeros" in error_of(
+    assert "1,000,000,000,000,000,000,000,000,000,000 entries and 0 numbers: too many implied zeros" in error_of(
         f"1\n\n30\n{labels}\n{'10 ' * 30}\n0\n"
     )
     assert "found 10,000,000 states, expected no more than" in error_of("1\n\n1\n0\n10000000\n0\n")

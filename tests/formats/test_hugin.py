@@ -188,7 +188,7 @@ def test_what_is_no_discrete_chance_node_is_refused_by_name(text: str, start: st
         ("node a { states = (); }", "1:19: found an empty list of states"),
         ('node a { states = "x"; }', "1:19: found '\"x\"', expected '(' before the states"),
         ('node a { states = ("x", "y"); }', "1:23: found ',', expected a state in double quotes, or ')'"),
-        ("node a { states = (x); states = (y); }", "1:24: the attribute 'states' stands a second time"),
+        ("node a { states = (x); states = (y); }", "1:24: the attribute 'states' occurs a second time"),
         (AB + AB, "2:6: the node 'a' is declared a second time"),
         ("discrete nodes a { }", "1:10: found 'nodes', expected 'node' after 'discrete'"),
         (AB + "potential a { }", "2:11: found 'a', expected '(' after 'potential'"),
@@ -198,7 +198,7 @@ def test_what_is_no_discrete_chance_node_is_refused_by_name(text: str, start: st
         (AB + "potential (a | b b) { }", "2:18: 'a' has the parent 'b' twice"),
         (AB + "potential (a | b a) { }", "2:18: 'a' is its own parent"),
         (AB + "potential (a) { }\npotential (a) { }", "3:12: a second potential of 'a'"),
-        (AB + "potential (a) { data = (1 1); data = (1 1); }", "2:31: the attribute 'data' stands a second time"),
+        (AB + "potential (a) { data = (1 1); data = (1 1); }", "2:31: the attribute 'data' occurs a second time"),
         (AB + "potential (a) { data = (1 1 1); }", "2:24: found 3 numbers for 'a', expected 2 = 2 ('a')"),
         (
             AB + "potential (a | b) {\n data = (1 1 1); }",

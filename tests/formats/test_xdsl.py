@@ -166,7 +166,7 @@ WRONG = [
     (file(A + B.replace("a<", "b<")), "'b' is its own parent"),
     (file(A + B + D.replace("t f f t", "t f f")), "found 3 resulting states of 'd', expected 4"),
     (file(A + B + D.replace("t f f t", "t f f tt")), "found 'tt', expected a state of 'd'"),
-    (file(A + N.replace("0 1<", "0 0<")), "the strengths of the parent 'a' are no order of its states 0 to 1"),
+    (file(A + N.replace("0 1<", "0 0<")), "the strengths of the parent 'a' are not an order of its states 0 to 1"),
     (file(A + N.replace("0 1<", "0<")), "found 1 strengths of the noisy node 'm', expected 2"),
     (file(A + N.replace("0.1 0.9<", "0.1<")), "found 5 parameters of the noisy node 'm', expected 6"),
     (file(A + N.replace("0.1 0.9<", "0 0<")), "one above 0 for each column"),

@@ -1,4 +1,4 @@
-"""Lowerings of few levels: what they keep, what they gain and what they cost. Their answers: tests/plans/test_program.py."""
+"""Balanced lowerings: levels saved and products added. For their answers see tests/plans/test_program.py."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_published_networks_lose_levels_for_a_few_products(name: str, levels: fl
 
 
 @pytest.mark.parametrize("name", ["alarm.net", "pigs.net"])
-def test_the_tree_and_what_goes_in_and_out_stay(name: str) -> None:
+def test_junction_tree_factors_and_posteriors_are_unchanged(name: str) -> None:
     plan = plan_of(name)
     other = relowered(plan)
     same = ("cardinality", "factor_ptr", "factor_var", "elimination_order", "clique_parent", "axis_rank")
@@ -68,7 +68,7 @@ def test_a_chain_becomes_a_balanced_tree() -> None:
     assert relowered(plan).cost().program_levels <= 3 * math.log2(n)
 
 
-def test_nothing_is_exchanged_where_that_is_dear() -> None:
+def test_expensive_exchanges_are_not_made() -> None:
     assert relowered(plan_of("alarm.net"), 1e9).cost().flops <= plan_of("alarm.net").cost().flops
 
 

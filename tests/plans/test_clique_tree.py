@@ -63,7 +63,7 @@ def test_cliques_are_those_of_the_triangulation(case: tuple[list[tuple[int, ...]
 
 
 @given(graphs_with_orders())
-def test_junction_trees_keep_running_intersection(case: tuple[list[tuple[int, ...]], list[int], list[int]]) -> None:
+def test_clique_trees_have_running_intersection(case: tuple[list[tuple[int, ...]], list[int], list[int]]) -> None:
     neighbours, order, cards = case
     cliques, links = graph.elimination_cliques(neighbours, order)
     tree = graph.clique_tree(cliques, links, cards)
@@ -101,7 +101,7 @@ def test_kruskal_takes_the_heaviest_tree_when_candidates_are_few(monkeypatch: py
         assert tree.parent.count(-1) == 1
 
 
-def test_orders_that_are_no_permutations_are_refused() -> None:
+def test_orders_other_than_permutations_are_rejected() -> None:
     for order in ([0, 0, 1], [0, 1], [0, 1, 3], [0, 1, 2, 2]):
         with pytest.raises(errors.OrderError, match="each of the 3 variables once"):
             graph.elimination_cliques([(1,), (0, 2), (1,)], order)

@@ -127,7 +127,7 @@ def test_empty_graph() -> None:
 
 
 @pytest.mark.parametrize("order", [[0, 1], [0, 1, 1], [0, 1, 3], [0, 1, 2, 2]])
-def test_order_cost_refuses_what_is_no_permutation(order: list[int]) -> None:
+def test_order_cost_rejects_other_sequences_than_permutations(order: list[int]) -> None:
     with pytest.raises(OrderError, match="permutation"):
         order_cost([2, 2, 2], [[], [], []], order)
 
@@ -209,7 +209,7 @@ def test_atoms_of_two_cycles_that_share_an_edge() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_needless_fill_goes_and_costs_fall(seed: int) -> None:
+def test_needless_fill_is_removed_and_the_cost_falls(seed: int) -> None:
     cards, around = random_graph(seed, 12, 0.25)
     masks = [sum(1 << u for u in s) for s in around]
     order = random.Random(seed).sample(range(12), 12)
@@ -258,7 +258,7 @@ def test_exact_search_agrees_with_all_orders(seed: int) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("objective", ["entries", "largest", "time"])
-def test_orders_are_permutations_and_cost_what_they_say(method: str, objective: str) -> None:
+def test_orders_are_permutations_with_the_reported_cost(method: str, objective: str) -> None:
     cards, around = random_graph(7, 30, 0.12, least=1)
     limits = {"n_steps": 20_000} if method == "best" else {}
     result = find_order(cards, around, method, objective=objective, cache=False, **limits)  # type: ignore[arg-type]
@@ -270,7 +270,7 @@ def test_orders_are_permutations_and_cost_what_they_say(method: str, objective: 
     assert result.trace[-1].cost == result.cost
 
 
-def test_same_seed_and_steps_same_order_whatever_the_workers() -> None:
+def test_the_order_depends_on_seed_and_steps_not_on_workers() -> None:
     cards, around = grid(7)
     found = [
         find_order(cards, around, "best", n_steps=300_000, seed=3, workers=w, cache=False) for w in (1, 2, 3, 1)
@@ -283,7 +283,7 @@ def test_same_seed_and_steps_same_order_whatever_the_workers() -> None:
     assert np.array_equal(autos[0].order, autos[1].order)
 
 
-def test_more_steps_are_never_worse_and_none_is_the_portfolio() -> None:
+def test_more_steps_are_never_worse_and_no_steps_give_the_portfolio() -> None:
     cards, around = grid(8)
     costs = [
         find_order(cards, around, "best", n_steps=n, cache=False).entries for n in (0, 1_000, 500_000, 2_500_000)
@@ -296,7 +296,7 @@ def test_more_steps_are_never_worse_and_none_is_the_portfolio() -> None:
     assert find_order(cards, around, cache=False).entries <= min(rules)
 
 
-def test_largest_is_pressed_on_when_asked() -> None:
+def test_the_objective_largest_reduces_the_largest_table() -> None:
     cards, around = grid(7)
     most = find_order(cards, around, "best", n_steps=400_000, objective="largest", cache=False)
     total = find_order(cards, around, "best", n_steps=400_000, cache=False)
@@ -320,19 +320,19 @@ def test_time_limit_ends_the_search_by_the_clock() -> None:
     assert result.seconds <= 1.2 * 40.0 + 30
 
 
-def test_progress_is_told_and_ctrl_c_keeps_the_best() -> None:
+def test_progress_is_reported_and_ctrl_c_returns_the_best() -> None:
     cards, around = grid(8)
-    told: list[tuple[float, float, float]] = []
+    reports: list[tuple[float, float, float]] = []
 
     def progress(cost: float, elapsed: float, fraction: float) -> None:
-        told.append((cost, elapsed, fraction))
-        if len(told) == 3:
+        reports.append((cost, elapsed, fraction))
+        if len(reports) == 3:
             raise KeyboardInterrupt
 
     result = find_order(cards, around, "best", n_steps=10**9, progress=progress, cache=False)
     assert result.interrupted
     assert sorted(result.order.tolist()) == list(range(64))
-    assert all(0 <= f <= 1 for _, _, f in told)
+    assert all(0 <= f <= 1 for _, _, f in reports)
     assert result.entries <= find_order(cards, around, "min-fill").entries
 
 
@@ -399,7 +399,7 @@ def test_num_round_trip_and_encodings(model: MarkovNetwork, tmp_path: Path) -> N
     assert read_num(path, model).tolist() == [3, 1, 0, 2]
 
 
-def test_num_errors_name_the_place(model: MarkovNetwork, tmp_path: Path) -> None:
+def test_num_errors_give_the_position(model: MarkovNetwork, tmp_path: Path) -> None:
     path = tmp_path / "x.num"
     path.write_text("a bøg\n c x d", "utf-8")
     with pytest.raises(ParseError, match=r"x\.num:2:4: .*'x'"):
@@ -452,7 +452,7 @@ def test_td_errors(model: MarkovNetwork, tmp_path: Path, text: str, error: type[
 # The cache -------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_search_is_none(own_cache: Path) -> None:
+def test_a_second_search_uses_the_cache(own_cache: Path) -> None:
     cards, around = grid(7)
     first = find_order(cards, around, "best", n_steps=100_000)
     assert len(list(own_cache.iterdir())) == 1
@@ -460,13 +460,13 @@ def test_a_second_search_is_none(own_cache: Path) -> None:
     assert second.from_cache
     assert not first.from_cache
     assert np.array_equal(first.order, second.order)
-    assert not find_order(cards, around, "best", n_steps=100_000).from_cache  # a search by steps is made anew
+    assert not find_order(cards, around, "best", n_steps=100_000).from_cache  # a search by steps never uses the cache
     assert not find_order(cards, around, cache=False).from_cache
     assert not find_order(cards, around, objective="largest", n_steps=0, method="best").from_cache
     assert not find_order([c + 1 for c in cards], around, "best", n_steps=0).from_cache
 
 
-def test_a_poorer_search_does_not_overwrite(own_cache: Path) -> None:
+def test_a_worse_order_does_not_replace_a_better_one(own_cache: Path) -> None:
     cards, around = grid(8)
     good = find_order(cards, around, "best", n_steps=2_000_000)
     poor = find_order(cards, around, "best", n_steps=1)
@@ -475,7 +475,7 @@ def test_a_poorer_search_does_not_overwrite(own_cache: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "json", "order", "entries", "folder", "list"])
-def test_a_damaged_entry_is_as_good_as_none(own_cache: Path, damage: str) -> None:
+def test_damaged_cache_entries_are_ignored(own_cache: Path, damage: str) -> None:
     cards, around = grid(7)
     first = find_order(cards, around, "best", n_steps=50_000)
     (path,) = own_cache.iterdir()
@@ -499,7 +499,7 @@ def test_a_damaged_entry_is_as_good_as_none(own_cache: Path, damage: str) -> Non
     assert find_order(cards, around).from_cache == (damage != "folder")
 
 
-def test_an_unwritable_cache_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_cache_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("JTGPU_CACHE_DIR", str(tmp_path / "file"))
     cards, around = grid(6)

@@ -32,7 +32,7 @@ def plan_of(model: DiscreteModel, order: list[int] | None = None, **options: obj
 
 
 @given(data=st.data())
-def test_plans_keep_their_rules_and_come_back_from_bytes(data: st.DataObject) -> None:
+def test_plans_are_consistent_and_read_back_from_bytes(data: st.DataObject) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(12), random_nets.markov_networks()))
     order = list(data.draw(st.permutations(range(len(model)))))
     for lowering in LOWERINGS:
@@ -83,7 +83,7 @@ def chain(n: int, states: int = 2) -> BayesianNetwork:
     )
 
 
-def test_cost_counts_what_it_says() -> None:
+def test_cost() -> None:
     cost = lawn().plan(order=["wet", "rain", "sprinkler"]).cost()
     assert (cost.cliques, cost.entries, cost.largest, cost.smallest) == (1, 12, 12, 12)
     assert (cost.levels, cost.width, cost.separator_entries) == (1, 2, 0)
@@ -94,7 +94,7 @@ def test_cost_counts_what_it_says() -> None:
     assert cost.largest_table == 9
 
 
-def test_description_says_the_numbers() -> None:
+def test_description_contains_the_numbers() -> None:
     text = lawn().plan().describe()
     assert "lawn: 3 variables" in text
     assert "12 entries" in text
@@ -122,7 +122,7 @@ def grid(n: int) -> BayesianNetwork:
     return BayesianNetwork(states, parents, {v: np.full((2,) * (len(p) + 1), 0.5) for v, p in parents.items()})
 
 
-def test_what_does_not_fit_is_refused_before_memory_is_taken() -> None:
+def test_plans_that_do_not_fit_are_rejected_before_allocation() -> None:
     net = clique_network(10)
     with pytest.raises(errors.TableTooLarge, match=r"1,024 entries .* limit of 1,000 \(max_table\)") as error:
         net.plan(max_table=1000)
@@ -154,7 +154,7 @@ def test_sizes_as_people_write_them(size: str | int, n: int) -> None:
             _system.parse_bytes(size)
 
 
-def test_free_memory_is_some() -> None:
+def test_free_memory_is_positive() -> None:
     assert 2**20 < _system.free_memory() < 2**50
 
 

@@ -1,12 +1,12 @@
 """BIF, the text form (JavaBayes' 0.15 and bnlearn's dialect): reader.
 
-* ``,`` and ``|`` are blanks; ``//`` and ``/* */`` are comments; names may stand in double quotes; words between
-  blocks mean nothing.
-* A row ``(p1, p2) numbers;`` is found by its parents' states, in any order of rows; ``default`` fills what is not
-  listed; what is then still missing is an error.
+* ``,`` and ``|`` are white space; ``//`` and ``/* */`` are comments; names may be in double quotes; words between
+  blocks are ignored.
+* A row ``(p1, p2) numbers;`` is identified by its parents' states; rows may have any order. ``default`` fills rows that
+  are not listed; rows that are still missing are an error.
 * ``table`` with parents has the child slowest and the last parent fastest.
-* ``property`` lines are kept as ``attributes[...]["property"]``, a tuple of strings. One of ours, `EXACT`, marks a
-  table whose rows are to stay as written although they sum to 1 only within the network's tolerance.
+* ``property`` lines are stored as ``attributes[...]["property"]``, a tuple of strings. The property `EXACT` of jtgpu
+  marks a table whose rows must not be normalised although they sum to 1 only within the tolerance of the network.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _START = re.compile(_SKIP + r"(?:network\b[^{};]*+\{|variable\s++(?:\"[^\"]*+\"|[^\s{\"]++)\s*+\{|probability\s*+\()")
-# Properties hold anything, addresses with // in them too; a semicolon only counts outside strings.
+# Properties may contain anything, even URLs with //; semicolons in strings do not end them.
 _STRING = re.compile(r'"[^"\\\r\n]*+(?:\\.[^"\\\r\n]*+)*+"')
 _WITH_STRINGS = rf'[^;"]*+(?:{_STRING.pattern}[^;"]*+)*+(?=;)'
 _PROPERTY = re.compile(rf"({_WITH_STRINGS}|[^;]*+);")
@@ -41,12 +41,12 @@ _BODY = re.compile(rf'(?:[^{{}}"/p]++|(?<![^\s;{{}}])property\b(?:{_WITH_STRINGS
 
 
 def sniff(text: str) -> bool:
-    """Does the text begin as a BIF network does?"""
+    """Whether a text begins like a BIF network."""
     return _START.match(text) is not None
 
 
 def parse_draft(text: str, source: str = "<text>") -> Draft:
-    """Read the text of a BIF network, numbers left as they are written."""
+    """Read the text of a BIF network, with the numbers as written."""
     draft = _Reader(Source(text, source)).file()
     draft.shape()
     return draft
@@ -60,7 +60,7 @@ def _frozen(kept: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Reader:
-    """Two passes: variables first, then the tables, which need the states' names."""
+    """Reads a file in two passes: the variables, then the tables, which need the states' names."""
 
     def __init__(self, source: Source):
         self.source = source
@@ -83,7 +83,7 @@ class _Reader:
             elif tokens.at("{", "}") or tokens.kind == "other":
                 tokens.fail("'network', 'variable' or 'probability'")
             else:
-                tokens.advance()  # words between blocks mean nothing
+                tokens.advance()  # words between blocks are ignored
                 continue
             blocks += 1
         if not blocks:
@@ -105,7 +105,7 @@ class _Reader:
         return tokens.take()
 
     def property(self, kept: dict[str, Any]) -> None:
-        """``property anything;``: the text up to the semicolon, or the one string that it is."""
+        """``property anything;``: the text up to the semicolon, unquoted if it is one string."""
         tokens, text = self.tokens, self.source.text
         found = _PROPERTY.match(text, tokens.end)
         if found is None:
@@ -183,7 +183,7 @@ class _Reader:
     # Tables ---------------------------------------------------------------------------------------------------
 
     def skip_table(self) -> int:
-        """Go behind a probability block; the offset of its closing brace."""
+        """Move past a probability block; returns the offset of its closing brace."""
         tokens, text = self.tokens, self.source.text
         start = tokens.start
         opened = text.find("{", start)

@@ -1,8 +1,8 @@
-"""The tables of BIF files: rows by their labels, ``table``, ``default``; the rest of the format is in `bif`.
+"""The tables of BIF files: rows with labels, ``table``, ``default``; for the rest of the format see `reader`.
 
-Three ways through the rows of a block, each for what the one before it leaves: a part of the text at a time where
-every row stands in one of the two usual orders and is written plainly; a row at a time; a token at a time, which
-knows comments and finds the place of every mistake.
+There are three parsers for the rows of a block, each for what the previous one cannot read: of many rows at once, if
+all rows are plain and in one of the two usual orders; of one row at a time; of one token at a time, which handles
+comments and finds the position of every error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..common.text import Tokens, floats, near, quote, shown, unquote
 
 __all__ = ["Filled", "Rows", "written"]
 
-# A slash is fine within a word, and the beginning of a comment before another one or a star.
+# A slash may be part of a word unless another slash or a star follows.
 _WORD = re.compile(r"(?:[^\s{}()\[\];,|\"/]|/(?![/*]|\Z))+")
 
 # A row without comments: the parents' states, the numbers.
@@ -30,19 +30,19 @@ _ROW = re.compile(r'[ \t\r\n]*+\(((?:[^()"/;{}|]++|"[^"\\\r\n]*+")*+)\)([^;"/(){
 _LABEL = re.compile(r'[ \t\r\n]*+(?:("[^"\\]*+")|([^,"]*+))[ \t\r\n]*+(?:,|\Z)')
 _NUMBERS = re.compile(r'[^;"/(){}\[\]]*+')
 _BLANKS = b" \t\r\n\f\v"
-MAX_FILL = 1 << 24  # numbers that all `default` of a file make up
-PART = 1 << 16  # characters of rows taken at a time
+MAX_FILL = 1 << 24  # numbers that all `default` entries of a file may imply
+PART = 1 << 16  # characters of rows parsed at a time
 
 
 @dataclass
 class Filled:
-    """How many numbers `default` has made up in a file."""
+    """Count of the numbers that `default` entries of a file imply."""
 
     n: int = 0
 
 
 def written(name: str) -> str:
-    """A name as it is written: as a plain word where it is one, else in double quotes."""
+    """A name as written in a file: a plain word if possible, otherwise in double quotes."""
     return name if _WORD.fullmatch(name) else quote(name)
 
 
@@ -54,13 +54,13 @@ class Rows:
     tokens : Tokens
         The cursor of the file.
     draft : Draft
-        For the states of the variables.
+        Provides the states of the variables.
     family : Family
-        Gets its numbers.
+        Receives its numbers.
     name : callable
-        Takes a name from under the cursor; its argument says what is expected there.
+        Reads the name at the cursor; its argument is what the error message expects.
     keep_property : callable
-        Reads the property under the cursor.
+        Reads the property at the cursor.
     filled : Filled
     """
 
@@ -80,7 +80,7 @@ class Rows:
         self.parents = [(p, states[p]) for p, _ in family.parents]
         self.cards = [len(labels) for _, labels in self.parents]
         self.n_rows = math.prod(self.cards)
-        # Place in the table's rows that a state of each parent stands for; None where two states share a name.
+        # For each parent, the offset in rows of each of its states; None if two states have the same name.
         self.steps: list[dict[str, int | None]] = []
         step = self.n_rows
         for _, labels in self.parents:
@@ -97,7 +97,7 @@ class Rows:
         self.full: tuple[NDArray[np.float64], int] | None = None
 
     def block(self, end: int) -> None:
-        """Everything up to the closing brace, which stands at `end`; the cursor goes behind it."""
+        """Read everything up to the closing brace at `end`, and move past it."""
         tokens = self.tokens
         if tokens.at("(") and self.all_at_once(tokens.start, end):
             tokens.jump(end + 1)
@@ -132,12 +132,12 @@ class Rows:
     def count_error(self, at: int, found: int, expected: int) -> ParseError:
         return self.source.error(at, f"found {found} numbers for {self.family.child!r}, expected {expected}")
 
-    # The fast ways --------------------------------------------------------------------------------------------
+    # Fast parsers ---------------------------------------------------------------------------------------------
 
     def all_at_once(self, begin: int, end: int) -> bool:
-        """The whole block, if it is nothing but rows in one of the two usual orders; False leaves all as it was."""
+        """Read the whole block if it consists of rows in one of the two usual orders; False, without effect, if not."""
         text = self.source.text
-        # two characters a number at least: no more memory is taken than the file is worth
+        # a number takes at least two characters; limits the memory that a short file can claim
         if 2 * self.n_rows * self.width > end - begin or any(None in d.values() for d in self.steps):
             return False
         second = text.find(";", begin, end) + 1
@@ -152,14 +152,14 @@ class Rows:
         return False
 
     def keys(self, forward: bool, comma: str) -> Iterator[str]:
-        """How every row begins: with the last parent fastest, or the first one."""
+        """The beginnings of all rows, with the last or the first parent fastest."""
         labels: Sequence[Sequence[str]] = [list(map(written, labels)) for _, labels in self.parents]
         if forward:
             return (f"({comma.join(key)})" for key in product(*labels))
         return (f"({comma.join(key[::-1])})" for key in product(*labels[::-1]))
 
     def in_order(self, begin: int, end: int, keys: Iterator[str], forward: bool) -> NDArray[np.float64] | None:
-        """The numbers of rows that begin as `keys`, in the network's order; None where something does not fit."""
+        """The numbers of rows that begin with `keys`, in the order of the network; None if a row does not."""
         text, width = self.source.text, self.width
         out = np.empty((self.n_rows, width))
         done, at = 0, begin
@@ -186,7 +186,7 @@ class Rows:
         return out.ravel()
 
     def places(self, first: int, n: int, forward: bool) -> slice | NDArray[np.intp]:
-        """Where the rows from the `first` of the file's belong in the table."""
+        """Positions in the table of `n` rows of the file, beginning with row `first`."""
         if forward:
             return slice(first, first + n)
         at = np.unravel_index(np.arange(first, first + n), self.cards[::-1])
@@ -202,10 +202,10 @@ class Rows:
         return text.find("(", at)
 
     def plain_rows(self) -> None:
-        """All the rows from here on that are written plainly; whatever is odd is left under the cursor for `row`."""
+        """Read plain rows up to the first other one, which is left to `row`."""
         text, begin, steps = self.source.text, self.tokens.start, self.steps
         n_commas, n_parents = self.width - 1, len(steps)
-        # Most files write ", " between states: with both spellings known no blank has to be cut off.
+        # Most files write ", " between states; with both spellings as keys, no blanks have to be stripped.
         known = [{**d, **{f" {label}": step for label, step in d.items()}} for d in steps]
         parts: list[str] = []
         rows: list[int] = []
@@ -235,14 +235,14 @@ class Rows:
             return
         values = _one_each(",".join(parts), len(rows) * self.width)
         if values is None:
-            self.plain = False  # one of them is wrong; to look for it in one go, and not again after each row
+            self.plain = False  # one of them is wrong: read the others row by row
             return
         self.rows += rows
         self.at += starts
         self.values.append(values)
         self.tokens.jump(begin)
 
-    # The careful way ------------------------------------------------------------------------------------------
+    # Token by token -------------------------------------------------------------------------------------------
 
     def row(self) -> None:
         """One row, token by token."""
@@ -271,7 +271,7 @@ class Rows:
         self.values.append(values)
 
     def numbers(self) -> NDArray[np.float64]:
-        """The numbers behind the current token, up to the ``;``, and the cursor behind that."""
+        """Read the numbers after the current token, and move past the ``;``."""
         tokens = self.tokens
         found = _NUMBERS.match(self.source.text, tokens.end)
         end = found.end() if found else tokens.end
@@ -284,7 +284,7 @@ class Rows:
         else:
             tokens.advance()
             values = np.zeros(0)
-        more = []  # comments between the numbers, or a mistake
+        more = []  # comments between the numbers, or an error
         while not tokens.at(";"):
             one = floats(tokens.text) if tokens.kind == "word" else None
             if one is None:
@@ -295,7 +295,7 @@ class Rows:
         return np.concatenate([values, *more])
 
     def assemble(self, end: int) -> None:
-        """Put what the block listed in the order of the network's tables."""
+        """Assemble the table from the rows of the block."""
         family, width = self.family, self.width
         size = self.n_rows * width
         if self.full is not None:
@@ -313,7 +313,7 @@ class Rows:
             seen: set[int] = set()
             for row, at in zip(self.rows, self.at, strict=True):
                 if row in seen:
-                    raise self.source.error(at, f"the row {self.key(row)} of {family.child!r} stands a second time")
+                    raise self.source.error(at, f"the row {self.key(row)} of {family.child!r} occurs a second time")
                 seen.add(row)
         n_missing = self.n_rows - len(self.rows)
         if n_missing and self.default is None:
@@ -337,7 +337,7 @@ class Rows:
         family.locate = lambda position: places.get(position // width, fallback)
 
     def key(self, row: int) -> str:
-        """A row's parent states for a message."""
+        """The parent states of a row, for messages."""
         labels = []
         for _, states in reversed(self.parents):
             row, i = divmod(row, len(states))
@@ -346,10 +346,10 @@ class Rows:
 
 
 def _one_each(text: str, n: int) -> NDArray[np.float64] | None:
-    """The `n` numbers of a text with one comma between each two; None where something else stands in it.
+    """The `n` numbers of a text with single commas between them; None if it contains anything else.
 
-    Commas are blanks to this format, and a row may have any number of them: where there are as many numbers as
-    there should be and none is missing between two commas, none has come from the row beside it either.
+    Commas are white space in this format, and a row may have any number of them. If there are as many numbers as
+    expected and none is missing between two commas, no number belongs to a neighbouring row.
     """
     values = floats(text, blanks=",")
     if values is None or values.size != n:

@@ -1,9 +1,9 @@
-"""BIF, the text form: writer. What it writes, `jtgpu.formats.bif.reader` reads back equal, bit for bit.
+"""BIF, the text form: writer. `jtgpu.formats.bif.reader` reads its files back equal, bit for bit.
 
-The dialect is the plain one that bnlearn, pgmpy, pyAgrum and JavaBayes have in common: a row per configuration of
-the parents, found by their states' names, and ``table`` for a variable without parents. It is left only where a
-network asks for more than they can say: names that are no plain words stand in double quotes, and a variable whose
-parents have states of equal names gets ``table``, which goes by order.
+The dialect is common to bnlearn, pgmpy, pyAgrum and JavaBayes: one row per configuration of the parents, identified by
+the names of their states, and ``table`` for variables without parents. There are two exceptions: names that are not
+plain words are in double quotes, and a variable whose parents have several states of the same name gets ``table``,
+whose numbers are identified by their order.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = ["dumps"]
 
 
 def dumps(net: DiscreteModel) -> str:
-    """The text of a BIF file with `net`; reading it gives an equal network, bit for bit, and its properties.
+    """The text of a BIF file with `net`; it reads back equal, bit for bit, including its properties.
 
     Raises
     ------
     FormatError
-        For a model that is no Bayesian network, and for a property that the format cannot carry.
+        If the model is not a Bayesian network, or the format cannot represent a property.
     """
     if not isinstance(net, BayesianNetwork):
         raise FormatError(f"a BIF file holds a Bayesian network, not a {type(net).__name__}")

@@ -15,7 +15,7 @@ from .text import near, shown
 
 __all__ = ["REFUSED", "Expander"]
 
-# Kinds of nodes that are no discrete chance nodes, as both formats call them, with what a message calls them.
+# Node types other than discrete chance nodes: the name in both formats, and the name in messages.
 REFUSED = {
     "decision": "decision node",
     "utility": "utility node",
@@ -29,9 +29,9 @@ REFUSED = {
 
 
 class Expander:
-    """Makes the numbers of noisy and deterministic nodes once every node's states are known.
+    """Computes the tables of noisy and deterministic nodes once the states of all nodes are known.
 
-    Nodes may stand before their parents in a file, so the work is kept until `run`.
+    A file may contain nodes before their parents, so the computation is deferred until `run`.
     """
 
     def __init__(self, draft: Draft):
@@ -40,12 +40,12 @@ class Expander:
         self.n_made = 0
 
     def run(self) -> None:
-        """Fill the numbers of every family that waits.
+        """Compute the numbers of all deferred families.
 
         Raises
         ------
         ParseError
-            For names that are not declared, wrong counts, and tables that are too large to be made up.
+            If names are not declared, numbers of values are wrong, or tables are too large.
         """
         states = self.draft.states
         for family, make in self.waiting:
@@ -56,7 +56,9 @@ class Expander:
             self.n_made += size
             if self.n_made > MAX_EXPANDED or len(cards) > 60:
                 raise self.error(
-                    family.at, f"the table of {family.child!r} would have {size} numbers; it is not made up from few"
+                    family.at,
+                    f"the table of {family.child!r} would have {size} numbers; it is too large to be computed from "
+                    "parameters",
                 )
             family.numbers = make(family, cards, n_states).ravel()
             family.locate = None
@@ -68,7 +70,7 @@ class Expander:
         self, family: Family, strengths: NDArray[np.float64] | None, strengths_at: int,
         parameters: NDArray[np.float64] | None, parameters_at: int,
     ) -> None:  # fmt: skip
-        """A noisy-MAX node: its parents' states from strong to none, its columns."""
+        """Defer a noisy-MAX node: the order of its parents' states by strength, and its columns."""
 
         def make(family: Family, cards: list[int], n_states: int) -> NDArray[np.float64]:
             child = family.child
@@ -109,12 +111,13 @@ class Expander:
             order = strengths[begin : begin + card].tolist()
             begin += card
             if sorted(order) != list(range(card)):
-                raise self.error(at, f"the strengths of the parent {p!r} are no order of its states 0 to {card - 1}")
+                what = f"the strengths of the parent {p!r} are not an order of its states 0 to {card - 1}"
+                raise self.error(at, what)
             orders.append([int(s) for s in order])
         return orders
 
     def function(self, family: Family, results: list[str], place: Callable[[int], int], at: int) -> None:
-        """A deterministic node: the names, or else the numbers, of its states for every parent configuration."""
+        """Defer a deterministic node: names or numbers of its states for every parent configuration."""
 
         def make(family: Family, cards: list[int], n_states: int) -> NDArray[np.float64]:
             labels = self.draft.states[family.child]

@@ -1,10 +1,9 @@
-"""Numbers in bulk: blank-separated decimals of a text as one array, at the speed that files of many megabytes ask for.
+"""Fast conversion of decimals, separated by white space, to an array, for files of many megabytes.
 
-Every number is the double nearest to what is written. Short plain ones (``0``, ``12``, ``0.0375``), most of what
-networks hold, are put together by NumPy from their digits, all of one length at once: a whole number below 2**53
-divided by a power of ten up to 10**22 is rounded once, hence correctly (Clinger, "How to read floating point numbers
-accurately", PLDI 1990). The others are left to Python's own `float`. The text is taken in parts, so that nothing
-but the result grows with it.
+Every number becomes the nearest float64. Short plain numbers (``0``, ``12``, ``0.0375``), the majority in networks, are
+computed by NumPy from their digits, all numbers of equal length at once: an integer below 2**53 divided by a power of
+ten up to 10**22 is rounded once, hence correctly (Clinger, "How to read floating point numbers accurately", PLDI 1990).
+The others are converted by `float`. The text is processed in parts, so that only the result grows with it.
 """
 
 from __future__ import annotations
@@ -17,18 +16,19 @@ from numpy.typing import NDArray
 
 __all__ = ["bulk", "count_tokens", "token_offsets"]
 
-PART = 1 << 16  # characters taken at a time: what is made of them stays in a cache
-LONGEST = 12  # characters of what counts as short
-FEW = 0.5  # where fewer tokens than this share are short and plain, all are left to `float`
+PART = 1 << 16  # characters processed at a time, so that temporary arrays stay in the cache
+LONGEST = 12  # characters of a short number
+FEW = 0.5  # if the share of short plain numbers is smaller, `float` converts all
 
 _BLANK = re.compile(r"[ \t\r\n\f\v]")
-_ALLOWED = b"0123456789eE+-. \t\r\n\f\v"  # float() takes more than files may say: 1_000, nan, other scripts' digits
+# float() accepts more than file formats do: 1_000, nan, digits of other scripts
+_ALLOWED = b"0123456789eE+-. \t\r\n\f\v"
 _DOT = np.uint8((ord(".") - ord("0")) & 0xFF)
 
 
 def _parts(text: str, begin: int, end: int, blanks: bytes) -> Iterator[tuple[int, bytes]]:
-    """Offset and bytes of parts that end where a token does; raises UnicodeEncodeError on what is not ASCII."""
-    # A translation keeps every character's place, and saves the copies that str.replace would make.
+    """Offsets and bytes of parts that end at the end of a token; raises UnicodeEncodeError if not ASCII."""
+    # bytes.translate preserves offsets and avoids the copies of str.replace
     table = bytes.maketrans(blanks, b" " * len(blanks)) if blanks else None
     ends = re.compile(rf"[ \t\r\n\f\v{re.escape(blanks.decode())}]") if blanks else _BLANK
     while begin < end:
@@ -40,25 +40,25 @@ def _parts(text: str, begin: int, end: int, blanks: bytes) -> Iterator[tuple[int
 
 
 def _edges(part: bytes) -> NDArray[np.intp]:
-    """First and past-the-last place of every token, alternating."""
+    """Begin and end of every token, alternating."""
     inside = np.zeros(len(part) + 2, np.bool_)
     np.greater(np.frombuffer(part, np.uint8), 32, out=inside[1:-1])
     return np.flatnonzero(inside[1:] != inside[:-1])
 
 
 def count_tokens(text: str, begin: int = 0, end: int | None = None, blanks: str = "") -> int:
-    """How many blank-separated tokens stand in a stretch of ASCII text; ``blanks`` are further characters to skip."""
+    """Number of tokens in a range of ASCII text; ``blanks`` are further separators."""
     parts = _parts(text, begin, len(text) if end is None else end, blanks.encode())
     return sum(_edges(part).size // 2 for _, part in parts)
 
 
 def token_offsets(text: str, which: NDArray[np.int64], begin: int = 0, end: int | None = None) -> NDArray[np.int64]:
-    """Offsets of some of the tokens of a stretch of ASCII text, (n,) int64.
+    """Offsets of some tokens of a range of ASCII text, (n,) int64.
 
     Parameters
     ----------
     which : (n,) int64
-        The tokens' numbers, ascending, from 0; one past the last token gets the end of the stretch.
+        Indices of the tokens, ascending from 0; one past the last token gives the end of the range.
     """
     end = len(text) if end is None else end
     out = np.full(which.size, end, np.int64)
@@ -75,15 +75,15 @@ def token_offsets(text: str, which: NDArray[np.int64], begin: int = 0, end: int 
 
 
 def bulk(text: str, begin: int, end: int, blanks: str = "") -> NDArray[np.float64] | None:
-    """All numbers of a stretch of text, shape (n,); None where something else stands in it.
+    """All numbers of a range of a text, shape (n,); None if it contains anything else.
 
     Parameters
     ----------
     text : str
     begin, end : int
-        The stretch; no token may reach over its ends.
+        The range; no token may extend beyond it.
     blanks : str
-        ASCII characters that separate as blanks do, as ``","``.
+        Further ASCII characters that separate numbers, such as ``","``.
     """
     extra = blanks.encode()
     try:
@@ -94,18 +94,18 @@ def bulk(text: str, begin: int, end: int, blanks: str = "") -> NDArray[np.float6
                 return None
             n = _numbers(part, out[at:])
             at += n
-    except ValueError:  # a token that is no number, or a character that is not ASCII
+    except ValueError:  # a token that is not a number, or a character that is not ASCII
         return None
     return out
 
 
 def _numbers(part: bytes, out: NDArray[np.float64]) -> int:
-    """Fill `out` with the numbers of a part; how many there are. Raises ValueError for what is none."""
+    """Write the numbers of a part to `out`; their number. Raises ValueError if a token is not a number."""
     edges = _edges(part)
     start, n = edges[::2], edges.size // 2
     length = edges[1::2] - start
     counts = np.bincount(np.minimum(length, LONGEST + 1), minlength=LONGEST + 2)
-    signs = sum(map(part.count, (b"e", b"E", b"-")))  # of an exponent twice as a rule: an estimate is enough
+    signs = sum(map(part.count, (b"e", b"E", b"-")))  # two per exponent as a rule; an estimate suffices
     if n - counts[-1] - signs < FEW * n:
         out[:n] = np.fromiter(map(float, part.split()), np.float64, n)
         return n
@@ -123,12 +123,12 @@ def _numbers(part: bytes, out: NDArray[np.float64]) -> int:
 def _of_one_length(
     digits: NDArray[np.uint8], start: NDArray[np.intp], which: NDArray[np.intp], size: int, out: NDArray[np.float64]
 ) -> Iterator[NDArray[np.intp]]:
-    """Numbers of `size` characters: whole ones, and those with one digit before the point; yields which are neither.
+    """Convert numbers of `size` characters, integers and those with one digit before the point; yields the others.
 
     Parameters
     ----------
     digits : (characters,) uint8
-        Less the code of ``0``: what is above 9 is no digit.
+        Character codes minus that of ``0``; values above 9 are not digits.
     start : (tokens,) intp
     which : (n,) intp
         The tokens of this length.

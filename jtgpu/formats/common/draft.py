@@ -1,7 +1,7 @@
-"""A Bayesian network as a file states it, before its rows are normalised: what a reader hands over.
+"""A Bayesian network as read from a file, before validation and normalisation.
 
-Readers collect names, numbers and places in a `Draft`; `Draft.finish` holds every rule about them in one place
-and turns each breach into an error with the line and column of its cause.
+Readers collect names, numbers and positions in a `Draft`. `Draft.finish` checks all of them and raises errors with the
+line and column of the cause.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from .text import Source, near, shortened
 
 __all__ = ["Draft", "Family", "Parse", "parser_of"]
 
-# Numbers that a file does not hold but implies (a node without a table is uniform): a short file must not be
-# able to ask for all the memory there is.
+# Numbers that a file implies without containing them (a node without a table is uniform). The limit prevents a short
+# file from exhausting the memory.
 MAX_IMPLIED = 1 << 24
-MAX_AXES = 64 if int(np.__version__.split(".")[0]) > 1 else 32  # of an array; one-state parents can reach it
+# Axes of a NumPy array; many parents of one state each can exceed it.
+MAX_AXES = 64 if int(np.__version__.split(".")[0]) > 1 else 32
 MAX_NOTES = 20
 BATCH = 1 << 14  # numbers normalised in one call
 
 
 @dataclass
 class Family:
-    """A node's parents and numbers, as a file gives them.
+    """A node's parents and numbers, as read from a file.
 
     Attributes
     ----------
@@ -43,13 +44,13 @@ class Family:
     numbers : float64 array, shape (n,), or None
         Parents in order, first slowest, child fastest; None for a uniform table.
     data_at : int
-        Offset to blame for a wrong count of numbers.
+        Offset for errors about the number of numbers.
     locate : callable
         Offset of the number with a given position in `numbers`.
     n_open : int
-        Opening parentheses in the data (Hugin); -1 where the format has none.
+        Opening parentheses in the data (Hugin); -1 for other formats.
     exact : bool
-        The rows are to be kept as written although they sum to 1 only within the network's tolerance.
+        Leave the rows as written although they sum to 1 only within the tolerance of the network.
     """
 
     child: str
@@ -64,19 +65,19 @@ class Family:
 
 @dataclass
 class Draft:
-    """Names, states, families and attributes of a file, in its order.
+    """Names, states, families and attributes, in the order of the file.
 
     Attributes
     ----------
     source : Source
     format : str
-        Name of the format, kept as ``attributes["read"]["format"]``.
+        Name of the format, stored as ``attributes["read"]["format"]``.
     states : dict of str to tuple of str
     declared : dict of str to int
-        Offset of every node's declaration.
+        Offset of each node's declaration.
     families : dict of str to Family
     tables : dict of str to float64 arrays
-        After `shape`: the numbers as written, axes: parents in order, child last.
+        After `shape`: the numbers as written; axes: the parents in order, the child last.
     attributes : dict
         Keys ``net``, ``node``, ``potential`` as `BayesianNetwork` describes them.
     """
@@ -93,23 +94,23 @@ class Draft:
     _n_notes: int = 0
 
     def note(self, offset: int, text: str) -> None:
-        """Remember something odd that was put up with; the first ones end in ``attributes["read"]["notes"]``."""
+        """Record an irregularity that was accepted; the first ones are stored in ``attributes["read"]["notes"]``."""
         self._n_notes += 1
         if self._n_notes <= MAX_NOTES:
             self._notes.append((offset, text))
 
     def parents(self) -> dict[str, tuple[str, ...]]:
-        """Every declared node's parents."""
+        """The parents of each declared node."""
         families = self.families
         return {v: tuple(p for p, _ in families[v].parents) if v in families else () for v in self.states}
 
     def shape(self) -> None:
-        """Fill `tables`: check names and counts, make implied tables, give every table its axes.
+        """Fill `tables`: check names and counts, create implied tables, reshape all tables.
 
         Raises
         ------
         ParseError
-            At the place of the name or the data that is wrong.
+            With the position of the wrong name or data.
         """
         implied = 0
         for family in self.families.values():
@@ -122,7 +123,8 @@ class Draft:
                 implied += size
                 if implied > MAX_IMPLIED:
                     raise self.source.error(
-                        family.at, f"{v!r} has no numbers, and a uniform table of {size} entries is not made up for it"
+                        family.at,
+                        f"{v!r} has no numbers, and a uniform table of {size} entries is too large to be implied",
                     )
                 self.note(family.at, f"{v!r} has no numbers: uniform")
                 self.tables[v] = np.full(shape, 1.0 / len(states))
@@ -135,7 +137,7 @@ class Draft:
             self.tables[v] = family.numbers.reshape(shape)
 
     def check_names(self, family: Family) -> None:
-        """Are a family's child and parents declared, different, and no more than a table can have?"""
+        """Check that a family's child and parents are declared and distinct, and no more than a table can have."""
         child = family.child
         if child not in self.states:
             raise self.source.error(
@@ -152,23 +154,23 @@ class Draft:
                 raise self.source.error(at, f"{child!r} {what}")
             seen.add(p)
         if len(family.parents) >= MAX_AXES:
-            # before their states are multiplied: thousands of them would make a number of thousands of digits
+            # checked before multiplying their cardinalities, whose product could have thousands of digits
             raise self.source.error(
                 family.at, f"{child!r} has {len(family.parents)} parents, more than an array has axes"
             )
 
     def finish(self, zero_rows: str = "error") -> BayesianNetwork:
-        """The network: rows normalised, everything checked. The numbers are handed over, not copied.
+        """Check everything, normalise the rows and return the network, which takes over the arrays.
 
         Parameters
         ----------
         zero_rows : {"error", "uniform"}
-            What a row of nothing but zeros means.
+            Whether a CPT row of zeros is an error or stands for the uniform distribution.
 
         Raises
         ------
         ParseError
-            For whatever the file gets wrong, with its place.
+            If the file is wrong, with the position.
         """
         if not self.tables:
             self.shape()
@@ -183,7 +185,7 @@ class Draft:
                 self.tables |= tables
                 reports.append(report)
             for family in self.families.values():
-                family.numbers = None  # where rows had to be made anew, the old ones are given back here
+                family.numbers = None  # releases the numbers that normalisation has copied
             for table in self.tables.values():
                 _freeze(table)
             return BayesianNetwork(
@@ -200,7 +202,7 @@ class Draft:
             raise ParseError(shortened(str(error)), self.source.name, *place) from None
 
     def _batches(self) -> Iterator[list[str]]:
-        """The variables, so many at a time that calls cost little and what is made in between is small."""
+        """The variables in batches, large enough to amortise a call and small enough to need little memory."""
         names: list[str] = []
         size = 0
         for v, table in self.tables.items():
@@ -212,10 +214,10 @@ class Draft:
         yield names
 
     def _check_numbers(self, v: str, table: NDArray[np.float64], zero_rows: str) -> None:
-        if not (table.min(initial=0.0) >= 0 and table.max(initial=0.0) < np.inf):  # a NaN is neither
+        if not (table.min(initial=0.0) >= 0 and table.max(initial=0.0) < np.inf):  # also catches NaN
             flat = table.ravel()
             at = int((~((flat >= 0) & (flat < np.inf))).argmax())
-            raise self._number_error(v, at, f"the table of {v!r} holds {flat[at]:g}, which is no probability")
+            raise self._number_error(v, at, f"the table of {v!r} holds {flat[at]:g}, which is not a probability")
         if v in self.families and self.families[v].exact:
             sums = table.sum(axis=-1)
             off = np.abs(sums - 1.0) > ROW_TOLERANCE
@@ -224,7 +226,7 @@ class Draft:
             sums = table.max(axis=-1)
             off = sums == 0
             what = (
-                "a row of the table of {v!r} is all zeros ({n} of {n_rows} are), which is no distribution "
+                "a row of the table of {v!r} is all zeros ({n} of {n_rows} are), which is not a distribution "
                 '(zero_rows="uniform" makes them uniform)'
             )
         else:
@@ -239,7 +241,7 @@ class Draft:
         return self.source.error(family.locate(position) if family.locate else family.at, message)
 
     def _cycle_at(self) -> int | None:
-        """Offset of the first table whose child is on a cycle or below one; None where there is no cycle."""
+        """Offset of the first table whose child is on a cycle or a descendant of one; None if there is no cycle."""
         waiting = {v: set(p) for v, p in self.parents().items()}
         children: dict[str, list[str]] = {v: [] for v in waiting}
         for v, before in waiting.items():
@@ -265,7 +267,7 @@ class Draft:
 
 
 def _freeze(table: NDArray[np.float64]) -> None:
-    """Make a table read-only together with what it is a view of: the network then takes it as it is."""
+    """Make a table and the arrays that it is a view of read-only, so that the network does not copy it."""
     array: Any = table
     while isinstance(array, np.ndarray):
         array.flags.writeable = False
@@ -273,7 +275,7 @@ def _freeze(table: NDArray[np.float64]) -> None:
 
 
 def _all_in_one(reports: Sequence[RowReport]) -> RowReport:
-    """The report of several calls of `normalize_rows` as of one."""
+    """Combine the reports of several calls of `normalize_rows`."""
     found = [r for r in reports if r.worst_variable is not None]
     worst = max(found, key=lambda r: abs(math.log(r.worst_sum)), default=RowReport())
     return RowReport(
@@ -287,23 +289,23 @@ def _all_in_one(reports: Sequence[RowReport]) -> RowReport:
 
 
 class Parse(Protocol):
-    """What every format's ``parse`` looks like."""
+    """The signature of every format's ``parse``."""
 
     def __call__(self, text: str, source: str = "<text>", *, zero_rows: str = "error") -> BayesianNetwork:
-        """Read the text of a network.
+        """Parse the text of a network.
 
         Parameters
         ----------
         text : str
         source : str
-            The file's name, for messages.
+            The file's name, for error messages.
         zero_rows : {"error", "uniform"}
-            What a CPT row of nothing but zeros means.
+            Whether a CPT row of zeros is an error or stands for the uniform distribution.
 
         Returns
         -------
         BayesianNetwork
-            With ``attributes`` and ``row_report``; ``attributes["read"]["notes"]`` lists what was odd.
+            With ``attributes`` and ``row_report``; ``attributes["read"]["notes"]`` lists irregularities.
 
         Raises
         ------
@@ -313,7 +315,7 @@ class Parse(Protocol):
 
 
 def parser_of(parse_draft: Callable[[str, str], Draft]) -> Parse:
-    """A format's ``parse``: its drafts, finished."""
+    """The ``parse`` of a format whose reader returns drafts."""
 
     def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> BayesianNetwork:
         return parse_draft(text, source).finish(zero_rows)

@@ -1,4 +1,4 @@
-"""Bytes in and out of files: gzip seen through, limits kept, writing all or nothing, errors in one sentence."""
+"""Reading and writing bytes: gzip, size limits, atomic writes, and errors that name the file."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from .text import near
 __all__ = ["FileError", "MissingFileError", "read_bytes", "write_bytes"]
 
 GZIP_MAGIC = b"\x1f\x8b"
-MAX_BYTES = 4 << 30  # of a file, packed or not; its text and its tables need several times as much memory
+MAX_BYTES = 4 << 30  # of a file, compressed or not; its text and tables need several times as much memory
 PART_BYTES = 8 << 20  # read at a time
-# Networks pack well (mostly zeros), yet none met unpacks to more than 60 times its size. A small file may unpack
-# to FREE_BYTES all the same.
+# Networks compress well (mostly zeros), but no known one by more than a factor of 60. Small files may always expand to
+# FREE_BYTES.
 MAX_RATIO, FREE_BYTES = 200, 256 << 20
 
 
 class FileError(JtgpuError, OSError):
-    """A file that the operating system would not read or write; also an `OSError`."""
+    """The operating system cannot read or write a file; also an `OSError`."""
 
-    def __str__(self) -> str:  # OSError would show its numbers
+    def __str__(self) -> str:  # OSError would show the errno
         return str(self.args[0]) if self.args else ""
 
 
 class MissingFileError(FileError, FileNotFoundError):
-    """A file or folder that is not there; also a `FileNotFoundError`."""
+    """A file or folder does not exist; also a `FileNotFoundError`."""
 
 
 def _file_error(error: OSError, path: str, doing: str) -> FileError:
@@ -42,21 +42,21 @@ def _file_error(error: OSError, path: str, doing: str) -> FileError:
 def _missing(path: str) -> MissingFileError:
     folder, name = os.path.split(path)
     try:
-        beside = sorted(os.listdir(folder or "."))
+        names = sorted(os.listdir(folder or "."))
     except OSError:
-        return MissingFileError(f"cannot read {path!r}: the folder {folder!r} is not there")
-    return MissingFileError(f"cannot read {path!r}: no such file{near(name, beside)}")
+        return MissingFileError(f"cannot read {path!r}: the folder {folder!r} does not exist")
+    return MissingFileError(f"cannot read {path!r}: no such file{near(name, names)}")
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The contents of a file, unpacked where they are gzip (seen by content, whatever the name).
+    """The contents of a file, decompressed if they are gzip data (recognised by content).
 
     Raises
     ------
     FileError
-        For a file that is missing (`MissingFileError`), a folder, or unreadable.
+        If the file is missing (`MissingFileError`), a folder, or unreadable.
     FormatError
-        For damaged gzip data, and for more than the limits of this module allow.
+        If gzip data are damaged, or the limits of this module are exceeded.
     """
     name = os.fspath(path)
     try:
@@ -64,18 +64,18 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
             raw = _up_to(file, MAX_BYTES, os.fstat(file.fileno()).st_size + 1)
     except FileNotFoundError:
         raise _missing(name) from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+    except (OSError, ValueError) as error:  # ValueError: NUL in the name
         known = error if isinstance(error, OSError) else OSError(str(error))
         raise _file_error(known, name, "read") from None
     if len(raw) > MAX_BYTES:
-        raise FormatError(f"{name}: larger than {format_bytes(MAX_BYTES)}, the most that is read")
+        raise FormatError(f"{name}: larger than {format_bytes(MAX_BYTES)}, the largest size that is read")
     return _unpack(raw, name) if raw.startswith(GZIP_MAGIC) else raw
 
 
 def _up_to(file: BinaryIO | gzip.GzipFile, limit: int, expected: int = PART_BYTES) -> bytes:
-    """What a file holds, or a little more than `limit` bytes of it; ``read(limit)`` would take them all at once.
+    """The contents of a file, or a little more than `limit` bytes of it.
 
-    As much memory as is asked for is taken for a moment, even if the file is short: it is asked for what is expected.
+    Reads in parts: ``read(n)`` allocates n bytes even if the file is shorter.
     """
     parts, size = [], 0
     while size <= limit and (part := file.read(min(max(expected, 1 << 16), PART_BYTES))):
@@ -94,7 +94,7 @@ def _unpack(raw: bytes, name: str) -> bytes:
     if len(text) > limit:
         raise FormatError(
             f"{name}: {format_bytes(len(raw))} of gzip data unpack to more than {format_bytes(limit)}, "
-            "which no network does; not read any further"
+            "which no network does"
         )
     return text
 
@@ -102,7 +102,7 @@ def _unpack(raw: bytes, name: str) -> bytes:
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file completely or not at all (see `jtgpu.util.atomic_file`).
 
-    A name that ends in ``.gz`` gets gzip data without a time or a name in it, so that equal data make equal files.
+    If the name ends in ``.gz``, the data are compressed, without a time or a name, so that equal data give equal files.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     except IsADirectoryError:
         raise FileError(f"cannot write {name!r}: it is a folder") from None
     except FileNotFoundError:
-        raise MissingFileError(f"cannot write {name!r}: the folder {os.path.dirname(name)!r} is not there") from None
+        raise MissingFileError(f"cannot write {name!r}: the folder {os.path.dirname(name)!r} does not exist") from None
     except (OSError, ValueError) as error:
         known = error if isinstance(error, OSError) else OSError(str(error))
         raise _file_error(known, name, "write") from None

@@ -1,8 +1,8 @@
-"""Tables that a file states by fewer numbers: noisy-OR and noisy-MAX, and tables of one state each row.
+"""CPTs given by fewer numbers: noisy-OR, noisy-MAX and deterministic nodes.
 
-A noisy-MAX child takes the strongest of what its causes produce, each for itself, and of a leak (Díez, "Parameter
-adjustment in Bayes networks: the generalized noisy OR-gate", UAI 1993). Its first state is the strongest effect and
-its last one stands for no effect, so with the columns c_i of the parents' states and the leak c_0
+A noisy-MAX child takes the strongest of the effects that its causes produce independently, and of a leak (Díez,
+"Parameter adjustment in Bayes networks: the generalized noisy OR-gate", UAI 1993). Its first state is the strongest
+effect and its last one stands for no effect, so with the columns c_i of the parents' states and the leak c_0
 
     P(effect no stronger than k) = prod_i (c_i[k] + c_i[k + 1] + ... + c_i[last]),
 
@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 __all__ = ["MAX_EXPANDED", "deterministic", "noisy_max"]
 
-MAX_EXPANDED = 1 << 24  # numbers that all such tables of a file may make: a short file cannot ask for all the memory
+MAX_EXPANDED = 1 << 24  # entries of all such tables of a file; limits the memory that a short file can claim
 
 
 def noisy_max(
     cards: Sequence[int], n_states: int, strengths: Sequence[Sequence[int]], parameters: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The CPT of a noisy-MAX node as GeNIe and SMILE state it.
+    """The CPT of a noisy-MAX node as GeNIe and SMILE define it.
 
     Parameters
     ----------
@@ -34,10 +34,10 @@ def noisy_max(
     n_states : int
         Number of the child's states, the strongest effect first.
     strengths : sequence of sequences of int
-        For each parent its states by number, in the order of its columns; the last one has no effect.
+        For each parent, its states by number in the order of its columns; the last one has no effect.
     parameters : (sum(cards) + 1, n_states) float64
-        A column of a parent's state a row, parent after parent; the last row is the leak. Rows need not sum to 1,
-        and must not be all zeros.
+        One row per parent state, parent after parent; the last row is the leak. Rows need not sum to 1, but must not
+        be all zeros.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def deterministic(cards: Sequence[int], n_states: int, results: NDArray[np.int64
     cards : sequence of int
     n_states : int
     results : (product of cards,) int64
-        Number of the child's state at every configuration of the parents, the first parent slowest.
+        Number of the child's state for each configuration of the parents, the first parent slowest.
 
     Returns
     -------

@@ -1,6 +1,6 @@
-"""Formats that are little else than numbers (UAI, libDAI, Ergo): all numbers of a file at once, and a cursor on them.
+"""A cursor over the numbers of a file, for formats that consist of numbers (UAI, libDAI, Ergo).
 
-A place in the file is only looked for when something is wrong, by counting tokens up to it.
+All numbers are parsed at once. The position of a number is computed for error messages only, by counting tokens.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from .decimals import bulk, token_offsets
 from .draft import MAX_AXES
 from .text import BLANKS, Source, floats, shown
 
-__all__ = ["MAX_AXES", "NumberCursor", "refuse_turned", "state_names", "without_comments"]
+__all__ = ["MAX_AXES", "NumberCursor", "reject_transposed", "state_names", "without_comments"]
 
-MAX_STATES = 1 << 22  # of all variables of a file together: a short file shall not ask for all the names there are
+MAX_STATES = 1 << 22  # of all variables of a file; limits the memory that a short file can claim
 CHUNK = 1 << 12
-ROWS_OFF = 1e-3  # rows further than this from 1 make one look whether they are meant the other way round
+ROWS_OFF = 1e-3  # if sums of rows differ from 1 by more, the transposed table is checked
 
 _TOKEN = re.compile(rf"[^{BLANKS}]++")
 _COMMENT = re.compile(r"(?:#|(?:\A|(?<=[\r\n]))c)[^\r\n]*+")
 
 
 def without_comments(text: str) -> str:
-    """A text with blanks for lines that begin with ``c`` and for what follows a ``#``: every offset stays."""
+    """Replace lines that begin with ``c`` and text after ``#`` by blanks, so that offsets stay the same."""
     if "#" not in text and "c" not in text:
         return text
     return _COMMENT.sub(lambda found: " " * (found.end() - found.start()), text)
 
 
 class NumberCursor:
-    """The numbers of a stretch of a text, and a place among them.
+    """The numbers of a range of a text, and a position among them.
 
     Parameters
     ----------
     source : Source
     text : str
-        What is read: the source's text, or a copy in which blanks stand for what does not count.
+        The source's text, or a copy of it with comments replaced by blanks.
     begin, end : int
-        The stretch.
+        The range.
 
     Attributes
     ----------
     values : (n,) float64
     at : int
-        Number of the token that is next.
+        Index of the next number.
 
     Raises
     ------
     ParseError
-        At the first token that is no number.
+        If a token is not a number.
     """
 
     def __init__(self, source: Source, text: str, begin: int = 0, end: int | None = None):
@@ -65,12 +65,12 @@ class NumberCursor:
             raise self._bad()
         self.values: NDArray[np.float64] = values
         self.at = 0
-        self._chunk: list[float] = []  # the values from `_first` on, as Python has them: quicker one by one
+        self._chunk: list[float] = []  # values from `_first` on as Python floats, faster to read one by one
         self._first = 0
 
     def _bad(self) -> ParseError:
         begin = self.begin
-        while begin < self.end:  # by halves: a part of the text, then a token of it
+        while begin < self.end:  # first find the part of the text, then the token
             stop = min(begin + (1 << 16), self.end)
             blank = next((i for i in range(stop, self.end) if self.text[i] in BLANKS), self.end)
             if floats(self.text, begin, blank) is None:
@@ -81,15 +81,15 @@ class NumberCursor:
         raise AssertionError("every token is a number after all")  # pragma: no cover
 
     def offset(self, position: int) -> int:
-        """Offset of the token with a number; the end of the stretch for one behind the last."""
+        """Offset of a token by its index; the end of the range for the index after the last."""
         return int(self.offsets(np.array([position], np.int64))[0])
 
     def offsets(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Offsets of several tokens, ascending, in one go over what stands before them."""
+        """Offsets of several tokens, given in ascending order, in one pass over the text."""
         return token_offsets(self.text, positions, self.begin, self.end)
 
     def locator(self, first: int) -> Callable[[int], int]:
-        """Where the numbers of a table stand, its first being token number `first`."""
+        """A function that locates the numbers of a table whose first number has the index `first`."""
         return lambda position: self.offset(first + position)
 
     def found(self, position: int) -> str:
@@ -104,11 +104,11 @@ class NumberCursor:
         return self.source.error(self.offset(position), message)
 
     def expected(self, position: int, what: str) -> ParseError:
-        """A `ParseError` that says what stands at a token, and what should."""
+        """A `ParseError` "found ..., expected ..." at a token."""
         return self.error(position, f"found {self.found(position)}, expected {what}")
 
     def whole(self, what: str, least: int = 0, most: int | None = None) -> int:
-        """The next token, which has to be a whole number from `least` to `most`."""
+        """The next number, which has to be an integer from `least` to `most`."""
         at = self.at
         i = at - self._first
         if not 0 <= i < len(self._chunk):
@@ -122,7 +122,7 @@ class NumberCursor:
         return int(value)
 
     def take(self, n: int, what: str) -> NDArray[np.float64]:
-        """The next `n` numbers, (n,), a view."""
+        """The next `n` numbers, a view of shape (n,)."""
         if n > self.values.size - self.at:
             left = self.values.size - self.at
             raise self.error(self.values.size, f"found {left} numbers for {what} before the end, expected {n}")
@@ -130,12 +130,12 @@ class NumberCursor:
         return self.values[self.at - n : self.at]
 
     def finish(self) -> None:
-        """Nothing may be left."""
+        """Raise `ParseError` if numbers are left."""
         if self.at < self.values.size:
             raise self.expected(self.at, "the end of the file")
 
     def probabilities(self, first: int, n: int, what: str) -> None:
-        """Are these numbers finite and not negative? Raises at the first that is not."""
+        """Raise `ParseError` at the first of these numbers that is negative or not finite."""
         values = self.values[first : first + n]
         if not (values.min(initial=0.0) >= 0 and values.max(initial=0.0) < np.inf):
             at = int((~((values >= 0) & (values < np.inf))).argmax())
@@ -149,7 +149,7 @@ def state_names(numbers: NumberCursor, cardinality: Sequence[int], tokens: Seque
     ----------
     cardinality : sequence of int
     tokens : sequence of int
-        The token that says each of them.
+        Index of the number that gives each of them.
     """
     total = 0
     made: dict[int, tuple[str, ...]] = {}
@@ -164,24 +164,24 @@ def state_names(numbers: NumberCursor, cardinality: Sequence[int], tokens: Seque
     return names
 
 
-def refuse_turned(numbers: NumberCursor, first: int, table: NDArray[np.float64], what: str) -> None:
-    """Refuse a table that is one of probabilities only if its child is the slowest variable, and not the fastest.
+def reject_transposed(numbers: NumberCursor, first: int, table: NDArray[np.float64], what: str) -> None:
+    """Reject a table that consists of distributions only if its child is the slowest variable, not the fastest.
 
-    To divide its rows by their sums would make another network of it without a word.
+    Normalising its rows would silently give another network.
 
     Parameters
     ----------
     first : int
-        The token of the table's first number.
+        Index of the table's first number.
     table : float64 array
-        As it would be taken: the child last.
+        As it would be used: the child last.
     """
     if table.ndim == 1 or np.abs(table.sum(axis=-1) - 1.0).max(initial=0.0) <= ROWS_OFF:
         return
-    turned = table.reshape(table.shape[-1], -1).sum(axis=0)
-    if np.abs(turned - 1.0).max(initial=0.0) <= ROW_TOLERANCE:
+    transposed = table.reshape(table.shape[-1], -1).sum(axis=0)
+    if np.abs(transposed - 1.0).max(initial=0.0) <= ROW_TOLERANCE:
         raise numbers.error(
             first,
-            f"the numbers of {what} sum to 1 with the child slowest, and not with the child fastest, as this format "
-            "has it: refused",
+            f"the numbers of {what} sum to 1 with the child slowest, not with the child fastest as this format "
+            "requires: refused",
         )

@@ -1,4 +1,4 @@
-"""What every text format shares: decoding, places in a file, a token cursor, numbers in bulk, quoted strings."""
+"""Functions for text formats: decoding, positions in a file, a token cursor, numbers in bulk, quoted strings."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .decimals import bulk
 
 __all__ = ["Source", "Tokens", "decode", "floats", "near", "number", "quote", "shortened", "shown", "unquote"]
 
-# Only ASCII blanks: str.split() and re's \s know more, and no format here gives those a meaning.
+# ASCII white space only: str.split() and \s also match other characters, which have no meaning in these formats.
 BLANKS = " \t\r\n\f\v"
 
 
 def decode(raw: bytes) -> str:
-    """Bytes of a file as text: UTF-8 where it is valid, else Latin-1; a byte order mark is dropped."""
+    """Decode the bytes of a file: UTF-8 if valid, otherwise Latin-1; a byte order mark is removed."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -28,32 +28,32 @@ def decode(raw: bytes) -> str:
 
 
 def shown(text: str, most: int = 40) -> str:
-    """`text` quoted for an error message, cut where it is long."""
+    """`text` quoted for an error message, truncated if it is long."""
     return repr(text) if len(text) <= most else f"{text[:most]!r}..."
 
 
 def shortened(message: str, most: int = 700) -> str:
-    """`message` with its middle left out where names of absurd length would make it unreadable."""
+    """`message` without its middle if very long names would make it unreadable."""
     return message if len(message) <= most else f"{message[: most - 200]} [...] {message[-200:]}"
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """`jtgpu.errors.closest` for names out of files, whose number and length nobody has bounded.
+    """`jtgpu.errors.closest` for names from files, whose number and length are unbounded.
 
-    Comparing is quadratic in a name's length and takes every name, so only short ones and not too many take part.
+    Comparison takes time quadratic in a name's length, so only a limited number of short names are considered.
     """
     short = [k for k in islice(known, 5000) if abs(len(k) - len(word)) < 20]
     return closest(word, short) if len(word) <= 60 else ""
 
 
 class Source:
-    """A decoded text and the name it is known by; turns offsets into places when somebody asks.
+    """A decoded text and its name in error messages; converts offsets to lines and columns.
 
     Parameters
     ----------
     text : str
     name : str
-        As the user gave it; starts every error message.
+        As given by the user; every error message begins with it.
     """
 
     __slots__ = ("name", "text")
@@ -74,15 +74,15 @@ class Source:
 
 
 class Tokens:
-    """A cursor over a text: the token under it, and one step at a time forward.
+    """A cursor over the tokens of a text.
 
     Parameters
     ----------
     source : Source
     pattern : compiled regular expression
-        Skips blanks and comments, then matches exactly one of its top-level named groups, which is the kind of
-        the token. It has to match everywhere: a group ``end`` at the end of the text, a group ``other`` for any
-        single character. Repeats in it are possessive, so that no text makes it slow.
+        Skips white space and comments, then matches exactly one of its top-level named groups, which is the kind of
+        the token. It has to match everywhere: a group ``end`` matches the end of the text, a group ``other`` any
+        single character. Its repetitions are possessive, so that no text makes it slow.
 
     Attributes
     ----------
@@ -102,31 +102,31 @@ class Tokens:
         self.advance()
 
     def advance(self) -> None:
-        """Go to the next token."""
+        """Move to the next token."""
         found = self._match(self.source.text, self.end)
-        if found is None or found.lastgroup is None:  # pragma: no cover - the pattern's own contract
+        if found is None or found.lastgroup is None:  # pragma: no cover - excluded by the pattern
             raise AssertionError("a token pattern has to match everywhere")
         self.kind = found.lastgroup
         self.text = found[self.kind]
         self.start, self.end = found.span(self.kind)
 
     def jump(self, offset: int) -> None:
-        """Go to the first token at or after an offset."""
+        """Move to the first token at or after an offset."""
         self.end = offset
         self.advance()
 
     def take(self) -> str:
-        """The current token's text; goes on to the next."""
+        """Return the current token's text and move to the next token."""
         text = self.text
         self.advance()
         return text
 
     def at(self, *texts: str) -> bool:
-        """Is the current token one of these, and no quoted string?"""
+        """Whether the current token is one of `texts` and not a quoted string."""
         return self.text in texts and self.kind != "string"
 
     def expect(self, text: str, why: str = "") -> int:
-        """Go past a token that has to be there, and give its offset."""
+        """Move past a required token; its offset."""
         if not self.at(text):
             self.fail(f"{text!r}{why and ' ' + why}")
         start = self.start
@@ -149,22 +149,22 @@ class Tokens:
 
 
 _NUMERIC = re.compile(rf"[0-9eE+\-.{BLANKS}]*+")
-SHORT = 4096  # characters up to which one pass of `float` beats the set-up of `jtgpu.formats.common.decimals.bulk`
+SHORT = 4096  # characters up to which `float` is faster than `jtgpu.formats.common.decimals.bulk`
 
 
 def floats(text: str, begin: int = 0, end: int | None = None, blanks: str = "") -> NDArray[np.float64] | None:
-    """All the blank-separated decimal numbers of `text`, shape (n,); None where something else stands in it.
+    """The decimal numbers of a text, separated by white space, shape (n,); None if it contains anything else.
 
-    Every number is the double nearest to what is written. A number too large for a double comes out as infinity,
-    which the network's own checks refuse.
+    Every number is the nearest float64. Numbers beyond the range of float64 become infinity, which the checks of the
+    network reject.
 
     Parameters
     ----------
     text : str
     begin, end : int
-        The stretch of it that counts; no number may reach over its ends.
+        The range to parse; no number may extend beyond it.
     blanks : str
-        ASCII characters that separate as blanks do, as ``","``.
+        Further ASCII characters that separate numbers, such as ``","``.
     """
     end = len(text) if end is None else end
     if end - begin > SHORT:
@@ -172,7 +172,7 @@ def floats(text: str, begin: int = 0, end: int | None = None, blanks: str = "") 
     text = text[begin:end]
     for character in blanks:
         text = text.replace(character, " ")
-    if _NUMERIC.fullmatch(text) is None:  # float() takes more than files may say: 1_000, nan, other scripts' digits
+    if _NUMERIC.fullmatch(text) is None:  # float() accepts more: 1_000, nan, digits of other scripts
         return None
     try:
         return np.fromiter(map(float, text.split()), np.float64)
@@ -181,7 +181,7 @@ def floats(text: str, begin: int = 0, end: int | None = None, blanks: str = "") 
 
 
 def number(x: float) -> str:
-    """The shortest decimal that reads back as the same double."""
+    """The shortest decimal that reads back as the same float64."""
     text = repr(x)
     return text[:-2] if text.endswith(".0") else text
 
@@ -199,10 +199,10 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def unquote(token: str) -> str:
-    r"""The text that a quoted string stands for.
+    r"""The text of a quoted string.
 
-    ``\"``, ``\\``, ``\n``, ``\t``, ``\r`` and octal ``\242`` (taken as Latin-1) are undone, a backslash before a
-    line's end joins the lines, and any other backslash is a plain character.
+    ``\"``, ``\\``, ``\n``, ``\t``, ``\r`` and octal ``\242`` (taken as Latin-1) are replaced, a backslash before a
+    line break joins the lines, and any other backslash is an ordinary character.
     """
     return _ESCAPE.sub(_unescape, token[1:-1]) if "\\" in token else token[1:-1]
 
@@ -213,5 +213,5 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def quote(text: str, escape: Callable[[re.Match[str]], str] = _escape) -> str:
-    """The opposite of `unquote`, on one line."""
+    """The inverse of `unquote`, on one line."""
     return f'"{_TO_ESCAPE.sub(escape, text)}"'

@@ -1,4 +1,4 @@
-"""What several writers share: which rows a reader would change, and names for formats that take identifiers only."""
+"""Functions for writers: rows that a reader would change, and identifiers for formats that allow nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_]+")
 
 
 def inexact(net: BayesianNetwork) -> frozenset[str]:
-    """Variables whose rows a reader would normalise to other bits: they sum to 1 within a tolerance only."""
+    """Variables whose rows change when a reader normalises them: they sum to 1 within the tolerance only."""
     found = set()
     for v in net.variables:
         again, _ = normalize_rows({v: net.cpt(v)})
@@ -28,15 +28,15 @@ def inexact(net: BayesianNetwork) -> frozenset[str]:
 
 
 def identifiers(names: Iterable[str], fallback: str) -> list[str]:
-    """Different identifiers (a letter, then letters, digits and ``_``) for names, as like them as can be.
+    """Distinct identifiers (a letter followed by letters, digits and ``_``) that resemble the given names.
 
-    A name that is an identifier and not taken stays as it is; the same names always give the same identifiers.
+    A name that is an identifier is unchanged; the result depends on the names only.
 
     Parameters
     ----------
     names : iterable of str
     fallback : str
-        What stands for, or before, what has no letter to begin with.
+        Prefix for names that do not begin with a letter.
 
     Examples
     --------
@@ -72,9 +72,9 @@ def _plain(name: str, fallback: str) -> str:
 
 
 def whole_numbers(value: Any, n: int) -> tuple[int, ...]:
-    """An attribute that is `n` numbers, as whole ones; empty for anything else."""
+    """An attribute of `n` numbers, rounded to integers; empty for anything else."""
     if not isinstance(value, (tuple, list)) or len(value) != n:
         return ()
-    if not all(isinstance(x, (int, float)) and abs(x) < 1e9 for x in value):  # NaN is not below either
+    if not all(isinstance(x, (int, float)) and abs(x) < 1e9 for x in value):  # also excludes NaN
         return ()
     return tuple(round(x) for x in value)

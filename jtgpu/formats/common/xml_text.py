@@ -1,9 +1,9 @@
-"""XML as network files use it: elements with their places, numbers in bulk, and nothing that XML could do to a reader.
+"""A safe and fast reader of XML network files: elements with positions, numbers in bulk.
 
-The parser is expat with its dangerous parts shut: a declared entity is an error, so nothing is ever expanded or
-fetched (a ``DOCTYPE`` is read past, an outside one never looked for); attribute defaults of a DTD do not count;
-nesting and the number of elements are limited. Elements that make up a file's records are handed over as they end
-and not kept, and the text of number elements never becomes Python objects but for the array of its numbers.
+The parser is expat with its dangerous features disabled: declared entities are errors, so nothing is expanded or
+fetched (a ``DOCTYPE`` is skipped, external DTDs are ignored); attribute defaults of a DTD have no effect; nesting and
+the number of elements are limited. Record elements are passed to a callback when they end and are not stored; the text
+of number elements is converted to an array directly.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from .text import Source, floats, near, shown
 
 __all__ = ["Element", "XmlSource", "attribute", "declared_text", "escaped", "root_name", "scan"]
 
-MAX_DEPTH = 100  # GeNIe nests submodels; nobody nests them so deep
+MAX_DEPTH = 100  # GeNIe nests submodels, but far less deeply
 MAX_ELEMENTS = 20_000_000
-MAX_MARKUP = 1 << 20  # characters of one tag or comment; expat looks at a longer one again and again
-LONG_TEXT = 32 << 20  # from where on markup is measured before expat sees it
+MAX_MARKUP = 1 << 20  # characters of one tag or comment; expat rescans longer ones repeatedly
+LONG_TEXT = 32 << 20  # texts from this length on are checked before expat reads them
 
-# What may stand before the root; each alternative atomic, or many comments could be cut up in many ways.
+# What may precede the root; all alternatives are atomic to exclude exponential backtracking.
 _BEFORE = (
     r"\s*+(?>(?:<\?(?>.*?\?>)|<!--(?>.*?-->)|<!DOCTYPE\b[^\[>]*+(?:\[(?>(?:[^\]\"'<]++|\"[^\"]*+\"|'[^']*+'"
     r"|<!--(?>.*?-->)|<)*+)\]\s*+)?+>)\s*+)*+"
 )
 _ROOT = re.compile(_BEFORE + r"<([A-Za-z_][\w.:-]*+)", re.DOTALL)
-_HEAD = 1 << 16  # characters in which the root has to begin
+_HEAD = 1 << 16  # the root has to begin within so many characters
 
 _TAG_REST = r"(?:[^<>\"']++|\"[^\"<]*+\"|'[^'<]*+')*+>"
 _TAG = re.compile(r"<" + _TAG_REST)
 _TAG_BYTES = re.compile(rb"<" + _TAG_REST.encode())
 _LONG = re.compile(rf"<[^<]{{{MAX_MARKUP}}}")
-# What may stand between numbers: comments and instructions (blanks), sections and character references (text).
+# What may occur between numbers: comments and instructions (blanks), sections and character references (text).
 _BETWEEN = re.compile(
     r"<!--(?>.*?-->)|<\?(?>.*?\?>)|<!\[CDATA\[(?P<cdata>(?>.*?(?=\]\]>)))\]\]>"
     r"|&\#(?:x(?P<hex>[0-9a-fA-F]{1,6})|(?P<dec>[0-9]{1,7}));",
@@ -48,7 +48,7 @@ _BETWEEN = re.compile(
 _WORD = re.compile(r"<!--(?>.*?-->)|<\?(?>.*?\?>)|<!\[CDATA\[|\]\]>|(?P<word>[^\s<\]]++)|\]", re.DOTALL)
 
 _DECLARATION = re.compile(rb"\s*<\?xml[^>]{0,200}?\bencoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']")
-# Python has codecs that take forever or are no encodings of text; these are what network programs write.
+# The encodings that network programs use; some of Python's codecs are slow or not encodings of text.
 _ENCODING = re.compile(
     r"(?:utf[-_]?(?:8|16)(?:[-_]?[lb]e)?|(?:us-)?ascii|iso[-_]?8859[-_]?\d{1,2}|latin[-_]?\d|windows[-_]?125\d|cp125\d"
     r"|macintosh|koi8-[ru]|gb2312|gbk|gb18030|big5|shift[-_]jis|euc[-_](?:jp|kr))\Z",
@@ -59,12 +59,12 @@ _NO_ELEMENTS: tuple[Element, ...] = ()
 
 
 def declared_text(raw: bytes) -> str | None:
-    """The text of an XML file that says its encoding, by declaration or byte order mark; None for any other file.
+    """Decode an XML file that specifies its encoding by a declaration or byte order mark; None for other files.
 
     Raises
     ------
     FormatError
-        For an encoding that is not known, or bytes that are not of it.
+        If the encoding is unknown, or the bytes are not valid in it.
     """
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         name = "utf-16"
@@ -74,23 +74,23 @@ def declared_text(raw: bytes) -> str | None:
             return None
         name = found[1].decode("ascii")
     if _ENCODING.match(name) is None:
-        raise FormatError(f"the XML declaration names the encoding {name!r}, which is not known here")
+        raise FormatError(f"the XML declaration names the unknown encoding {name!r}")
     if name.lower().replace("_", "-") in ("utf-8", "utf8", "ascii", "us-ascii"):
-        return None  # the general way: UTF-8, and Latin-1 where a program has written what it did not declare
+        return None  # decoded like other files: UTF-8, or Latin-1 if a program wrote what it did not declare
     try:
         return raw.decode(name).removeprefix("\ufeff")
     except (LookupError, UnicodeDecodeError) as error:
-        raise FormatError(f"the text is not of the encoding {name!r} that it declares ({error})") from None
+        raise FormatError(f"the text is not valid in its declared encoding {name!r} ({error})") from None
 
 
 def root_name(text: str) -> str:
-    """Name of an XML text's root element; empty for what is no XML."""
+    """Name of an XML text's root element; empty if the text is not XML."""
     found = _ROOT.match(text[:_HEAD])
     return found[1] if found else ""
 
 
 class XmlSource(Source):
-    """A source whose offsets are those of expat: bytes of the text in UTF-8."""
+    """A source whose offsets are those of expat, bytes of the text in UTF-8."""
 
     __slots__ = ()
 
@@ -102,7 +102,7 @@ class XmlSource(Source):
 
 
 class Element:
-    """One element: name, attributes, the elements in it that are kept, its text or its numbers.
+    """One element: name, attributes, stored child elements, text or numbers.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class Element:
         Offset of its ``<``.
     children : sequence of Element
     text : str
-        Without the blanks round it, unless ``xml:space="preserve"`` asks for them. Empty for a number element.
+        Stripped unless the element has ``xml:space="preserve"``; empty for a number element.
     numbers : float64 array, shape (n,), or None
         Of a number element.
     begin, end : int
@@ -134,11 +134,11 @@ class Element:
         return text if self.attributes.get("xml:space") == "preserve" else text.strip(" \t\r\n")
 
     def all(self, name: str) -> list[Element]:
-        """Children of a name."""
+        """Children with a name."""
         return [c for c in self.children if c.name == name]
 
     def one(self, name: str) -> Element | None:
-        """The first child of a name."""
+        """The first child with a name; None if there is none."""
         return next((c for c in self.children if c.name == name), None)
 
 
@@ -151,37 +151,37 @@ def scan(
     on_record: Callable[[Element, Locator, tuple[str, ...]], None],
     fold: Callable[[str], str] = str,
 ) -> Element:
-    """Read an XML text.
+    """Parse an XML text.
 
     Parameters
     ----------
     source : XmlSource
     root : str
-        Name that the root has to have.
+        Required name of the root.
     records : collection of str
-        Names of elements that are handed over when they end, and then forgotten.
+        Names of elements that are passed to `on_record` when they end, and not stored.
     numeric : collection of str
-        Names of elements whose text is numbers.
+        Names of elements that contain numbers.
     on_record : callable
-        Gets the record, a `Locator` and the names of the elements round it, outermost first.
+        Called with the record, a `Locator` and the names of the enclosing elements, outermost first.
     fold : callable
         Applied to every element's name.
 
     Returns
     -------
     Element
-        The root, with all that is no record in it.
+        The root, with all elements that are not records.
 
     Raises
     ------
     ParseError
-        For XML that is not well-formed, and for what this module refuses.
+        If the XML is not well-formed or uses refused features.
     """
     return _Scan(source, root, records, numeric, on_record, fold).run()
 
 
 class Locator:
-    """Places in the text of number elements, found when somebody asks."""
+    """Computes positions in the text of number elements, for error messages."""
 
     __slots__ = ("_raw", "source")
 
@@ -189,11 +189,11 @@ class Locator:
         self.source, self._raw = source, raw
 
     def number(self, element: Element, position: int) -> int:
-        """Offset of the number with a position in a number element."""
+        """Offset of a number element's number by its index."""
         return self.word(element.begin, element.end, position)
 
     def word(self, begin: int, end: int, position: int) -> int:
-        """Offset of a word in a stretch of text; of its beginning where there is none."""
+        """Offset of a word in a range of the text by its index; that of the range if there is none."""
         text = self._raw(begin, end)
         found = _words(text)
         for _ in range(position):
@@ -221,7 +221,7 @@ class _Scan:
         self.source, self.root, self.fold, self.on_record = source, root, fold, on_record
         self.records, self.numeric = frozenset(records), frozenset(numeric)
         text = source.text
-        self.shift = len(text) - len(text.lstrip(" \t\r\n"))  # expat wants the declaration at the very beginning
+        self.shift = len(text) - len(text.lstrip(" \t\r\n"))  # expat requires the declaration at the very beginning
         self.data: str | bytes = text if text.isascii() else text.encode("utf-8", "surrogatepass")
         self.stack: list[Element] = []
         self.n_elements = 0
@@ -229,7 +229,7 @@ class _Scan:
         self.locator = Locator(source, self.raw)
         parser = self.parser = expat.ParserCreate("utf-8")
         parser.buffer_text = True
-        parser.specified_attributes = True  # a DTD's defaults could blow up what a file holds
+        parser.specified_attributes = True  # ignore a DTD's defaults, which could expand a file
         parser.StartElementHandler = self.start
         parser.EndElementHandler = self.end
         parser.CharacterDataHandler = self.characters
@@ -243,13 +243,13 @@ class _Scan:
             self.parser.Parse(self.data[self.shift :] if self.shift else self.data, True)
         except expat.ExpatError as error:
             at = max(self.parser.ErrorByteIndex, 0) + self.shift
-            raise self.source.error(at, f"no well-formed XML: {expat.ErrorString(error.code)}") from None
-        if self.top is None:  # pragma: no cover - expat refuses a text without a root
+            raise self.source.error(at, f"not well-formed XML: {expat.ErrorString(error.code)}") from None
+        if self.top is None:  # pragma: no cover - expat rejects a text without a root
             raise self.source.error(0, f"found no element, expected <{self.root}>")
         return self.top
 
     def measure(self) -> None:
-        """Refuse tags and comments of absurd length in large texts, which older expats read in quadratic time."""
+        """Reject extremely long tags and comments, which older versions of expat read in quadratic time."""
         text = self.source.text
         if len(text) < LONG_TEXT:
             return
@@ -317,7 +317,7 @@ class _Scan:
         element = self.stack[-1]
         if element.parts is None:
             if text.isspace() and element.children is not _NO_ELEMENTS:
-                return  # what only sets elements apart
+                return  # white space between elements
             element.parts = [text]
         else:
             element.parts.append(text)
@@ -354,7 +354,7 @@ class _Scan:
             if floats(word) is None:
                 at = self.locator.word(element.begin, element.end, i)
                 return self.source.error(at, f"found {shown(word)}, expected a number or </{element.name}>")
-        return self.source.error(element.begin, f"<{element.name}> holds something that is no number")
+        return self.source.error(element.begin, f"<{element.name}> contains something that is not a number")
 
 
 def _plain(found: re.Match[str]) -> str:
@@ -368,7 +368,7 @@ def _plain(found: re.Match[str]) -> str:
 
 # Writing ------------------------------------------------------------------------------------------------------
 
-_NEVER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML 1.0 lacks
+_NEVER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters outside XML 1.0
 _TO_ESCAPE = re.compile('[&<>"\t\n\r]')
 _ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
 
@@ -378,18 +378,18 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def escaped(text: str, what: str) -> str:
-    """Text as it stands in an element or an attribute's value, on one line; `what` names it where it cannot.
+    """Escape a text for an element or an attribute's value, on one line; `what` names it in errors.
 
     Raises
     ------
     FormatError
-        For a control character, which no XML file can hold.
+        If the text contains a control character, which XML cannot represent.
     """
     if found := _NEVER.search(text):
-        raise FormatError(f"{what} {shown(text)} cannot stand in an XML file: it holds the character {found[0]!r}")
+        raise FormatError(f"{what} {shown(text)} cannot be written to XML: it contains the character {found[0]!r}")
     return _TO_ESCAPE.sub(_escape, text)
 
 
 def attribute(text: str) -> str:
-    """`` xml:space="preserve"`` for text that a reader would otherwise strip, else nothing."""
+    """`` xml:space="preserve"`` if a reader would otherwise strip the text, else an empty string."""
     return ' xml:space="preserve"' if text != text.strip(" \t\r\n") else ""

@@ -1,12 +1,12 @@
-"""DSC, the format of Microsoft's MSBN, which bnlearn writes too: reader; `jtgpu.formats.dsc.writer` is the other half.
+"""DSC, the format of Microsoft's MSBN, also written by bnlearn: reader.
 
-* ``probability ( X | A, B ) { (0, 1) : 0.9, 0.1; ... }``: rows by their parents' states, numbers from 0 or names in
-  quotes; without parents a bare row; ``default`` fills what is not listed.
-* Some programs write keys that cannot be: all the same, or of a wrong length. Where there are as many rows as the
-  table has, they are then taken in order, the first parent slowest.
-* ``:``, ``=`` and ``is`` mean the same. Kept: ``label`` (``name``) and ``position``.
-* A comment of ours, `EXACT`, in a table says that its rows are to stay as written although they sum to 1 only within
-  the network's tolerance; other programs pass over it.
+* ``probability ( X | A, B ) { (0, 1) : 0.9, 0.1; ... }``: rows are identified by their parents' states, as numbers from
+  0 or quoted names; a table without parents is a bare row; ``default`` fills rows that are not listed.
+* Some programs write invalid keys: all equal, or of a wrong length. If the number of rows is right, they are then read
+  in order, the first parent slowest.
+* ``:``, ``=`` and ``is`` are equivalent. Attributes: ``label`` (``name``) and ``position``.
+* The comment `EXACT` of jtgpu in a table, ignored by other programs, says that its rows must not be normalised although
+  they sum to 1 only within the tolerance of the network.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _START = re.compile(_SKIP + r"belief\s++network\b")
-PART = 1 << 18  # characters of rows taken at a time
+PART = 1 << 18  # characters of rows parsed at a time
 _WHOLE = re.compile(r"[0-9]{1,9}")
 _ROW = re.compile(r"\s*+\(([^():;]*+)\)\s*+:([^():;]*+)")
 
 
 def sniff(text: str) -> bool:
-    """Does the text begin as a DSC file does?"""
+    """Whether a text begins like a DSC file."""
     return _START.match(text) is not None
 
 
 def parse_draft(text: str, source: str = "<text>") -> Draft:
-    """Read the text of a DSC file, numbers left as they are written."""
+    """Read the text of a DSC file, with the numbers as written."""
     draft = _Reader(Source(text, source)).file()
     draft.shape()
     return draft
@@ -56,7 +56,7 @@ parse = parser_of(parse_draft)
 
 
 class _Reader:
-    """Two passes: nodes first, then the tables, which need the numbers of states."""
+    """Reads a file in two passes: the nodes, then the tables, which need the numbers of states."""
 
     def __init__(self, source: Source):
         self.source = source
@@ -105,7 +105,7 @@ class _Reader:
         return draft
 
     def skip_braces(self) -> None:
-        """Go behind a block in braces, whatever it holds."""
+        """Move past a block in braces, whatever its contents."""
         tokens, at = self.tokens, self.tokens.start
         text = self.source.text
         if not tokens.at("{"):
@@ -132,7 +132,7 @@ class _Reader:
         return tokens.take()
 
     def means(self) -> None:
-        """Past a ``:``, ``=`` or ``is``."""
+        """Move past a ``:``, ``=`` or ``is``."""
         if not self.tokens.at(":", "=", "is"):
             self.tokens.fail("':'")
         self.tokens.advance()
@@ -303,7 +303,7 @@ class _Table:
         self.assemble(tokens.start)
 
     def key(self) -> list[int]:
-        """The parents' states of a row, up to the ``)``; -1 for what is none."""
+        """The parents' states of a row, up to the ``)``."""
         tokens = self.tokens
         tokens.advance()
         key: list[int] = []
@@ -330,7 +330,7 @@ class _Table:
         self.values.append(self.numbers())
 
     def numbers(self) -> NDArray[np.float64]:
-        """Numbers from under the cursor up to the ``;``, which the last row may lack."""
+        """Read the numbers at the cursor up to the ``;``, which is optional after the last row."""
         tokens, found = self.tokens, []
         while not tokens.at(";", "}"):
             one = floats(tokens.text) if tokens.kind == "word" else None
@@ -345,12 +345,12 @@ class _Table:
         return np.concatenate(found) if found else np.zeros(0)
 
     def plain(self, begin: int, end: int) -> bool:
-        """The whole block where it is nothing but rows ``(0, 1) : 0.9, 0.1;``; False leaves all as it was.
+        """Read the whole block if it consists of rows ``(0, 1) : 0.9, 0.1;``; False, without effect, if not.
 
-        A part of the text at a time, so that nothing but the table grows with it.
+        The text is processed in parts, so that only the table grows with it.
         """
         text, width, n = self.source.text, self.width, self.n_rows
-        if 2 * n * width > end - begin:  # two characters a number at least
+        if 2 * n * width > end - begin:  # a number takes at least two characters
             return False
         table, order = np.empty((n, width)), np.full(n, -1, np.intp)
         done, at = 0, begin
@@ -374,7 +374,7 @@ class _Table:
         return True
 
     def plain_rows(self, rows: list[str]) -> tuple[NDArray[np.intp], NDArray[np.float64]] | None:
-        """Places in the table and numbers of some rows; None where one of them is not plain."""
+        """Positions in the table and numbers of some rows; None if one of them is not plain."""
         parts = [m.groups() for m in map(_ROW.fullmatch, rows) if m is not None]
         n_commas, n = self.width - 1, len(self.cards)
         if len(parts) != len(rows) or any(numbers.count(",") != n_commas for _, numbers in parts):
@@ -401,7 +401,7 @@ class _Table:
     def assemble(self, end: int) -> None:
         family, child = self.family, self.family.child
         for at, values in zip(self.at, self.values, strict=True):
-            # one bare list may hold the whole table
+            # a single bare list may contain the whole table
             if values.size != self.width and not (len(self.at) == 1 and values.size == self.n_rows * self.width):
                 raise self.error(at, f"found {values.size} numbers for {child!r}, expected {self.width}")
         numbers = list(chain.from_iterable(v.tolist() for v in self.values))
@@ -430,7 +430,7 @@ class _Table:
         family.locate = lambda position: places.get(position // self.width, end)
 
     def order(self, end: int) -> dict[int, int] | None:
-        """Row of the table to row of the block; None where the block's order is the table's."""
+        """For each row of the table its row in the block; None if the orders are the same."""
         if all(not key for key in self.keys) and (not self.parents or len(self.keys) in (1, self.n_rows)):
             return None if self.keys or self.n_rows == 0 else {}
         rows: dict[int, int] = {}
@@ -438,11 +438,11 @@ class _Table:
         at = end
         for i, key in enumerate(self.keys):
             if len(key) != len(self.cards) or any(k >= c for k, c in zip(key, self.cards, strict=True)):
-                wrong, at = f"is no configuration of the {len(self.cards)} parents of", self.at[i]
+                wrong, at = f"is not a configuration of the {len(self.cards)} parents of", self.at[i]
                 break
             row = int(np.ravel_multi_index(tuple(key), self.cards)) if key else 0
             if row in rows:
-                wrong, at = "stands a second time for", self.at[i]
+                wrong, at = "occurs a second time for", self.at[i]
                 break
             rows[row] = i
         if not wrong:
@@ -450,7 +450,7 @@ class _Table:
         shown_key = f"({', '.join(map(str, self.keys[self.at.index(at)]))})"
         if len(self.keys) == self.n_rows and self.default is None:
             self.reader.draft.note(
-                at, f"the key {shown_key} {wrong} {self.family.child!r}; its rows are taken in their order"
+                at, f"the key {shown_key} {wrong} {self.family.child!r}; its rows are read in order"
             )
             return None
         raise self.error(at, f"the key {shown_key} {wrong} {self.family.child!r}")

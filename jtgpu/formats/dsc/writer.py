@@ -16,7 +16,7 @@ __all__ = ["dumps"]
 
 
 def dumps(net: DiscreteModel) -> str:
-    """The text of a DSC file with `net`; reading it gives an equal network, bit for bit.
+    """The text of a DSC file with `net`; it reads back equal, bit for bit.
 
     Raises
     ------

@@ -1,11 +1,11 @@
-"""DSL, the text format of GeNIe and SMILE before XDSL: reader; `jtgpu.formats.dsl.writer` is the other half.
+"""DSL, the text format of GeNIe and SMILE before XDSL: reader.
 
 * ``PROBABILITIES`` list the first of ``PARENTS`` slowest and the child fastest.
-* ``TRUTHTABLE`` and ``NOISY_MAX`` nodes become plain tables, which `jtgpu.formats.common.noisy_max` makes.
-* Kept: ``label`` (``NAME``), ``comment``, ``position`` and ``size`` of the node's picture, and user properties as
+* ``TRUTHTABLE`` and ``NOISY_MAX`` nodes become plain tables (`jtgpu.formats.common.noisy_max`).
+* Attributes: ``label`` (``NAME``), ``comment``, ``position`` and ``size`` of the node's picture, and user properties as
   ``property``, a tuple of ``"key = value"``.
 
-Refused by name: nodes of every other type.
+Refused, with their names: nodes of all other types.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..xdsl.reader import SIZE, rename, reorder
 
 __all__ = ["PREFIX", "parse", "parse_draft", "sniff"]
 
-PREFIX = "JTGPU_"  # of user properties that hold what the format has no place for
+PREFIX = "JTGPU_"  # of user properties for what the format cannot represent
 MAX_DEPTH = 100
 
 _SKIP = r"(?:[ \t\r\n\f\v]++|//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/|/\#[^#]*+(?:\#(?!/)[^#]*+)*+\#/)*+"
@@ -54,7 +54,7 @@ def sniff(text: str) -> bool:
 
 
 def parse_draft(text: str, source: str = "<text>") -> Draft:
-    """Read the text of a DSL file, numbers left as they are written."""
+    """Read the text of a DSL file, with the numbers as written."""
     draft = _Reader(Source(text, source)).file()
     draft.shape()
     return draft
@@ -92,7 +92,7 @@ class _Reader:
         self.tokens = Tokens(source, _TOKEN)
         self.draft = Draft(source, "DSL")
         self.expander = Expander(self.draft)
-        self.new: dict[str, str] = {}  # variables' true names
+        self.new: dict[str, str] = {}  # original names of variables
 
     def file(self) -> Draft:
         tokens, draft = self.tokens, self.draft
@@ -121,7 +121,7 @@ class _Reader:
     # Grammar --------------------------------------------------------------------------------------------------
 
     def body(self, depth: int) -> _Value:
-        """``{ ... }`` of a network, a submodel, a node or a value: statements, and nodes where they may stand."""
+        """``{ ... }`` of a network, a submodel, a node or a value: statements and nodes."""
         tokens = self.tokens
         if depth > MAX_DEPTH:
             raise self.source.error(tokens.start, f"blocks nested deeper than {MAX_DEPTH} are refused")
@@ -130,7 +130,7 @@ class _Reader:
         while not tokens.at("}"):
             at = tokens.start
             key = self.name("a statement, or '}'")
-            block = True  # behind a block the ';' may be missing
+            block = True  # after a block the ';' is optional
             if tokens.at("="):
                 tokens.advance()
                 value.inner[key] = self.value(key, depth)
@@ -176,7 +176,7 @@ class _Reader:
         tokens, text, begin = self.tokens, self.source.text, self.tokens.end
         end = text.find(")", begin)
         values = floats(text, begin, end, ",") if end >= 0 else None
-        if values is None:  # comments between the numbers, or a mistake
+        if values is None:  # comments between the numbers, or an error
             tokens.advance()
             found = []
             while not tokens.at(")"):
@@ -292,7 +292,7 @@ class _Reader:
             self.draft.attributes["potential"][child] = {"property": tuple(of_table)}
 
     def about(self, net: _Value) -> None:
-        """What is said of the network itself."""
+        """The attributes of the network."""
         about = self.draft.attributes["net"]
         label, comment = net.word("HEADER", "NAME"), net.word("HEADER", "COMMENT")
         if label and label != self.draft.name:

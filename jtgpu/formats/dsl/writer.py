@@ -1,7 +1,8 @@
-"""DSL of GeNIe and SMILE: writer. What it writes, `jtgpu.formats.dsl.reader` reads back equal, bit for bit.
+"""DSL of GeNIe and SMILE: writer. `jtgpu.formats.dsl.reader` reads its files back equal, bit for bit.
 
-The format takes identifiers only and parents before their children: names are made identifiers, nodes are put in
-order, and user properties that begin with `jtgpu.formats.dsl.reader.PREFIX` keep the true names and the order.
+The format allows identifiers only and requires parents before their children: names are converted to identifiers,
+nodes are sorted, and user properties that begin with `jtgpu.formats.dsl.reader.PREFIX` contain the original names and
+the original order.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ __all__ = ["dumps"]
 
 
 def dumps(net: DiscreteModel) -> str:
-    """The text of a DSL file with `net`; reading it gives an equal network, bit for bit.
+    """The text of a DSL file with `net`; it reads back equal, bit for bit.
 
     Raises
     ------
     FormatError
-        For a model that is no Bayesian network.
+        If the model is not a Bayesian network.
     """
     if not isinstance(net, BayesianNetwork):
         raise FormatError(f"a DSL file holds a Bayesian network, not a {type(net).__name__}")
@@ -105,7 +106,7 @@ def _comment(kept: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _properties(kept: Mapping[str, Any], where: str, *, named: bool = True) -> Iterator[tuple[str, str]]:
-    """Properties as other formats keep them; what has no key goes under the number it has."""
+    """Properties as pairs of key and value; those without a key get their number as key."""
     values = kept.get("property", ())
     seen: set[str] = set()
     for i, text in enumerate((values,) if isinstance(values, str) else values):

@@ -1,19 +1,19 @@
-"""Hugin ``.net``: reader of discrete Bayesian networks (`jtgpu.formats.hugin.writer` is the other half).
+"""Hugin ``.net``: reader of discrete Bayesian networks.
 
-The format, and what real files do to it, in the order that matters here:
+The format, and the habits of real files:
 
-* ``data`` lists a table with the first parent slowest and the child fastest; parentheses only show that, so they
-  are counted, not needed. Rows need not sum to one and are normalised.
-* A node without a potential, or with one that holds no numbers, is uniform.
-* ``class X { ... }`` round a file without instances is the same network.
-* Attributes that mean nothing to the model (labels, positions, fonts, ``experience`` ...) are kept in
+* ``data`` lists a table with the first parent slowest and the child fastest. Parentheses are redundant; they are
+  counted but not required. Rows need not sum to 1 and are normalised.
+* A node without a potential, or with a potential without numbers, is uniform.
+* ``class X { ... }`` around a file without instances does not change the network.
+* Attributes without a meaning for the model (labels, positions, fonts, ``experience`` ...) are stored in
   ``net.attributes`` and written back: a string as `str`, a number as `int` or `float`, a plain list as a tuple of
-  these, an identifier or anything longer as a `Verbatim` string. Comments are not kept.
-* A file cannot say whether its rows are to be normalised. A written potential whose rows would come back with other
-  bits (they sum to 1 within the network's tolerance only) gets the attribute ``jtgpu_rows = "exact"``.
+  these, an identifier or anything else as a `Verbatim` string. Comments are dropped.
+* A file cannot express whether its rows are to be normalised. Potentials whose rows would change when read back (they
+  sum to 1 within the tolerance of the network only) are written with the attribute ``jtgpu_rows = "exact"``.
 
-Not read, and refused by name: continuous, utility, decision and function nodes, instances and temporal clones,
-potentials that hold a model and no numbers, potentials of several children.
+Refused, with their names: continuous, utility, decision and function nodes, instances and temporal clones, potentials
+with a model and no numbers, potentials of several children.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ TOKEN = re.compile(
     r'|(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")|(?P<mark>[{}()=;:|,])|(?P<end>\Z)|(?P<other>.))',
     re.DOTALL,
 )
-_DATA = re.compile(r'(?:[^;%"{}]++|%[^\r\n]*+)*+')  # from behind the '=' to the ';'
+_DATA = re.compile(r'(?:[^;%"{}]++|%[^\r\n]*+)*+')  # from after the '=' to the ';'
 _COMMENT = re.compile(r"%[^\r\n]*+")
-# What most attributes are, taken in one step: a string, whole numbers in parentheses, a list of strings.
+# The most frequent attributes, matched in one step: a string, integers in parentheses, a list of strings.
 _BLANKS = r"[ \t\r\n\f\v]*+"
 _PLAIN_VALUE = re.compile(
     rf'{_BLANKS}={_BLANKS}(?:"(?P<string>[^"\\]*+)"'
@@ -54,7 +54,7 @@ _START = re.compile(
     r"(?:node|decision|utility|function)\s++[\w.]++\s*+[{%])"
 )
 
-# Kinds of blocks that hold something other than a discrete chance node, with what a message calls them.
+# Blocks other than discrete chance nodes, and their names in messages.
 _REFUSED = {
     "decision": "decision node",
     "utility": "utility node",
@@ -75,12 +75,12 @@ class Verbatim(str):
 
 
 def sniff(text: str) -> bool:
-    """Does the text begin as a Hugin network does?"""
+    """Whether a text begins like a Hugin network."""
     return _START.match(text) is not None
 
 
 def parse_draft(text: str, source: str = "<text>") -> Draft:
-    """Read the text of a Hugin network, numbers left as they are written."""
+    """Read the text of a Hugin network, with the numbers as written."""
     draft = _Reader(Source(text, source)).file()
     draft.shape()
     for family in draft.families.values():
@@ -92,7 +92,7 @@ parse = parser_of(parse_draft)
 
 
 class _Reader:
-    """One pass over the tokens of a file; fills a `Draft`."""
+    """Fills a `Draft` in one pass over the tokens of a file."""
 
     def __init__(self, source: Source):
         self.source = source
@@ -142,7 +142,7 @@ class _Reader:
             tokens.fail("the end of the file after the class")
 
     def is_attribute(self) -> bool:
-        """Is the block's word under the cursor the name of an attribute here (``function = ...``)?"""
+        """Whether the keyword at the cursor is the name of an attribute (``function = ...``)."""
         follows = TOKEN.match(self.source.text, self.tokens.end)
         return follows is not None and follows["mark"] == "="
 
@@ -172,7 +172,7 @@ class _Reader:
             tokens.fail("'net', 'node' or 'potential'")
 
     def refuse(self) -> NoReturn:
-        """Name what the file holds and jtgpu does not read."""
+        """Raise an error that names an unsupported block."""
         tokens, start = self.tokens, self.tokens.start
         kind = tokens.take()
         if kind == "continuous":
@@ -255,7 +255,7 @@ class _Reader:
         tokens.advance()
 
     def attribute(self, kept: dict[str, Any], seen: set[str], special: Mapping[str, Callable[[], object]]) -> None:
-        """One ``name = value ;``. A special one's function finds the cursor on the ``=`` and leaves it on the ``;``."""
+        """One ``name = value ;``. Functions in `special` are called at the ``=`` and stop at the ``;``."""
         tokens, start = self.tokens, self.tokens.start
         if tokens.kind != "name":
             tokens.fail("the name of an attribute, or '}'")
@@ -264,8 +264,8 @@ class _Reader:
             tokens.fail(f"'=' after {shown(name)}")
         if name in seen:
             if name in special:
-                raise self.source.error(start, f"the attribute {name!r} stands a second time")
-            self.draft.note(start, f"the attribute {shown(name)} stands a second time; the last one counts")
+                raise self.source.error(start, f"the attribute {name!r} occurs a second time")
+            self.draft.note(start, f"the attribute {shown(name)} occurs a second time; the last one counts")
         seen.add(name)
         if name in special:
             special[name]()
@@ -282,7 +282,7 @@ class _Reader:
         tokens.advance()
 
     def value(self) -> Any:
-        """Any attribute's value, up to the ``;``."""
+        """The value of any attribute, up to the ``;``."""
         tokens, first = self.tokens, self.tokens.start
         last = first
         parts: list[tuple[str, str]] = []
@@ -321,7 +321,7 @@ class _Reader:
         return tuple(states)
 
     def data(self, family: Family) -> None:
-        """The numbers of a potential, all at once; only a mistake makes them be looked at one by one."""
+        """Read the numbers of a potential at once; one by one only to locate errors."""
         text, begin = self.source.text, self.tokens.end
         end, body = self.data_text(begin)
         numbers = floats(text, begin, end, "()") if body is None else floats(body, blanks="()")
@@ -338,16 +338,16 @@ class _Reader:
         family.locate = lambda position: self.locate(begin, end, position)
 
     def data_text(self, begin: int) -> tuple[int, str | None]:
-        """Where the data that begin here end, and what they are without their comments; None where there are none."""
+        """End of the data that begin here, and the data without comments; None if there are no comments."""
         text = self.source.text
         end = text.find(";", begin)
-        while end >= 0:  # is there a comment before it on its line?
+        while end >= 0:  # skip a semicolon in a comment
             line = max(text.rfind("\n", begin, end), text.rfind("\r", begin, end), begin)
             if text.find("%", line, end) < 0:
                 break
             end = text.find(";", end + 1)
         if end < 0 or any(text.find(c, begin, end) >= 0 for c in '"{}\r'):
-            # no ';' at all, or what belongs in no data though a comment may hold it: looked at closely
+            # no ';', or characters that may only occur in comments: use the exact pattern
             found = _DATA.match(text, begin)
             end = found.end() if found else begin
             return end, _COMMENT.sub("", text[begin:end])
@@ -377,7 +377,7 @@ class _Reader:
                         at, f"found a normal distribution for {child!r}, expected numbers; continuous nodes are refused"
                     )
                 return self.source.error(at, f"found {shown(text)}, expected a number, '(', ')' or ';'")
-        return self.source.error(begin, f"the data of {child!r} hold something that is no number")
+        return self.source.error(begin, f"the data of {child!r} contain something that is not a number")
 
     def unbalanced(self, begin: int, end: int) -> ParseError:
         depth = 0
@@ -403,7 +403,7 @@ def _scalar(kind: str, text: str) -> Any:
 
 
 def _note_depth(draft: Draft, family: Family) -> None:
-    """Note parentheses that do not show the table's axes: one pair a parent configuration, at every depth."""
+    """Note parentheses that do not reflect the table's axes: one pair per parent configuration at each depth."""
     if family.numbers is None:
         return
     expected, rows = 1, 1

@@ -1,4 +1,4 @@
-"""Hugin ``.net``: writer. What it writes, `jtgpu.formats.hugin.reader` reads back equal, bit for bit."""
+"""Hugin ``.net``: writer. `jtgpu.formats.hugin.reader` reads its files back equal, bit for bit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["dump_tables", "dumps"]
 
 
 def dumps(net: DiscreteModel) -> str:
-    """The text of a Hugin file with `net`; reading it gives an equal network, bit for bit, and its attributes.
+    """The text of a Hugin file with `net`; it reads back equal, bit for bit, including its attributes.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def dump_tables(
         )
         if not plain or v[0] in "+-":
             raise FormatError(
-                f"the variable {v!r} cannot stand in a Hugin .net file: a name there is made of letters, digits, "
+                f"the variable {v!r} cannot be written to a Hugin .net file: a name there is made of letters, digits, "
                 "'_' and '.'"
             )
     lines = [f"% {line}".rstrip() for line in comment.splitlines()]
@@ -119,11 +119,11 @@ def _attribute_lines(attributes: Mapping[str, Any], owner: str) -> Iterator[str]
         found = TOKEN.match(key)
         if found is None or found.lastgroup != "name" or found.span("name") != (0, len(key)):
             raise FormatError(
-                f"the attribute {key!r} of {owner!r} cannot stand in a Hugin .net file: not an identifier"
+                f"the attribute {key!r} of {owner!r} cannot be written to a Hugin .net file: not an identifier"
             )
         text = _value(value)
         if text is None:
-            raise FormatError(f"the attribute {key!r} of {owner!r} cannot stand in a Hugin .net file: {value!r}")
+            raise FormatError(f"the attribute {key!r} of {owner!r} cannot be written to a Hugin .net file: {value!r}")
         yield f"    {key} = {text};"
 
 

@@ -1,13 +1,13 @@
-"""XDSL, the XML format of GeNIe and SMILE: reader; `jtgpu.formats.xdsl.writer` is the other half.
+"""XDSL, the XML format of GeNIe and SMILE: reader.
 
 * ``probabilities`` list the first parent slowest and the child fastest.
-* ``deterministic`` and ``noisymax`` nodes become plain tables, which `jtgpu.formats.common.noisy_max` makes.
-* Kept of each node: ``label``, ``position`` (its centre) and ``size`` in the diagram, its colours and font as
+* ``deterministic`` and ``noisymax`` nodes become plain tables (`jtgpu.formats.common.noisy_max`).
+* Attributes of each node: ``label``, ``position`` (its centre) and ``size`` in the diagram, its colours and font as
   ``genie_...``, ``comment``, and user properties as ``property``, a tuple of ``"id = value"``.
-* pyAgrum writes the parents of its tables the other way round (the first one fastest) and says so by nothing but its
-  own name in the file: where that stands, parents are taken from the last to the first.
+* pyAgrum writes the parents of its tables in reverse order (the first one fastest). Its files are recognised by its
+  name in the file.
 
-Refused by name: decision, utility, equation and other nodes that are no discrete chance nodes, dynamic networks.
+Refused, with their names: decision, utility, equation and other nodes than discrete chance nodes, dynamic networks.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ..common.xml_text import Element, Locator, XmlSource, root_name, scan
 
 __all__ = ["LOOKS", "MINE", "SIZE", "UNNAMED", "parse", "parse_draft", "rename", "reorder", "sniff"]
 
-MINE = "jtgpu"  # our own element among the extensions: what the format itself has no place for
+MINE = "jtgpu"  # our element in the extensions, for what the format cannot represent
 
-UNNAMED = "jtgpu_property_"  # and a number: the id of a property that has none of its own
+UNNAMED = "jtgpu_property_"  # followed by a number: the id of a property without an id
 _CHANCE = ("cpt", "deterministic", "noisymax")
 _RECORDS = (*_CHANCE, *REFUSED, "node", "dynamic")
 _NUMERIC = ("probabilities", "parameters", "strengths")
-# How a node looks and how large it is where nobody has said so: what the writer writes then, and nobody needs kept.
+# Default appearance and size of nodes: written if nothing else is given, and not stored when read.
 LOOKS = {
     "interior": ("color=e5f6f7",),
     "outline": ("color=000080",),
@@ -37,12 +37,12 @@ SIZE = 76, 36
 
 
 def sniff(text: str) -> bool:
-    """Does the text begin as an XDSL file does?"""
+    """Whether a text begins like an XDSL file."""
     return root_name(text) == "smile"
 
 
 def parse_draft(text: str, source: str = "<text>") -> Draft:
-    """Read the text of an XDSL file, numbers left as they are written."""
+    """Read the text of an XDSL file, with the numbers as written."""
     draft = _Reader(XmlSource(text, source)).file()
     draft.shape()
     return draft
@@ -85,7 +85,7 @@ class _Reader:
                 raise self.source.error(element.at, "found a dynamic network, expected a static one; it is refused")
             return
         if path != ("smile", "nodes"):
-            return  # the parts of another node, or of an extension
+            return  # parts of another node or of an extension
         child = element.attributes.get("id")
         if child is None:
             raise self.source.error(element.at, f"the <{element.name}> has no id")
@@ -131,10 +131,10 @@ class _Reader:
             at = results.at if results else element.at
             self.expander.function(family, results.text.split() if results else [], lambda _: at, at)
 
-    # What the extensions hold -----------------------------------------------------------------------------------
+    # Extensions ----------------------------------------------------------------------------------------------
 
     def looks(self, element: Element) -> None:
-        """A node in the diagram; it may stand for a node that is not there, as what remains of one does."""
+        """A node of the diagram; it may be a remnant of a deleted node."""
         child = element.attributes.get("id", "")
         if child not in self.draft.states:
             return
@@ -180,7 +180,7 @@ class _Reader:
             reorder(self.draft, mine.attributes.get("order", "").split())
 
     def names(self) -> None:
-        """Put back the names that the format could not hold, wherever their identifiers are still the same."""
+        """Restore the names that the format cannot represent, where their identifiers are unchanged."""
         draft = self.draft
         new: dict[str, str] = {}
         for element in self.mine:
@@ -204,13 +204,13 @@ def _property(key: str, value: str) -> str:
 
 
 def reorder(draft: Draft, order: list[str]) -> None:
-    """Put a draft's variables in another order, if it is one of them."""
+    """Reorder a draft's variables if `order` is a permutation of them."""
     if len(order) == len(draft.states) and set(order) == set(draft.states):
         draft.states = {v: draft.states[v] for v in order}
 
 
 def rename(draft: Draft, new: dict[str, str]) -> None:
-    """Give the variables of a draft other names; those that are not in `new` keep theirs."""
+    """Rename the variables of a draft; `new` maps old names to new ones."""
 
     def name(v: str) -> str:
         return new.get(v, v)

@@ -1,7 +1,7 @@
-"""XDSL of GeNIe and SMILE: writer. What it writes, `jtgpu.formats.xdsl.reader` reads back equal, bit for bit.
+"""XDSL of GeNIe and SMILE: writer. `jtgpu.formats.xdsl.reader` reads its files back equal, bit for bit.
 
-GeNIe takes identifiers only and parents before their children: names are made identifiers, nodes are put in order,
-and the extension ``jtgpu`` keeps the true names and the order, which other programs pass over.
+GeNIe allows identifiers only and requires parents before their children: names are converted to identifiers, nodes are
+sorted, and the extension ``jtgpu``, which other programs ignore, contains the original names and the original order.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["dumps"]
 
 
 def dumps(net: DiscreteModel) -> str:
-    """The text of an XDSL file with `net`; reading it gives an equal network, bit for bit.
+    """The text of an XDSL file with `net`; it reads back equal, bit for bit.
 
     Raises
     ------
     FormatError
-        For a model that is no Bayesian network, and for control characters in names, which XML cannot hold.
+        If the model is not a Bayesian network, or a name contains control characters, which XML cannot represent.
     """
     if not isinstance(net, BayesianNetwork):
         raise FormatError(f"an XDSL file holds a Bayesian network, not a {type(net).__name__}")

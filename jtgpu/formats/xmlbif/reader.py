@@ -1,4 +1,4 @@
-"""XMLBIF 0.3 (JavaBayes, WEKA, pgmpy, pyAgrum, SamIam): reader; `jtgpu.formats.xmlbif.writer` is the other half.
+"""XMLBIF 0.3 (JavaBayes, WEKA, pgmpy, pyAgrum, SamIam): reader.
 
 * ``TABLE`` lists the child fastest, the ``GIVEN`` elements in their order, the first one slowest.
 * ``PROPERTY`` texts are kept as ``attributes[...]["property"]``, a tuple of strings. They and `EXACT` mean the same as
@@ -21,12 +21,12 @@ __all__ = ["parse", "parse_draft", "sniff"]
 
 
 def sniff(text: str) -> bool:
-    """Does the text begin as an XMLBIF file does?"""
+    """Whether a text begins like an XMLBIF file."""
     return root_name(text).upper() == "BIF"
 
 
 def parse_draft(text: str, source: str = "<text>") -> Draft:
-    """Read the text of an XMLBIF file, numbers left as they are written."""
+    """Read the text of an XMLBIF file, with the numbers as written."""
     draft = _Reader(XmlSource(text, source)).file()
     draft.shape()
     return draft

@@ -1,6 +1,6 @@
-"""XMLBIF 0.3: writer. What it writes, `jtgpu.formats.xmlbif.reader` reads back equal, bit for bit.
+"""XMLBIF 0.3: writer. `jtgpu.formats.xmlbif.reader` reads its files back equal, bit for bit.
 
-No document type is written, although the format has one: pyAgrum's reader stumbles over it, and none asks for it.
+No document type declaration is written: pyAgrum's reader fails on it, and no reader requires it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["dumps"]
 
 
 def dumps(net: DiscreteModel) -> str:
-    """The text of an XMLBIF file with `net`; reading it gives an equal network, bit for bit, and its properties.
+    """The text of an XMLBIF file with `net`; it reads back equal, bit for bit, including its properties.
 
     Raises
     ------
     FormatError
-        For a model that is no Bayesian network, and for control characters in names, which XML cannot hold.
+        If the model is not a Bayesian network, or a name contains control characters, which XML cannot represent.
     """
     if not isinstance(net, BayesianNetwork):
         raise FormatError(f"an XMLBIF file holds a Bayesian network, not a {type(net).__name__}")
