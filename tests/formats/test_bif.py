@@ -177,7 +177,7 @@ def test_zero_rows() -> None:
             AB + "probability ( a | b ) { (b0) 1, 1; (b3) 1, 1; }",
             "3:37: found 'b3', expected a state of the parent 'b'",
         ),
-        (AB + "probability ( a | b ) { (b0) 1, 1;\n (b0) 1, 1; (b1) 1 1;}", "4:2: the row (b0) of 'a' stands a second"),
+        (AB + "probability ( a | b ) { (b0) 1, 1;\n (b0) 1, 1; (b1) 1 1;}", "4:2: the row (b0) of 'a' occurs a second"),
         (
             AB + "probability ( a | b ) { (b0, b1) 1, 1; }",
             "3:30: found 'b1', expected ')' after the states of 1 parents",

@@ -124,7 +124,7 @@ WRONG = [
     (file(A.replace("0.75", "/* 1 */ -1")), "3:103: the table of 'a' holds -1"),
     (file(A, T.replace("(y, x)", "(y)")), "found 1 resulting states of 't', expected 2"),
     (file(A, T.replace("(y, x)", "(y, z)")), "4:102: found 'z', expected a state of 't'"),
-    (file(A, N.replace("(0, 1)", "(0, 2)")), "the strengths of the parent 'a' are no order"),
+    (file(A, N.replace("(0, 1)", "(0, 2)")), "the strengths of the parent 'a' are not an order"),
     (file(A, N.replace("0.1, ", "")), "found 5 parameters of the noisy node 'm', expected 6"),
 ]
 

@@ -141,7 +141,7 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
         read(tmp_path / "aisa.net")
     assert isinstance(caught.value, JtgpuError)
     assert isinstance(caught.value, FileNotFoundError)
-    with pytest.raises(MissingFileError, match=r"the folder '.*nowhere' is not there"):
+    with pytest.raises(MissingFileError, match=r"the folder '.*nowhere' does not exist"):
         read(tmp_path / "nowhere" / "a.net")
 
 
@@ -286,7 +286,7 @@ def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_writing_where_nothing_can_be(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match=r"the folder '.*nowhere' is not there"):
+    with pytest.raises(MissingFileError, match=r"the folder '.*nowhere' does not exist"):
         write(NET, tmp_path / "nowhere" / "a.net")
     (tmp_path / "folder.net").mkdir()
     with pytest.raises(FileError, match="it is a folder"):
