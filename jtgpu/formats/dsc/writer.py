@@ -21,7 +21,7 @@ def dumps(net: DiscreteModel) -> str:
     Raises
     ------
     FormatError
-        For a model that is no Bayesian network, and for a variable's name that is no identifier.
+        If the model is not a Bayesian network, or a variable name is not an identifier.
     """
     if not isinstance(net, BayesianNetwork):
         raise FormatError(f"a DSC file holds a Bayesian network, not a {type(net).__name__}")
