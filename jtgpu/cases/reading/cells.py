@@ -8,7 +8,7 @@ that is not UTF-8, a column with very many distinct texts) is left to Arrow's re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from ..encoder import CategoricalColumn
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .csv_rows import CsvRows
-
-__all__ = ["MAX_TEXTS", "parse_plain_cells"]
+__all__ = ["MAX_TEXTS", "RowFormat", "parse_plain_cells"]
 
 MAX_TEXTS = 2048  # distinct texts of a column in one block
 SLOTS = 4 * MAX_TEXTS  # of the hash table of a column; a power of two
@@ -32,6 +30,14 @@ START, LENGTH, WORD, TAIL = range(4)  # of a text: its position, its length, its
 FACTOR, OTHER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 SLOT_SHIFT = np.uint64(64 - 13)
 assert SLOTS == 1 << 13
+
+
+class RowFormat(Protocol):
+    """How the rows of a file are written."""
+
+    delimiter: str
+    quote: bytes  # empty if quotes are ordinary text
+    n_columns: int
 
 
 class _Block(NamedTuple):
@@ -294,7 +300,7 @@ def _gather(data, spans):  # type: ignore[no-untyped-def]
 
 
 def parse_plain_cells(
-    text: bytes, max_rows: int, rows: CsvRows, evidence: Sequence[int], kept: Sequence[int]
+    text: bytes, max_rows: int, rows: RowFormat, evidence: Sequence[int], kept: Sequence[int]
 ) -> tuple[int, list[Any]] | None:
     """Parse whole rows if they are plain.
 
@@ -304,7 +310,7 @@ def parse_plain_cells(
         UTF-8.
     max_rows : int
         An upper bound of the number of rows.
-    rows : CsvRows
+    rows : RowFormat
         Delimiter, quote and number of columns.
     evidence, kept : sequence of int
         Columns of evidence, columns to copy.
