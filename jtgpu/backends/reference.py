@@ -97,6 +97,8 @@ class _Tables:
         scopes = program.scopes
         for f, (factor, scope) in enumerate(zip(factors, program.factor_scopes, strict=True)):
             table = np.transpose(factor, [scope.index(v) for v in scopes[f]])
+            if program.chosen:  # contractions may sum an observed variable out of each table by itself
+                table = table * allowed(scopes[f], evidence, program.cardinality)
             self._put(f, table, 0)
         for v, given in evidence.vectors(program.cardinality).items():
             f = int(program.evidence_factor[v])

@@ -197,3 +197,12 @@ def test_an_observed_variable_of_the_query_has_its_observed_state() -> None:
         assert dict(best) == {"xray": "yes", "lung": "no"}
         assert best.log_joint == pytest.approx(oracle.ranked(net, {net.index("xray"): np.eye(2)[0]}, [3])[0][0])
         assert dict(net.compile(backend).map(["xray"], {"xray": "yes"})) == {"xray": "yes"}
+
+
+def test_an_observed_variable_of_several_factors() -> None:
+    """The reference once restricted only one of the factors that contain an observed variable."""
+    net = bundled("insurance")
+    variables, evidence = ["Age", "Cushioning", "MedCost"], {"Accident": "Severe", "Airbag": "True"}
+    reference, cpu = (net.compile(backend).map(variables, evidence, k=3) for backend in ("reference", "cpu"))
+    assert [e.log_joint for e in reference.ranked] == pytest.approx([e.log_joint for e in cpu.ranked], abs=1e-12)
+    assert dict(reference) == dict(cpu)
