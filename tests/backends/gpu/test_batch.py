@@ -1,14 +1,10 @@
-"""Tables of cases for the GPU without a GPU: tables read and merged, and the kernels run on the host."""
+"""Tables of cases on a GPU: tables read and merged, and the kernels on the emulated GPU."""
 
 from __future__ import annotations
 
-import ctypes
 import math
-import subprocess
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,31 +17,34 @@ import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu.batch import codegen, generated
+from jtgpu.backends.gpu.batch import engine as batch
 from jtgpu.backends.gpu.batch import partition as batch_parts
 from jtgpu.backends.gpu.batch import records as batch_tables
 from jtgpu.backends.gpu.batch import split_sums as batch_sums
 from jtgpu.backends.gpu.batch import tiling as batch_tiles
 from jtgpu.backends.gpu.batch.buffers import Buffers
 from jtgpu.backends.gpu.batch.chunk import Chunk, answers_to_rows, enter_evidence
-from jtgpu.backends.gpu.batch.codegen import LANE_THREADS, Kernel, generate_kernels
+from jtgpu.backends.gpu.batch.codegen import generate_kernels
 from jtgpu.backends.gpu.batch.sparsity import find_sparsity
 from jtgpu.backends.gpu.batch.table import ColumnTable, RowTable, Targets, scale_weights
 from jtgpu.backends.gpu.program import contractions as shapes
 from jtgpu.backends.gpu.program.contractions import binary_program
 from jtgpu.backends.gpu.program.structs import NONE
+from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device import nvcc as kernels
+from jtgpu.device.context import Device
 from jtgpu.errors import EvidenceError, ImpossibleEvidence, TableTooLarge
 from jtgpu.model.network import DiscreteModel
 from jtgpu.plans import compiler
 from jtgpu.plans.plan import Plan
+from tests.backends.gpu.engines import ON_GPU
 from tests.conftest import ROOT
 from tests.plans.test_plan import chain
 from tests.plans.test_program import planned
 from tests.support import random_nets
-from tests.support.emulated import host_cuda
-from tests.support.examples import examples
-
-needs_compiler = pytest.mark.skipif(host_cuda.compiler() is None, reason="there is no g++ to build the kernels with")
+from tests.support.emulated.built import kernel
+from tests.support.emulated.install import needs_compiler
+from tests.support.examples import examples, slow
 
 
 def tables(model: DiscreteModel) -> list[np.ndarray]:
@@ -67,6 +66,30 @@ def cases(
     return states.astype(np.int32), soft
 
 
+def answers(
+    engine: batch.BatchEngine, states: np.ndarray, soft: dict[int, np.ndarray], targets: list[int] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Posteriors and ln P(e) of every row, equal rows included; NaN or -inf where float32 lost P(e)."""
+    table = RowTable.read(states, soft or None, Targets.of(engine.plan, targets), engine.plan.cardinality, 1.0)
+    engine.answer(table, RowQueue(table.n))
+    posterior = table.posterior.copy()
+    posterior[np.isneginf(table.log_evidence)] = 0.0
+    return posterior, table.log_evidence + table.weights.log_scale
+
+
+def run_records(
+    gpu: Device, plan: Plan, factors: list[np.ndarray], states: np.ndarray, soft: dict[int, np.ndarray],
+    real: str = "float64",
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """`answers` by kernels that read records."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch, "GENERATED_FLOPS", -1)
+        engine = batch.BatchEngine(plan, factors, gpu, real)
+    with closing(engine):
+        assert engine.kind == "tables"
+        return answers(engine, states, soft)
+
+
 def hold_rows(
     model: DiscreteModel, plan: Plan, states: np.ndarray, soft: dict[int, np.ndarray], posterior: np.ndarray,
     log_evidence: np.ndarray,
@@ -83,34 +106,28 @@ def hold_rows(
         assert log_evidence[i] == pytest.approx(expected.log_evidence, abs=1e-10)
 
 
-@needs_compiler
-@examples(25)
+@examples(25, **ON_GPU)
 @given(data=st.data())
-def test_records_agree_with_the_reference(data: st.DataObject) -> None:
+def test_records_agree_with_the_reference(emulated_gpu: Device, data: st.DataObject) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
     plan = planned(model, list(range(len(model))), "pairwise")
     states, soft = cases(model, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), 35)
-    zeros, warps, by_row = data.draw(st.booleans()), data.draw(st.integers(1, 4)), data.draw(st.booleans())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch_sums, "MOST_SUM", data.draw(st.sampled_from([1, 2, 64])))
-        posterior, log_evidence = host_cuda.run_batch(
-            plan, tables(model), states, soft, zeros=zeros, warps=warps, by_row=by_row
-        )
-    posterior = np.where(np.isneginf(log_evidence)[:, None], 0.0, posterior)
+        posterior, log_evidence = run_records(emulated_gpu, plan, tables(model), states, soft)
     hold_rows(model, plan, states, soft, posterior, log_evidence)
 
 
-@needs_compiler
-@examples(15)
+@examples(15, **ON_GPU)
 @given(data=st.data())
-def test_float32_marks_what_it_lost(data: st.DataObject) -> None:
+def test_float32_marks_what_it_lost(emulated_gpu: Device, data: st.DataObject) -> None:
     """Near the reference, whatever the weights; else ln P(e) is NaN or -inf, and such cases are computed again."""
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
     plan = planned(model, list(range(len(model))), "pairwise")
     states, soft = cases(model, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), 40)
     if data.draw(st.booleans()):
         soft = {}
-    posterior, log_evidence = host_cuda.run_batch(plan, tables(model), states, soft, real="float32")
+    posterior, log_evidence = run_records(emulated_gpu, plan, tables(model), states, soft, "float32")
     expected_by = reference.prepare(plan, tables(model))
     known = np.isfinite(log_evidence)
     for i, row in enumerate(states):
@@ -127,16 +144,15 @@ def test_float32_marks_what_it_lost(data: st.DataObject) -> None:
     assert known.any() or soft or np.isneginf(log_evidence).all()
 
 
-@needs_compiler
-def test_float32_of_networks() -> None:
+def test_float32_of_networks(emulated_gpu: Device) -> None:
     """As accurate as float32 allows, ln P(e) of 1e-300 and below included."""
     for name, order in (("alarm", "alarm.num"), ("win95pts", "win95pts.num")):
         model = jtgpu.read(ROOT / "nets" / f"{name}.net")
         plan = model.plan(order=ROOT / "nets" / order if (ROOT / "nets" / order).exists() else "min-fill").plan
         rng = np.random.default_rng(5)
         states = np.where(rng.random((64, len(model))) < 0.05, rng.integers(0, model.cardinality), -1).astype(np.int32)
-        posterior, log_evidence = host_cuda.run_batch(plan, tables(model), states, real="float32")
-        exact, log_exact = host_cuda.run_batch(plan, tables(model), states)
+        posterior, log_evidence = run_records(emulated_gpu, plan, tables(model), states, {}, "float32")
+        exact, log_exact = run_records(emulated_gpu, plan, tables(model), states, {})
         known = np.isfinite(log_evidence)
         assert known.sum() >= np.isfinite(log_exact).sum() - 1
         np.testing.assert_allclose(posterior[known], exact[known], atol=2e-5)
@@ -145,7 +161,7 @@ def test_float32_of_networks() -> None:
     net = chain(n, 3)
     plan = net.plan(order=list(range(n))).plan
     states = np.stack([np.arange(n) % 3, np.zeros(n, int), np.full(n, -1)]).astype(np.int32)
-    _, log_evidence = host_cuda.run_batch(plan, tables(net), states, real="float32")
+    _, log_evidence = run_records(emulated_gpu, plan, tables(net), states, {}, "float32")
     assert log_evidence[0] == pytest.approx(math.log(1 / 3) + (n - 1) * math.log(0.1), rel=1e-5)
     assert log_evidence[2] == pytest.approx(0.0, abs=1e-3)
 
@@ -254,7 +270,7 @@ def test_columns_are_scattered(dtype: Any) -> None:
         size, 0, codes.ctypes.data, 0, state.ctypes.data, 0, 0, 0, 0, 0, variables.ctypes.data, 5, codes.dtype.itemsize
     )
     scatter = enter_evidence(chunk, 9)
-    host_cuda.library("batch").run_batch_scatter(scatter.n_blocks, ctypes.c_void_p(scatter.struct.ctypes.data))
+    kernel(kernels.read_source("batch/batch"), "batch_scatter")(scatter.n_blocks, 256, scatter.struct)
     np.testing.assert_array_equal(state[variables], codes)
     assert (state[[1, 2, 5, 6]] == -1).all()
     assert scatter.name == "batch_scatter"
@@ -311,56 +327,9 @@ def test_columns_of_any_integers() -> None:
     assert ColumnTable.read([], np.zeros((0, 5), np.int8), EVERY, 3, 1.0).n == 5
 
 
-_libraries: dict[str, ctypes.CDLL] = {}
-
-
-def built(kernel: Kernel, folder: str, number: int) -> ctypes.CDLL:
-    """A generated kernel as a shared library of the host."""
-    if kernel.source in _libraries:
-        return _libraries[kernel.source]
-    source = kernels.with_headers(kernel.source).replace('extern "C" __global__', "__global__")
-    call = f"host::launch(n, {LANE_THREADS}, [=] {{ batch_lane(*b); }});"
-    call = f'extern "C" void run(unsigned n, Lane* b) {{ {call} }}'
-    path = Path(folder, f"part{number}.cpp")
-    path.write_text(f"{host_cuda.SHIM.read_text(encoding='utf-8')}\n{source}\n{call}\n", encoding="utf-8")
-    out = path.with_suffix(".so")
-    command = ["g++", "-O0", "-std=c++17", "-shared", "-fPIC", "-w", "-o", str(out), str(path)]
-    subprocess.run(command, check=True, capture_output=True, text=True)
-    _libraries[kernel.source] = ctypes.CDLL(str(out))
-    return _libraries[kernel.source]
-
-
-def run_lanes(
-    model: DiscreteModel, plan: Plan, states: np.ndarray, soft: dict[int, np.ndarray], targets: list[int] | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """What `jtgpu.backends.gpu.batch.generated.GeneratedProgram` does with one chunk."""
-    parts, cells = generate_kernels(plan, find_sparsity(plan, tables(model)), weights=bool(soft), blocks=3)
-    n = len(states)
-    scaled = scale_weights(soft, n, plan.cardinality)
-    state, weight = np.ascontiguousarray(states.T), np.ascontiguousarray(scaled.values.T)
-    column, at = np.full(plan.n_variables, NONE, np.uint32), 0
-    for v in range(plan.n_variables) if targets is None else targets:
-        column[v] = at
-        at += int(plan.cardinality[v])
-    blocks = -(-n // LANE_THREADS)
-    arena = np.full(max(cells, 1) * blocks * LANE_THREADS, np.nan)
-    posterior, log_evidence = np.full((at, n), np.nan), np.full(n, np.nan)
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
-        libraries = list(pool.map(lambda x: built(x[1], folder, x[0]), enumerate(parts)))
-    for part, library in zip(parts, libraries, strict=True):
-        arrays = (arena, part.constants, state, weight, scaled.first, column, posterior, log_evidence)
-        struct = np.array([*(x.ctypes.data for x in arrays), n | at << 32], np.uint64)
-        if at or not part.answers_only:
-            library.run(blocks, ctypes.c_void_p(struct.ctypes.data))
-    posterior = np.ascontiguousarray(posterior.T)
-    posterior[np.isneginf(log_evidence)] = 0.0
-    return posterior, log_evidence + scaled.log_scale
-
-
-@needs_compiler
-@examples(24)
+@examples(24, **ON_GPU)
 @given(data=st.data())
-def test_generated_kernels_agree_with_the_reference(data: st.DataObject) -> None:
+def test_generated_kernels_agree_with_the_reference(emulated_gpu: Device, data: st.DataObject) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
     plan = planned(model, list(range(len(model))), "pairwise")
     states, soft = cases(model, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), 9)
@@ -372,12 +341,14 @@ def test_generated_kernels_agree_with_the_reference(data: st.DataObject) -> None
             patch.setattr(batch_parts, "MOST_LINES", data.draw(st.sampled_from([5, 40, 1000])))
             for name in ("LARGE", "LATE"):
                 patch.setattr(codegen, name, data.draw(st.integers(1, 12)))
-        hold_rows(model, plan, states, soft, *run_lanes(model, plan, states, soft))
+        with closing(batch.BatchEngine(plan, tables(model), emulated_gpu)) as engine:
+            hold_rows(model, plan, states, soft, *answers(engine, states, soft))
 
 
-@needs_compiler
-@pytest.mark.parametrize(("name", "lines"), [("alarm", 6000), ("alarm", 1500), ("asia", 60)])
-def test_generated_kernels_of_networks(name: str, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "lines"), [("alarm", 6000), ("asia", 60), *slow(("alarm", 1500))])
+def test_generated_kernels_of_networks(
+    emulated_gpu: Device, name: str, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As one kernel, as several, and as so many that contractions are split too."""
     monkeypatch.setattr(batch_parts, "MOST_LINES", lines)
     monkeypatch.setattr(batch_parts, "MOST_ALONE", 8000 if lines == 6000 else 0)
@@ -387,15 +358,17 @@ def test_generated_kernels_of_networks(name: str, lines: int, monkeypatch: pytes
     states = np.where(rng.random((130, len(model))) < 0.1, rng.integers(0, model.cardinality, (130, len(model))), -1)
     states[0] = -1
     states = states.astype(np.int32)
-    posterior, log_evidence = run_lanes(model, plan, states, {})
-    assert log_evidence[0] == pytest.approx(0.0, abs=1e-12)
-    some = [0, 1, 2, 127, 128, 129]
-    hold_rows(model, plan, states[some], {}, posterior[some], log_evidence[some])
-    one, again = run_lanes(model, plan, states, {}, [3])
-    first, last = plan.posterior_ptr[3:5]
-    np.testing.assert_array_equal(one, posterior[:, first:last])
-    np.testing.assert_array_equal(again, log_evidence)
-    assert run_lanes(model, plan, states, {}, [])[0].shape == (130, 0)
+    with closing(batch.BatchEngine(plan, tables(model), emulated_gpu)) as engine:
+        assert engine.kind == "lanes"
+        posterior, log_evidence = answers(engine, states, {})
+        assert log_evidence[0] == pytest.approx(0.0, abs=1e-12)
+        some = [0, 1, 2, 127, 128, 129]
+        hold_rows(model, plan, states[some], {}, posterior[some], log_evidence[some])
+        one, again = answers(engine, states, {}, [3])
+        first, last = plan.posterior_ptr[3:5]
+        np.testing.assert_array_equal(one, posterior[:, first:last])
+        np.testing.assert_array_equal(again, log_evidence)
+        assert answers(engine, states, {}, [])[0].shape == (130, 0)
 
 
 def test_split_sums_compute_the_same_tables() -> None:

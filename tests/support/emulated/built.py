@@ -10,9 +10,12 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
+
+from numpy.typing import NDArray
 
 from tests.support.emulated.cards import CUresult, EmulatedLogicError, Stream, counts, current, lock, queued
 
@@ -66,7 +69,7 @@ def library(text: str, names: tuple[str, ...]) -> Path:
     text = f"static double nanoseconds;\n{text}"
     whole = f"{SHIM.read_text(encoding='utf-8')}\n{text}\n{CALLS}\n{calls}"
     # thousands of lines without loops: compiling them takes longer than running them
-    options = ["-O0", f"-DHOST_STACK={1 << 20}"] if "batch_lane(Lane" in text else ["-O2"]
+    options = ["-O0", f"-DHOST_STACK={1 << 20}"] if "batch_lane(Lane" in text else ["-O1"]
     if names in TOGETHER:
         options += ["-DHOST_TOGETHER", "-pthread"]
     key = hashlib.sha256(" ".join([whole, *options]).encode()).hexdigest()[:24]
@@ -94,6 +97,30 @@ def names_of(text: str) -> tuple[str, ...]:
         command = ["g++", "-E", "-P", "-x", "c++", "-"]
         text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
     return tuple(dict.fromkeys(_NAMES.findall(text)))
+
+
+def kernel(text: str, name: str) -> Callable[..., None]:
+    """A kernel as a function, to test it alone: it runs at once, on the arrays whose addresses it gets.
+
+    Parameters
+    ----------
+    text : str
+        A source, as `jtgpu.device.nvcc.read_source` returns it.
+    name : str
+
+    Returns
+    -------
+    callable
+        Of the number of blocks, of threads per block, and the parameters as arrays of their bytes.
+    """
+    call = getattr(ctypes.CDLL(str(library(text, names_of(text)))), f"emulated_{name}")
+
+    def run(blocks: int, threads: int, *parameters: NDArray[Any]) -> None:
+        pointers = (ctypes.c_void_p * max(len(parameters), 1))(*[a.ctypes.data for a in parameters])
+        with lock:
+            call(blocks, threads, pointers)
+
+    return run
 
 
 class Module:
