@@ -234,7 +234,7 @@ class JunctionTree(CompiledModel):
         frame : data frame
             A pandas, Polars or Arrow table, any other frame that narwhals supports, or a Ray dataset; one column for
             each variable. Null, NaN and empty strings are missing values. Cells are state names, or state numbers if no
-            state is named by a number; see `jtgpu.cases.encode`.
+            state is named by a number; see `jtgpu.cases.states`.
         targets : variables, optional
             Default: all variables that are not evidence; if all variables are, all of them.
         evidence_columns : names, optional

@@ -296,7 +296,7 @@ def test_a_dataset_of_cases_becomes_a_dataset_of_answers(ray: Any, tree: jtgpu.J
 
         pq.write_table(table(50).set_column(2, "xray", pa.array(["yes"] * 49 + ["gone"])), folder / "1.parquet")
         wrong = answer_dataset(tree, data.read_parquet(str(folder), include_paths=True), targets="lung", keep="id")
-        with pytest.raises(jtgpu.errors.UnknownState, match=r"path '.*1\.parquet', id 49\), column 'xray': 'gone'"):
+        with pytest.raises(jtgpu.errors.UnknownState, match=r"path '.*1\.parquet', id 49\): column 'xray': 'gone'"):
             wrong.materialize()
 
 

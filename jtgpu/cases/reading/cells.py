@@ -262,11 +262,11 @@ def _parse(block, wanted, texts):  # type: ignore[no-untyped-def]
                 indices[e, n] = number
             if k >= 0:
                 spans[k, n, 0], spans[k, n, 1] = first, last - first
-            more = np.int64(column < n_columns - 1)
+            more = int(column < n_columns - 1)
             if (data[at] == delimiter) != more:  # too few cells, or too many
                 return NOT_PLAIN
             at, i = at + more, i + more
-        two = np.int64(data[at] == RETURN and data[at + 1] == NEWLINE)
+        two = int(data[at] == RETURN and data[at + 1] == NEWLINE)
         at, i = at + 1 + two, i + 1 + two
         n += 1
     return n
