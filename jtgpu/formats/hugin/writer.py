@@ -25,7 +25,7 @@ def dumps(net: DiscreteModel) -> str:
     Raises
     ------
     FormatError
-        If the format cannot represent a variable or an attribute (named in the message), or the model is no Bayesian network.
+        If the format cannot represent a variable or an attribute, or the model is not a Bayesian network.
     """
     if not isinstance(net, BayesianNetwork):
         raise FormatError(f"a Hugin .net file holds a Bayesian network, not a {type(net).__name__}")
