@@ -245,7 +245,7 @@ def test_evidence_multiplies_a_weight_a_state(active: Device, card: int, stride:
         active.upload(base, psi, stream)
         active.upload(base + psi.nbytes, weight, stream)
         active.upload(base + psi.nbytes + weight.nbytes, job, stream)
-        kernel = active.function("evidence", "evidence")
+        kernel = active.function("published/evidence", "evidence")
         launch = Launch(kernel, (-(-psi.size // 256), 1, 1), (256, 1, 1), base + psi.nbytes + weight.nbytes, 0)
         active.launch(launch, stream)
         found = np.empty_like(psi)

@@ -67,9 +67,10 @@ def hold_to_definition(plan: Plan, factors: list[np.ndarray], backend: resident.
 def test_small_networks(gpu: Device, name: str) -> None:
     model = jtgpu.read(ROOT / "nets" / name)
     plan = model.plan(order="min-fill", max_table=None).plan
-    for engine in ("dataflow", "levels"):
+    usual = "levels" if name == "munin1.net" else "dataflow"  # by this order munin1 is too large for dataflow
+    for engine in (None, "levels"):
         backend = resident.prepare(plan, tables(model), engine=engine)
-        assert backend.kind == engine
+        assert backend.kind == (engine or usual)
         hold_to_definition(plan, tables(model), backend, 4)
         backend.close()
 
@@ -100,8 +101,8 @@ def test_batches(gpu: Device, name: str) -> None:
     wanted = np.concatenate([got.posterior[:, ptr[last] :], got.posterior[:, : ptr[1]]], axis=1)
     np.testing.assert_array_equal(some.posterior, wanted)
     assert len(backend.run_batch(states[:0]).log_evidence) == 0
-    with pytest.raises(JtgpuError, match="states"):
-        backend.run_batch(np.full((1, len(model)), 1000))
+    with pytest.raises(JtgpuError, match="cases have shape"):
+        backend.run_batch(states[:, :-1])
     backend.close()
 
 
