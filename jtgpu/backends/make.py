@@ -10,8 +10,9 @@ from ..errors import BackendUnavailable, closest
 from . import device_numbers, get
 from .base import Backend
 from .wrappers import pattern_cache
-from .wrappers.conditioned import ConditionedSum, SliceJob, Start, on_devices, one_after_another
+from .wrappers.conditioned import ConditionedSum
 from .wrappers.devices import DevicePool
+from .wrappers.slices import SliceJob, Start, on_devices, one_after_another
 
 if TYPE_CHECKING:
     import numpy as np

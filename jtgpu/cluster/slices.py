@@ -14,7 +14,7 @@ from ..errors import BackendUnavailable
 from .connect import Cluster, Share, as_cluster, connect, translate_error
 
 if TYPE_CHECKING:
-    from ..backends.wrappers.conditioned import Executor, Partial, SliceJob, SliceTask
+    from ..backends.wrappers.slices import Executor, Partial, SliceJob, SliceTask
 
 __all__ = ["RaySlices"]
 
@@ -55,7 +55,7 @@ class _SliceActor:
 
 
 class _RayExecutor:
-    """`jtgpu.backends.wrappers.conditioned.Executor` with workers on a cluster."""
+    """`jtgpu.backends.wrappers.slices.Executor` with workers on a cluster."""
 
     def __init__(self, ray: Any, job: SliceJob, share: Share):
         self._ray = ray
@@ -64,7 +64,7 @@ class _RayExecutor:
         self._actors = [kind.remote(self._job) for _ in range(share.workers)]
 
     def run(self, tasks: Iterable[SliceTask]) -> Iterator[tuple[int, Partial]]:
-        """See `jtgpu.backends.wrappers.conditioned.Executor.run`."""
+        """See `jtgpu.backends.wrappers.slices.Executor.run`."""
         if not self._actors:
             raise BackendUnavailable("this executor is closed")
         ray, coming = self._ray, enumerate(tasks)
@@ -93,7 +93,7 @@ class _RayExecutor:
             running[actor.run.remote(found[1])] = found[0], actor
 
     def close(self) -> None:
-        """See `jtgpu.backends.wrappers.conditioned.Executor.close`."""
+        """See `jtgpu.backends.wrappers.slices.Executor.close`."""
         for actor in self._actors:
             self._ray.kill(actor)
         self._actors.clear()

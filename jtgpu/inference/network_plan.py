@@ -14,7 +14,7 @@ from .. import backends
 from ..backends import auto
 from ..backends.base import Backend
 from ..backends.make import OPTIONS, make, make_conditioned
-from ..backends.wrappers.conditioned import Start
+from ..backends.wrappers.slices import Start
 from ..errors import JtgpuError, PlanError, closest, format_bytes
 from ..model.network import DiscreteModel
 from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, model_factors, plan_model
@@ -229,7 +229,7 @@ class SlicedPlan(NetworkPlan):
         Parameters
         ----------
         executor : callable, optional
-            Makes an executor of the slices from a `jtgpu.backends.wrappers.conditioned.SliceJob`. Default: they run in
+            Makes an executor of the slices from a `jtgpu.backends.wrappers.slices.SliceJob`. Default: they run in
             this process, one after another, or in parallel on `devices`.
         """
         split = split_model(self.model, [self.model.index(v) for v in self.slices])

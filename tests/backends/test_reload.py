@@ -16,6 +16,7 @@ from jtgpu.backends.base import Backend, Evidence
 from jtgpu.backends.cpu import prepare as prepare_cpu
 from jtgpu.backends.wrappers import pattern_cache
 from jtgpu.backends.wrappers.devices import DevicePool
+from jtgpu.backends.wrappers.pattern import PatternBackend
 from jtgpu.formats.bundled import benchmark_files
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans.compiler import model_factors, plan_model
@@ -152,7 +153,7 @@ def test_a_plan_made_during_a_reload_is_not_used(net: BayesianNetwork) -> None:
     begun, go = threading.Event(), threading.Event()
 
     class Slow(pattern_cache.PatternCache):
-        def make(self, seen: NDArray[np.bool_]) -> pattern_cache.PatternBackend:
+        def make(self, seen: NDArray[np.bool_]) -> PatternBackend:
             made = super().make(seen)
             begun.set()
             assert go.wait(20)

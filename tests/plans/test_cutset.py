@@ -16,8 +16,8 @@ import jtgpu
 from jtgpu import errors, timing
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import prepare as prepare_cpu
-from jtgpu.backends.wrappers.conditioned import Partial, SliceJob, SliceTask, on_devices, one_after_another
 from jtgpu.backends.wrappers.devices import DevicePool
+from jtgpu.backends.wrappers.slices import Partial, SliceJob, SliceTask, on_devices, one_after_another
 from jtgpu.inference.network_plan import SlicedPlan
 from jtgpu.plans import compiler
 from tests.support import oracle, random_nets

@@ -22,7 +22,8 @@ import numpy as np
 from ...errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
 from ...plans.conditioning.restriction import Restriction
 from ..base import BackendDefaults, BatchResult, ColumnResult, Evidence, PlainSession, Result, Session
-from ..wrappers.pattern_cache import Pattern, PatternBackend, PatternCache
+from ..wrappers.pattern import Pattern, PatternBackend
+from ..wrappers.pattern_cache import PatternCache
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +46,7 @@ CALLS = 31  # of each engine, alternating, of which the medians are compared
 
 
 class RestrictedBackend(BackendDefaults):
-    """`jtgpu.backends.wrappers.pattern_cache.PatternBackend` on a GPU: an engine of the unobserved variables.
+    """`jtgpu.backends.wrappers.pattern.PatternBackend` on a GPU: an engine of the unobserved variables.
 
     Parameters
     ----------

@@ -19,9 +19,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,15 +29,15 @@ from ...errors import JtgpuError
 from ...plans.compiler import plan_model
 from ...plans.conditioning.split import SplitModel
 from ...util.equal_rows import find_equal_rows
-from ..base import Backend, BackendDefaults, BatchResult, Evidence, Result, Session, columns_of
-from .split import SplitBackend
+from ..base import BackendDefaults, BatchResult, Evidence, Result, Session, columns_of
+from .pattern import CostedBackend, Pattern, PatternBackend, Prepare, SplitPatternBackend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...plans.plan import Plan
 
-__all__ = ["MIN_COST", "CostedBackend", "Pattern", "PatternBackend", "PatternCache", "SplitPatternBackend"]
+__all__ = ["MIN_COST", "PatternCache"]
 
 # In multiplications: the cost of planning, per variable; measured at 0.1 to 2.7 ms per variable on a core that does 5e9
 # a second. A plan is made once the pattern has cost as much, so the total is at most twice the optimum.
@@ -47,86 +47,6 @@ REQUIRED_GAIN = 0.8  # share of the work that a new plan may need at most
 MAX_PATTERNS = 4096  # counted, the last used ones
 MAX_PLANS = 16  # cached, the last used ones
 MEMORY_SHARE = 0.5  # of the usual plan's memory that all their tables may occupy; one plan always stays
-
-
-class CostedBackend(Backend, Protocol):
-    """A backend that predicts the cost of a case."""
-
-    def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
-        """Cost of a case that observes these variables, (V,) bool: multiplications, or nanoseconds."""
-
-    def memory(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
-        """Bytes of the tables of such a case."""
-
-
-class PatternBackend(Protocol):
-    """The plan of one pattern, ready to run."""
-
-    def run(
-        self, evidence: Evidence, targets: Sequence[int] | None = None, session: Session | None = None
-    ) -> Result:
-        """See `jtgpu.backends.base.Backend.run`; `session`: one made by `session`, which answers in its place."""
-
-    def run_batch(
-        self,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-        targets: Sequence[int] | None = None,
-    ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`."""
-
-    def session(self) -> Session:
-        """See `jtgpu.backends.base.Backend.session`."""
-
-    def work(self, targets: Sequence[int] | None = None) -> int:
-        """Cost of a case, in the units of `CostedBackend.work`."""
-
-    def memory(self, targets: Sequence[int] | None = None) -> int:
-        """Bytes of the tables of a case."""
-
-    def close(self) -> None:
-        """Free the memory."""
-
-
-Prepare = Callable[["Plan", Sequence["NDArray[np.float64]"]], CostedBackend]
-
-
-class SplitPatternBackend(SplitBackend):
-    """`PatternBackend` of a split model."""
-
-    def __init__(self, split: SplitModel, backend: CostedBackend):
-        super().__init__(split, backend)
-        self._costed = backend
-
-    def work(self, targets: Sequence[int] | None = None) -> int:
-        """Multiplications of a case."""
-        return self._costed.work(self.split.observed[self.split.origin], self.targets(targets))
-
-    def memory(self, targets: Sequence[int] | None = None) -> int:
-        """Bytes of the tables of a case."""
-        return self._costed.memory(self.split.observed[self.split.origin], self.targets(targets))
-
-    def session(self) -> Session:
-        """See `PatternBackend.session`."""
-        return self.backend.session()
-
-
-class Pattern:
-    """The state of one pattern; changed under the lock of its `PatternCache`."""
-
-    def __init__(self) -> None:
-        self.spent = 0  # cost of its cases so far
-        self.future: Future[PatternBackend | None] | None = None  # the new plan, once it is being made
-        self.settled = False  # whether `new` is final
-        self.new: PatternBackend | None = None
-        self.bytes = 0  # of the new plan's tables
-        self.users = 0  # queries that use the new plan now
-        self.dropped = False  # whether the last user closes it
-        self.reason = ""  # why there is a new plan, or none
-
-    def __repr__(self) -> str:
-        state = "own plan" if self.new is not None else "usual plan" if self.settled else "not settled"
-        return f"Pattern({state}{': ' if self.reason else ''}{self.reason})"
 
 
 class PatternCache(BackendDefaults):

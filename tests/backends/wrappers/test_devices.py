@@ -261,7 +261,7 @@ def test_the_command_line_on_several_devices(
     done = run("query", asia, "-e", "xray=yes", "-t", "lung", "--devices", "all", "--json")
     assert done.exit_code == 0, done.output
     assert '0.48871' in done.output
-    for words, why in ((("--devices", "0;1"), "neither all nor numbers"), (("--devices", ""), "neither all")):
+    for words, why in ((("--devices", "0;1"), "is neither 'all'"), (("--devices", ""), "neither 'all'")):
         done = run("query", asia, *words)
         assert done.exit_code == 2
         assert why in " ".join(done.output.split())
