@@ -375,7 +375,7 @@ def test_slices_have_the_same_bits_after_a_worker_is_killed(
 # Clusters that are not there ---------------------------------------------------------------------------------------
 
 
-def test_no_cluster_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_missing_cluster_is_an_error(tmp_path: Path) -> None:
     pq.write_table(table(10), tmp_path / "cases.parquet")
     words = ["batch", str(ASIA), str(tmp_path / "cases.parquet"), "-o", str(tmp_path / "out"), "-t", "lung"]
     environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}

@@ -1,35 +1,39 @@
-"""Cells of plain CSV rows, in compiled code: the distinct texts of each column, and which of them each cell is.
+"""Cells of plain CSV rows, by compiled code: the distinct texts of each column, and which of them each cell is.
 
-Rows of plain cells, quoted or not, are parsed here, several times as fast as by Arrow's reader and without the
-interpreter lock. Anything else (an escaped quote, a line end within a cell, a row with another number of cells, text
-that is not UTF-8, a column with very many distinct texts) is left to Arrow's reader, which also reports errors.
+Rows of plain cells, quoted or not, are parsed several times as fast as by Arrow's reader and without the interpreter
+lock. Anything else (an escaped quote, a line end within a cell, a row with another number of cells, text that is not
+UTF-8, a column with very many distinct texts) is left to Arrow's reader, which also reports errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ...util.numba_cache import compiled
 from ..arrow import arrow
 from ..encoder import CategoricalColumn
+from .cell_kernels import (
+    MAX_TEXTS,
+    NEWLINE,
+    PADDING,
+    SLOTS,
+    WORD,
+    Block,
+    Texts,
+    Wanted,
+    gather,
+    list_marked,
+    mark,
+    parse_rows,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MAX_TEXTS", "RowFormat", "parse_plain_cells"]
 
-MAX_TEXTS = 2048  # distinct texts of a column in one block
-SLOTS = 4 * MAX_TEXTS  # of the hash table of a column; a power of two
-PADDING = 16  # readable bytes after a block
-NOT_PLAIN = -1
-NEWLINE, RETURN = 10, 13
-START, LENGTH, WORD, TAIL = range(4)  # of a text: its position, its length, its first and its last eight bytes
-FACTOR, OTHER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
-SLOT_SHIFT = np.uint64(64 - 13)
-assert SLOTS == 1 << 13
+__all__ = ["MAX_TEXTS", "parse_plain_cells"]
 
 
 class RowFormat(Protocol):
@@ -38,265 +42,6 @@ class RowFormat(Protocol):
     delimiter: str
     quote: bytes  # empty if quotes are ordinary text
     n_columns: int
-
-
-class _Block(NamedTuple):
-    """A block of rows.
-
-    Attributes
-    ----------
-    data : (m,) uint8
-        The text, then a line end, then zeros.
-    words : (m / 8,) uint64
-        The same memory.
-    end : int
-        Length of the text.
-    special : (k,) int32
-        Positions of delimiters, quotes and line ends, then `end`.
-    delimiter, quote : int
-        Bytes; quote is -1 if there is none.
-    n_columns : int
-    """
-
-    data: NDArray[np.uint8]
-    words: NDArray[np.uint64]
-    end: int
-    special: NDArray[np.int32]
-    delimiter: int
-    quote: int
-    n_columns: int
-
-
-class _Wanted(NamedTuple):
-    """Which columns are wanted, and where their cells go.
-
-    Attributes
-    ----------
-    evidence_of, kept_of : (columns,) int64
-        Number of each column of the file among those of evidence, and among those to copy; -1 for none.
-    indices : (E, rows) int32
-        Number of the text of each cell of evidence.
-    spans : (K, rows, 2) int64
-        Position and length of each cell to copy.
-    """
-
-    evidence_of: NDArray[np.int64]
-    kept_of: NDArray[np.int64]
-    indices: NDArray[np.int32]
-    spans: NDArray[np.int64]
-
-
-class _Texts(NamedTuple):
-    """The distinct texts of the columns of evidence.
-
-    Attributes
-    ----------
-    entries : (E, MAX_TEXTS, 4) int64
-        START, LENGTH, WORD and TAIL of each text.
-    n_texts : (E,) int64
-    table : (E, SLOTS) int32
-        Hash tables with linear probing: numbers of texts; -1 for a free slot.
-    """
-
-    entries: NDArray[np.int64]
-    n_texts: NDArray[np.int64]
-    table: NDArray[np.int32]
-
-
-@compiled()
-def _mark(data, delimiter, quote, marks):  # type: ignore[no-untyped-def]
-    """Mark delimiters, quotes and line ends.
-
-    Parameters
-    ----------
-    data : (m,) uint8
-    delimiter, quote : uint8
-    marks : (m,) uint8
-        Written: 1 for a special byte, else 0.
-
-    Returns
-    -------
-    int
-        Number of special bytes.
-    """
-    for i in range(len(marks)):
-        c = data[i]
-        marks[i] = (c == delimiter) | (c == NEWLINE) | (c == RETURN) | (c == quote)
-    return marks.sum()
-
-
-@compiled()
-def _list_marked(marks, words, positions):  # type: ignore[no-untyped-def]
-    """List the marked positions.
-
-    Parameters
-    ----------
-    marks : (m,) uint8
-    words : (m / 8,) uint64
-        The same memory, to skip eight bytes at a time.
-    positions : (k + 8,) int32
-        Written; needs room for eight more than are marked.
-    """
-    n = 0
-    for w in range(len(words)):
-        if words[w] != 0:
-            for i in range(8):
-                positions[n] = 8 * w + i
-                n += marks[8 * w + i]
-
-
-@compiled()
-def _eight_bytes(low, high, at):  # type: ignore[no-untyped-def]
-    """The eight bytes from byte `at` on, the first one lowest, of the two words (uint64) that contain them."""
-    shift = np.uint64((at & 7) << 3)
-    return (low >> shift) | ((high << np.uint64(1)) << (np.uint64(63) - shift))
-
-
-@compiled()
-def _slot_of(word, tail, size):  # type: ignore[no-untyped-def]
-    """The slot at which the search for a text begins, by its first and last eight bytes (uint64) and its length."""
-    return np.int64((((word ^ (np.uint64(size) * OTHER)) * FACTOR ^ tail) * FACTOR) >> SLOT_SHIFT)
-
-
-@compiled()
-def _find_or_add(data, first, size, word, tail, e, texts):  # type: ignore[no-untyped-def]
-    """Number of a text among those of a column, to which it is added if it is new.
-
-    Parameters
-    ----------
-    data : (m,) uint8
-    first, size : int
-        Position and length of the text.
-    word, tail : uint64
-        Its first and last eight bytes; of a text of up to eight bytes both are all of it.
-    e : int
-        Column of evidence.
-    texts : _Texts
-
-    Returns
-    -------
-    int
-        -1 if the column has too many distinct texts.
-    """
-    entries, table = texts.entries, texts.table
-    slot = _slot_of(word, tail, size)
-    while table[e, slot] >= 0:
-        k = table[e, slot]
-        equal = entries[e, k, LENGTH] == size and entries[e, k, WORD] == np.int64(word)
-        if equal and entries[e, k, TAIL] == np.int64(tail):
-            same, other = True, entries[e, k, START]
-            for i in range(8, size - 8):  # the bytes between the first and the last eight
-                same = same and data[first + i] == data[other + i]
-            if same:
-                return k
-        slot = (slot + 1) & (SLOTS - 1)
-    k = texts.n_texts[e]
-    if k == MAX_TEXTS:
-        return -1
-    table[e, slot], texts.n_texts[e] = k, k + 1
-    entries[e, k, START], entries[e, k, LENGTH] = first, size
-    entries[e, k, WORD], entries[e, k, TAIL] = np.int64(word), np.int64(tail)
-    return k
-
-
-@compiled()
-def _parse(block, wanted, texts):  # type: ignore[no-untyped-def]
-    """Parse all rows of a block.
-
-    Parameters
-    ----------
-    block : _Block
-    wanted : _Wanted
-        Its arrays of cells are written.
-    texts : _Texts
-        Empty; written.
-
-    Returns
-    -------
-    int
-        Number of rows, or `NOT_PLAIN`.
-    """
-    # one loop without calls that take arrays: each call would count references, at three times the price of the rest
-    data, words, special = block.data, block.words, block.special
-    end, n_columns, quote, delimiter = block.end, block.n_columns, block.quote, block.delimiter
-    evidence_of, kept_of, indices, spans = wanted.evidence_of, wanted.kept_of, wanted.indices, wanted.spans
-    entries, table = texts.entries, texts.table
-    n = at = i = 0  # i: number of the first special byte from position `at` on
-    while at < end:
-        if n_columns > 1 and (data[at] == NEWLINE or data[at] == RETURN):  # an empty line
-            at, i = at + 1, i + 1
-            continue
-        for column in range(n_columns):
-            first = at
-            if data[at] == quote:
-                first += 1
-                i += 1
-                while data[special[i]] == delimiter:
-                    i += 1
-                last = special[i]
-                if data[last] != quote:  # a line end, or the end of the block
-                    return NOT_PLAIN
-                at, i = last + 1, i + 1
-                if special[i] != at or data[at] == quote:  # text after the closing quote, or an escaped quote
-                    return NOT_PLAIN
-            else:
-                while data[special[i]] == quote:
-                    i += 1
-                at = special[i]
-                last = at
-            e, k = evidence_of[column], kept_of[column]
-            if e >= 0:
-                size = last - first
-                word = _eight_bytes(words[first >> 3], words[(first >> 3) + 1], first)
-                if size < 8:
-                    word &= (np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)
-                tail = word if size <= 8 else _eight_bytes(words[(last - 8) >> 3], words[((last - 8) >> 3) + 1], last)
-                number = table[e, _slot_of(word, tail, size)]
-                if number < 0 or size > 16 or (
-                    entries[e, number, LENGTH] != size or entries[e, number, WORD] != np.int64(word)
-                    or entries[e, number, TAIL] != np.int64(tail)
-                ):  # fmt: skip
-                    number = _find_or_add(data, first, size, word, tail, e, texts)
-                    if number < 0:
-                        return NOT_PLAIN
-                indices[e, n] = number
-            if k >= 0:
-                spans[k, n, 0], spans[k, n, 1] = first, last - first
-            more = int(column < n_columns - 1)
-            if (data[at] == delimiter) != more:  # too few cells, or too many
-                return NOT_PLAIN
-            at, i = at + more, i + more
-        two = int(data[at] == RETURN and data[at + 1] == NEWLINE)
-        at, i = at + 1 + two, i + 1 + two
-        n += 1
-    return n
-
-
-@compiled()
-def _gather(data, spans):  # type: ignore[no-untyped-def]
-    """Concatenate texts.
-
-    Parameters
-    ----------
-    data : (m,) uint8
-    spans : (n, 2) int64
-        Position and length of each text.
-
-    Returns
-    -------
-    text : (t,) uint8
-    offsets : (n + 1,) int32
-        Where each text begins.
-    """
-    offsets = np.zeros(len(spans) + 1, np.int32)
-    for i in range(len(spans)):
-        offsets[i + 1] = offsets[i] + spans[i, 1]
-    out = np.empty(offsets[-1], np.uint8)
-    for i in range(len(spans)):
-        to, first = offsets[i], spans[i, 0]
-        for j in range(spans[i, 1]):
-            out[to + j] = data[first + j]
-    return out, offsets
 
 
 def parse_plain_cells(
@@ -332,16 +77,16 @@ def parse_plain_cells(
     data[len(text)] = NEWLINE
     delimiter, quote = ord(rows.delimiter), rows.quote[0] if rows.quote else -1
     special = _special_positions(data, len(text), delimiter, quote)
-    block = _Block(data, data.view(np.uint64), len(text), special, delimiter, quote, rows.n_columns)
-    wanted = _Wanted(
+    block = Block(data, data.view(np.uint64), len(text), special, delimiter, quote, rows.n_columns)
+    wanted = Wanted(
         _numbers_of(evidence, rows.n_columns), _numbers_of(kept, rows.n_columns),
         np.empty((len(evidence), max_rows), np.int32), np.empty((len(kept), max_rows, 2), np.int64),
     )  # fmt: skip
-    texts = _Texts(
+    texts = Texts(
         np.empty((len(evidence), MAX_TEXTS, 4), np.int64), np.zeros(len(evidence), np.int64),
         np.full((len(evidence), SLOTS), -1, np.int32),
     )  # fmt: skip
-    n = int(_parse(block, wanted, texts))
+    n = int(parse_rows(block, wanted, texts))
     if n < 0:
         return None
     columns: list[Any] = []
@@ -365,9 +110,9 @@ def _numbers_of(wanted: Sequence[int], n_columns: int) -> NDArray[np.int64]:
 def _special_positions(data: NDArray[np.uint8], end: int, delimiter: int, quote: int) -> NDArray[np.int32]:
     """Positions of the special bytes of a block, then its end."""
     marks = np.zeros(len(data), np.uint8)
-    n = int(_mark(data, np.uint8(delimiter), np.uint8(quote if quote >= 0 else delimiter), marks[:end]))
+    n = int(mark(data, np.uint8(delimiter), np.uint8(quote if quote >= 0 else delimiter), marks[:end]))
     positions = np.empty(n + 8, np.int32)
-    _list_marked(marks, marks.view(np.uint64), positions)
+    list_marked(marks, marks.view(np.uint64), positions)
     positions[n] = end
     return positions
 
@@ -375,7 +120,7 @@ def _special_positions(data: NDArray[np.uint8], end: int, delimiter: int, quote:
 def _text_column(data: NDArray[np.uint8], spans: NDArray[np.int64]) -> Any:
     """Cells as an Arrow array of text."""
     pa = arrow()
-    out, offsets = _gather(data, spans)
+    out, offsets = gather(data, spans)
     nonempty = spans[:, 1] > 0
     valid = None if nonempty.all() else pa.py_buffer(np.packbits(nonempty, bitorder="little"))
     array = pa.StringArray.from_buffers(len(spans), pa.py_buffer(offsets), pa.py_buffer(out), valid)
