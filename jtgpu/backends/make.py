@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import BackendUnavailable, closest
 from . import device_numbers, get
@@ -12,6 +13,7 @@ from .base import Backend
 from .wrappers import pattern_cache
 from .wrappers.conditioned import ConditionedSum
 from .wrappers.devices import DevicePool
+from .wrappers.pattern import CostedBackend
 from .wrappers.slices import SliceJob, Start, on_devices, one_after_another
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def make(
     devices : "all", int or sequence of int, optional
         GPUs that share the work.
     replan : bool
-        Whether evidence patterns that recur may get a plan of their own, if the backend supports it.
+        Whether evidence patterns that recur may get their own plan, if the backend supports it.
     **options
         Of the backend.
     """
@@ -60,16 +62,17 @@ def make(
     if devices is not None:
         return device_pool(name, devices)(plan, factors, **options)
     prepare = get(name)
-    backend: Any = prepare(plan, factors, **options)
+    backend = prepare(plan, factors, **options)
     if not replan or plan.cost().flops < pattern_cache.MIN_COST:
-        return backend  # type: ignore[no-any-return]
+        return backend
     if name == "cpu":
-        return pattern_cache.PatternCache(plan, factors, backend, lambda p, f: prepare(p, f, **options))  # type: ignore[arg-type, return-value]
+        costed = cast("Callable[..., CostedBackend]", partial(prepare, **options))
+        return pattern_cache.PatternCache(plan, factors, cast("CostedBackend", backend), costed)
     if name == "gpu":
         patterns: Any = importlib.import_module(".gpu.patterns", __package__)
         made: Backend = patterns.GpuPatternCache(plan, factors, backend)
         return made
-    return backend  # type: ignore[no-any-return]
+    return backend
 
 
 def make_conditioned(
