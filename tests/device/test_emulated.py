@@ -26,7 +26,7 @@ CHOSEN = {
     "devices": "(bits and asia) or ctrl_c or single_cases or not_there or (slices and [0])",
     "patterns": "gives_all_back or patterns_and_threads or streams_of_others or not_quicker",
     "precision": "(small_networks and alarm) or far_below or loses or impossible",
-    "sharing": "full_at_any_step or says",
+    "sharing": "full_at_any_step or reports",
 }
 
 

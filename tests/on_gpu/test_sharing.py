@@ -122,7 +122,7 @@ def test_trees_of_both_kinds_and_threads_share_the_card(gpu: Device) -> None:
 
 
 @pytest.mark.alone
-def test_a_tree_closed_by_one_thread_says_so_to_the_others(gpu: Device) -> None:
+def test_a_tree_closed_by_one_thread_reports_it_to_the_others(gpu: Device) -> None:
     net = jtgpu.read(ROOT / "nets" / "alarm.net")
     tree = net.plan(order="min-fill").compile("gpu")
     begun = threading.Barrier(4)
