@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jtgpu.backends.gpu import backend as gpu
-from jtgpu.backends.gpu.batch import engine as batch
+from jtgpu.backends.gpu.batch import buffers
 from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device.context import Device
 from jtgpu.plans.compiler import model_factors
@@ -18,7 +18,7 @@ from tests.support.emulated import cards
 
 def test_an_interrupted_table_leaves_nothing_queued(emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next table has the same scratch memory, on another stream."""
-    monkeypatch.setattr(batch, "LARGE", 64)
+    monkeypatch.setattr(buffers, "LARGE", 64)
     net = bundled("asia")
     plan, factors = net.plan("min-fill", cache=False).plan, [f.table for f in model_factors(net)]
     backend = gpu.prepare(plan, factors, single=False)
