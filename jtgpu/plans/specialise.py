@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..util.numba_cache import compiled
+from ..util.numba_cache import compiled, inlined
 from .arrays import ragged
 from .program import COLLECT, FAMILY, POSTERIOR, UNIT, Program
 
@@ -228,7 +228,7 @@ class _Shrink(NamedTuple):
     factors: NDArray[np.int64]  # (V+1,) scratch memory, zeros
 
 
-@compiled()
+@inlined
 def _shrink_factors(sk, seen, gone, cut, pruned, s):  # type: ignore[no-untyped-def]
     """The factors' scopes under the pattern; parameters as for `_shrink`."""
     case = len(seen) - 1
@@ -250,7 +250,7 @@ def _shrink_factors(sk, seen, gone, cut, pruned, s):  # type: ignore[no-untyped-
         s.length[f] = n - first
 
 
-@compiled()
+@inlined
 def _eliminate_early(sk, target, count, i, s):  # type: ignore[no-untyped-def]
     """Mark what contraction i eliminates since its other factors are gone: what no remaining factor elsewhere has."""
     out = sk.op_out[i]
@@ -270,7 +270,7 @@ def _eliminate_early(sk, target, count, i, s):  # type: ignore[no-untyped-def]
             s.factors[sk.table_var[j]] = 0
 
 
-@compiled()
+@inlined
 def _choose_inputs(sk, i, s):  # type: ignore[no-untyped-def]
     """Note the inputs of contraction i that are not `UNIT`, and count their holders; returns how many there are."""
     case, left = len(sk.card) - 1, 0
@@ -286,7 +286,7 @@ def _choose_inputs(sk, i, s):  # type: ignore[no-untyped-def]
     return left
 
 
-@compiled()
+@inlined
 def _sums_to_one(sk, i, t, s):  # type: ignore[no-untyped-def]
     """Whether input t is a density whose heads contraction i eliminates, and that no other input mentions."""
     if t < 0 or s.tainted[t]:
@@ -297,7 +297,7 @@ def _sums_to_one(sk, i, t, s):  # type: ignore[no-untyped-def]
     return True
 
 
-@compiled()
+@inlined
 def _drop_densities(sk, i, left, s):  # type: ignore[no-untyped-def]
     """Drop the inputs of contraction i that become ones; returns how many of the `left` inputs remain."""
     again = True
@@ -314,7 +314,7 @@ def _drop_densities(sk, i, left, s):  # type: ignore[no-untyped-def]
     return left
 
 
-@compiled()
+@inlined
 def _output_scope(sk, i, s):  # type: ignore[no-untyped-def]
     """The scope of the output of contraction i; returns whether one of its variables is a head."""
     out, case = sk.op_out[i], len(sk.card) - 1
@@ -340,7 +340,7 @@ def _output_scope(sk, i, s):  # type: ignore[no-untyped-def]
     return any_head
 
 
-@compiled()
+@inlined
 def _finish_contraction(sk, i, left, any_head, s):  # type: ignore[no-untyped-def]
     """What stands for the output of contraction i; clears `holders` and `heads`.
 
@@ -384,7 +384,7 @@ def _finish_contraction(sk, i, left, any_head, s):  # type: ignore[no-untyped-de
             s.rep[out] = only
 
 
-@compiled()
+@compiled(allocates=False)
 def _shrink(sk, seen, target, gone, cut, count, pruned, s):  # type: ignore[no-untyped-def]
     """Fill in `s.rep`, `s.length`, `s.scope` and `s.use`.
 
@@ -412,10 +412,9 @@ def _shrink(sk, seen, target, gone, cut, count, pruned, s):  # type: ignore[no-u
         _finish_contraction(sk, i, left, _output_scope(sk, i, s), s)
 
 
-@compiled()
-def _needed(sk, seen, target, s):  # type: ignore[no-untyped-def]
-    """(T,) bool: tables that the answers, the roots and the wanted tables need; parameters as for `_shrink`."""
-    need = np.zeros(len(sk.table_ptr), np.bool_)
+@compiled(allocates=False)
+def _mark_needed(sk, seen, target, s, need):  # type: ignore[no-untyped-def]
+    """Set `need` (T,) bool for the tables that the answers, the roots and the wanted tables need; see `_shrink`."""
     for tables in (sk.roots, sk.wanted):
         for r in range(len(tables)):
             t = s.rep[tables[r]]
@@ -432,7 +431,6 @@ def _needed(sk, seen, target, s):  # type: ignore[no-untyped-def]
             for k in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
                 if s.use[k] >= 0:
                     need[s.use[k]] = True
-    return need
 
 
 @compiled()
@@ -455,7 +453,9 @@ def reduce_flat(sk, seen, target):  # type: ignore[no-untyped-def]
             v = sk.table_var[j]
             cut[f] = cut[f] or seen[v] == HARD or (seen[v] == SOFT and sk.evidence_factor[v] == f)
     _shrink(sk, seen, target, gone, cut, count, pruned, s)
-    return s.rep, s.length, s.scope, s.use, _needed(sk, seen, target, s), cut
+    need = np.zeros(n_tables, np.bool_)
+    _mark_needed(sk, seen, target, s, need)
+    return s.rep, s.length, s.scope, s.use, need, cut
 
 
 def reduce(sk: FlatProgram, seen: NDArray[np.uint8], target: NDArray[np.bool_]) -> Reduced:

@@ -14,7 +14,7 @@ from typing import Any
 
 from numba import njit
 
-__all__ = ["address_of", "cache_folder", "compiled", "is_compiled"]
+__all__ = ["address_of", "cache_folder", "compiled", "inlined", "is_compiled"]
 
 HOLDERS = (  # files with compiled functions, and with constants that are compiled into them
     "util/numba_cache.py", "plans/arrays.py", "plans/program.py", "plans/specialise.py", "plans/ordering/rotations.py",
@@ -39,23 +39,34 @@ def _stamp() -> str:
 _STAMP = _stamp()
 
 
-def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+def compiled(*, allocates: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """A decorator: ``numba.njit`` without the interpreter's lock, dividing as NumPy does, cached.
 
     Parameters
     ----------
+    allocates : bool
+        False for a function that makes no array, as some callees of compiled functions: then Numba counts no
+        references, which takes longer than the work where arrays of NamedTuples are used in loops.
     **options
         Of ``numba.njit``.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+        dispatcher = njit(cache=True, nogil=True, error_model="numpy", _nrt=allocates, **options)(function)
         file = _cache_file(dispatcher)
         if file is not None:
             file._source_stamp = (file._source_stamp, _STAMP)
         return dispatcher
 
     return decorate
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """A decorator for a part of a `compiled` function: Numba inlines it, so that it is neither called nor compiled alone.
+
+    Numba passes a NamedTuple of arrays as dozens of arguments.
+    """
+    return njit(nogil=True, error_model="numpy", inline="always")(function)
 
 
 def is_compiled(function: Any) -> bool:

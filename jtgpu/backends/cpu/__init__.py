@@ -1,8 +1,9 @@
-"""The fast CPU backend: compiled loops, a plan specialised to what is observed and asked, tables of cases, sessions.
+"""The fast CPU backend: compiled loops, programs specialised to evidence and targets, tables of cases, sessions.
 
-`records` turns what `jtgpu.plans.specialise` leaves of a plan into a program, `kernels` has the loops of one contraction,
-`sweep` runs a program for one case, `parallel` on several cores, `lanes` for many cases at once; `engine` is what the
-rest of jtgpu sees.
+`lower` turns what `jtgpu.plans.specialise` leaves of a program into `records`; `kernels` has the loops of one
+contraction; `sweep` runs records for one case, `parallel` on several cores, `lanes` for many cases at once. `runner`
+joins a program and a model's numbers, with the `programs` that are cached and a `workspace` for each query. `engine` is
+the backend; `batch` and `counts` answer tables of cases; `queries` runs what needs a `backward` pass or derivatives.
 """
 
 from .engine import Cpu, prepare

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...plans.specialise import FlatProgram, reduce
-from ...util.numba_cache import compiled
+from ...util.numba_cache import compiled, inlined
 from .records import Records, input_field
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CHANCES", "UNSHARED", "Steps", "alternatives", "cell_of", "draw", "retrace", "steps_of", "trace"]
 
-# A step: the fields up to PLACES, then (variable, states) of each variable that is eliminated, slowest first; (variable,
-# stride) of each of the output; and for each input its cell, its strides in the eliminated variables, the number of its
+# A step: the fields up to PLACES, then (variable, states) of each variable that is eliminated, slowest first;
+# (variable, stride) of each of the output; and for each input its cell, its strides in the eliminated variables, the number of its
 # other variables and (variable, stride) of each. Variables by rank.
 (
     N_INPUTS,
@@ -65,7 +65,7 @@ class _Work(NamedTuple):
     taken: NDArray[np.int64]  # (V+1,) eliminated variables, ascending
 
 
-@compiled()
+@inlined
 def _eliminated(sk, left, i, w):  # type: ignore[no-untyped-def]
     """Find the variables that contraction i eliminates; returns how many they are (int64). See `_write_step`."""
     out, n = sk.op_out[i], 0
@@ -88,7 +88,7 @@ def _eliminated(sk, left, i, w):  # type: ignore[no-untyped-def]
     return n
 
 
-@compiled()
+@inlined
 def _write_input(sk, left, i, t, w, n_taken, steps, at):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Write the strides of input t behind its cell at `steps[at:]`; returns the end. See `_write_step`."""
     step = 1
@@ -109,7 +109,7 @@ def _write_input(sk, left, i, t, w, n_taken, steps, at):  # type: ignore[no-unty
     return at
 
 
-@compiled()
+@inlined
 def _write_step(sk, left, i, record, w, n_taken, steps, n):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Write the step of contraction i at `steps[n:]`.
 
@@ -155,7 +155,7 @@ def _write_step(sk, left, i, record, w, n_taken, steps, n):  # type: ignore[no-u
     return at, size
 
 
-@compiled()
+@inlined
 def _share_slices(steps, step_ptr, sizes):  # type: ignore[no-untyped-def]
     """Give room for running sums to the steps with the fewest slices: the fewer, the more samples share each.
 

@@ -129,8 +129,10 @@ class Table:
         self.impossible = np.zeros(len(self.states), np.bool_)
 
     def _scaled_weights(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-        """The likelihoods side by side, each scaled by a power of two; their first columns by rank (-1: none); and ln of
-        what each row was divided by."""
+        """The likelihoods side by side, scaled by powers of two; first columns by rank (-1: none); and the scales.
+
+        The scales are natural logarithms, one a row.
+        """
         n = len(self.states)
         ptr = np.full(self.runner.program.n_variables, -1, np.int64)
         log_scale = np.zeros(n)
@@ -159,8 +161,7 @@ class Table:
 
 def lane_memory(space: Workspace, table: Table, cached: CachedProgram, lanes: int) -> Memory:
     """A workspace with room for a program of so many lanes."""
-    space.fit(cached.records)
-    space.fit_arena(cached.records.cells)
+    space.fit_program(cached)
     numbers, cards = space.numbers, table.runner.cards
     exponent = np.zeros((len(numbers.exponent), lanes), np.int64)
     exponent[:] = numbers.exponent[:, None]

@@ -1,7 +1,7 @@
 """Expected counts: the distributions of all families, summed over a table of cases.
 
-Rows are grouped as for posteriors (see `batch`). Every task adds its rows, in their order, to counts of its own, and the
-tasks' counts are added in the order of the tasks: the bits do not depend on the number of threads.
+Rows are grouped as for posteriors (see `batch`). Every task adds its rows, in their order, to counts of its own, and
+these are added in the order of the tasks: the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -92,7 +92,5 @@ def _count_row(table: Table, space: Workspace, row: int, out: Counting) -> None:
     except ImpossibleEvidence:
         table.log_evidence[row], table.impossible[row] = -np.inf, True
         return
-    p = cached.records
     states = case.state[table.runner.by_rank]
-    weight = float(out.weights[row])
-    add_counts(space.arena, p.stores, p.store_ptr, 1, 0, states, weight, out.cells, space.block)
+    add_counts(space.arena, cached.records, states, float(out.weights[row]), out.cells, space.block)

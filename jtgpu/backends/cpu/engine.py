@@ -1,4 +1,4 @@
-"""The fast CPU backend: a plan's program specialised to the evidence and the targets, run by compiled code in one call."""
+"""The fast CPU backend: a program specialised to the evidence and the targets, run by compiled code in one call."""
 
 from __future__ import annotations
 
@@ -152,8 +152,7 @@ class CpuSession:
             cached.leave_out_zeros(model.numbers, runner.cards, cells=self._cells)
             weights, weight_ptr, log_scale = scaled_weights(evidence, runner.program.axis_rank)
             p = cached.records
-            space.fit(p)
-            space.fit_arena(self._cells)
+            space.fit_program(cached, self._cells)
             log_evidence = IMPOSSIBLE
             if log_scale != IMPOSSIBLE:
                 log_evidence = run_changed(

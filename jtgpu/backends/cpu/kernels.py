@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from numba import float64, int64
 
-from ...util.numba_cache import address_of, compiled
+from ...util.numba_cache import address_of, compiled, inlined
 from .records import (
     FIRST_LOOP,
     INPUTS,
@@ -68,7 +68,9 @@ from .vector import (
 
 __all__ = ["BUFFER", "CONTRACT", "LIST", "OFFSETS", "SCRATCH_FIELDS", "WORK", "contract", "contract_address"]
 
-CONTRACT, WORK, OFFSETS, BUFFER, SCRATCH_FIELDS = range(5)  # addresses at the beginning of `workspace.Scratch.block`
+# addresses at the beginning of `workspace.Scratch.block`; CONTRACT + 1: of the loops by maximum, 0 without a program
+# that needs them
+CONTRACT, _, WORK, OFFSETS, BUFFER, SCRATCH_FIELDS = range(6)
 
 LIST = 2048  # offsets of reduced cells that a contraction lists at a time
 
@@ -224,7 +226,7 @@ def _cells4(op, p, o, a, b, add):  # type: ignore[no-untyped-def]
     return max(max(s0, s1), max(s2, s3))
 
 
-@compiled()
+@inlined
 def _put_cell(op, arena, o, x, add):  # type: ignore[no-untyped-def]
     """Write x (float64) to an output cell, combined with what it holds if `add`; returns what was written."""
     if add:
@@ -249,7 +251,7 @@ def _cell1(op, p, o, a, b, add):  # type: ignore[no-untyped-def]
     return _put_cell(op, p.arena, o, reduce_lanes(op, x), add)
 
 
-@compiled()
+@inlined
 def _inner_rows(op, p, o, a, b, inner, add):  # type: ignore[no-untyped-def]
     """`inner` rows of the output, four at a time; returns the lanewise maximum of what was written."""
     high = zero()
@@ -261,7 +263,7 @@ def _inner_rows(op, p, o, a, b, inner, add):  # type: ignore[no-untyped-def]
     return high
 
 
-@compiled()
+@inlined
 def _inner_cells(op, p, o, a, b, inner, add):  # type: ignore[no-untyped-def]
     """`inner` cells of the output, four at a time; returns the largest (float64)."""
     top = 0.0
@@ -273,7 +275,7 @@ def _inner_cells(op, p, o, a, b, inner, add):  # type: ignore[no-untyped-def]
     return top
 
 
-@compiled()
+@inlined
 def _advance(loops, swapped, first, last, count):  # type: ignore[no-untyped-def]
     """Go on to the next round of the loops ``first..last-1`` of a contraction of two tables.
 
@@ -307,7 +309,7 @@ def _advance(loops, swapped, first, last, count):  # type: ignore[no-untyped-def
     return moved_o, moved_a, moved_b
 
 
-@compiled()
+@inlined
 def _list_offsets(loops, swapped, n_kept, n_loops, off_a, off_b):  # type: ignore[no-untyped-def]
     """List the offsets of the innermost reduced loops, as many as have at most `LIST` rounds.
 
@@ -406,7 +408,7 @@ def _contract_listed(op, arena, record):  # type: ignore[no-untyped-def]
     return top
 
 
-@compiled()
+@inlined
 def _sparse_cell(arena, record, at, terms, reduced, sums):  # type: ignore[no-untyped-def]
     """The sum of the listed terms of one cell (float64).
 
@@ -607,7 +609,7 @@ def _contract_many(op, arena, record, work, buffer):  # type: ignore[no-untyped-
     return top
 
 
-@compiled()
+@inlined
 def _contract_by(op, arena, record, work, offsets, buffer):  # type: ignore[no-untyped-def]
     """`contract` for one way of combining terms."""
     if peek_int(record, LISTED) > 0:
@@ -618,19 +620,24 @@ def _contract_by(op, arena, record, work, offsets, buffer):  # type: ignore[no-u
 
 
 @compiled()
-def _contract(arena, record, work, offsets, buffer):  # type: ignore[no-untyped-def]
-    """`contract` with the addresses of its scratch memory."""
+def _contract_sum(arena, record, work, offsets, buffer):  # type: ignore[no-untyped-def]
+    """`contract` by sum with the addresses of its scratch memory."""
     if peek_int(record, LISTED) < 0:
         return _contract_sparse(arena, record, offsets)
-    if peek_int(record, MAXIMAL) != 0:
-        return _contract_by(by_maximum(), arena, record, work, offsets, buffer)
     return _contract_by(by_sum(), arena, record, work, offsets, buffer)
 
 
-@lru_cache(maxsize=1)
-def contract_address() -> int:
-    """Address of `_contract`, which is compiled once and not into each of its callers."""
-    return address_of(_contract, float64(int64, int64, int64, int64, int64))
+@compiled()
+def _contract_maximum(arena, record, work, offsets, buffer):  # type: ignore[no-untyped-def]
+    """`contract` by maximum with the addresses of its scratch memory."""
+    return _contract_by(by_maximum(), arena, record, work, offsets, buffer)
+
+
+@lru_cache(maxsize=2)
+def contract_address(maximal: bool) -> int:
+    """Address of the loops by sum or by maximum, which are compiled once and not into each of their callers."""
+    function = _contract_maximum if maximal else _contract_sum
+    return address_of(function, float64(int64, int64, int64, int64, int64))
 
 
 @compiled()
@@ -646,7 +653,10 @@ def contract(arena, record, scratch):  # type: ignore[no-untyped-def]
     scratch : int64
         Address of `workspace.Scratch.block`.
     """
+    maximal = peek_int(record, MAXIMAL)
+    if maximal == 0 and peek_int(record, LISTED) > 0:  # small: a call would take as long
+        return _contract_listed(by_sum(), arena, record)
     return call(
-        peek_int(scratch, CONTRACT), arena, record, peek_int(scratch, WORK), peek_int(scratch, OFFSETS),
+        peek_int(scratch, CONTRACT + maximal), arena, record, peek_int(scratch, WORK), peek_int(scratch, OFFSETS),
         peek_int(scratch, BUFFER),
     )  # fmt: skip

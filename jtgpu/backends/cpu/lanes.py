@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...util.numba_cache import compiled
+from ...util.numba_cache import compiled, inlined
 from .kernels import SCRATCH_FIELDS, contract
 from .records import (
     ANSWER,
@@ -84,7 +84,7 @@ class Counting(NamedTuple):
 _fast = {"reassoc", "nsz", "contract"}
 
 
-@compiled(fastmath=_fast)
+@compiled(allocates=False, fastmath=_fast)
 def _tops(arena, start, size, lanes, top):  # type: ignore[no-untyped-def]
     """Write the largest entry of each lane of a table to `top`.
 
@@ -103,7 +103,7 @@ def _tops(arena, start, size, lanes, top):  # type: ignore[no-untyped-def]
             top[i] = x if x > top[i] else top[i]
 
 
-@compiled()
+@compiled(allocates=False)
 def _rescale(arena, start, size, lanes, top, dead, exponent, limit):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Scale the lanes of a table whose largest entry is out of bounds; mark lanes of zeros as dead.
 
@@ -144,7 +144,7 @@ def _rescale(arena, start, size, lanes, top, dead, exponent, limit):  # type: ig
     return scaled
 
 
-@compiled()
+@inlined
 def _copy_lanes(arena, load, states, lanes, source, count):  # type: ignore[no-untyped-def]
     """Copy the cells of a factor that agree with each lane's states; parameters as for `_load_lanes`."""
     to, at = load[LOAD_OUT], LOAD_FIELDS
@@ -172,7 +172,7 @@ def _copy_lanes(arena, load, states, lanes, source, count):  # type: ignore[no-u
             offset -= (load[at + 2 * j] - 1) * load[at + 2 * j + 1]
 
 
-@compiled()
+@inlined
 def _load_lanes(m, load):  # type: ignore[no-untyped-def]
     """Copy a factor for every lane, restricted to the lane's states and weighed.
 
@@ -202,7 +202,7 @@ def _load_lanes(m, load):  # type: ignore[no-untyped-def]
         at += 3
 
 
-@compiled()
+@inlined
 def _load_all_lanes(m, code, limit):  # type: ignore[no-untyped-def]
     """Run every load; parameters as for `_chunk`."""
     lanes = len(m.dead)
@@ -218,7 +218,7 @@ def _load_all_lanes(m, code, limit):  # type: ignore[no-untyped-def]
             m.scaled[e] = True
 
 
-@compiled()
+@inlined
 def _exponents(record, exponent, scaled, lanes):  # type: ignore[no-untyped-def]
     """Set the output's exponents to the sum of the inputs', lane by lane; only where one of them is not zero.
 
@@ -242,7 +242,7 @@ def _exponents(record, exponent, scaled, lanes):  # type: ignore[no-untyped-def]
                 exponent[out, i] += exponent[e, i]
 
 
-@compiled()
+@inlined
 def _own_exponents(exponent, scaled, e, lanes):  # type: ignore[no-untyped-def]
     """Row e of `exponent`, (L,) int64: zeros if it is not set."""
     if not scaled[e]:
@@ -251,7 +251,7 @@ def _own_exponents(exponent, scaled, e, lanes):  # type: ignore[no-untyped-def]
     return exponent[e]
 
 
-@compiled()
+@inlined
 def _finish_shared(m, record, top, limit):  # type: ignore[no-untyped-def]
     """Normalise or scale a table that does not depend on the case; `top` (float64): its largest entry."""
     start, size, out, lanes = record[OUT], record[SIZE], record[OUT_EXP], len(m.dead)
@@ -270,7 +270,7 @@ def _finish_shared(m, record, top, limit):  # type: ignore[no-untyped-def]
         own[:] = own[0]
 
 
-@compiled()
+@compiled(allocates=False)
 def _chunk(m, code, limit, first):  # type: ignore[no-untyped-def]
     """Make every table for one chunk of lanes.
 
@@ -310,7 +310,7 @@ def _chunk(m, code, limit, first):  # type: ignore[no-untyped-def]
     return True
 
 
-@compiled()
+@inlined
 def _note_evidence(m, roots, cases, begin, n, possible):  # type: ignore[no-untyped-def]
     """Write ln P(e) of n lanes; mark the dead ones.
 
@@ -341,7 +341,7 @@ def _note_evidence(m, roots, cases, begin, n, possible):  # type: ignore[no-unty
         cases.log_evidence[row] = -math.inf if m.dead[i] else log_evidence
 
 
-@compiled()
+@inlined
 def _fill_chunk(m, cases, begin, n):  # type: ignore[no-untyped-def]
     """Copy the states and likelihoods of n rows to the lanes; the last row fills the lanes that are left over."""
     lanes, n_vars = m.chunk.shape
@@ -354,7 +354,7 @@ def _fill_chunk(m, cases, begin, n):  # type: ignore[no-untyped-def]
             m.weights[c * lanes + i] = cases.weights[row, c]
 
 
-@compiled()
+@inlined
 def _write_observed(m, cases, out, begin, n):  # type: ignore[no-untyped-def]
     """Write the posteriors of observed variables; parameters as for `_write`."""
     for i in range(n):
@@ -367,7 +367,7 @@ def _write_observed(m, cases, out, begin, n):  # type: ignore[no-untyped-def]
                     out.cells[row, out.place[v] + m.chunk[i, v]] = 1.0
 
 
-@compiled()
+@inlined
 def _write(m, answers, cases, out, begin, n):  # type: ignore[no-untyped-def]
     """Write the posteriors of n lanes, normalised, to their rows; zeros for the dead.
 
@@ -406,6 +406,18 @@ def _write(m, answers, cases, out, begin, n):  # type: ignore[no-untyped-def]
                 out.cells[row, column + d] = m.arena[cell + d * lanes + i] * top[i]
 
 
+@compiled(allocates=False)
+def _run_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
+    """See `run_lanes`."""
+    lanes, possible = len(m.dead), True
+    for begin in range(first, last, lanes):
+        n = min(lanes, last - begin)
+        _fill_chunk(m, cases, begin, n)
+        possible = possible and _chunk(m, code, limit, begin == first)
+        _note_evidence(m, code.roots, cases, begin, n, possible)
+        _write(m, code.answers, cases, out, begin, n)
+
+
 @compiled()
 def run_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
     """Posteriors of the cases ``cases.rows[first:last]``, as many at a time as there are lanes.
@@ -421,16 +433,10 @@ def run_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyp
         See `sweep.run`.
     first, last : int64
     """
-    lanes, possible = len(m.dead), True
-    for begin in range(first, last, lanes):
-        n = min(lanes, last - begin)
-        _fill_chunk(m, cases, begin, n)
-        possible = possible and _chunk(m, code, limit, begin == first)
-        _note_evidence(m, code.roots, cases, begin, n, possible)
-        _write(m, code.answers, cases, out, begin, n)
+    _run_lanes(m, code, cases, out, limit, first, last)
 
 
-@compiled()
+@compiled(allocates=False)
 def _add_store(arena, store, lanes, i, states, weight, cells, count):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Add the distribution of one family in one case to the expected counts.
 
@@ -477,22 +483,47 @@ def _add_store(arena, store, lanes, i, states, weight, cells, count):  # type: i
             to -= (store[at + 2 * j] - 1) * store[at + 2 * j + 1]
 
 
+@compiled(allocates=False)
+def _add_all(arena, code, lanes, i, states, weight, cells, count):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Add the distributions of all families in one case; `code`: `records.Records`; others see `_add_store`."""
+    for p in range(len(code.store_ptr) - 1):
+        store = code.stores[code.store_ptr[p] : code.store_ptr[p + 1]]
+        _add_store(arena, store, lanes, i, states, weight, cells, count)
+
+
 @compiled()
-def add_counts(arena, stores, store_ptr, lanes, i, states, weight, cells, scratch):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Add the distributions of all families in one case to the expected counts.
+def add_counts(arena, code, states, weight, cells, scratch):  # type: ignore[no-untyped-def]
+    """Add the distributions of all families in the one case that a program has run for to the expected counts.
 
     Parameters
     ----------
-    stores, store_ptr : int64
-        See `records.Records`.
+    arena : float64
+    code : records.Records
+        Lowered for one lane.
+    states : (V,) int32
+        Observed states by rank.
+    weight : float64
+    cells : float64
+        See `Counting.cells`.
     scratch : int64
         `workspace.Scratch.block`.
-    others
-        See `_add_store`.
     """
-    for p in range(len(store_ptr) - 1):
-        store = stores[store_ptr[p] : store_ptr[p + 1]]
-        _add_store(arena, store, lanes, i, states, weight, cells, scratch[SCRATCH_FIELDS:])
+    _add_all(arena, code, 1, 0, states, weight, cells, scratch[SCRATCH_FIELDS:])
+
+
+@compiled(allocates=False)
+def _count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
+    """See `count_lanes`."""
+    lanes, possible = len(m.dead), True
+    for begin in range(first, last, lanes):
+        n = min(lanes, last - begin)
+        _fill_chunk(m, cases, begin, n)
+        possible = possible and _chunk(m, code, limit, begin == first)
+        _note_evidence(m, code.roots, cases, begin, n, possible)
+        for i in range(n):
+            weight = out.weights[cases.rows[begin + i]]
+            if not m.dead[i] and weight > 0.0:
+                _add_all(m.arena, code, lanes, i, m.chunk[i], weight, out.cells, m.scratch[SCRATCH_FIELDS:])
 
 
 @compiled()
@@ -505,15 +536,4 @@ def count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-unt
         See `run_lanes`.
     out : Counting
     """
-    lanes, possible = len(m.dead), True
-    for begin in range(first, last, lanes):
-        n = min(lanes, last - begin)
-        _fill_chunk(m, cases, begin, n)
-        possible = possible and _chunk(m, code, limit, begin == first)
-        _note_evidence(m, code.roots, cases, begin, n, possible)
-        for i in range(n):
-            weight = out.weights[cases.rows[begin + i]]
-            if not m.dead[i] and weight > 0.0:
-                add_counts(
-                    m.arena, code.stores, code.store_ptr, lanes, i, m.chunk[i], weight, out.cells, m.scratch
-                )  # fmt: skip
+    _count_lanes(m, code, cases, out, limit, first, last)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...plans.program import FAMILY
 from ...plans.specialise import HARD, SOFT, FlatProgram, reduce_flat
-from ...util.numba_cache import compiled
+from ...util.numba_cache import compiled, inlined
 from .records import (
     A_EXP,
     ALIGNMENT,
@@ -84,7 +84,7 @@ class _Room(NamedTuple):
     base: NDArray[np.int64]  # (k,)
 
 
-@compiled()
+@inlined
 def _strides(sk, t, s, into):  # type: ignore[no-untyped-def]
     """Write the stride of each variable of table t to `into` (V+1,); returns the table's cells (int64)."""
     step = 1
@@ -94,7 +94,7 @@ def _strides(sk, t, s, into):  # type: ignore[no-untyped-def]
     return step
 
 
-@compiled()
+@inlined
 def _write_observed(sk, seen, f, to, n):  # type: ignore[no-untyped-def]
     """Write the observed variables and the loops of a load; parameters and result as for `_write_load`."""
     first, at = sk.table_ptr[f], n + LOAD_FIELDS
@@ -123,7 +123,7 @@ def _write_observed(sk, seen, f, to, n):  # type: ignore[no-untyped-def]
     return at
 
 
-@compiled()
+@compiled(allocates=False)
 def _write_load(sk, seen, f, s, source, to, n):  # type: ignore[no-untyped-def]
     """Write the load of factor f at `to[n:]`, but for where it goes to.
 
@@ -161,13 +161,13 @@ def _write_load(sk, seen, f, s, source, to, n):  # type: ignore[no-untyped-def]
     return at
 
 
-@compiled()
+@inlined
 def _padded(cells):  # type: ignore[no-untyped-def]
     """Cells (int64) of a table with what keeps the next one aligned."""
     return -(-cells // ALIGNMENT) * ALIGNMENT
 
 
-@compiled()
+@inlined
 def _load_room(sk, f):  # type: ignore[no-untyped-def]
     """Numbers that the load of factor f takes at most (int64)."""
     return LOAD_FIELDS + 5 * (sk.table_end[f] - sk.table_ptr[f])
@@ -241,7 +241,7 @@ def _make_stores(sk, seen, s, source):  # type: ignore[no-untyped-def]
     return stores[:n].copy(), store_ptr
 
 
-@compiled()
+@inlined
 def _kept_first(loops, n_loops, order):  # type: ignore[no-untyped-def]
     """Write to `order` the loops of the output, then the reduced ones; returns how many are kept (int64)."""
     kept = 0
@@ -257,7 +257,7 @@ def _kept_first(loops, n_loops, order):  # type: ignore[no-untyped-def]
     return kept
 
 
-@compiled()
+@inlined
 def _write_terms(to, n, k, n_loops, terms, room):  # type: ignore[no-untyped-def]
     """Write the cells of every term behind the fields at `to[n:]`; returns the record's end. See `_write_loops`."""
     loops, order, count, base = room.loops, room.order, room.count, room.base
@@ -291,7 +291,7 @@ def _write_terms(to, n, k, n_loops, terms, room):  # type: ignore[no-untyped-def
     return at
 
 
-@compiled()
+@inlined
 def _merge_loops(sk, k, n_joint, room):  # type: ignore[no-untyped-def]
     """The loops over the joint scope of a contraction, as few as possible, in `room.loops`; zeroes `room.strides`.
 
@@ -328,7 +328,7 @@ def _merge_loops(sk, k, n_joint, room):  # type: ignore[no-untyped-def]
     return n_loops, terms
 
 
-@compiled()
+@inlined
 def _write_loops(to, n, k, n_loops, room):  # type: ignore[no-untyped-def]
     """Write the loops of a contraction of k inputs behind the fields at `to[n:]`.
 
@@ -358,13 +358,13 @@ def _write_loops(to, n, k, n_loops, room):  # type: ignore[no-untyped-def]
     return at
 
 
-@compiled()
+@inlined
 def _most_listed(k):  # type: ignore[no-untyped-def]
     """Terms up to which a contraction of k inputs is listed (int64)."""
     return MOST_LISTED if k == 2 else MOST_LISTED_OF_MANY
 
 
-@compiled()
+@inlined
 def _join(sk, i, s, room):  # type: ignore[no-untyped-def]
     """The inputs of contraction i, their strides and their joint scope, in `room`; returns the number of both."""
     k, n_joint = 0, 0
@@ -388,7 +388,7 @@ def _join(sk, i, s, room):  # type: ignore[no-untyped-def]
     return k, n_joint
 
 
-@compiled()
+@inlined
 def _write_record(sk, i, s, room, to, n):  # type: ignore[no-untyped-def]
     """Write the record of contraction i at `to[n:]`, whose output has its cell in `s` already.
 
@@ -432,7 +432,7 @@ def _write_record(sk, i, s, room, to, n):  # type: ignore[no-untyped-def]
     return end, terms
 
 
-@compiled()
+@compiled(allocates=False)
 def _measure(sk, s):  # type: ignore[no-untyped-def]
     """Contractions that are made, numbers that their records take at most, most inputs, and variables of these."""
     n_ops, room, most, widest = 0, 0, 2, 0
@@ -451,38 +451,29 @@ def _measure(sk, s):  # type: ignore[no-untyped-def]
     return n_ops, room, most, widest
 
 
-@compiled()
-def _make_records(sk, s, answer_cell, places, at, records):  # type: ignore[no-untyped-def]
-    """Records of the contractions that are made.
+@compiled(allocates=False)
+def _fill_records(sk, s, layout_cells, at, room, records, record_ptr, answers):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Write the records of the contractions that are made.
 
     Parameters
     ----------
     sk : FlatProgram
     s : _Tables
-    answer_cell : (V,) int64
-        See `Layout.answer`.
-    places : (T,) or (0,) int64
-        See `Layout.places`.
+    layout_cells : tuple
+        See `_make_records`: `answer_cell` and `places`.
     at : int64
         First free cell.
-    records : int64
-        Scratch memory.
+    room : _Room
+    records, record_ptr, answers : int64
+        Written; see `Records`.
 
     Returns
     -------
-    records, record_ptr, answers, counts : int64
-        See `Records`.
+    tuple of int64
+        Numbers of the records and of the answers, cells of the arena, longest row, terms.
     """
-    case, lanes = len(sk.card) - 1, sk.card[-1]
-    n_ops, size, most, widest = _measure(sk, s)
-    if len(records) < size:
-        records = np.empty(size, np.int64)
-    record_ptr, answers = np.zeros(n_ops + 1, np.int64), np.empty((n_ops, 3), np.int64)
-    room = _Room(
-        np.zeros((most + 1, case + 1), np.int64), np.empty(widest, np.int64),
-        np.empty((widest + 1, most + 2), np.int64), np.empty(most, np.int64), np.full(case + 1, -1, np.int64), np.empty(widest + 1, np.int64),
-        np.empty(widest + 1, np.int64), np.empty(most, np.int64),
-    )  # fmt: skip
+    answer_cell, places = layout_cells
+    lanes = sk.card[-1]
     n, n_ops, longest, work, n_answers = 0, 0, 1, 0, 0
     for i in range(len(sk.op_out)):
         out, v = sk.op_out[i], sk.answers[i]
@@ -507,6 +498,44 @@ def _make_records(sk, s, answer_cell, places, at, records):  # type: ignore[no-u
         n = end
         n_ops += 1
         record_ptr[n_ops] = n
+    return n, n_answers, at, longest, work
+
+
+@compiled()
+def _make_records(sk, s, answer_cell, places, at, records):  # type: ignore[no-untyped-def]
+    """Records of the contractions that are made.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    s : _Tables
+    answer_cell : (V,) int64
+        See `Layout.answer`.
+    places : (T,) or (0,) int64
+        See `Layout.places`.
+    at : int64
+        First free cell.
+    records : int64
+        Scratch memory.
+
+    Returns
+    -------
+    records, record_ptr, answers, counts : int64
+        See `Records`.
+    """
+    case = len(sk.card) - 1
+    n_ops, size, most, widest = _measure(sk, s)
+    if len(records) < size:
+        records = np.empty(size, np.int64)
+    record_ptr, answers = np.zeros(n_ops + 1, np.int64), np.empty((n_ops, 3), np.int64)
+    room = _Room(
+        np.zeros((most + 1, case + 1), np.int64), np.empty(widest, np.int64),
+        np.empty((widest + 1, most + 2), np.int64), np.empty(most, np.int64), np.full(case + 1, -1, np.int64),
+        np.empty(widest + 1, np.int64), np.empty(widest + 1, np.int64), np.empty(most, np.int64),
+    )  # fmt: skip
+    n, n_answers, at, longest, work = _fill_records(
+        sk, s, (answer_cell, places), at, room, records, record_ptr, answers
+    )
     return records[:n].copy(), record_ptr, answers[:n_answers].copy(), np.array([at, most, longest, work])
 
 

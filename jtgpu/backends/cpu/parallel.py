@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...util.numba_cache import compiled
+from ...util.numba_cache import compiled, inlined
 from . import atomics
 from .kernels import contract
 from .records import (
@@ -270,7 +270,7 @@ class _Job(NamedTuple):
     records: NDArray[np.int64]
 
 
-@compiled()
+@inlined
 def _wait(job, tasks, t, place):  # type: ignore[no-untyped-def]
     """Wait until task t can run; returns 1 when it can, 0 when the run has failed, -1 after a long wait.
 
@@ -289,7 +289,7 @@ def _wait(job, tasks, t, place):  # type: ignore[no-untyped-def]
     return 1
 
 
-@compiled()
+@inlined
 def _run_task(job, tasks, t, limit, scratch):  # type: ignore[no-untyped-def]
     """Run the parts of task t; returns whether every table has an entry above 0. Parameters as for `_work`."""
     memory, room = job.arena.ctypes.data, scratch.ctypes.data

@@ -55,7 +55,10 @@ class CachedProgram:
         program: Program,
     ):
         self.records = self._dense = records
-        self.terms, self.bytes = records.terms, records.bytes
+        # as plain integers: every query reads them
+        self.terms, self.bytes, self.cells = records.terms, records.bytes, records.cells
+        self.row = records.longest_row
+        self.work = 4 * records.most_inputs + 64 + self.row
         seen = (pattern == HARD)[program.axis_rank]
         self.hard = np.flatnonzero(seen)  # observed variables
         self.first = program.posterior_ptr[self.hard]  # the first cell of each among the posteriors
@@ -101,6 +104,12 @@ class CachedProgram:
             hashed = hashes(records.records, records.record_ptr), hashes(records.loads, records.load_ptr)
             self._hashes = found = records, hashed
         return found[1]
+
+    @cached_property
+    def slices(self) -> tuple[int, int]:
+        """Cells of the largest slice of the backward pass, and most inputs or variables of a step."""
+        largest, most, _, _ = self.steps.counts.tolist()
+        return largest, most
 
     @cached_property
     def unshared_steps(self) -> Steps:

@@ -50,9 +50,8 @@ class CpuSweep:
     def _get(self, space: Workspace, state: NDArray[np.int32], soft: tuple[int, ...] = ()) -> CachedProgram:
         """The program of a pattern; the workspace gets room for it and its backward pass."""
         cached = self._runner.model.programs.get(state >= 0, soft)
-        space.fit(cached.records)
-        space.fit_arena(cached.records.cells)
-        space.fit_steps(*cached.steps.counts[:2].tolist())
+        space.fit_program(cached)
+        space.fit_steps(*cached.slices)
         return cached
 
     def best(self, evidence: Evidence, k: int = 1) -> Best:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...util.numba_cache import compiled
+from ...util.numba_cache import inlined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,7 +117,7 @@ class Records(NamedTuple):
         return 8 * (len(self.records) + len(self.loads) + len(self.stores)) + 1000
 
 
-@compiled()
+@inlined
 def input_field(t):  # type: ignore[no-untyped-def]
     """The field of a record that holds the first cell of input t (int64); exponent and row stride follow it."""
     return A if t == 0 else B if t == 1 else FIRST_LOOP + 3 * (t - 2)

@@ -78,7 +78,8 @@ class Runner:
             if not self._open:
                 raise JtgpuError("this backend is closed")
             space = self._idle.pop() if self._idle else Workspace(model.numbers)
-        space.use(model.numbers)
+        if space.numbers is not model.numbers:
+            space.use(model.numbers)
         return space
 
     def give_back(self, space: Workspace) -> None:
@@ -118,8 +119,7 @@ class Runner:
         weights, weight_ptr, log_scale = scaled_weights(evidence, self.program.axis_rank)
         cached.leave_out_zeros(space.numbers, self.cards)
         p = cached.records
-        space.fit(p)
-        space.fit_arena(int(p.counts[0]))
+        space.fit_program(cached)
         log_evidence = IMPOSSIBLE
         if log_scale != IMPOSSIBLE:
             states = evidence.state[self.by_rank]

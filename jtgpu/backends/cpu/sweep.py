@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from ...util.numba_cache import compiled
+from ...util.numba_cache import compiled, inlined
 from .kernels import SCRATCH_FIELDS, contract
 from .records import (
     A_EXP,
@@ -63,7 +63,7 @@ def _scale(arena, start, size, top):  # type: ignore[no-untyped-def]
     return shift
 
 
-@compiled()
+@inlined
 def _copy_restricted(arena, load, states, count):  # type: ignore[no-untyped-def]
     """Copy the cells of a factor that agree with the observed states; returns the largest entry (float64).
 

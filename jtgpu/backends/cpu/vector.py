@@ -20,7 +20,8 @@ from numba.extending import models, register_model
 
 __all__ = [
     "LANES", "accumulate", "by_maximum", "by_sum", "call", "combine", "fma", "fma1", "intrinsic", "is_maximum",
-    "largest", "load", "maximum", "peek", "peek_int", "poke", "poke_int", "reduce_lanes", "splat", "store", "total", "zero",
+    "largest", "load", "maximum", "peek", "peek_int", "poke", "poke_int", "reduce_lanes", "splat", "store", "total",
+    "zero",
 ]  # fmt: skip
 
 LANES = 8

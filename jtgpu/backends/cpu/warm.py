@@ -36,8 +36,7 @@ def warm_up(plan: Plan) -> None:
     runner = backend.runner
     cached = runner.model.programs.get(nothing.state >= 0)
     space = runner.take()
-    space.fit(cached.records)
-    space.fit_arena(cached.records.cells)
+    space.fit_program(cached)
     tasks = cached.tasks(cached.records, len(space.exponent), 2)
     run_tasks(tasks, cached.records.records, space, runner.limit, 2)
     without_zeros(cached.records, space.numbers, runner.cards, 1)

@@ -10,12 +10,13 @@ import numpy as np
 
 from ...plans.program import POSTERIOR, Program
 from .kernels import BUFFER, CONTRACT, LIST, OFFSETS, SCRATCH_FIELDS, WORK, contract_address
-from .records import ALIGNMENT, Layout, Records
+from .records import ALIGNMENT, Layout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..base import Evidence
+    from .programs import CachedProgram
 
 __all__ = ["ROOM", "Numbers", "Scratch", "Workspace", "aligned", "scaled_weights"]
 
@@ -92,6 +93,7 @@ class Numbers:
         first = self.factor_cells + int(_padded(np.int64(n_posteriors)))
         self.layout = Layout(cell, answer[program.by_rank], first, np.zeros(0, np.int64))
         self._program = program
+        self.is_maximal = any(program.maximal)
         self.exponent, self._factors = self._scaled(factors)
 
     def _scaled(
@@ -147,6 +149,11 @@ def _padded(cells: NDArray[np.int64] | np.int64) -> NDArray[np.int64]:
 class Scratch:
     """What `jtgpu.backends.cpu.kernels.contract` needs besides an arena.
 
+    Parameters
+    ----------
+    maximal : bool
+        Whether the program eliminates variables by maximum.
+
     Attributes
     ----------
     block : int64
@@ -154,7 +161,8 @@ class Scratch:
         then numbers for loops, offsets of reduced cells, and a row of float64.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, maximal: bool = False) -> None:
+        self._maximal = maximal
         self._work, self._row = 0, 0
         self._allocate(256, 1)
 
@@ -162,28 +170,29 @@ class Scratch:
         self._work, self._row = work, row
         self.block = np.zeros(SCRATCH_FIELDS + work + 2 * LIST + row, np.int64)
         first = self.block.ctypes.data + 8 * SCRATCH_FIELDS
-        self.block[CONTRACT] = contract_address()
+        self.block[CONTRACT] = contract_address(False)
+        if self._maximal:
+            self.block[CONTRACT + 1] = contract_address(True)
         self.block[WORK], self.block[OFFSETS] = first, first + 8 * work
         self.block[BUFFER] = first + 8 * (work + 2 * LIST)
 
     def another_scratch(self) -> Scratch:
         """Scratch memory as large, for another thread."""
-        other = Scratch()
+        other = Scratch(self._maximal)
         other._allocate(self._work, self._row)
         return other
 
-    def fit(self, records: Records) -> None:
-        """Make room for a program."""
-        work = 4 * records.most_inputs + 64 + records.longest_row
-        if self._work < work or self._row < records.longest_row:
-            self._allocate(max(work, self._work), max(records.longest_row, self._row))
+    def fit(self, work: int, row: int) -> None:
+        """Make room for a program: numbers for its loops, and cells of its longest row."""
+        if self._work < work or self._row < row:
+            self._allocate(max(work, self._work), max(row, self._row))
 
 
 class Workspace(Scratch):
     """An arena with a model's factors, and all else that one query at a time needs."""
 
     def __init__(self, numbers: Numbers):
-        super().__init__()
+        super().__init__(numbers.is_maximal)
         self.numbers = numbers
         self.arena: NDArray[np.float64] = np.empty(0)
         self.exponent = numbers.exponent.copy()
@@ -191,20 +200,26 @@ class Workspace(Scratch):
         self.values: NDArray[np.float64] = np.zeros(1)
         self.places: NDArray[np.int64] = np.zeros(1, np.int64)
 
+    def fit_program(self, cached: CachedProgram, cells: int = 0) -> None:
+        """Make room for a program and so many cells; if the arena grows, what it held except the factors is lost."""
+        if self._work < cached.work or self._row < cached.row:
+            self.fit(cached.work, cached.row)
+        if len(self.arena) < cached.cells or len(self.arena) < cells:
+            self.fit_arena(max(cached.cells, cells))
+
     def fit_arena(self, cells: int) -> None:
-        """Make the arena large enough; what it held except the factors is lost when it grows."""
+        """Make the arena large enough."""
         if len(self.arena) < cells:
             self.arena = np.empty(0)  # free the old one first
             self.arena = aligned(cells)
             self.numbers.fill(self.arena)
 
     def use(self, numbers: Numbers) -> None:
-        """Take the numbers of another model of the same shape, if they are not there already."""
-        if numbers is not self.numbers:
-            self.numbers = numbers
-            self.exponent[:] = numbers.exponent
-            if len(self.arena):
-                numbers.fill(self.arena)
+        """Take the numbers of another model of the same shape."""
+        self.numbers = numbers
+        self.exponent[:] = numbers.exponent
+        if len(self.arena):
+            numbers.fill(self.arena)
 
     def fit_steps(self, largest: int, most: int) -> None:
         """Make room for slices of the backward pass: cells of the largest, inputs or variables of a step."""

@@ -296,7 +296,7 @@ def without_zeros(
     factors = arena[: numbers.factor_cells]
     np.greater(factors, 0, out=factors, casting="unsafe")
     scratch = Scratch()
-    scratch.fit(program)
+    scratch.fit(4 * program.most_inputs + 64 + program.longest_row, program.longest_row)
     _support(arena, program, cards, lanes, scratch.block)
     records, record_ptr, changed = _rewrite(
         arena, program.records, program.record_ptr, lanes, MOST_LEFT, MOST_LEFT_OF_LANES
