@@ -33,7 +33,10 @@ EXTRAS = {
         "moto[server]>=5",  # object storage on this machine
     ],
 }
-EXTRAS["dev"] = [*EXTRAS["test"], "ruff>=0.11", "mypy>=1.15", "types-networkx", "types-setuptools", "build>=1.2", "import-linter>=2.0"]
+EXTRAS["dev"] = [
+    *EXTRAS["test"], "ruff>=0.11", "mypy>=1.15", "types-networkx", "types-setuptools", "build>=1.2",
+    "import-linter>=2.0",
+]
 
 setup(
     name="jtgpu",
@@ -47,8 +50,8 @@ setup(
     python_requires=">=3.11",
     install_requires=["numpy>=1.26", "networkx>=3.2", "numba>=0.59", "typer>=0.12", "rich>=13.7", "platformdirs>=4"],
     extras_require=EXTRAS,
-    # cuda/ and nets/ lie at the root of the checkout and hold no Python. An __init__.py in cuda/ would hide NVIDIA's
-    # own package `cuda` from whoever runs Python at the root.
+    # cuda/ and nets/ are at the root of the checkout and contain no Python. An __init__.py in cuda/ would hide NVIDIA's
+    # package `cuda` when Python runs at the root.
     packages=[*find_packages(include=["jtgpu", "jtgpu.*"]), "jtgpu.cuda", "jtgpu.nets"],
     package_dir={"jtgpu.cuda": "cuda", "jtgpu.nets": "nets"},
     package_data={

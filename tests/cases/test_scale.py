@@ -250,7 +250,7 @@ def rows_done(output: Path) -> int:
 @pytest.mark.parametrize(
     ("where", "k"), [("solve", 7), *slow(("write", 5), ("journal", 9), ("journal", 10), ("rename", 1))]
 )
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, *slow(signal.SIGINT)])
 def test_a_run_stopped_at_any_step_can_be_resumed(
     tmp_path: Path, expected: Any, where: str, k: int, how: signal.Signals
 ) -> None:

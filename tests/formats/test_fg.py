@@ -14,6 +14,7 @@ from jtgpu.formats.fg import dumps, parse, sniff
 from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
 from tests.conftest import ROOT
 from tests.support.bundled import slow_when_large
+from tests.support.examples import slow
 from tests.support.random_nets import bayesian_networks, markov_networks
 
 GRAPH = """# a comment
@@ -141,10 +142,7 @@ def test_a_short_file_cannot_ask_for_all_memory(monkeypatch: pytest.MonkeyPatch)
     [
         "#" * 400_000,
         "#\n" * 200_000,
-        "1 " * 200_000,
-        "\n" * 400_000,
-        "100000 " + "0 0 " * 99_999 + "0 2",
-        "200000" + " 0" * 199_999,
+        *slow("1 " * 200_000, "\n" * 400_000, "100000 " + "0 0 " * 99_999 + "0 2", "200000" + " 0" * 199_999),
     ],
     ids=range(6),
 )

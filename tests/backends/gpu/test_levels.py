@@ -151,7 +151,7 @@ def test_the_kernels_compile_without_spills(tmp_path: Path, real: str) -> None:
     assert not any(spills), done.stderr
 
 
-def test_without_a_gpu_the_backend_says_so() -> None:
+def test_without_a_gpu_the_backend_raises() -> None:
     net = chain(3)
     plan = planned(net, [0, 1, 2], "pairwise")
     try:
