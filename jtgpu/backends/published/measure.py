@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter
@@ -70,76 +71,84 @@ def measure(
         See `jtgpu.backends.published.backend.prepare`; without a device, before anything is measured.
     """
     report = step or (lambda what: None)
-    none = Evidence.none(plan.n_variables)
     open_device(options.get("device"))
-    values = tree_figures(plan)
-    spread: dict[str, float] = {}
-
-    def total(key: str, backend: Indexed, repeats: int) -> None:
-        backend.propagate(none)  # the first one allocates memory and loads kernels
-        _record(key, [backend.timed_propagation(none) for _ in range(repeats)], values, spread)
-
+    found = _Measurement(name, Evidence.none(plan.n_variables), tree_figures(plan))
     report("on the CPU")
-    backend = prepare(
-        plan, factors, engine="host", **{k: v for k, v in options.items() if k in ("dtype", "max_entries")}
-    )
-    schedule = backend.schedule
-    expected = backend.run(none)
-    tolerance = 1e-10 if backend.rules.dtype == "float64" else 1e-3
-    total("cpu", backend, cpu_runs)
-    _phases(backend, none, False, {"marginalise": "cpu_marginalise", "scatter": "cpu_scatter"}, values)
-    backend.close()
-
+    host_options = {k: v for k, v in options.items() if k in ("dtype", "max_entries")}
+    with closing(prepare(plan, factors, engine="host", **host_options)) as backend:
+        schedule = backend.schedule
+        found.expected = backend.run(found.evidence)
+        found.total("cpu", backend, cpu_runs)
+        found.phases(backend, False, {"marginalise": "cpu_marginalise", "scatter": "cpu_scatter"})
     report("on the GPU, tables copied for every message")
-    backend = prepare(plan, factors, transfers="each", **options)
-    _compare(name, "each", backend.run(none), expected, tolerance)
-    total("gpu", backend, runs)
-    _phases(backend, none, True, {"marginalise": "kernels_marginalise", "scatter": "kernels_scatter"}, values)
-    _phases(backend, none, False, {"marginalise": "gpu_marginalise", "scatter": "gpu_scatter"}, values)
-    backend.close()
+    with closing(prepare(plan, factors, transfers="each", **options)) as backend:
+        found.compare("each", backend)
+        found.total("gpu", backend, runs)
+        found.phases(backend, True, {"marginalise": "kernels_marginalise", "scatter": "kernels_scatter"})
+        found.phases(backend, False, {"marginalise": "gpu_marginalise", "scatter": "gpu_scatter"})
     for mode, rules in (("resident", options), ("tuned", None if tuned is None else {**options, **tuned})):
         if rules is None:
             continue
         report(f"on the GPU, {mode}")
-        backend = prepare(plan, factors, transfers="resident", **rules)
-        _compare(name, mode, backend.run(none), expected, tolerance)
-        total(mode, backend, runs)
-        _record(f"{mode}_run", [_timed_run(backend, none) for _ in range(runs)], values, spread)
-        keys = {phase: f"{mode}_{phase}" for phase in ("marginalise", "scatter", "normalise")}
-        _phases(backend, none, True, keys, values)
-        backend.close()
-    return _column(name, values, spread, schedule)
+        with closing(prepare(plan, factors, transfers="resident", **rules)) as backend:
+            found.compare(mode, backend)
+            found.total(mode, backend, runs)
+            found.record(f"{mode}_run", [_timed_run(backend, found.evidence) for _ in range(runs)])
+            found.phases(backend, True, {phase: f"{mode}_{phase}" for phase in ("marginalise", "scatter", "normalise")})
+    return _column(name, found.values, found.spread, schedule)
 
 
-def _compare(name: str, mode: str, found: Result, expected: Result, tolerance: float) -> None:
-    worst = float(np.abs(found.posterior - expected.posterior).max(initial=0.0))
-    if not worst <= tolerance or not abs(found.log_evidence - expected.log_evidence) <= tolerance * 100:
-        raise JtgpuError(f"{name}, {mode}: the device's answers differ from the CPU's by {worst:.3g}")
+@dataclass
+class _Measurement:
+    """The values of one network as they are measured."""
 
+    name: str
+    evidence: Evidence
+    values: dict[str, float]
+    spread: dict[str, float] = field(default_factory=dict)
+    expected: Result | None = None
 
-def _record(key: str, seconds: list[float], values: dict[str, float], spread: dict[str, float]) -> None:
-    values[key] = median(seconds) * 1e3
-    spread[key] = (max(seconds) - min(seconds)) / 2 * 1e3
+    def compare(self, mode: str, backend: Indexed) -> None:
+        """Compare an engine's answers with the CPU's.
+
+        Raises
+        ------
+        JtgpuError
+            If they differ.
+        """
+        assert self.expected is not None
+        found = backend.run(self.evidence)
+        tolerance = 1e-10 if backend.rules.dtype == "float64" else 1e-3
+        worst = float(np.abs(found.posterior - self.expected.posterior).max(initial=0.0))
+        if not worst <= tolerance or not abs(found.log_evidence - self.expected.log_evidence) <= tolerance * 100:
+            raise JtgpuError(f"{self.name}, {mode}: the device's answers differ from the CPU's by {worst:.3g}")
+
+    def record(self, key: str, seconds: list[float]) -> None:
+        """Store the median and half the range of repeated runs, in ms."""
+        self.values[key] = median(seconds) * 1e3
+        self.spread[key] = (max(seconds) - min(seconds)) / 2 * 1e3
+
+    def total(self, key: str, backend: Indexed, repeats: int) -> None:
+        """Measure whole propagations; a first one allocates memory and loads kernels."""
+        backend.propagate(self.evidence)
+        self.record(key, [backend.timed_propagation(self.evidence) for _ in range(repeats)])
+
+    def phases(self, backend: Indexed, kernels_only: bool, keys: Mapping[str, str]) -> None:
+        """Measure each phase: of three propagations, the one with the median sum."""
+        clocks = []
+        for _ in range(3 if backend.device is not None else 1):
+            clock = PhaseClock(kernels_only)
+            backend.propagate(self.evidence, clock)
+            clocks.append(clock.seconds)
+        clocks.sort(key=lambda seconds: sum(seconds.values()))
+        for phase, key in keys.items():
+            self.values[key] = clocks[len(clocks) // 2].get(phase, 0.0) * 1e3
 
 
 def _timed_run(backend: Indexed, evidence: Evidence) -> float:
     start = perf_counter()
     backend.run(evidence)
     return perf_counter() - start
-
-
-def _phases(
-    backend: Indexed, evidence: Evidence, kernels_only: bool, keys: Mapping[str, str], values: dict[str, float]
-) -> None:
-    """Seconds of each phase: of three measured propagations, the one with the median sum."""
-    clocks = []
-    for _ in range(3 if backend.device is not None else 1):
-        clock = PhaseClock(kernels_only)
-        backend.propagate(evidence, clock)
-        clocks.append(clock.seconds)
-    clocks.sort(key=lambda seconds: sum(seconds.values()))
-    for phase, key in keys.items():
-        values[key] = clocks[len(clocks) // 2].get(phase, 0.0) * 1e3
 
 
 def tree_figures(plan: Plan) -> dict[str, float]:
