@@ -73,11 +73,15 @@ def imports_of(path: Path) -> Iterator[Import]:
             if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
                 continue
             inner = is_top and not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-            names = [a.name for a in child.names] if isinstance(child, ast.Import) else []
-            if isinstance(child, ast.ImportFrom) and not child.level:
+            if isinstance(child, ast.Import):
+                names = [a.name for a in child.names]
+            elif isinstance(child, ast.ImportFrom) and not child.level:
                 names = [child.module or ""]
+            else:
+                names = []
             for name in names:
-                yield Import(path.relative_to(PACKAGE), child.lineno, name.split(".")[0], is_top)
+                line = child.lineno if isinstance(child, ast.stmt) else 0
+                yield Import(path.relative_to(PACKAGE), line, name.split(".")[0], is_top)
             yield from walk(child, inner)
 
     yield from walk(ast.parse(path.read_text(encoding="utf-8")), True)

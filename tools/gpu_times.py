@@ -148,8 +148,8 @@ def single(rows: GpuRows) -> Table:
             cells.append(f"{digits(r['usual_us']['median'])} ({r['usual_engine']})" if "usual_us" in r else "--")
         lines.append(cells)
     caption = (
-        f"One case: {_source(rows.single.values())}, float64. Device time in microseconds, posteriors of all variables, "
-        "different evidence in each run, median (10th to 90th percentile). *Call*: the same from Python. *Over limit*: "
+        f"One case: {_source(rows.single.values())}, float64. Device time in microseconds, posteriors of all "
+        "variables, different evidence in each run, median (10th to 90th percentile). *Call*: the same from Python. *Over limit*: "
         "device time divided by the larger of bytes over bandwidth and multiply-adds over the card's rate, plus 0.9 us "
         "per level of the plan; an engine with fewer levels may be below 1. *2014*: the published system on a GTX 680."
         f"{TUNED if tuned else ''}"
@@ -174,7 +174,8 @@ def tables(rows: GpuRows) -> Table:
         lines.append(cells)
     caption = (
         f"Tables of cases: {_source(rows.batch.values())}, float64; forward samples with a tenth of the cells "
-        f"observed, posteriors of all variables. *Device*: kernels only, as for the peers. {COLUMNS if by_columns else ''}"
+        "observed, posteriors of all variables. *Device*: kernels only, as for the peers. "
+        f"{COLUMNS if by_columns else ''}"
         "*call*: with all copies, from NumPy to NumPy; *limit*: results and evidence moved once through device memory, "
         "and the multiply-adds that are not structurally zero."
     )

@@ -1,10 +1,10 @@
-"""Write the tables of times from the newest rows in bench/results: docs/benchmarks/*.csv, docs/benchmarks.rst, README.rst.
+"""Write the tables of times from the newest rows in bench/results.
 
     make bench && python tools/write_times.py            (--check: exit code 1 if a table is out of date)
 
-In docs/benchmarks.rst, the paragraphs between ``.. times begin`` and ``.. times end`` are generated from cpu.jsonl, those
-between ``.. gpu times begin`` and ``.. gpu times end`` from gpu.jsonl; each table is a CSV file beside it. README.rst has
-one small table between ``.. times begin`` and ``.. times end``.
+Each table is a CSV file in docs/benchmarks/. In docs/benchmarks.rst, the paragraphs between ``.. times begin`` and
+``.. times end`` are generated from cpu.jsonl, those between ``.. gpu times begin`` and ``.. gpu times end`` from
+gpu.jsonl. README.rst has one small table between ``.. times begin`` and ``.. times end``.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ def batches(rows: Rows) -> Table:
             cells += [short(theirs, "cases_per_second", 1), ratio(theirs, rows.best(name, kind, 10.0))]
         lines.append(cells)
     caption = (
-        "Tables of cases, cases per second, posteriors of all variables, 10 % of the cells observed: the same variables "
-        "in every case, or each cell at random."
+        "Tables of cases, cases per second, posteriors of all variables, 10 % of the cells observed: the same "
+        "variables in every case, or each cell at random."
     )
     return Table("cpu-tables", caption, head, lines)
 

@@ -110,7 +110,7 @@ def test_answers_after_a_reload_have_the_bits_of_a_new_backend(
     net: BayesianNetwork, maker: Callable[[BayesianNetwork, Factors], Backend]
 ) -> None:
     backend = maker(net, numbers(net, 0))
-    first = answers(backend, net)
+    first = found = answers(backend, net)
     for seed in (1, 2, 0):
         backend.reload(numbers(net, seed))
         fresh = maker(net, numbers(net, seed))
