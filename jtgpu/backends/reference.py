@@ -196,9 +196,7 @@ class ReferenceSweep:
         self.program = program
         self._factors = factors
 
-    def _backward(
-        self, tables: dict[int, NDArray[np.float64]], evidence: Evidence, choose: Any
-    ) -> NDArray[np.int32]:
+    def _backward(self, tables: dict[int, NDArray[np.float64]], evidence: Evidence, choose: Any) -> NDArray[np.int32]:
         """States chosen node by node, from the roots to the leaves; ``choose(slice, variables)`` picks a cell."""
         program = self.program
         states = evidence.state.copy()

@@ -37,7 +37,7 @@ __all__ = [
     "family_program", "posterior_program",
 ]  # fmt: skip
 
-FAMILY = 3  # a kind of contraction, beside those of a plan
+FAMILY = 3  # a kind of contraction, in addition to those of a plan
 UNIT = -1  # stands for the table of empty scope that holds 1
 
 

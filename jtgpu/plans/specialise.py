@@ -385,7 +385,7 @@ def _finish_contraction(sk, i, left, any_head, s):  # type: ignore[no-untyped-de
 
 
 @compiled(allocates=False)
-def _shrink(sk, seen, target, gone, cut, count, pruned, s):  # type: ignore[no-untyped-def]
+def _shrink(sk, seen, target, gone, cut, count, pruned, s):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Fill in `s.rep`, `s.length`, `s.scope` and `s.use`.
 
     Parameters

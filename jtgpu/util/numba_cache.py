@@ -52,7 +52,8 @@ def compiled(*, allocates: bool = True, **options: Any) -> Callable[[Callable[..
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = njit(cache=True, nogil=True, error_model="numpy", _nrt=allocates, **options)(function)
+        jit: Any = njit  # its types know no _nrt
+        dispatcher = jit(cache=True, nogil=True, error_model="numpy", _nrt=allocates, **options)(function)
         file = _cache_file(dispatcher)
         if file is not None:
             file._source_stamp = (file._source_stamp, _STAMP)
@@ -62,9 +63,9 @@ def compiled(*, allocates: bool = True, **options: Any) -> Callable[[Callable[..
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """A decorator for a part of a `compiled` function: Numba inlines it, so that it is neither called nor compiled alone.
+    """A decorator for a part of a `compiled` function, which Numba inlines and never compiles alone.
 
-    Numba passes a NamedTuple of arrays as dozens of arguments.
+    A call would pass a NamedTuple of arrays as dozens of arguments.
     """
     return njit(nogil=True, error_model="numpy", inline="always")(function)
 

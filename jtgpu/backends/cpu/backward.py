@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["CHANCES", "UNSHARED", "Steps", "alternatives", "cell_of", "draw", "retrace", "steps_of", "trace"]
 
 # A step: the fields up to PLACES, then (variable, states) of each variable that is eliminated, slowest first;
-# (variable, stride) of each of the output; and for each input its cell, its strides in the eliminated variables, the number of its
-# other variables and (variable, stride) of each. Variables by rank.
+# (variable, stride) of each of the output; and for each input its cell, its strides in the eliminated variables, the
+# number of its other variables and (variable, stride) of each. Variables by rank.
 (
     N_INPUTS,
     N_TAKEN,  # variables that are eliminated
@@ -37,8 +37,8 @@ __all__ = ["CHANCES", "UNSHARED", "Steps", "alternatives", "cell_of", "draw", "r
 UNSHARED = -1  # CHANCES of a step whose slices are computed for every sample
 
 MOST_CHANCES = 1 << 22  # numbers: 32 MiB of slices that samples share
-MOST_NUMBERS, LEAST_ROWS = 1 << 15, 16  # random numbers of the samples that are drawn side by side, and these
-FEW = 8  # cells of a slice that are compared all rather than halved
+MOST_NUMBERS, LEAST_ROWS = 1 << 15, 16  # random numbers of the samples that are drawn together; least samples
+FEW = 8  # cells of a slice that are compared one by one, without a binary search
 
 
 class Steps(NamedTuple):
@@ -259,7 +259,27 @@ def steps_of(program: FlatProgram, pattern: NDArray[np.uint8], records: Records)
 
 @compiled()
 def _slice(arena, steps, step, states, values, work):  # type: ignore[no-untyped-def]
-    """Fill `values` with the slice of the step that begins at `step`; returns its cells."""
+    """Fill `values` with a step's slice.
+
+    Parameters
+    ----------
+    arena : float64
+    steps : int64
+        See `Steps`.
+    step : int64
+        Where the step begins.
+    states : (V,) int32
+        By rank; those of the output's variables are read.
+    values : float64
+        Written: a number a cell.
+    work : int64
+        Scratch memory, a number a variable that is eliminated.
+
+    Returns
+    -------
+    int64
+        The slice's cells.
+    """
     k, m, cells = steps[step + N_INPUTS], steps[step + N_TAKEN], steps[step + CELLS]
     taken = step + PLACES
     at = taken + 2 * m + 2 * steps[step + N_SEEN]
@@ -298,7 +318,7 @@ def _slice(arena, steps, step, states, values, work):  # type: ignore[no-untyped
 
 @compiled()
 def _take(steps, step, cell, states):  # type: ignore[no-untyped-def]
-    """Set the states that a cell of a slice stands for."""
+    """Set `states` (V,) int32 to those of a cell (int64) of a step's slice; see `_slice`."""
     m, taken = steps[step + N_TAKEN], step + PLACES
     for q in range(m - 1, -1, -1):
         card = steps[taken + 2 * q + 1]
@@ -308,7 +328,7 @@ def _take(steps, step, cell, states):  # type: ignore[no-untyped-def]
 
 @compiled()
 def cell_of(steps, step, states):  # type: ignore[no-untyped-def]
-    """The cell of a step's slice that the states stand for."""
+    """The cell (int64) of a step's slice that has these states; see `_slice`."""
     m, taken = steps[step + N_TAKEN], step + PLACES
     cell = 0
     for q in range(m):
@@ -318,7 +338,17 @@ def cell_of(steps, step, states):  # type: ignore[no-untyped-def]
 
 @compiled()
 def trace(arena, steps, step_ptr, last, states, values, work):  # type: ignore[no-untyped-def]
-    """Choose the largest cell of every slice, from step `last` - 1 down; of equal ones the first."""
+    """Choose the largest cell of every slice, the first of equal ones, from step ``last - 1`` to step 0.
+
+    Parameters
+    ----------
+    step_ptr : (n+1,) int64
+    last : int64
+    states : (V,) int32
+        By rank; those of the eliminated variables are set.
+    others
+        See `_slice`.
+    """
     for p in range(last - 1, -1, -1):
         step = step_ptr[p]
         cells = _slice(arena, steps, step, states, values, work)
@@ -330,24 +360,26 @@ def trace(arena, steps, step_ptr, last, states, values, work):  # type: ignore[n
 
 
 @compiled()
-def retrace(arena, steps, step_ptr, p, cell, states, values, work):  # type: ignore[no-untyped-def]
-    """Choose a cell at one step, and the largest ones at all that follow."""
+def retrace(arena, steps, step_ptr, p, cell, states, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Choose a cell (int64) at step p (int64), and the largest ones at all that follow; others see `trace`."""
     _take(steps, step_ptr[p], cell, states)
     trace(arena, steps, step_ptr, p, states, values, work)
 
 
 @compiled()
-def alternatives(arena, steps, step_ptr, first, barred, states, cells_out, loss, values, work):  # type: ignore[no-untyped-def]
-    """For step `first` and all that follow the best cell but the chosen one; at `first` none that is barred.
+def alternatives(arena, steps, step_ptr, first, barred, states, cells_out, loss, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """For step `first` and all that follow the best cell except the chosen one; at `first` also except `barred`.
 
     Parameters
     ----------
-    first : int
-        Steps ``first``, ``first`` - 1, ... 0 are looked at.
+    first : int64
+        Steps ``first``, ``first`` - 1, ... 0 are visited.
     barred : int64
         Cells of step `first`.
-    cells_out, loss : (first + 1,)
-        Get the cell, and ln of its value over the chosen one's, -inf where there is none.
+    cells_out, loss : (first + 1,) int64, float64
+        Get the cell, and ln of its value over the chosen one's, -inf if there is none.
+    others
+        See `trace`.
     """
     for p in range(first, -1, -1):
         step = step_ptr[p]
@@ -368,7 +400,15 @@ def alternatives(arena, steps, step_ptr, first, barred, states, cells_out, loss,
 
 @compiled()
 def _pick(sums, first, cells, u):  # type: ignore[no-untyped-def]
-    """The first cell whose running sum exceeds u times the last one's: never one of probability zero."""
+    """The first cell (int64) whose running sum exceeds u times the last one's: never one of probability zero.
+
+    Parameters
+    ----------
+    sums : float64
+        Running sums, from place `first` (int64) on, of so many cells (int64).
+    u : float64
+        In [0, 1).
+    """
     goal = u * sums[first + cells - 1]
     low = 0
     if cells <= FEW:
@@ -389,8 +429,8 @@ def _pick(sums, first, cells, u):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _sums(arena, steps, step, known, chances, first, values, work):  # type: ignore[no-untyped-def]
-    """Write the running sums of a step's slice at `chances[first:]`."""
+def _sums(arena, steps, step, known, chances, first, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Write the running sums of a step's slice at `chances[first:]` (float64); `known`: states; others see `_slice`."""
     cells = _slice(arena, steps, step, known, values, work)
     total = 0.0
     for i in range(cells):
@@ -400,7 +440,7 @@ def _sums(arena, steps, step, known, chances, first, values, work):  # type: ign
 
 @compiled()
 def _know(steps, step, m, states, r, known):  # type: ignore[no-untyped-def]
-    """Note what a step's slice depends on in row r."""
+    """Copy the states that a step's slice depends on from row r of `states` (V, rows) to `known` (V,)."""
     seen = step + PLACES + 2 * m
     for j in range(seen, seen + 2 * steps[step + N_SEEN], 2):
         known[steps[j]] = states[steps[j], r]
@@ -408,7 +448,7 @@ def _know(steps, step, m, states, r, known):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _put(steps, step, m, cell, states, r):  # type: ignore[no-untyped-def]
-    """Set the states that a cell of a slice stands for in row r."""
+    """Set row r of `states` (V, rows) to those of a cell of a slice that eliminates m variables."""
     for q in range(m - 1, -1, -1):
         card = steps[step + PLACES + 2 * q + 1]
         states[steps[step + PLACES + 2 * q], r] = cell % card
@@ -416,24 +456,26 @@ def _put(steps, step, m, cell, states, r):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def draw(arena, steps, step_ptr, start, uniforms, out, by_rank, chances, made, values, work):  # type: ignore[no-untyped-def]
+def draw(arena, steps, step_ptr, start, uniforms, out, by_rank, chances, made, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Samples, one a row of `out`.
 
-    Rows go through the steps side by side, as many as stay near the processor: what a step is, and the slices that its
-    rows share, is looked up once for all of them.
+    As many rows as fit the cache go through the steps together: a step, and the slices that its rows share, is read
+    once for all of them.
 
     Parameters
     ----------
     start : (V,) int32
         Observed states by rank, 0 elsewhere.
     uniforms : (n, V)
-        The number of a step is that of the first variable it takes out.
+        The number of a step is that of the first variable it eliminates.
     out : (n, V) int32
     by_rank : (V,)
     chances : float64
-        Running sums of slices that were met before.
+        Running sums of slices that were computed before.
     made : uint8
-        Which of them are there.
+        Which of them are computed.
+    others
+        See `trace`.
     """
     n_vars = len(start)
     width = max(1, min(len(out), max(LEAST_ROWS, MOST_NUMBERS // n_vars)))

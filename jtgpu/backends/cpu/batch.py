@@ -192,7 +192,7 @@ class _Posteriors:
         """Answer some rows of a group."""
         table, runner = self._table, self._table.runner
         cached = group.program(table)
-        space = runner.take(table.model)
+        space = runner.acquire(table.model)
         try:
             if cached is None:
                 for row in group.rows[first:last].tolist():
@@ -204,7 +204,7 @@ class _Posteriors:
                 Posteriors(self.cells, self.place, runner.cards, hard), runner.limit, first, last,
             )  # fmt: skip
         finally:
-            runner.give_back(space)
+            runner.release(space)
 
     def _run_row(self, space: Workspace, row: int) -> None:
         """Answer a row with a program of its own."""

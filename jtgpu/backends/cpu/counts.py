@@ -63,7 +63,7 @@ def count_batch(runner: Runner, states: NDArray[np.int32], weights: NDArray[np.f
 
     def work(group: Group, first: int, last: int) -> None:
         cells = np.zeros(len(sums.total))
-        space = runner.take(table.model)
+        space = runner.acquire(table.model)
         try:
             cached = group.program(table)
             if cached is None:
@@ -75,7 +75,7 @@ def count_batch(runner: Runner, states: NDArray[np.int32], weights: NDArray[np.f
                     Counting(cells, weights), runner.limit, first, last,
                 )  # fmt: skip
         finally:
-            runner.give_back(space)
+            runner.release(space)
         sums.add(numbers[id(group), first], cells)
 
     run_groups(table, groups, work)

@@ -57,13 +57,13 @@ class Cpu(BackendDefaults):
         """See `jtgpu.backends.base.Backend.run`."""
         runner = self.runner
         model = runner.model
-        space = runner.take(model)
+        space = runner.acquire(model)
         try:
             cached = model.programs.get(evidence.state >= 0, soft_of(evidence), targets)
             log_evidence = runner.run(space, cached, evidence)
             return Result(runner.posteriors(space, cached, evidence), log_evidence)
         finally:
-            runner.give_back(space)
+            runner.release(space)
 
     def run_batch(
         self,

@@ -80,7 +80,7 @@ class _Room(NamedTuple):
     tables: NDArray[np.int64]  # (k,) the inputs
     there: NDArray[np.int64]  # (V+1,) contraction whose joint scope has the variable
     order: NDArray[np.int64]  # (m,)
-    count: NDArray[np.int64]  # (m,)
+    rounds: NDArray[np.int64]  # (m,)
     base: NDArray[np.int64]  # (k,)
 
 
@@ -260,7 +260,7 @@ def _kept_first(loops, n_loops, order):  # type: ignore[no-untyped-def]
 @inlined
 def _write_terms(to, n, k, n_loops, terms, room):  # type: ignore[no-untyped-def]
     """Write the cells of every term behind the fields at `to[n:]`; returns the record's end. See `_write_loops`."""
-    loops, order, count, base = room.loops, room.order, room.count, room.base
+    loops, order, count, base = room.loops, room.order, room.rounds, room.base
     to[n + LISTED] = terms // to[n + SIZE]
     to[n + KEPT], to[n + REDUCED], to[n + ROW], to[n + ROW_OUT] = 0, 0, 1, 1
     _kept_first(loops, n_loops, order)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Tasks", "make_tasks", "run_tasks"]
 
 GRAIN = 20_000  # terms of a task: 2 us or more, ten times what handing it over costs
-RECORD = 500  # terms that take as long as what every contraction costs beside its terms
+RECORD = 500  # terms that take as long as what every contraction costs in addition to its terms
 LISTED_TERM = 10  # terms that take as long as one that is listed
 ROW_STEP = 8  # cells: rows are split at multiples of a vector
 SPINS = 100_000  # looks at a flag, some 100 us, before a waiting thread lets others run

@@ -1,4 +1,4 @@
-"""Which rows of a table of cases have observed the same variables."""
+"""Groups of rows of a table of cases that observe the same variables."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ FIRST_TABLE = 64  # places of the hash table at the beginning; a power of two
 
 @compiled()
 def _hashed(bits, row):  # type: ignore[no-untyped-def]
+    """A hash (uint64) of a row (int64) of `bits` (n, words) uint64."""
     h = np.uint64(0x9E3779B97F4A7C15)
     for w in range(bits.shape[1]):
         h = (h ^ bits[row, w]) * np.uint64(0xFF51AFD7ED558CCD)
@@ -27,7 +28,18 @@ def _hashed(bits, row):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _find(table, bits, first, row):  # type: ignore[no-untyped-def]
-    """Place of a row's pattern in the hash table, or the free place where it belongs."""
+    """The place (int64) of a row's pattern in the hash table, or the free place where it belongs.
+
+    Parameters
+    ----------
+    table : int64
+        Groups by place, -1 for none; its length is a power of two.
+    bits : (n, words) uint64
+        Observed variables of each row.
+    first : int64
+        A row of each group.
+    row : int64
+    """
     mask = np.uint64(len(table) - 1)
     at = _hashed(bits, row) & mask
     while table[at] >= 0:
@@ -43,6 +55,7 @@ def _find(table, bits, first, row):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _grouped(states, ignored):  # type: ignore[no-untyped-def]
+    """See `rows_by_pattern`."""
     n, n_vars = states.shape
     bits = np.zeros((n, (n_vars + 63) // 64), np.uint64)
     table, first = np.full(FIRST_TABLE, -1, np.int64), np.empty(FIRST_TABLE // 2, np.int64)

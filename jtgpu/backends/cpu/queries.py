@@ -56,7 +56,7 @@ class CpuSweep:
 
     def best(self, evidence: Evidence, k: int = 1) -> Best:
         """See `jtgpu.backends.sweep.Sweep.best`."""
-        space = self._runner.take()
+        space = self._runner.acquire()
         try:
             cached = self._get(space, evidence.state, soft_of(evidence))
             log_value = self._runner.run(space, cached, evidence)
@@ -65,7 +65,7 @@ class CpuSweep:
                 further(space.arena, cached.steps, (space.values, space.places), found, logs, k)
             return Best(self._by_number(found), np.array(logs))
         finally:
-            self._runner.give_back(space)
+            self._runner.release(space)
 
     def _trace(self, space: Workspace, cached: CachedProgram, state: NDArray[np.int32]) -> NDArray[np.int32]:
         """The best configuration, by rank, when the program has run."""
@@ -77,7 +77,7 @@ class CpuSweep:
         """See `jtgpu.backends.sweep.Sweep.best_rows`."""
         found = np.full(states.shape, -1, np.int32)
         logs = np.full(len(states), -np.inf)
-        space = self._runner.take()
+        space = self._runner.acquire()
         try:
             for row, case in _in_groups(states, likelihood):
                 cached = self._get(space, case.state, soft_of(case))
@@ -85,7 +85,7 @@ class CpuSweep:
                     logs[row] = self._runner.run(space, cached, case)
                     found[row] = self._by_number([self._trace(space, cached, case.state)])[0]
         finally:
-            self._runner.give_back(space)
+            self._runner.release(space)
         return Best(found, logs)
 
     def _by_number(self, found: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
@@ -102,14 +102,14 @@ class CpuSweep:
     def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
         """See `jtgpu.backends.sweep.Sweep.draw`."""
         out = np.empty((n, self.program.n_variables), np.int32)
-        space = self._runner.take()
+        space = self._runner.acquire()
         try:
             cached = self._get(space, evidence.state, soft_of(evidence))
             self._runner.run(space, cached, evidence)
             self._draw(space, cached, evidence.state, uniforms, out)
             return out
         finally:
-            self._runner.give_back(space)
+            self._runner.release(space)
 
     def _draw(
         self,
@@ -152,7 +152,7 @@ class CpuSweep:
         """See `jtgpu.backends.sweep.Sweep.draw_rows`."""
         out = np.full(states.shape, -1, np.int32)
         block = max(1, BLOCK // self.program.n_variables)
-        space = self._runner.take()
+        space = self._runner.acquire()
         try:
             for first in range(0, len(states), block):
                 part = slice(first, first + block)
@@ -163,7 +163,7 @@ class CpuSweep:
                         self._runner.run(space, cached, case)
                         self._draw_one(space, cached, case.state, numbers[row], out[first + row])
         finally:
-            self._runner.give_back(space)
+            self._runner.release(space)
         return out
 
     def _draw_one(
@@ -185,7 +185,7 @@ class CpuSweep:
     def derivatives(self, evidence: Evidence) -> Derivatives:
         """See `jtgpu.backends.sweep.Sweep.derivatives`."""
         program, runner = self.program, self._runner
-        space = runner.take()
+        space = runner.acquire()
         try:
             cached = runner.model.programs.get(evidence.state >= 0, soft_of(evidence))
             runner.run(space, cached, evidence, zeros=True)
@@ -205,7 +205,7 @@ class CpuSweep:
                 cells, exponent, space.arena[roots[:, 0]].copy(), space.exponent[roots[:, 1]].copy(), log_scale
             )
         finally:
-            runner.give_back(space)
+            runner.release(space)
 
     def _spread(
         self,
@@ -235,7 +235,7 @@ class CpuSweep:
         """See `jtgpu.backends.sweep.Sweep.score`."""
         program = self.program
         logs = np.empty(len(states))
-        space = self._runner.take()
+        space = self._runner.acquire()
         try:
             space.fit_arena(space.numbers.factor_cells)
             score(
@@ -243,7 +243,7 @@ class CpuSweep:
                 program.cardinality, np.ascontiguousarray(states), logs,
             )  # fmt: skip
         finally:
-            self._runner.give_back(space)
+            self._runner.release(space)
         with np.errstate(divide="ignore"):
             for v, weights in evidence.likelihood.items():
                 logs += np.log(np.asarray(weights, np.float64)[states[:, v]])

@@ -70,7 +70,7 @@ class Runner:
             programs = ProgramCache(self.program, factors, numbers.layout)
         self.model = Model(numbers, programs)
 
-    def take(self, model: Model | None = None) -> Workspace:
+    def acquire(self, model: Model | None = None) -> Workspace:
         """A workspace that no other query uses, with the numbers of a model (default: the present one)."""
         if model is None:
             model = self.model
@@ -82,7 +82,7 @@ class Runner:
             space.use(model.numbers)
         return space
 
-    def give_back(self, space: Workspace) -> None:
+    def release(self, space: Workspace) -> None:
         """Let other queries use a workspace."""
         with self._lock:
             if self._open:

@@ -35,7 +35,7 @@ def warm_up(plan: Plan) -> None:
     backend.run_counts(rows[:1])
     runner = backend.runner
     cached = runner.model.programs.get(nothing.state >= 0)
-    space = runner.take()
+    space = runner.acquire()
     space.fit_program(cached)
     tasks = cached.tasks(cached.records, len(space.exponent), 2)
     run_tasks(tasks, cached.records.records, space, runner.limit, 2)

@@ -155,7 +155,7 @@ class _Zeros(NamedTuple):
 
     arena: NDArray[np.float64]  # 1 where a cell can be above 0
     loops: NDArray[np.int64]  # (n, 4) scratch memory
-    count: NDArray[np.int64]  # (n,) scratch memory
+    rounds: NDArray[np.int64]  # (n,) scratch memory
     to: NDArray[np.int64]  # gets the records
 
 
@@ -178,7 +178,7 @@ def _write_sparse(z, record, lanes, share, at):  # type: ignore[no-untyped-def]
     int64
         The record's end; `at` if it is better left as it is.
     """
-    to, loops, count = z.to, z.loops, z.count
+    to, loops, count = z.to, z.loops, z.rounds
     n_loops, last, terms, rounds = _term_loops(record, lanes, loops)
     reduced = record[ROW_OUT] == 0
     if reduced and rounds > LIST:  # accumulated in several rounds, see `kernels`

@@ -114,7 +114,7 @@ def test_calls_at_the_same_time_share_the_threads() -> None:
             c.join()
     assert len(found) == 4
     assert all(f.flat.tobytes() == expected.flat.tobytes() for f in found)
-    assert most[0] <= 2  # beside the callers themselves
+    assert most[0] <= 2  # in addition to the callers
 
 
 def test_an_error_in_a_thread_ends_the_call_and_gives_all_threads_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The CPU backend beside the oracle and the definition: patterns, targets, sessions, tables of cases, threads."""
+"""The CPU backend against the oracle and the definition: patterns, targets, sessions, tables of cases, threads."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_table_of_cases_is_answered_row_by_row(data: st.DataObject, backend: s
             np.testing.assert_allclose(found[v][i], exact[v], atol=1e-12)
 
 
-def test_rare_cases_beside_common_ones_lose_nothing() -> None:
+def test_rare_cases_next_to_common_ones_lose_nothing() -> None:
     """Evidence of probability 1e-400 and more, in one lane; its neighbours are likely or impossible."""
     n = 700
     net = chain(n, 3)
@@ -186,7 +186,7 @@ def test_bad_tables_of_cases_are_named_by_row_and_column() -> None:
         tree.posteriors_batch(np.array([[0, 0, 0], [0, 0, 5]]))
     with pytest.raises(errors.UnknownState, match=r"case 2: .*'perhaps'"):
         tree.posteriors_batch({"x0": [None, -1, "perhaps"]})
-    with pytest.raises(errors.EvidenceError, match="others have 2 rows"):
+    with pytest.raises(errors.EvidenceError, match="have 2 rows"):
         tree.posteriors_batch({"x0": [0, 1], "x1": [0]})
     with pytest.raises(errors.EvidenceError, match="twice"):
         tree.posteriors_batch({"x0": [0], 0: [0]})
@@ -344,7 +344,7 @@ def test_what_falls_away() -> None:
     assert contractions({}, []) == 0  # P() = 1
 
 
-def test_a_closed_backend_says_so() -> None:
+def test_a_closed_backend_raises() -> None:
     tree = compiled(chain(3, 2))
     session = tree.session()
     session.close()
@@ -385,14 +385,15 @@ def test_loops_can_be_compiled_before_they_are_needed() -> None:
 def test_compiled_loops_are_made_again_when_any_source_of_theirs_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Numba looks at one file alone; what was compiled into a function from another one has to count as well."""
-    for name in ("_compiled.py", "specialise.py", "other.py", "backends/cpu/sweep.py"):
+    """Numba looks at one file alone; what was compiled into a function from another one counts as well."""
+    for name in ("util/numba_cache.py", "other.py", "backends/cpu/sweep.py", "backends/cpu/plain.py"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("import numba\n")
-    monkeypatch.setattr(_compiled, "__file__", str(tmp_path / "_compiled.py"))
+        path.write_text("" if name.endswith("plain.py") else "import numba\n")
+    monkeypatch.setattr(_compiled, "__file__", str(tmp_path / "util" / "numba_cache.py"))
     first = _compiled._stamp()
     (tmp_path / "other.py").write_text("import numba\n# two lines\n")
+    (tmp_path / "backends" / "cpu" / "plain.py").write_text("# nothing that is compiled\n")
     assert _compiled._stamp() == first
     (tmp_path / "backends" / "cpu" / "sweep.py").write_text("import numba\n# two lines\n")
     assert _compiled._stamp() != first
