@@ -149,7 +149,8 @@ def single(rows: GpuRows) -> Table:
         lines.append(cells)
     caption = (
         f"One case: {_source(rows.single.values())}, float64. Device time in microseconds, posteriors of all "
-        "variables, different evidence in each run, median (10th to 90th percentile). *Call*: the same from Python. *Over limit*: "
+        "variables, different evidence in each run, median (10th to 90th percentile). *Call*: the same from Python. "
+        "*Over limit*: "
         "device time divided by the larger of bytes over bandwidth and multiply-adds over the card's rate, plus 0.9 us "
         "per level of the plan; an engine with fewer levels may be below 1. *2014*: the published system on a GTX 680."
         f"{TUNED if tuned else ''}"
