@@ -20,12 +20,13 @@ from jtgpu.cases.fingerprint import file_fingerprint
 from jtgpu.cases.reading import csv_file as csv_module
 from jtgpu.cases.writing import resumable as output_module
 from tests.cases.asia_files import N, answers, assert_same, csv_text, only, parquet, rows_done, run
+from tests.support.examples import slow
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 
 
-@pytest.mark.parametrize("source", ["plain", "gzip", "parquet"])
+@pytest.mark.parametrize("source", ["plain", *slow("gzip", "parquet")])
 @pytest.mark.parametrize("name", ["o.parquet", "o.csv", "o.csv.gz"])
 def test_an_invalid_row_keeps_the_chunks_before_it(
     tree: jtgpu.JunctionTree, rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path, source: str,
@@ -65,7 +66,7 @@ def test_an_invalid_row_keeps_the_chunks_before_it(
     only(tmp_path, "cases", name)
 
 
-@pytest.mark.parametrize("stop", ["read", "solve", "write"])
+@pytest.mark.parametrize("stop", ["solve", *slow("read", "write")])
 @pytest.mark.parametrize("name", ["o.parquet", "o.tsv"])
 def test_a_run_interrupted_anywhere_can_be_resumed(
     tree: jtgpu.JunctionTree, rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path, stop: str,
@@ -144,7 +145,7 @@ def test_a_run_resumes_after_a_full_disk(
     assert_same(answers(out), expected)
 
 
-@pytest.mark.parametrize("damage", ["torn line", "lost data", "no data", "more data", "finished but for the name"])
+@pytest.mark.parametrize("damage", ["torn line", *slow("lost data", "no data", "more data", "finished but for the name")])
 def test_a_run_resumes_after_a_crash(
     tree: jtgpu.JunctionTree, rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path, damage: str,
     monkeypatch: pytest.MonkeyPatch,
