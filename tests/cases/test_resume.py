@@ -145,7 +145,9 @@ def test_a_run_resumes_after_a_full_disk(
     assert_same(answers(out), expected)
 
 
-@pytest.mark.parametrize("damage", ["torn line", *slow("lost data", "no data", "more data", "finished but for the name")])
+@pytest.mark.parametrize(
+    "damage", ["torn line", *slow("lost data", "no data", "more data", "finished but for the name")]
+)
 def test_a_run_resumes_after_a_crash(
     tree: jtgpu.JunctionTree, rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path, damage: str,
     monkeypatch: pytest.MonkeyPatch,
