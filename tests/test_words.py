@@ -10,8 +10,7 @@ from tests.conftest import ROOT
 from tests.support.idioms import IDIOMS
 
 PATTERNS = [re.compile(pattern, re.IGNORECASE) for pattern in IDIOMS]
-LISTS = {"tests/support/idioms.py", "tests/support/unrevised.txt"}
-UNREVISED = ROOT / "tests" / "support" / "unrevised.txt"
+UNWATCHED = {"tests/support/idioms.py", "CHANGELOG.rst"}
 
 
 def watched() -> Iterator[Path]:
@@ -22,7 +21,7 @@ def watched() -> Iterator[Path]:
     ):  # fmt: skip
         for path in ROOT.glob(pattern):
             name = path.relative_to(ROOT).as_posix()
-            if not name.startswith("docs/notes/") and name not in LISTS | {"CHANGELOG.rst"}:
+            if not name.startswith("docs/notes/") and name not in UNWATCHED:
                 yield path
 
 
@@ -38,19 +37,5 @@ def idioms_in(path: Path) -> list[str]:
 
 
 def test_no_idioms() -> None:
-    """Files that are still to be revised are listed; new ones are not added."""
-    listed = set(UNREVISED.read_text(encoding="utf-8").split())
-    wrong = [line for p in watched() if p.relative_to(ROOT).as_posix() not in listed for line in idioms_in(p)]
+    wrong = [line for path in watched() for line in idioms_in(path)]
     assert not wrong, "\n".join(wrong)
-
-
-def main() -> None:
-    """Print what is left to revise, and take the files that are clean or gone off the list."""
-    left = {p.relative_to(ROOT).as_posix(): found for p in watched() if (found := idioms_in(p))}
-    print(*[line for found in left.values() for line in found], sep="\n")
-    listed = set(UNREVISED.read_text(encoding="utf-8").split())
-    UNREVISED.write_text("".join(f"{name}\n" for name in sorted(listed & set(left))), encoding="utf-8")
-
-
-if __name__ == "__main__":  # python -m tests.test_words
-    main()

@@ -60,7 +60,7 @@ class Rows:
         versions = ", ".join(sorted({r["version"] for r in mine if r["engine"] == "pyagrum"}))
         return (
             f"``make bench`` on {_few(mine, 'device')} (commit {_few(mine, 'commit')}, "
-            f"{min(r['date'] for r in mine)[:10]}) beside pyAgrum {versions} in the same process"
+            f"{min(r['date'] for r in mine)[:10]}) compared with pyAgrum {versions} in the same process"
         )
 
 
