@@ -1,7 +1,7 @@
 """All errors that jtgpu raises deliberately.
 
-They derive from `JtgpuError`, so that one ``except`` clause catches every problem with a file, a network, evidence or
-the machine, but no bugs of jtgpu.
+They derive from `JtgpuError`: one ``except`` clause catches every problem with a file, a network, evidence or the
+machine, but does not hide bugs in jtgpu.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PlanError(JtgpuError):
 
 
 class TableTooLarge(JtgpuError):
-    """A computation that does not fit into its limits. Raised before memory is allocated.
+    """A computation that exceeds a limit of memory or table size. Raised before memory is allocated.
 
     Attributes
     ----------

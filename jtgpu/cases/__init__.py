@@ -1,8 +1,8 @@
 """Tables of cases: data frames, CSV and Parquet files in, posteriors out.
 
-`options` has the options of everything here, `query` resolves them for a model; `states` and `encoder` turn cells into
-state numbers, `solver` answers these, `answer_table` makes an Arrow table of the answers. `frames` and `native_frame`
-connect them to data frames; `reading`, `pipeline`, `writing` and `files` to files of any size.
+`options` defines the options of all functions, and `query` resolves them for a model. `states` and `encoder` convert
+cells to state numbers, `solver` answers the cases, and `answer_table` converts the answers to an Arrow table. `frames`
+and `native_frame` support data frames; `reading`, `pipeline`, `writing` and `files` support files of any size.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def answer_table(
     Parameters
     ----------
     solver : Solver
-        That answered the rows.
+        The solver that answered the rows.
     rows : AnsweredRows
         The cells of a flagged row are null.
     kept : sequence of (Arrow field, Arrow array)

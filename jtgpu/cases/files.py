@@ -1,4 +1,4 @@
-"""From a file of cases to a file of answers, in memory that does not grow with the file."""
+"""Answer a file of cases in memory that does not grow with the file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Report:
     resumed : int
         Rows that an earlier run had answered.
     seconds : float
-        Of this run.
+        Duration of this run.
     targets, evidence, ignored : tuple of str
         Variables that were computed; columns that were evidence; columns that were ignored.
     """
@@ -79,18 +79,18 @@ def answer_file(
     targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, missing, do
         See `jtgpu.JunctionTree.predict_proba`.
     delimiter, quote, encoding : str
-        Of a CSV; see `jtgpu.cases.options.CsvDialect`.
+        Format of CSV files; see `jtgpu.cases.options.CsvDialect`.
     chunk : int, optional
         Approximate number of cases that are read, answered and written at a time. Default: some tens of megabytes.
     compression : str, optional
-        Of a Parquet output, as pyarrow names it. Default: snappy.
+        Compression of a Parquet output, by pyarrow's name. Default: snappy.
     threads : int, optional
         Cores for everything except the propagation, which the tree determines. Default: all. With 1, a single thread
         parses and, for a GPU, encodes.
     resume, force : bool
         Continue an unfinished run; overwrite an existing output.
     progress : callable, optional
-        Called after each chunk with the number of cases answered and how much has been read, of how much.
+        Called after each chunk with the number of cases answered, the amount of input read, and the total amount.
     cluster : str or jtgpu.cluster.Cluster, optional
         Run on a Ray cluster; see `jtgpu.cluster.answer_files`, which also takes folders and URIs.
 
@@ -101,9 +101,10 @@ def answer_file(
     Raises
     ------
     ParseError, UnknownState, UnknownVariable, ImpossibleEvidence, EvidenceError
-        Naming the file and the row. The chunks before it are saved, as after Ctrl-C and on a full disk.
+        If a row is invalid; the message names the file and the row. Earlier chunks are saved, as after Ctrl-C and on a
+        full disk.
     JtgpuError
-        On a full disk, with instructions how to continue.
+        If the disk is full; the message says how to continue.
     """
     if cluster is not None:
         options.pop("threads", None)  # the share of a worker determines its threads
@@ -120,7 +121,7 @@ class Keywords(TableKeywords, FileKeywords, total=False):
 
 
 def split_options(keywords: Any) -> tuple[TableOptions, FileOptions]:
-    """Keywords of `answer_file` as options of the table and options of the file."""
+    """Split the keywords of `answer_file` into options of the table and options of the file."""
     of_table = {k: v for k, v in keywords.items() if k in TableKeywords.__annotations__}
     of_file = {k: v for k, v in keywords.items() if k not in of_table}
     return TableOptions(**of_table), FileOptions.of(**of_file)

@@ -1,4 +1,7 @@
-"""What determines the answers of a run, as JSON: a run continues an earlier one only if nothing of it has changed."""
+"""The identity of a run, as JSON: everything that determines its answers.
+
+Only a run of the same identity can be continued.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ MAX_THREADS = 16  # that encode and copy the columns of a frame for one GPU
 
 
 def is_frame(cases: Any) -> bool:
-    """Whether this is a data frame, rather than an array or a mapping; imports nothing."""
+    """Whether this is a data frame and not an array or a mapping; imports nothing."""
     signs = ("__arrow_c_stream__", "__dataframe__", "__narwhals_dataframe__")
     return not isinstance(cases, (np.ndarray, Mapping)) and any(hasattr(cases, sign) for sign in signs)
 

@@ -28,7 +28,7 @@ class NativeFrame:
     Attributes
     ----------
     names : list of str
-        Of the columns.
+        Names of the columns.
     n : int
         Number of rows.
     """
@@ -75,7 +75,7 @@ class NativeFrame:
             return series.to_list()  # names, numbers and nulls mixed
 
     def row_name(self, row: int) -> str:
-        """A row as its owner can find it: by number, and by index label if the frame has one."""
+        """Name a row for messages: by number, and by index label if the frame has one."""
         index = getattr(self.native, "index", None)
         label = "" if index is None or type(index).__name__ == "RangeIndex" else f" (index {index[row]!r})"
         return f"row {row}{label}"

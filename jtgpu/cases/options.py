@@ -1,4 +1,4 @@
-"""Options of everything that answers a table of cases: frames, files and clusters."""
+"""Options of all functions that answer a table of cases: frames, files and clusters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TableKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What is computed for every row of a table; `jtgpu.JunctionTree.predict_proba` documents the fields."""
+    """The results to compute for every row of a table; `jtgpu.JunctionTree.predict_proba` documents the fields."""
 
     targets: str | int | Iterable[str | int] | None = None
     evidence_columns: str | Iterable[str] | None = None

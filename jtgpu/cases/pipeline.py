@@ -47,7 +47,7 @@ def default_concurrency(tree: JunctionTree, threads: int | None = None) -> int:
 
 
 class Sink(Protocol):
-    """Where answers go."""
+    """A destination of answers."""
 
     def encode(self, table: Any) -> Any:
         """Convert a table to what `append` takes; called from any thread, in any order."""
@@ -60,9 +60,9 @@ class Sink(Protocol):
         table : object
             As `encode` returns it.
         position : dict
-            Where reading continues after this chunk.
+            Position in the input at which reading continues after this chunk.
         flagged : int
-            How many of its rows have no answer.
+            Number of its rows without an answer.
         """
 
 

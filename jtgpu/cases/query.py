@@ -1,4 +1,4 @@
-"""`TableQuery`: what is computed for every case of a table, by numbers of variables."""
+"""`TableQuery`: the results to compute for every case of a table, by numbers of variables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIN_ROWS, MAX_ROWS = 1024, 1 << 17  # of one call of the backend
 
 @dataclass(frozen=True)
 class TableQuery:
-    """What is computed for every case; made by `resolve_query`."""
+    """The results to compute for every case; created by `resolve_query`."""
 
     targets: tuple[int, ...]
     evidence: tuple[int, ...]
@@ -83,7 +83,7 @@ class TableQuery:
 def resolve_query(
     model: DiscreteModel, columns: Sequence[str], options: TableOptions, *, source: str = "the table"
 ) -> tuple[TableQuery, list[str]]:
-    """What is computed for a table with these columns, and which of them are copied to the answer.
+    """Determine the results to compute for a table with these columns, and the columns to copy to the answer.
 
     Parameters
     ----------
@@ -101,9 +101,9 @@ def resolve_query(
     Raises
     ------
     UnknownVariable
-        For a target or column that does not exist, with the closest names.
+        If a target or column does not exist; the message suggests the closest names.
     EvidenceError
-        For a column that occurs twice, or a table without a column that is a variable.
+        If a column occurs twice, or no column is a variable.
     """
     targets = None
     if options.targets is not None:

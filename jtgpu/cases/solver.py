@@ -1,4 +1,4 @@
-"""`Solver`: answers cases by state numbers. It knows a tree and a query, and nothing of files, frames or processes."""
+"""`Solver`: answers cases by state numbers, with a tree and a query, independently of files, frames and processes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Answers:
     inverse : (n,) int64, optional
         Computed case of each case; None if all were computed.
     explanations : optional
-        Of the u cases.
+        Explanations of the u cases.
     """
 
     posterior: NDArray[np.float64]
@@ -86,7 +86,7 @@ class AnsweredRows:
 
 
 class Solver:
-    """A tree and what is computed for every case of a table.
+    """A tree and the results that it computes for every case of a table.
 
     Parameters
     ----------

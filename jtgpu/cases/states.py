@@ -1,4 +1,4 @@
-"""Values of cells as states of a variable: one rule for files and frames, so that a table has one meaning.
+"""Values of cells as states of a variable, by the same rules for files and frames.
 
 1. null, NaN and the texts of `jtgpu.cases.options.MISSING` mean "not observed", unless such a text is a state of the
    variable.

@@ -1,10 +1,10 @@
 """Clusters by Ray: tables of cases in files, datasets and frames, and slices of a tree too large for one machine.
 
-A worker receives a plan and tables once, never a tree or anything that belongs to a device. `connect` and `worker_spec`
-say which cluster and what a worker knows; `storage`, `find_cases`, `tables`, `parts`, `part_reader`, `part_writer`,
-`folder`, `worker` and `files` answer files; `datasets` and `frame_solver` answer Ray's datasets and frames in memory;
+A worker receives a plan and tables once, never a tree or device data. `connect` and `worker_spec` define the cluster
+and the data that a worker receives; `storage`, `find_cases`, `tables`, `parts`, `part_reader`, `part_writer`, `folder`,
+`worker` and `files` answer files; `datasets` and `frame_solver` answer Ray's datasets and frames in memory;
 `remote_monitor` runs these from outside the cluster; `slices` distributes slices. Ray schedules the work and repeats
-what a lost worker did not finish.
+unfinished work of a lost worker.
 """
 
 from __future__ import annotations

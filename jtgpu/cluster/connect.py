@@ -27,12 +27,13 @@ class Cluster:
     Attributes
     ----------
     address : str
-        ``"auto"``: the cluster that this process is connected to, that it is a job of, or that runs on this machine;
+        ``"auto"``: the cluster that this process is connected to, the cluster of this job, or the one on this machine;
         ``"local"``: a temporary one on this machine; ``"ray://host:10001"`` or ``"host:6379"``.
     workers : int, optional
-        Default: as many as fit.
+        Number of workers. Default: as many as fit.
     cpus, gpus : float, optional
-        Of each worker. Default: one core and no GPU; with a GPU backend, one GPU and its share of the cores.
+        Cores and GPUs of each worker. Default: one core and no GPU; with a GPU backend, one GPU and its share of the
+        cores.
     """
 
     address: str = "auto"
@@ -74,7 +75,7 @@ class Share:
         ----------
         cluster : Cluster
         resources : dict
-            Of the cluster, as Ray counts them.
+            Resources of the cluster, as Ray counts them.
         backend : str
             ``"auto"``: GPUs, if the cluster has any.
         max_workers : int
@@ -99,7 +100,7 @@ class Share:
             each = f"{cpus:g} cores" + (f" and {gpus:g} GPUs" if gpus else "")
             raise JtgpuError(
                 f"this cluster has {all_cpus:g} cores and {all_gpus:g} GPUs, but a worker needs {each}; set the number "
-                "of workers if the cluster is going to grow"
+                "of workers if the cluster will grow"
             )
         return cls(backend, max(1, min(cluster.workers or int(fitting), max_workers)), float(cpus), float(gpus))
 

@@ -1,4 +1,4 @@
-"""Datasets of Ray Data in and out."""
+"""Answer datasets of Ray Data."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def answer_dataset(
     cluster : str or Cluster
         The share that each worker uses; see `Cluster`.
     backend : str
-        Of the workers; ``"auto"``: GPUs, if the cluster has any.
+        Backend of the workers; ``"auto"``: GPUs, if the cluster has any.
     batch_size : int, optional
         Cases per batch. Default: some tens of megabytes.
     targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, missing, do

@@ -1,4 +1,4 @@
-"""From files of cases to files of answers on the machines of a cluster."""
+"""Answer files of cases on the machines of a cluster."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def answer_files(
         A folder of Parquet files (``part-000000.parquet``, ...) in the order of the cases. If it ends in .parquet,
         .csv, ..., a single file on a disk shared by the workers, made of the parts at the end.
     cluster : str or Cluster
-        See `Cluster`. With ``ray://``, a process of the cluster leads the run, and paths are those of its machine.
+        See `Cluster`. With ``ray://``, a process of the cluster leads the run, and paths refer to its machine.
     backend : str
         Of the workers; ``"auto"``: GPUs, if the cluster has any.
     progress : callable, optional
@@ -99,9 +99,9 @@ def answer_files(
     Raises
     ------
     ParseError, UnknownState, UnknownVariable, ImpossibleEvidence, EvidenceError
-        Naming the file and the row, from any worker. Finished parts are saved.
+        If a row is invalid, on any worker; the message names the file and the row. Finished parts are saved.
     JtgpuError
-        If Ray or the cluster is not available; on a full disk, with instructions how to continue.
+        If Ray or the cluster is not available, or the disk is full; the message says how to continue.
     """
     table, file = split_options(options)
     return run_files(plan, cases, str(output), table, file, as_cluster(cluster), backend, progress)

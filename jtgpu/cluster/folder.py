@@ -58,14 +58,14 @@ class Folder:
     at : StoragePath
         Where parts are written.
     run : str
-        Digest of the identity: the run that a part belongs to.
+        Digest of the identity, which tells to which run a part belongs.
     settings : dict
-        How an earlier run divided the work; empty for a new run.
+        Division of the work by an earlier run; empty for a new run.
 
     Raises
     ------
     JtgpuError
-        If something is in the way, with the options that resolve it.
+        If the output or an unfinished run exists; the message names the options that resolve this.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 Parts are determined before the work begins and do not depend on the workers: the same files and options give the same
 parts, so that a part that is answered twice, or by a later run, is the same part. Parquet files are divided by rows and
-large CSV files by bytes. The latter takes one pass over the file, because only a count of all earlier quotes shows
+large CSV files by bytes. Dividing a CSV takes one pass over the file, because only a count of all earlier quotes shows
 whether a line end is the end of a row. A compressed CSV is a single part.
 """
 

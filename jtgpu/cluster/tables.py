@@ -60,7 +60,7 @@ def inspect_files(files: Sequence[CaseFile], model: DiscreteModel, dialect: CsvD
     Raises
     ------
     JtgpuError
-        For a file that is not a table of cases, naming it.
+        If a file is not a table of cases; the message names it.
     """
     with ThreadPoolExecutor(CONCURRENT_READS) as pool:
         return list(pool.map(lambda f: _inspect(f, model, dialect), files))
@@ -122,7 +122,7 @@ def check_columns(
     Raises
     ------
     EvidenceError
-        Naming the file and the column.
+        If the columns differ; the message names the file and the column.
     """
     first = tables[0]
     name_of_first = first.file.place.uri

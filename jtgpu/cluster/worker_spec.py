@@ -1,4 +1,4 @@
-"""What a worker needs to answer cases, pickled and sent once: a plan, a backend's options and a query."""
+"""The data that a worker needs to answer cases, pickled and sent once: a plan, a backend's options and a query."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WorkerSpec:
     query : TableQuery
     table : TableOptions
     version : str
-        Of the process that leads the run.
+        Version of jtgpu in the process that leads the run.
     """
 
     plan: NetworkPlan

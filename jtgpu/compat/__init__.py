@@ -1,4 +1,4 @@
-"""Inference classes of other libraries, computed by jtgpu: change one import and keep the script.
+"""Drop-in replacements for inference classes of other libraries.
 
 Replace ``from pgmpy.inference import VariableElimination`` by ``from jtgpu.compat.pgmpy import VariableElimination``,
 or ``from pyagrum import LazyPropagation`` by ``from jtgpu.compat.pyagrum import LazyPropagation``. Models, evidence and

@@ -1,7 +1,7 @@
 """`LazyPropagation` of pyAgrum, computed on a junction tree.
 
-The network is compiled once, on construction. Inference runs on demand, so targets and `makeInference` are accepted but
-not needed. Results are ``Tensor`` and ``Instantiation`` objects of pyAgrum; errors are those of jtgpu.
+The network is compiled once, on construction. Inference runs on demand; targets and `makeInference` are accepted but
+not required. Results are ``Tensor`` and ``Instantiation`` objects of pyAgrum; errors are those of jtgpu.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class LazyPropagation:
         Raises
         ------
         EvidenceError
-            As `addEvidence`; also if the variable has no evidence.
+            See `addEvidence`; also if the variable has no evidence.
         UnknownVariable, UnknownState
         """
         v = self._name(variable)
@@ -163,7 +163,7 @@ class LazyPropagation:
     # Targets, which have no effect --------------------------------------------------------
 
     def makeInference(self) -> None:
-        """Run the inference that the next `posterior` needs."""
+        """Run the inference for the current evidence."""
         self._posteriors()
 
     def addTarget(self, variable: str | int) -> None:

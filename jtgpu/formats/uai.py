@@ -6,11 +6,11 @@ separates. Lines that begin with ``c`` are comments (2016), and so is text after
 
 The format has no names: variables are called ``v0``, ``v1`` ..., states ``0``, ``1`` ... In a ``BAYES`` file the child
 of a table is the last variable of its scope. Files with the child elsewhere, in the scope or in the order of the
-numbers, are refused.
+numbers, raise an error.
 
 aGrUM (as of pyAgrum 3.3) uses the reverse order of parents: the first one is the fastest after the child. Its ``BAYES``
 files are recognised by the names after their scopes (``3 0 2 1   # c``) and read accordingly, with a note. In its
-``MARKOV`` files, recognised by ``# nbr Nodes``, the order of three or more variables is ambiguous: refused.
+``MARKOV`` files, recognised by ``# nbr Nodes``, the order of three or more variables is ambiguous and raises an error.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class _Reader:
                     raise self.numbers.error(
                         self.scope_at(k),
                         f"table {k} has {len(ids)} variables and this file is aGrUM's, whose "
-                        "order of variables differs from the format's and cannot be recognised: refused",
+                        "order of variables differs from the format's and is ambiguous here; this is not supported",
                     )
         self.numbers.values.flags.writeable = False
         for table in tables:

@@ -1,4 +1,4 @@
-"""Interventions, do(v = x): the arcs into v are removed, and nothing is planned or compiled again.
+"""Interventions, do(v = x): they remove the arcs into v, without planning or compiling again.
 
 The table of P(v | parents) is replaced by ones of the same shape, in a second backend of the same plan; v = x is then
 observed. The product of the tables is that of the mutilated network (Pearl, Causality, section 3.2.3), for every x at

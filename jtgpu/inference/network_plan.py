@@ -1,4 +1,4 @@
-"""`NetworkPlan`: what ``net.plan()`` returns, a plan together with the model that it is for."""
+"""`NetworkPlan`: a plan together with its model, as returned by ``net.plan()``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["NetworkPlan", "SlicedPlan", "make_plan"]
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """A plan together with the model that it is for: what ``net.plan()`` returns. It holds no tables.
+    """A plan together with its model, as returned by ``net.plan()``. It holds no tables.
 
     Attributes
     ----------
@@ -42,11 +42,11 @@ class NetworkPlan:
     plan : Plan
         The flat arrays.
     order : OrderResult or None
-        How the elimination order was found; None for a loaded plan.
+        The elimination order and how it was found; None for a loaded plan.
     slices : tuple of str
         Variables whose states are enumerated; empty unless the plan was made with ``slices=``.
     n_slices : int
-        Configurations of these variables: runs of the plan for one answer.
+        Number of configurations of these variables: a query runs the plan once for each.
     """
 
     model: DiscreteModel
@@ -56,16 +56,16 @@ class NetworkPlan:
     n_slices: int = 1
 
     def cost(self) -> Cost:
-        """What one run of the plan costs: see `jtgpu.plans.plan.Cost`."""
+        """Cost of one run of the plan; see `jtgpu.plans.plan.Cost`."""
         return self.plan.cost()
 
     def check(self) -> None:
-        """Check the plan's invariants and that it fits the model; raises `PlanError`."""
+        """Raise `PlanError` if the plan violates an invariant or does not match the model."""
         self.plan.check()
         _check_fits(self.plan, self.model)
 
     def describe(self) -> str:
-        """The plan in words, and which backend ``backend="auto"`` would choose and why."""
+        """Describe the plan, and which backend ``backend="auto"`` would choose and why."""
         head = self.model.name or type(self.model).__name__
         how = f"\nelimination order: {self.order.method}, seed {self.order.seed}" if self.order is not None else ""
         backend, reason = auto.choose(self.plan)
@@ -99,7 +99,7 @@ class NetworkPlan:
         return cls(model, plan)
 
     def with_model(self, model: DiscreteModel) -> NetworkPlan:
-        """This plan for a model with the same variables, states and scopes, and other numbers.
+        """Return this plan for a model with the same variables, states and scopes but other numbers.
 
         Raises
         ------
@@ -116,20 +116,20 @@ class NetworkPlan:
 
     @property
     def whole(self) -> Plan:
-        """The plan, for queries that need one of the whole model; raises `JtgpuError` if the plan is sliced."""
+        """Return the plan for queries that need the whole model; raises `JtgpuError` if the plan is sliced."""
         return self.plan
 
     def prepare(
         self, backend: str, factors: Sequence[NDArray[np.float64]], *, devices: Any = None, replan: bool = True,
         executor: Start | None = None, **options: Any,
     ) -> Backend:  # fmt: skip
-        """A backend of this plan and the model's numbers; parameters as of `jtgpu.JunctionTree`."""
+        """Create a backend for this plan and the model's tables; for the parameters, see `jtgpu.JunctionTree`."""
         if executor is not None:
             raise PlanError("executor= runs the slices of a plan, and this plan has none; use net.plan(slices=...)")
         return make(backend, self.plan, factors, devices=devices, replan=replan, **options)
 
     def compile(self, backend: str = "auto", **options: Any) -> Any:
-        """A `jtgpu.JunctionTree` of this plan: allocates the memory and copies the tables.
+        """Create a `jtgpu.JunctionTree`: allocate the memory and copy the tables.
 
         Parameters
         ----------
@@ -141,9 +141,10 @@ class NetworkPlan:
         return doors.compiling().JunctionTree(self, backend, **options)
 
     def tune(self, device: int | None = None) -> tuple[str, list[Any]]:
-        """Measure which GPU engine answers single cases fastest, and save the choice: seconds, once per plan and GPU.
+        """Measure which GPU engine answers single cases fastest, and save the result.
 
-        ``compile("gpu")`` uses the saved choice from then on, in every process, while the file is in the cache folder.
+        This takes seconds and is needed once per plan and GPU. From then on, ``compile("gpu")`` uses the saved result
+        in every process, as long as the file is in the cache folder.
 
         Parameters
         ----------
@@ -153,7 +154,7 @@ class NetworkPlan:
         Returns
         -------
         name : str
-            Of the GPU.
+            Name of the GPU.
         tried : list of jtgpu.backends.gpu.single.configs.Trial
             Configurations with the device time of a case in microseconds, the fastest first; inf for a configuration
             that does not support the network.
@@ -161,11 +162,11 @@ class NetworkPlan:
         Raises
         ------
         BackendUnavailable
-            Without a GPU, PyCUDA or cuda-bindings.
+            If there is no GPU, or PyCUDA or cuda-bindings is not installed.
         JtgpuError
-            If no engine can answer.
+            If no engine supports the network.
         OSError
-            If the choice cannot be saved.
+            If the result cannot be saved.
         """
         return backends.tune_gpu(self.plan, [f.table for f in model_factors(self.model)], device)
 
@@ -176,13 +177,13 @@ class NetworkPlan:
 
 @dataclass(frozen=True)
 class SlicedPlan(NetworkPlan):
-    """A plan that runs once for every configuration of some variables (`jtgpu.plans.conditioning.cutset`).
+    """A plan that runs once for each configuration of some variables (`jtgpu.plans.conditioning.cutset`).
 
     ``plan`` is the plan of one run, and ``cost()`` its cost.
     """
 
     def describe(self) -> str:
-        """The plan of one slice in words, and how many slices there are."""
+        """Describe the plan of one slice and the number of slices."""
         cards = ", ".join(f"{v} ({len(self.model.states(v))})" for v in self.slices)
         total = self.n_slices * self.cost().flops
         head = self.model.name or type(self.model).__name__
@@ -206,10 +207,10 @@ class SlicedPlan(NetworkPlan):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Not supported: the file format has no slices."""
-        raise PlanError("a plan of slices cannot be saved; save the variables in .slices and plan again")
+        raise PlanError("a sliced plan cannot be saved; save the variables in .slices and plan again")
 
     def check(self) -> None:
-        """Check the invariants of the plan of a slice; raises `PlanError`."""
+        """Raise `PlanError` if the plan of a slice violates an invariant."""
         self.plan.check()
 
     @property
@@ -224,13 +225,13 @@ class SlicedPlan(NetworkPlan):
         self, backend: str, factors: Sequence[NDArray[np.float64]], *, devices: Any = None, replan: bool = True,
         executor: Start | None = None, **options: Any,
     ) -> Backend:  # fmt: skip
-        """A backend that sums over the slices.
+        """Create a backend that sums over the slices.
 
         Parameters
         ----------
         executor : callable, optional
-            Makes an executor of the slices from a `jtgpu.backends.wrappers.slices.SliceJob`. Default: they run in
-            this process, one after another, or in parallel on `devices`.
+            Creates an executor of the slices from a `jtgpu.backends.wrappers.slices.SliceJob`. Default: the slices run
+            in this process, one after another, or in parallel on `devices`.
         """
         split = split_model(self.model, [self.model.index(v) for v in self.slices])
         return make_conditioned(
@@ -269,28 +270,29 @@ def make_plan(  # noqa: PLR0913
     max_table : int or None, default 100,000,000
         Entries of the largest table. None lifts the limit.
     seed : int
-        Of the order's search: the same seed and options give the same plan.
+        Random seed of the order search: the same seed and options give the same plan.
     lowering : {"pairwise", "clique", "shallow"}
         See `jtgpu.plans.lowering`. ``"clique"`` builds a table for each clique; ``"shallow"`` does more work on fewer
         levels.
     together : sequence of sequences, optional
         Sets of variables that must share a clique, whether or not a factor contains them.
     slices : sequence or "auto"
-        Variables whose states are enumerated, each configuration a smaller inference, for models that do not fit into
-        the memory; ``"auto"`` chooses them if they are needed. See `jtgpu.plans.conditioning.cutset`.
+        Variables whose states are enumerated (cutset conditioning), for models that do not fit into the memory: each
+        configuration is a smaller inference problem. ``"auto"`` chooses the variables if any are needed. See
+        `jtgpu.plans.conditioning.cutset`.
     backend, devices : optional
-        As in ``compile``: whose free memory counts. The plan runs anywhere.
+        See ``compile``. They determine whose free memory limits the plan; the plan itself runs on every backend.
     **search
         Further options of `jtgpu.plans.ordering.find_order`.
 
     Raises
     ------
     TableTooLarge
-        With the sizes and what to try, before any table is allocated.
+        If the plan exceeds a limit, before any table is allocated; the message has the sizes and what to try.
     OrderError
         If the order is no permutation of the variables.
     TypeError
-        For an unknown option, naming the closest one.
+        If an option is unknown; the message suggests the closest one.
     """
     _check_search_options(search)
     limit = MEMORY_SHARE * _free_memory(backend, devices) if memory_limit is None else parse_bytes(memory_limit)

@@ -1,4 +1,4 @@
-"""`Session`: evidence that changes step by step; only what depends on a change is computed again."""
+"""`Session`: queries with evidence that changes step by step; only what depends on a change is recomputed."""
 
 from __future__ import annotations
 
@@ -125,11 +125,11 @@ class Session:
         Raises
         ------
         EvidenceError
-            If there is none.
+            If the variable has no evidence.
         """
         name = self._name(variable)
         if not any(name in given for given in self._known.values()):
-            raise EvidenceError(f"there is no evidence on {name!r} to retract")
+            raise EvidenceError(f"{name!r} has no evidence to retract")
         for given in self._known.values():
             given.pop(name, None)
         self._read = read_known(self._compiled.model, **self._known)

@@ -42,16 +42,17 @@ class JunctionTree(CompiledModel):
     ----------
     plan : NetworkPlan
     backend : {"auto", "cpu", "gpu", "reference", "indexed"}
-        What computes. ``"auto"`` chooses the GPU if there is one and it is estimated to be faster for this plan, else
-        the CPU. ``"reference"`` is plain NumPy; ``"indexed"`` is the GPU system published in 2014.
+        Where queries run. ``"auto"`` chooses the GPU if there is one and it is estimated to be faster for this plan,
+        else the CPU. ``"reference"`` is plain NumPy; ``"indexed"`` is the GPU system published in 2014.
     replan : bool, default True
-        Make a specialised plan for a set of observed variables that is queried often enough to pay for the planning, on
-        the CPU and on a single GPU; see `jtgpu.backends.wrappers.pattern_cache`. This is automatic; pass
-        ``replan=False`` to disable it. Results of the two plans may differ in the last digits.
+        Make a specialised plan for a set of observed variables that recurs often enough to repay the planning, on the
+        CPU and on a single GPU; see `jtgpu.backends.wrappers.pattern_cache`. This is automatic; pass ``replan=False``
+        to disable it. Results of the two plans may differ in the last digits.
     devices : "all", int or sequence of int, optional
-        Numbers of the GPUs to use, for the backends ``"gpu"`` (which ``"auto"`` then means) and ``"indexed"``. The rows
-        of a table of cases, and the slices of a sliced plan, are distributed over them; single cases run on the first
-        one. A number that is repeated gets two workers. Results are bit-identical for any number of devices.
+        Numbers of the GPUs to use, for the backends ``"gpu"`` and ``"indexed"``; with ``"auto"``, this selects
+        ``"gpu"``. The rows of a table of cases, and the slices of a sliced plan, are distributed over them; single
+        cases run on the first one. A number that is repeated gets two workers. Results are bit-identical for any number
+        of devices.
     executor : callable, optional
         For a sliced plan: creates the executor of its slices; see `jtgpu.backends.wrappers.conditioned`.
     progress : callable, optional
@@ -98,15 +99,16 @@ class JunctionTree(CompiledModel):
             Soft evidence (Jeffrey's rule): variable to the posterior that it must have.
         do : mapping, optional
             Interventions: variable to the state that it is set to, or to the probabilities with which it is set.
-            Nothing is planned again; the first intervention on a set of variables passes modified CPTs to the backend.
+            Interventions never trigger re-planning; the first one on a set of variables copies modified CPTs to the
+            backend.
         targets : iterable, optional
             Variables whose posteriors are computed. Default: all.
 
         Returns
         -------
         Posteriors
-            A mapping from variable name to `Posterior`. ``.log_evidence`` is ln of the probability of `evidence` and
-            `likelihood`, given `do`; soft evidence does not contribute to it.
+            A mapping from variable name to `Posterior`. ``.log_evidence`` is ln P(`evidence`, `likelihood`) under `do`;
+            soft evidence does not contribute to it.
 
         Raises
         ------
@@ -168,9 +170,9 @@ class JunctionTree(CompiledModel):
         Parameters
         ----------
         cases : (B, V) array of int, mapping, or data frame
-            An array of state numbers, variables in the order of the model, -1 if not observed. Or a mapping from
-            variable to B states (names or numbers; -1, None and NaN: not observed). Or a data frame; see
-            `predict_proba`.
+            An array of state numbers with one column per variable, in the order of the model, and -1 for "not
+            observed"; or a mapping from variable to B states (names or numbers; -1, None and NaN: not observed); or a
+            data frame, see `predict_proba`.
         likelihood : mapping, optional
             Variable to weights >= 0, (B, n_states), or (n_states,) for all cases.
         soft : mapping, optional
@@ -180,8 +182,8 @@ class JunctionTree(CompiledModel):
         targets : iterable, optional
             Variables whose posteriors are computed. Default: all.
         on_impossible : {"error", "flag"}, default "error"
-            What to do with a case of probability zero: raise an error, or set it in ``.impossible``; its
-            ``.log_evidence`` is then -inf and its posteriors are zeros.
+            Whether a case of probability zero raises an error, or is marked in ``.impossible`` with a ``.log_evidence``
+            of -inf and posteriors of zero.
 
         Returns
         -------
@@ -246,8 +248,8 @@ class JunctionTree(CompiledModel):
             Additional columns: ``log_evidence``, ln P(evidence); ``conflict``, see `conflict`; ``mpe:variable``, the
             state of each target in the row's most probable explanation, and ``log_mpe``.
         on_error : {"error", "flag"}
-            What to do with a row that has an unknown state or probability zero: raise an error, or return nulls and the
-            reason in the column ``error``.
+            Whether a row with an unknown state or probability zero raises an error, or gets nulls and the reason in the
+            column ``error``.
         do : mapping, optional
             Interventions for all rows; see `posteriors`.
         missing : iterable of str
@@ -258,15 +260,15 @@ class JunctionTree(CompiledModel):
         Returns
         -------
         data frame
-            Of the same kind as `frame` and in the same order, with float64 columns ``variable=state``. A pandas frame
-            keeps its index.
+            A frame of the same kind as `frame` with the rows in the same order and float64 columns ``variable=state``.
+            The index of a pandas frame is preserved.
 
         Raises
         ------
         UnknownState, ImpossibleEvidence
-            For a row; the message has the row and the column.
+            If a row is invalid; the message has the row and the column.
         UnknownVariable, EvidenceError
-            For columns.
+            If a column is invalid.
         JtgpuError
             If narwhals or pyarrow is not installed; install ``jtgpu[frames]``.
         """
@@ -295,9 +297,9 @@ class JunctionTree(CompiledModel):
         )
 
     def session(self, evidence: Findings | None = None, **more: Unpack[More]) -> Session:
-        """Start a session: a sequence of queries between which little of the evidence changes.
+        """Start a session: a sequence of queries in which the evidence changes step by step.
 
-        Only what depends on the changed evidence is computed again.
+        A session recomputes only what depends on the changed evidence.
 
         Parameters
         ----------
@@ -372,7 +374,8 @@ class JunctionTree(CompiledModel):
         Returns
         -------
         Conditional
-            If a configuration of `given` has probability zero, its row is zeros and ``.possible`` is False there.
+            The row of a configuration of `given` that has probability zero contains zeros, and ``.possible`` is False
+            there.
         """
         return conditional(self, variables, given, self.settle(evidence, **more))
 
@@ -415,7 +418,7 @@ class JunctionTree(CompiledModel):
     ) -> dict[str, float]:  # fmt: skip
         """Compute I(target; X | evidence) for other variables X.
 
-        All of them come from one table with a case for each state of the target.
+        The computation is one table of cases, with a case for each state of the target.
 
         Parameters
         ----------
@@ -436,7 +439,7 @@ class JunctionTree(CompiledModel):
         self, target: str | int, candidates: Iterable[str | int] | None = None, evidence: Findings | None = None,
         **more: Unpack[More],
     ) -> list[Observation]:  # fmt: skip
-        """Rank variables by what observing them is expected to tell about a target.
+        """Rank variables by the expected information that observing them gives about a target.
 
         Parameters
         ----------
@@ -485,8 +488,8 @@ class JunctionTree(CompiledModel):
         Returns
         -------
         Explanation
-            The best one, a mapping from variable to state with ``.log_joint`` and ``.log_posterior``. ``.ranked`` has
-            the k best, or fewer if fewer are possible.
+            The best configuration: a mapping from variable to state with ``.log_joint`` and ``.log_posterior``.
+            ``.ranked`` has the k best ones, or fewer if fewer are possible.
         """
         return mpe(self, self.settle(evidence, **more), k)
 
@@ -511,7 +514,7 @@ class JunctionTree(CompiledModel):
         self, variables: Iterable[str | int], evidence: Findings | None = None, *, k: int = 1,
         memory_limit: int | float | str | None = None, max_table: int | None = None, **more: Unpack[More],
     ) -> Explanation:  # fmt: skip
-        """Marginal MAP: find the most probable configuration of some variables, all others summed out.
+        """Find the most probable configuration of some variables, with all others summed out (marginal MAP).
 
         The result is exact. In general this is far harder than `mpe`; see `map_cost`.
 
@@ -583,7 +586,8 @@ class JunctionTree(CompiledModel):
         cases, likelihood, do, on_impossible
             See `posteriors_batch`.
         how : {"sample", "mpe"}
-            Fill in one exact joint sample given the other cells of the case, or the most probable configuration.
+            Whether to fill in an exact joint sample given the other cells of the case, or the most probable
+            configuration.
         seed : optional
             See `numpy.random.default_rng`.
 

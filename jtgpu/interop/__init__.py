@@ -1,7 +1,7 @@
 """Conversion of models to and from other libraries, which are imported on use.
 
-Their names and states may be any objects; ours are strings, made by ``str``. Tables are copied, and the other library's
-objects are not changed.
+Other libraries allow any objects as names and states; jtgpu converts them to strings by ``str``. Tables are copied, and
+the other library's objects are not changed.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def module() -> Any:
     Raises
     ------
     ImportError
-        If it is not installed.
+        If the package is not installed.
     """
     try:
         return importlib.import_module("pyagrum")

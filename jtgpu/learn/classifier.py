@@ -49,7 +49,7 @@ class JunctionTreeClassifier:
         Mapping from a feature to its values, in order. Default: the values in the training data, or the states of the
         network.
     unknown : {"error", "missing"}, default "error"
-        How values are treated that are not in the training data.
+        How to treat values that are not in the training data.
     order, backend : str
         See `jtgpu.BayesianNetwork.plan` and `jtgpu.BayesianNetwork.compile`.
 
@@ -181,7 +181,7 @@ class JunctionTreeClassifier:
         n = len(columns[0]) if columns else 0
         classes = class_column(y)
         if len(classes) != n or not n:
-            raise EvidenceError(f"X has {n} rows and y {len(classes)}; they must have equally many, at least one")
+            raise EvidenceError(f"X has {n} rows and y {len(classes)}; expected equal numbers of rows, at least one")
         weights = sample_weights(sample_weight, n)
         parents = parents_of(self.structure, names, self.target)
         self.classes_, of_class = np.unique(classes, return_inverse=True)

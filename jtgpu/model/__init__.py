@@ -1,1 +1,1 @@
-"""Models: names, states and numbers. Knows nothing of files, plans and devices."""
+"""Models: names, states and numbers. Independent of files, plans and devices."""

@@ -67,7 +67,7 @@ def normalize_rows(
 ) -> tuple[dict[str, NDArray[np.float64]], RowReport]:
     """Divide every row (last axis) of every CPT by its sum.
 
-    Rows whose sum is within 1e-15 of 1 for each of their numbers are unchanged, bit for bit.
+    A row of k numbers whose sum differs from 1 by at most k * 1e-15 is unchanged, bit for bit.
 
     Parameters
     ----------

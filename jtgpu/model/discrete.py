@@ -69,7 +69,7 @@ class DiscreteModel:
 
     @property
     def factors(self) -> tuple[Factor, ...]:
-        """The factors whose product is the joint distribution, for a Markov network up to normalisation."""
+        """The factors whose product is the joint distribution, up to normalisation for a Markov network."""
         return self._factors
 
     def states(self, variable: str | int) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ class DiscreteModel:
     # Planning and compiling, by the layers above; imported on use -------------------------------------------
 
     def plan(self, order: Any = "auto", **options: Any) -> Any:
-        """Choose an elimination order and lay out the computation. No tables are allocated.
+        """Choose an elimination order and plan the computation, without allocating tables.
 
         Parameters
         ----------
@@ -192,7 +192,7 @@ class DiscreteModel:
         Returns
         -------
         jtgpu.NetworkPlan
-            ``plan.describe()`` says what it costs, and ``plan.compile()`` makes it run.
+            ``plan.describe()`` reports its cost, and ``plan.compile()`` creates a tree that answers queries.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class DiscreteModel:
         Parameters
         ----------
         backend : {"auto", "cpu", "gpu", "reference", "indexed"}
-            Where to compute. ``"auto"`` is the GPU if there is one and it should be faster, otherwise the CPU.
+            Where to compute. ``"auto"`` chooses the GPU if there is one and it is expected to be faster, else the CPU.
         order, **options
             See `plan`.
         devices : "all", int or sequence of int, optional

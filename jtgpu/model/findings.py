@@ -28,7 +28,7 @@ def parse_finding(model: DiscreteModel, text: str) -> tuple[str, int | frozenset
     Raises
     ------
     EvidenceError
-        If the text has no ``=``.
+        If the text contains no ``=``.
     UnknownVariable, UnknownState
         If the model has no such name; the message suggests the closest ones.
     """

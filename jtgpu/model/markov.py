@@ -60,8 +60,8 @@ class MarkovNetwork(DiscreteModel):
     ) -> MarkovNetwork:
         """Create a model from factors that are known to be valid, without checking them.
 
-        For readers of files with many small factors, where the checks would take most of the time. Scopes are tuples of
-        numbers; tables are read-only, C-contiguous float64 of the right shapes, finite and not negative.
+        This is for readers of files with many small factors, where the checks would take most of the time. Scopes are
+        tuples of numbers; tables are read-only, C-contiguous float64 of the right shapes, finite and not negative.
         """
         made = cls(states, (), name=name)
         made._factors = tuple(factors)

@@ -1,7 +1,7 @@
 """`BayesianNetwork`: a directed acyclic graph with a conditional probability table for each variable.
 
-A model is names, states and numbers; it knows nothing of trees, plans, files or devices. What computes with a model
-takes a `DiscreteModel`: variables numbered 0..V-1 and a list of factors over them.
+A model consists of names, states and numbers, and is independent of trees, plans, files and devices. Computations take
+a `DiscreteModel`: variables numbered 0..V-1 and a list of factors over them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BayesianNetwork(DiscreteModel):
         must sum to 1 within 1e-6; use `normalize_rows` first if it does not.
     name : str, optional
     attributes : mapping, optional
-        What a file contains about the network, its nodes and potentials beyond the model itself, kept for writing:
+        Further contents of a file about the network, its nodes and potentials, preserved for writing:
         ``{"net": {...}, "node": {variable: {...}}, "potential": {variable: {...}}}``.
     row_report : RowReport, optional
         Rows that the reader of a file normalised.
@@ -158,7 +158,7 @@ class BayesianNetwork(DiscreteModel):
 
     @property
     def attributes(self) -> Mapping[str, Mapping[str, Any]]:
-        """What a file contained beyond the model: keys ``net``, ``node``, ``potential`` (see the class)."""
+        """Contents of a file beyond the model: keys ``net``, ``node``, ``potential`` (see the class)."""
         return self._attributes
 
     @property

@@ -139,7 +139,7 @@ def test_zero_rows() -> None:
         ("network n { property abc", "1:25: found the end of the file, expected ';'"),
         ("variable { }", "1:10: found '{', expected the variable's name"),
         ("variable a { }", "1:10: the variable 'a' has no type"),
-        ("variable a { type continuous; }", "1:19: found 'continuous', expected 'discrete': variables of another"),
+        ("variable a { type continuous; }", "1:19: found 'continuous', expected 'discrete': the type of 'a'"),
         ("variable a { type discrete [ x ] { y }; }", "1:30: found 'x', expected the number of states"),
         ("variable a { type discrete [ 2 ] { y }; }", "1:30: found 1 states of 'a', expected 2"),
         ("variable a { type discrete [ 0 ] { }; }", "1:30: the variable 'a' has no states"),

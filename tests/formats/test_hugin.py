@@ -165,7 +165,7 @@ def test_repeated_unknown_attributes_are_noted() -> None:
 def test_what_is_no_discrete_chance_node_is_refused_by_name(text: str, start: str, names: tuple[str, ...]) -> None:
     message = error_of(text)
     assert message.startswith(f"f.net:{start}: ")
-    for name in (*names, "refused") if "class" not in names[0] else names:
+    for name in (*names, "supported") if "class" not in names[0] else names:
         assert name in message
 
 

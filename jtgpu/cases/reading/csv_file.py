@@ -151,7 +151,7 @@ class CsvFile:
         """End of the last whole row of a block; 0 if there is none."""
         end = self._rows.last_row_end(block)
         if not end and len(block) > MAX_ROW:
-            raise ParseError(f"row of more than {MAX_ROW >> 20} MiB: a quote may not be closed", self.name)
+            raise ParseError(f"a row is longer than {MAX_ROW >> 20} MiB: a quote may be missing", self.name)
         return end
 
 

@@ -39,9 +39,9 @@ def open_cases(
     Raises
     ------
     JtgpuError, OSError
-        A single error that is both, for a file that cannot be opened.
+        If the file cannot be opened; the error has both types.
     ParseError
-        For a file without a header, or one that is not text.
+        If the file has no header or is not text.
     """
     try:
         if stat.S_ISFIFO(path.stat().st_mode) or path.is_char_device():

@@ -80,7 +80,7 @@ def regroup(batches: Iterator[Any], rows: int, row: int, skip: int, name: str) -
     Raises
     ------
     ParseError
-        For a damaged file, after the rows before the damage.
+        If the file is damaged, after the rows before the damage.
     """
     pa = arrow()
     held: list[Any] = []

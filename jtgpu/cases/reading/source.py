@@ -23,9 +23,9 @@ class CaseChunk:
         Of n cells each: the columns of evidence as `jtgpu.cases.encoder.Encoder.encode` takes them, then the columns to
         copy as Arrow arrays.
     position : dict
-        Where the next chunk begins; `Source.chunks` accepts it to continue there.
+        Position at which the next chunk begins; `Source.chunks` accepts it to continue there.
     done : int
-        How much of `Source.size` has been read.
+        Amount of `Source.size` that has been read.
     locate : callable
         Location of a row of this chunk, for messages.
     broken : dict

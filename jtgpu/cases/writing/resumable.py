@@ -57,15 +57,15 @@ class ResumableFile:
     Attributes
     ----------
     folder : Path
-        Where the unfinished output is.
+        Folder of the unfinished output.
     done : Progress
     safe : int
-        How many of the rows that are done are recorded in the journal.
+        Number of finished rows that the journal records.
 
     Raises
     ------
     JtgpuError
-        If something is in the way, with the options that resolve it.
+        If the output or an unfinished run exists; the message names the options that resolve this.
     """
 
     def __init__(self, output: Path, writer: Writer, identity: Mapping[str, Any], *, resume: bool, force: bool):

@@ -157,7 +157,7 @@ class _Reader:
     def type(self, name: str) -> tuple[str, ...]:
         tokens = self.tokens
         if not tokens.at("discrete"):
-            tokens.fail(f"'discrete': variables of another type, as {name!r} is, are refused")
+            tokens.fail(f"'discrete': the type of {name!r} is not supported")
         tokens.advance()
         n_states = -1
         count_at = tokens.start

@@ -182,6 +182,6 @@ def reject_transposed(numbers: NumberCursor, first: int, table: NDArray[np.float
     if np.abs(transposed - 1.0).max(initial=0.0) <= ROW_TOLERANCE:
         raise numbers.error(
             first,
-            f"the numbers of {what} sum to 1 with the child slowest, not with the child fastest as this format "
-            "requires: refused",
+            f"the numbers of {what} sum to 1 with the child slowest, not with the child fastest, as this "
+            "format requires",
         )

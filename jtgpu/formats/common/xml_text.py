@@ -175,7 +175,7 @@ def scan(
     Raises
     ------
     ParseError
-        If the XML is not well-formed or uses refused features.
+        If the XML is not well-formed or uses unsupported features.
     """
     return _Scan(source, root, records, numeric, on_record, fold).run()
 
@@ -256,12 +256,13 @@ class _Scan:
         for found in _LONG.finditer(text):
             tag = _TAG.match(text, found.start(), found.end())
             if tag is None:
-                self.fail(len(text[: found.start()].encode()), f"a tag of more than {MAX_MARKUP} characters is refused")
+                at = len(text[: found.start()].encode())
+                self.fail(at, f"a tag of more than {MAX_MARKUP} characters is not supported")
         at = text.find("<!--")
         while at >= 0:
             end = text.find("-->", at + 4)
             if end < 0 or end - at > MAX_MARKUP:
-                self.fail(len(text[:at].encode()), f"a comment of more than {MAX_MARKUP} characters is refused")
+                self.fail(len(text[:at].encode()), f"a comment of more than {MAX_MARKUP} characters is not supported")
             at = text.find("<!--", end)
 
     def fail(self, at: int, message: str) -> NoReturn:
@@ -280,9 +281,9 @@ class _Scan:
         written, name, at, stack = name, self.fold(name), self.here(), self.stack
         self.n_elements += 1
         if self.n_elements > MAX_ELEMENTS:
-            self.fail(at, f"more than {MAX_ELEMENTS} elements are refused")
+            self.fail(at, f"more than {MAX_ELEMENTS} elements are not supported")
         if len(stack) >= MAX_DEPTH:
-            self.fail(at, f"elements nested deeper than {MAX_DEPTH} are refused")
+            self.fail(at, f"elements nested deeper than {MAX_DEPTH} are not supported")
         if not stack and name != self.root:
             self.fail(at, f"found the root <{shown(written)[1:-1]}>, expected <{self.root}>{near(name, [self.root])}")
         if stack and stack[-1].name in self.numeric:
@@ -323,13 +324,13 @@ class _Scan:
             element.parts.append(text)
 
     def entity(self, name: str, *_: object) -> None:
-        self.fail(self.here(), f"the entity {shown(name)} is declared; entities are refused")
+        self.fail(self.here(), f"the entity {shown(name)} is declared; entities are not supported")
 
     def skipped(self, name: str, _: bool) -> None:
-        self.fail(self.here(), f"the entity {shown(name)} is not declared; entities are refused")
+        self.fail(self.here(), f"the entity {shown(name)} is not declared; entities are not supported")
 
     def outside(self, *_: object) -> int:
-        self.fail(self.here(), "an entity outside the file is referred to; entities are refused")
+        self.fail(self.here(), "the file refers to an external entity; entities are not supported")
 
     # Numbers --------------------------------------------------------------------------------------------------
 

@@ -204,7 +204,7 @@ class _Reader:
         tokens = self.tokens
         self.means()
         if not tokens.at("discrete", "choice"):
-            tokens.fail(f"'discrete': variables of another type, as {name!r} is, are refused")
+            tokens.fail(f"'discrete': the type of {name!r} is not supported")
         tokens.advance()
         at, n_states = tokens.start, -1
         if tokens.at("["):
@@ -297,7 +297,7 @@ class _Table:
                     raise self.error(at, f"{what} of {self.family.child!r}, expected {self.width} numbers, once")
                 self.default = values
             elif tokens.at("function"):
-                raise self.error(at, f"{self.family.child!r} is given by a function, which is refused")
+                raise self.error(at, f"{self.family.child!r} is given by a function, which is not supported")
             else:
                 self.row(at, [])
         self.assemble(tokens.start)

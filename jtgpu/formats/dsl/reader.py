@@ -124,7 +124,7 @@ class _Reader:
         """``{ ... }`` of a network, a submodel, a node or a value: statements and nodes."""
         tokens = self.tokens
         if depth > MAX_DEPTH:
-            raise self.source.error(tokens.start, f"blocks nested deeper than {MAX_DEPTH} are refused")
+            raise self.source.error(tokens.start, f"blocks nested deeper than {MAX_DEPTH} are not supported")
         value = _Value(tokens.start, is_block=True)
         tokens.expect("{")
         while not tokens.at("}"):
@@ -220,7 +220,7 @@ class _Reader:
         if kind not in ("CPT", "TRUTHTABLE", "NOISY_MAX"):
             what = _REFUSED.get(kind, f"node of type {shown(kind)}")
             raise self.source.error(
-                at, f"found the {what} {child!r}, expected discrete chance nodes only; it is refused"
+                at, f"found the {what} {child!r}; only discrete chance nodes are supported"
             )
         names = block.get("DEFINITION", "NAMESTATES")
         if names is None or not names.items:

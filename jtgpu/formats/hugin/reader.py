@@ -136,7 +136,7 @@ class _Reader:
             start = tokens.start
             tokens.advance()
             raise self.source.error(
-                start, f"a second class, {shown(tokens.text)}: object-oriented networks are refused"
+                start, f"a second class, {shown(tokens.text)}: object-oriented networks are not supported"
             )
         if tokens.kind != "end":
             tokens.fail("the end of the file after the class")
@@ -167,7 +167,7 @@ class _Reader:
         elif tokens.at("net"):
             tokens.fail("no second 'net' block")
         elif tokens.at("class"):
-            tokens.fail("no class here: object-oriented networks are refused")
+            tokens.fail("no class here: object-oriented networks are not supported")
         else:
             tokens.fail("'net', 'node' or 'potential'")
 
@@ -183,7 +183,7 @@ class _Reader:
         else:
             raise self.source.error(start, f"found {shown(kind)}, expected 'node' after 'discrete'")
         name = self.name(f"the name of the {what}")
-        raise self.source.error(start, f"found the {what} {name!r}, expected discrete chance nodes only; it is refused")
+        raise self.source.error(start, f"found the {what} {name!r}; only discrete chance nodes are supported")
 
     def node(self) -> None:
         tokens, draft = self.tokens, self.draft
@@ -211,7 +211,7 @@ class _Reader:
         at, child = children[0]
         if len(children) > 1:
             names = ", ".join(repr(c) for _, c in children[:4])
-            raise self.source.error(at, f"found a potential of several children ({names}), expected one; it is refused")
+            raise self.source.error(at, f"found a potential of several children ({names}); only one child is supported")
         if child in draft.families:
             raise self.source.error(at, f"a second potential of {child!r}")
         family = Family(child, [], at, data_at=at)
@@ -227,7 +227,7 @@ class _Reader:
             raise self.source.error(
                 at,
                 f"found a model and no data in the potential of {child!r}, expected 'data'; "
-                "nodes given by a model only are refused",
+                "nodes given by a model only are not supported",
             )
         if kept.get("jtgpu_rows") == "exact":
             family.exact = True
@@ -374,7 +374,7 @@ class _Reader:
             if kind != "mark" and floats(text) is None:
                 if text == "normal":
                     return self.source.error(
-                        at, f"found a normal distribution for {child!r}, expected numbers; continuous nodes are refused"
+                        at, f"found a normal distribution for {child!r}; continuous nodes are not supported"
                     )
                 return self.source.error(at, f"found {shown(text)}, expected a number, '(', ')' or ';'")
         return self.source.error(begin, f"the data of {child!r} contain something that is not a number")

@@ -82,7 +82,7 @@ class _Reader:
             return
         if element.name == "dynamic":
             if element.children or element.attributes:
-                raise self.source.error(element.at, "found a dynamic network, expected a static one; it is refused")
+                raise self.source.error(element.at, "found a dynamic network; only static networks are supported")
             return
         if path != ("smile", "nodes"):
             return  # parts of another node or of an extension
@@ -91,9 +91,8 @@ class _Reader:
             raise self.source.error(element.at, f"the <{element.name}> has no id")
         if element.name in REFUSED:
             raise self.source.error(
-                element.at, f"found the {REFUSED[element.name]} {child!r}, expected discrete chance nodes only; it is "
-                "refused"
-            )  # fmt: skip
+                element.at, f"found the {REFUSED[element.name]} {child!r}; only discrete chance nodes are supported"
+            )
         self.node(element, child, locator)
 
     def node(self, element: Element, child: str, locator: Locator) -> None:
@@ -101,7 +100,7 @@ class _Reader:
         if child in draft.states:
             raise self.source.error(element.at, f"the node {child!r} is declared a second time")
         if element.attributes.get("dynamic") not in (None, "none"):
-            raise self.source.error(element.at, f"{child!r} is a node of a dynamic network, which is refused")
+            raise self.source.error(element.at, f"{child!r} is a node of a dynamic network, which is not supported")
         states = tuple(s.attributes.get("id", "") for s in element.all("state"))
         if not states:
             raise self.source.error(element.at, f"the node {child!r} has no <state>")

@@ -78,7 +78,7 @@ class _Reader:
             at = found[1].at if found else element.at
             raise self.source.error(
                 at, f"found {len(found) or 'no'} <{child}> in <{element.name}>, expected one" + (
-                    "; tables of several variables are refused" if child == "FOR" and found else ""
+                    "; tables of several variables are not supported" if child == "FOR" and found else ""
                 )
             )  # fmt: skip
         return found[0].text, found[0].at
@@ -95,7 +95,7 @@ class _Reader:
         if kind.lower() not in ("nature", "discrete", ""):
             raise self.source.error(
                 element.at,
-                f"found the {shown(kind)[1:-1]} variable {name!r}, expected chance variables only; it is refused",
+                f"found the {shown(kind)[1:-1]} variable {name!r}; only chance variables are supported",
             )
         if name in draft.states:
             raise self.source.error(at, f"the variable {name!r} is declared a second time")

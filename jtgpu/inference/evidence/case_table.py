@@ -154,11 +154,11 @@ def read_known_cases(
     for v, value in by_number(model, soft, "soft"):
         name = model.variables[v]
         if v in intervened:
-            raise EvidenceError(f"soft evidence on {name!r}, which is set by do")
+            raise EvidenceError(f"{name!r} is set by do and cannot have soft evidence")
         found[v] = probability_rows(model, v, value, len(states), "soft evidence")
         both = (states[:, v] >= 0) & ~np.isnan(found[v][:, 0])
         if both.any():
-            raise EvidenceError(f"case {int(np.argmax(both))}: soft evidence on {name!r}, which is observed")
+            raise EvidenceError(f"case {int(np.argmax(both))}: {name!r} is observed and cannot have soft evidence")
     return KnownCases(states, weights, dict(sorted(found.items())), tuple(sorted(intervened)))
 
 
@@ -202,7 +202,7 @@ def _column_of_states(model: DiscreteModel, v: int, value: Any, n: int) -> NDArr
     column = _state_numbers(model, v, values)
     if (column < 0).any():
         raise EvidenceError(
-            f"case {int(np.argmax(column < 0))}: do on {name!r} has no state; put cases that set other variables into "
+            f"case {int(np.argmax(column < 0))}: do on {name!r} has no state; pass cases that set other variables as "
             "another table"
         )
     return column

@@ -30,8 +30,8 @@ class More(TypedDict, total=False):
         Soft evidence (Jeffrey's rule): the posterior that the variable must have, as an array or as a mapping from
         state to probability.
     do
-        Interventions: the state that the variable is set to, or the probabilities with which it is set. The arcs from
-        its parents are cut.
+        Interventions: the state that the variable is set to, or the probabilities with which it is set. This removes
+        the arcs from its parents.
     """
 
     likelihood: Findings | None

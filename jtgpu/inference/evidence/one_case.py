@@ -118,8 +118,7 @@ def read_known(
     found: dict[int, NDArray[np.float64]] = {}
     for v, value in by_number(model, soft, "soft"):
         if v in intervened or case.state[v] >= 0:
-            raise EvidenceError(
-                f"soft evidence on {model.variables[v]!r}, which is {'set by do' if v in intervened else 'observed'}"
-            )
+            how = "set by do" if v in intervened else "observed"
+            raise EvidenceError(f"{model.variables[v]!r} is {how} and cannot have soft evidence")
         found[v] = probabilities(model, v, value, "soft evidence")
     return Known(Evidence(case.state, given), dict(sorted(found.items())), tuple(sorted(intervened)))

@@ -129,5 +129,5 @@ def check_intervention(model: DiscreteModel) -> None:
     """Raise `EvidenceError` unless the model is a Bayesian network."""
     if not isinstance(model, BayesianNetwork):
         raise EvidenceError(
-            "do= needs a Bayesian network: a Markov network has no arcs that an intervention could cut"
+            "do= requires a Bayesian network: a Markov network has no arcs that an intervention could remove"
         )

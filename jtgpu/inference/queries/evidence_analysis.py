@@ -22,7 +22,7 @@ __all__ = ["Importance", "conflict", "evidence_importance", "hellinger"]
 
 @dataclass(frozen=True)
 class Importance:
-    """Effect of one finding on the posterior P of a target: when it is left out, and when it is the only finding.
+    """Effect of one finding on the posterior P of a target, without the finding and with this finding alone.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ def conflict(tree: CompiledModel, known: Known) -> float:
     """See `jtgpu.JunctionTree.conflict`."""
     n = len(_findings(tree, known))
     if not n:
-        raise EvidenceError("a conflict needs findings, but there is no evidence")
+        raise EvidenceError("the conflict measure requires at least one finding")
     included = np.vstack([np.zeros(n, np.bool_), np.ones(n, np.bool_), np.eye(n, dtype=np.bool_)])
     found = _run_subsets(tree, known, included, [])
     _raise_if(tree, known, bool(found.impossible[:2].any()))
@@ -81,7 +81,7 @@ def evidence_importance(tree: CompiledModel, target: str | int, known: Known) ->
     findings = _findings(tree, known)
     n = len(findings)
     if not n:
-        raise EvidenceError("the importance of findings needs findings, but there is no evidence")
+        raise EvidenceError("evidence_importance requires at least one finding")
     single = np.eye(n, dtype=np.bool_)
     included = np.vstack([np.ones(n, np.bool_), np.zeros(n, np.bool_), ~single, single])
     found = _run_subsets(tree, known, included, [t])

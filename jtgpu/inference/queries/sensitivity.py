@@ -41,7 +41,7 @@ def sensitivity(tree: CompiledModel, target: tuple[Any, Any], settled: Settled) 
     model, case = tree.model, settled.case
     if not isinstance(model, BayesianNetwork):
         raise NetworkError(
-            "sensitivity needs a Bayesian network: the factors of a Markov network have no rows that sum to 1"
+            "sensitivity requires a Bayesian network: the factors of a Markov network have no rows that sum to 1"
         )
     v, state = _target(model, target, case)
     sweep = messages_of(tree, settled.factors).derivative()

@@ -1,1 +1,1 @@
-"""What queries return: probabilities and configurations, labelled with the names of variables and states."""
+"""Results of queries: probabilities and configurations, labelled with the names of variables and states."""

@@ -48,7 +48,7 @@ class Explanation(Mapping[str, str]):
 
     @property
     def log_evidence(self) -> float:
-        """ln P(evidence), computed on first access, which requires that the tree is still open."""
+        """ln P(evidence), computed on first access, while the tree must still be open."""
         return self._log_evidence()
 
     @property

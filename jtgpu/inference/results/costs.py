@@ -1,4 +1,4 @@
-"""`JointCost` and `MapCost`: the work and memory that a query takes."""
+"""`JointCost` and `MapCost`: the work and the memory of a query."""
 
 from __future__ import annotations
 

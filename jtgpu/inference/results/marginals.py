@@ -136,7 +136,7 @@ class CasePosteriors(Mapping[str, "NDArray[np.float64]"]):
     Attributes
     ----------
     flat : (B, n) ndarray of float64
-        All posteriors; the columns of one variable after those of another.
+        All posteriors; the columns of each variable are contiguous, in the order of the mapping.
     log_evidence : (B,) ndarray of float64
         ln P(evidence) of each case; -inf if the case is impossible.
     impossible : (B,) ndarray of bool

@@ -195,7 +195,7 @@ class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
         return self._shaped(joint - self.probability * evidence, variable)
 
     def log(self, variable: str | int) -> NDArray[np.float64]:
-        """d ln P(target | evidence) / d theta, the rest of the row in proportion.
+        """d ln P(target | evidence) / d theta, where the rest of the row keeps its proportions.
 
         Raises
         ------
@@ -203,7 +203,7 @@ class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
             If P(target | evidence) is 0.
         """
         if not self.probability > 0:
-            raise ImpossibleEvidence(f"{self.target[0]} = {self.target[1]!r} has probability 0 and no logarithm")
+            raise ImpossibleEvidence(f"{self.target[0]} = {self.target[1]!r} has probability 0: it has no logarithm")
         return self._shaped(self._flat / self.probability, variable)
 
     # The posterior as a function of one parameter ---------------------------------------------------------------
@@ -244,7 +244,7 @@ class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
         ----------
         n : int
         spread : float
-            Relative half width of the ranges, which are cut at 0 and 1.
+            Relative half width of the ranges, which are clipped to 0 and 1.
         """
         if not spread > 0:
             raise ValueError(f"spread, a relative width, must be above 0, got {spread!r}")
