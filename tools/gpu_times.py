@@ -122,6 +122,12 @@ def _source(rows: Iterable[Row]) -> str:
     return f"{few('device')}, driver {few('driver')}, commit {few('commit')}"
 
 
+def _peer_device(rows: GpuRows) -> str:
+    """A sentence on the devices of the peers' rows, if there are any."""
+    devices = sorted({str(r["device"]) for r in rows.peers.values() if r.get("device")})
+    return f" Peers and *indexed* were measured on {', '.join(devices)}." if devices else ""
+
+
 def _order(names: Iterable[str]) -> list[str]:
     rank = {n: i for i, n in enumerate(FAMOUS)}
     return sorted(names, key=lambda n: (rank.get(n, len(rank)), n))
@@ -153,7 +159,7 @@ def single(rows: GpuRows) -> Table:
         "*Over limit*: "
         "device time divided by the larger of bytes over bandwidth and multiply-adds over the card's rate, plus 0.9 us "
         "per level of the plan; an engine with fewer levels may be below 1. *2014*: the published system on a GTX 680."
-        f"{TUNED if tuned else ''}"
+        f"{TUNED if tuned else ''}{_peer_device(rows)}"
     )
     return Table("gpu-single", caption, head, lines)
 
@@ -178,7 +184,7 @@ def tables(rows: GpuRows) -> Table:
         "observed, posteriors of all variables. *Device*: kernels only, as for the peers. "
         f"{COLUMNS if by_columns else ''}"
         "*call*: with all copies, from NumPy to NumPy; *limit*: results and evidence moved once through device memory, "
-        "and the multiply-adds that are not structurally zero."
+        f"and the multiply-adds that are not structurally zero.{_peer_device(rows)}"
     )
     return Table("gpu-tables", caption, head, lines)
 
