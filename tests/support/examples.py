@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 __all__ = ["FULL", "examples", "register_profiles", "slow"]
 
 FULL = 60  # examples of a test that does not say how many, in `make test-all`
-QUICK = 12  # in `make test`
+QUICK = 8  # in `make test`
 
 
 def register_profiles() -> None:
