@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..base import Evidence
-    from .programs import CachedProgram
 
-__all__ = ["ROOM", "Numbers", "Scratch", "Workspace", "aligned", "scaled_weights"]
+__all__ = ["ROOM", "Numbers", "ProgramSize", "Scratch", "Workspace", "aligned", "scaled_weights"]
 
 ROOM = 200  # log2: a table whose largest entry leaves 2**-ROOM .. 2**ROOM is scaled by a power of two
 
@@ -188,6 +187,24 @@ class Scratch:
             self._allocate(max(work, self._work), max(row, self._row))
 
 
+class ProgramSize(Protocol):
+    """What `Workspace.fit_program` reads of a program.
+
+    Attributes
+    ----------
+    work : int
+        Numbers of scratch memory for its loops.
+    row : int
+        Cells of its longest row.
+    cells : int
+        Cells of the arena.
+    """
+
+    work: int
+    row: int
+    cells: int
+
+
 class Workspace(Scratch):
     """An arena with a model's factors, and all else that one query at a time needs."""
 
@@ -200,7 +217,7 @@ class Workspace(Scratch):
         self.values: NDArray[np.float64] = np.zeros(1)
         self.places: NDArray[np.int64] = np.zeros(1, np.int64)
 
-    def fit_program(self, cached: CachedProgram, cells: int = 0) -> None:
+    def fit_program(self, cached: ProgramSize, cells: int = 0) -> None:
         """Make room for a program and so many cells; if the arena grows, what it held except the factors is lost."""
         if self._work < cached.work or self._row < cached.row:
             self.fit(cached.work, cached.row)
