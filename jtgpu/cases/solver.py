@@ -34,7 +34,7 @@ RowError = Callable[[int, str, type[JtgpuError]], JtgpuError]  # row, reason, ty
 
 @dataclass(frozen=True)
 class Explanations:
-    """Most probable explanations of cases: what a table needs of `CaseExplanations`."""
+    """Most probable explanations of cases: the fields of `CaseExplanations` that a table needs."""
 
     states: NDArray[np.int32]  # (u, V)
     log_joint: NDArray[np.float64]  # (u,)

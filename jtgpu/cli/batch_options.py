@@ -1,4 +1,4 @@
-"""Options of ``jtgpu batch``, grouped by what they are about."""
+"""Options of ``jtgpu batch``, in groups."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Names = list[str] | None
 
 @dataclass(frozen=True)
 class TableQueryOptions:
-    """What is computed for every case."""
+    """The results to compute for every case."""
 
     targets: Annotated[
         Names,
         typer.Option(
-            "-t", "--targets", metavar="A,B", help="Variables to compute. [default: all that are not evidence]",
+            "-t", "--targets", metavar="A,B", help="Variables to compute. Default: all that are not evidence.",
             show_default=False,
         ),
     ] = None  # fmt: skip
@@ -34,7 +34,7 @@ class TableQueryOptions:
         Names,
         typer.Option(
             "--evidence-columns", metavar="A,B",
-            help="Columns that are evidence. [default: all that are variables, except the targets]",
+            help="Columns that are evidence. Default: all that are variables, except the targets.",
             show_default=False,
         ),
     ] = None  # fmt: skip
@@ -60,7 +60,7 @@ class TableQueryOptions:
         Names,
         typer.Option(
             "--missing", metavar="TEXT", show_default=False,
-            help="Cell that means 'not observed'. Repeatable. [default: empty, NA, N/A, NaN, NULL, None, ?, *]",
+            help="Cell that means 'not observed'. Repeatable. Default: empty, NA, N/A, NaN, NULL, None, ?, *.",
         ),
     ] = None  # fmt: skip
 
@@ -76,7 +76,9 @@ class CsvOptions:
 
     delimiter: Annotated[
         str | None,
-        typer.Option(metavar="C", help="Column separator of a CSV, or: tab. [default: detected]", show_default=False),
+        typer.Option(
+            metavar="C", help="Column separator of a CSV file, or the word tab. Default: detected.", show_default=False
+        ),
     ] = None
     quote: Annotated[
         str, typer.Option(metavar="C", help="Quote character of a CSV; none if quotes are ordinary text.")
@@ -103,7 +105,7 @@ class OutputOptions:
     chunk: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Approximate number of cases per chunk. [default: some tens of MB]",
+            min=1, metavar="N", help="Approximate number of cases per chunk. Default: some tens of MB.",
             show_default=False,
         ),
     ] = None  # fmt: skip
@@ -117,7 +119,7 @@ class OutputOptions:
     threads: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Number of cores; on a cluster, cores per worker. [default: all; on a cluster 1]",
+            min=1, metavar="N", help="Number of cores; on a cluster, cores per worker. Default: all; on a cluster 1.",
             show_default=False,
         ),
     ] = None  # fmt: skip
@@ -153,14 +155,14 @@ class ClusterOptions:
         int | None,
         typer.Option(
             min=1, metavar="N", show_default=False,
-            help="Number of workers on the cluster. [default: as many as fit]",
+            help="Number of workers on the cluster. Default: as many as fit.",
         ),
     ] = None  # fmt: skip
     part_rows: Annotated[
         int | None,
         typer.Option(
             min=1, metavar="N", show_default=False,
-            help="Approximate number of cases that a worker processes at a time. [default: up to a million]",
+            help="Approximate number of cases that a worker processes at a time. Default: up to a million.",
         ),
     ] = None  # fmt: skip
 

@@ -30,7 +30,7 @@ def convert(
         bool, typer.Option("--strict", help="Fail if the format cannot represent everything in the network.")
     ] = False,
     zero_rows: Annotated[
-        str, typer.Option("--zero-rows", metavar="HOW", help="What to do with a row of zeros: error or uniform.")
+        str, typer.Option("--zero-rows", metavar="HOW", help="How to treat a row of zeros: error or uniform.")
     ] = "error",
     json: Json = False,
 ) -> None:

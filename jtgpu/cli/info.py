@@ -111,7 +111,7 @@ def info(file: File, json: Json = False) -> None:
 
 
 def _rows(file: str, found: dict[str, Any], comments: Comments) -> Iterator[tuple[str, str]]:
-    """The table for people: a name and a value per line."""
+    """The rows of the table on a terminal: a name and a value per line."""
     yield from [
         ("file", file),
         ("format", f"{found['format']}, {format_bytes(found['file_bytes'])} of text"),

@@ -27,7 +27,7 @@ def mpe(
             "--target",
             metavar="NAME",
             help="Variable to maximize over; all others are summed out (marginal MAP, which may cost far more). "
-            "Repeatable. [default: all variables]",
+            "Repeatable. Default: all variables.",
         ),
     ] = None,
     *,

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they build: a network, a plan, a compiled tree."""
+"""Options that several commands share, and functions that create networks, plans and trees from them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ Devices = Annotated[
         metavar="all|0,1",
         callback=_check_devices,
         show_default=False,
-        help="GPUs to use together; cases and slices are distributed among them. [default: one]",
+        help="GPUs to use; cases and slices are distributed among them. Default: one.",
     ),
 ]
 Dtype = Annotated[
@@ -133,7 +133,7 @@ MaxTable = Annotated[
         "--max-table",
         metavar="N",
         min=0,
-        help="Maximum number of entries in one table; 0 for no limit. [default: 100000000]",
+        help="Maximum number of entries in one table; 0 for no limit. Default: 100,000,000.",
     ),
 ]
 Slices = Annotated[
@@ -251,7 +251,7 @@ def compiled(
 
 
 def resolve_order(order: str, file: str) -> str | Path:
-    """What the value of ``--order`` means for a network file."""
+    """Resolve the value of ``--order`` for a network file."""
     return order_file(file) if order == "num" else order
 
 

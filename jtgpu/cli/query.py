@@ -36,7 +36,7 @@ def query(
     evidence: Evidence = None,
     target: Annotated[
         list[str] | None,
-        typer.Option("-t", "--target", metavar="NAME", help="Variable to compute. Repeatable. [default: all]"),
+        typer.Option("-t", "--target", metavar="NAME", help="Variable to compute. Repeatable. Default: all."),
     ] = None,
     *,
     plan: SlicedPlanOptions,

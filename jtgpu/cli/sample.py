@@ -36,10 +36,10 @@ def sample(  # noqa: PLR0913 (a Typer command)
     evidence: Evidence = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", min=0, help="Random seed; the same seed gives the same samples. [default: random]"),
+        typer.Option("--seed", min=0, help="Random seed; the same seed gives the same samples. Default: random."),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="PATH", help="Output file. [default: stdout]")
+        str | None, typer.Option("-o", "--output", metavar="PATH", help="Output file. Default: stdout.")
     ] = None,
     numbers: Annotated[bool, typer.Option("--numbers", help="Write state numbers instead of names.")] = False,
     *,

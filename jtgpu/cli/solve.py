@@ -32,7 +32,7 @@ class TaskFiles:
 
     model: Annotated[str | None, typer.Option("-f", "--model", metavar="FILE", help="Model file.")] = None
     evidence: Annotated[
-        str | None, typer.Option("-e", "--evidence", metavar="FILE", help="Evidence file. [default: no evidence]")
+        str | None, typer.Option("-e", "--evidence", metavar="FILE", help="Evidence file. Default: no evidence.")
     ] = None
     query: Annotated[
         str | None, typer.Option("-q", "--query", metavar="FILE", help="Query file: the variables of MMAP.")
@@ -40,7 +40,7 @@ class TaskFiles:
     task: Annotated[str | None, typer.Option("-t", "--task", metavar="TASK", help=f"{', '.join(TASKS)}.")] = None
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Solution file; - for stdout. [default: ./MODEL.TASK]"),
+        typer.Option("-o", "--output", metavar="FILE", help="Solution file; - for stdout. Default: ./MODEL.TASK."),
     ] = None
 
 
@@ -65,8 +65,8 @@ def solve(
 ) -> None:
     """Solve a task of the UAI competitions (PR in log10, MAR, MPE, MMAP) and write the competitions' solution file.
 
-    Solutions are exact: a model that does not fit in memory ends with exit code 3 and its width, and no file is
-    written. The environment variables INF_TIME (seconds) and INF_MEMORY (gigabytes) set limits.
+    Solutions are exact. If a model does not fit in memory, the command reports its width, writes no file and exits with
+    code 3. The environment variables INF_TIME (seconds) and INF_MEMORY (gigabytes) set limits.
     """
     problem = _problem(given or [], files)
     begun = time.perf_counter()

@@ -40,7 +40,7 @@ def time(
         list[str] | None,
         typer.Argument(
             metavar="[FILE|FOLDER]...",
-            help="Network files, or folders of them. [default: the seven networks of the published table]",
+            help="Network files, or folders of them. Default: the seven networks of the published table.",
             show_default=False,
         ),
     ] = None,

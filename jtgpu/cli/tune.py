@@ -1,4 +1,4 @@
-"""``jtgpu tune``: measure what is fastest on this GPU, for one network or for the published engine's kernels."""
+"""``jtgpu tune``: find the fastest configuration on this GPU, for one network or for the published engine's kernels."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def tune(
         bool, typer.Option("--save", help="Without a network: save the result, for thresholds='tuned'.")
     ] = False,
     launches: Annotated[int, typer.Option(min=1, help="Kernel launches per table size and configuration.")] = 100,
-    device: Annotated[int | None, typer.Option(min=0, help="CUDA device number. [default: the fastest]")] = None,
+    device: Annotated[int | None, typer.Option(min=0, help="CUDA device number. Default: the fastest.")] = None,
     json: Json = False,
 ) -> None:
-    """Measure what is fastest on this GPU.
+    """Measure which engine or kernel configuration is fastest on this GPU.
 
     With a network, time every engine and configuration of the backend "gpu" that can answer its single cases. The
-    fastest is saved and used from then on by every process, for this plan on GPUs of this model.
+    fastest is saved; from then on, every process uses it for this plan on GPUs of this model.
 
     Without a network, time the kernels of the backend "indexed" for every table size and block size, as the authors of
     the published engine did, and print the best rules.

@@ -26,7 +26,7 @@ def voi(
     candidate: Annotated[
         list[str] | None,
         typer.Option(
-            "-c", "--candidate", metavar="NAME", help="Variable that could be observed. Repeatable. [default: all]"
+            "-c", "--candidate", metavar="NAME", help="Variable that could be observed. Repeatable. Default: all."
         ),
     ] = None,
     *,
@@ -36,8 +36,8 @@ def voi(
 ) -> None:
     """Rank variables by value of information: which to observe next.
 
-    Prints, for each candidate, the reduction of the target's entropy that is expected from observing it (nats), the
-    expected entropy, and the expected probability of the target's most probable state. Best first.
+    Prints for each candidate, best first: the expected reduction of the target's entropy by observing it (nats), the
+    expected entropy, and the expected probability of the target's most probable state.
     """
     net = read_network(file)
     findings = parse_findings(net, evidence or [])

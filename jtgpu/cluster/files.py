@@ -70,7 +70,7 @@ def answer_files(
     Parameters
     ----------
     plan : NetworkPlan or JunctionTree
-        A plan needs no memory and no GPU in this process; a tree stands for its plan, backend and options.
+        A plan needs no memory and no GPU in this process; a tree provides its plan, backend and options.
     cases : path, URI, or several
         CSV or Parquet: files, folders, glob patterns (``s3://bucket/cases/*.parquet``). Workers read them directly.
     output : path or URI

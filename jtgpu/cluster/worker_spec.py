@@ -54,7 +54,7 @@ class WorkerSpec:
 
 
 def plan_of(plan: NetworkPlan | JunctionTree, backend: str) -> tuple[NetworkPlan, str, dict[str, Any]]:
-    """Plan, backend and options: a tree stands for its own."""
+    """Plan, backend and options; a tree provides its own."""
     if isinstance(plan, JunctionTree):
         return plan.plan, plan.backend, plan.options
     return plan, backend, {}

@@ -75,7 +75,7 @@ class LazyPropagation:
         self._set(v, value)
 
     def setEvidence(self, evidence: Mapping[Any, Any]) -> None:
-        """Replace all evidence: a mapping from variable to a value as in `addEvidence`."""
+        """Replace all evidence by a mapping from variables to values; see `addEvidence` for the values."""
         found = [(self._name(variable), value) for variable, value in evidence.items()]
         read = [(v, self._read(v, value)) for v, value in found]  # may raise, so before anything is removed
         self.eraseAllEvidence()
@@ -101,7 +101,7 @@ class LazyPropagation:
         self._answer = None
 
     def hasEvidence(self, variable: str | int | None = None) -> bool:
-        """Whether a variable has evidence; without an argument, whether any variable has."""
+        """Whether a variable has evidence; without an argument, whether any variable has evidence."""
         if variable is None:
             return bool(self._hard or self._soft)
         v = self._name(variable)
@@ -193,32 +193,32 @@ class LazyPropagation:
         return self._answer
 
     def posterior(self, variable: str | int) -> Any:
-        """P(variable | evidence) as a ``Tensor``."""
+        """Compute P(variable | evidence) as a ``Tensor``."""
         v = self._name(variable)
         return self._tensor([v], np.asarray(self._posteriors()[v]))
 
     def jointPosterior(self, variables: Iterable[str | int]) -> Any:
-        """P(variables | evidence) as a ``Tensor``; the variables need not be targets."""
+        """Compute P(variables | evidence) as a ``Tensor``; the variables need not be targets."""
         chosen = {self._name(v) for v in variables}
         names = [v for v in self._net.variables if v in chosen]
         return self._tensor(names, np.asarray(self._tree.joint(names, self._hard, likelihood=self._soft)))
 
     def evidenceProbability(self) -> float:
-        """P(evidence). Underflows to 0 if it is smaller than any double; `logEvidence` does not."""
+        """Compute P(evidence). It underflows to 0 if it is smaller than any double; `logEvidence` does not."""
         return math.exp(self.logEvidence())
 
     def logEvidence(self) -> float:
-        """ln P(evidence). Not part of pyAgrum's class."""
+        """Compute ln P(evidence). This method is not part of pyAgrum's class."""
         return float(self._posteriors().log_evidence)
 
     def H(self, variable: str | int) -> float:
-        """Entropy of a variable's posterior, in bits."""
+        """Compute the entropy of a variable's posterior, in bits."""
         p = np.asarray(self._posteriors()[self._name(variable)])
         p = p[p > 0]
         return float(-(p * np.log2(p)).sum())
 
     def mpe(self) -> Any:
-        """Most probable configuration of all variables, as an ``Instantiation``."""
+        """Find the most probable configuration of all variables, as an ``Instantiation``."""
         best = self._tree.mpe(self._hard, likelihood=self._soft).states
         gum = module()
         found = gum.Instantiation()

@@ -7,7 +7,7 @@ To add a network format:
    * ``sniff(text)``: whether a text begins like this format,
    * ``parse(text, source, zero_rows=...)``: the network. A reader collects names and numbers in a
      `jtgpu.formats.common.draft.Draft`, which checks them and reports errors with line and column;
-     ``parse = parser_of(parse_draft)`` makes ``parse`` of a function that returns the draft;
+     ``parse = parser_of(parse_draft)`` creates ``parse`` from a function that returns the draft;
    * ``dumps(network)``, if the format can be written: a text that reads back equal, bit for bit.
 
 2. Add a line to `jtgpu.formats.registry.FORMATS`, and the format's comment syntax to `jtgpu.formats.comments`.
@@ -15,8 +15,8 @@ To add a network format:
    ``test_convert.py``, and the format to ``docs/formats.rst``.
 
 Modules: `network_files` (`read`, `write`), `registry` (the table of formats), one module or folder per format,
-`common` (what formats share), `conversion` (what is lost from one format to another), `comments`, `evidence_files`,
-`bundled` (the networks of this package).
+`common` (shared by the formats), `conversion` (from one format to another, with its losses), `comments`,
+`evidence_files`, `bundled` (the networks of this package).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The networks that come with jtgpu, and the names of the files around them."""
+"""The networks distributed with jtgpu, and the names of the files that belong to a network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def networks_folder() -> Path:
     Raises
     ------
     JtgpuError
-        If neither folder exists; the installation is then broken.
+        If neither folder exists, which means that the installation is broken.
     """
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "nets", package.parent / "nets"):

@@ -1,6 +1,6 @@
-"""Conversion to another format: what is lost is found by writing the model, reading it back and comparing.
+"""Conversion to another format: losses are detected by writing the model, reading it back and comparing.
 
-There is no table of the formats' abilities, which would become outdated.
+Therefore no table of the formats' capabilities is needed, which could become outdated.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ MAX_NAMED = 3  # examples in a message
 
 @dataclass(frozen=True)
 class Conversion:
-    """A model as text in a format, and what the text does not contain.
+    """A model as text in a format, and the losses of the conversion.
 
     Attributes
     ----------
     text : str
     losses : tuple of str
-        What the format cannot represent, one phrase each.
+        Everything that the format cannot represent, one phrase each.
     notes : tuple of str
         Changes to the model that lose nothing, one sentence each.
     """

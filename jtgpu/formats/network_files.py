@@ -32,7 +32,7 @@ def read(path: str | os.PathLike[str], *, zero_rows: str = "error") -> DiscreteM
     path : path-like
         A file of one of the `formats`, plain or compressed by gzip (recognised by its content).
     zero_rows : {"error", "uniform"}
-        Whether a CPT row of zeros is an error or stands for the uniform distribution.
+        Whether a CPT row of zeros raises an error or is replaced by the uniform distribution.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def read(path: str | os.PathLike[str], *, zero_rows: str = "error") -> DiscreteM
     FormatError
         If the format is unknown, or gzip data are damaged.
     FileError
-        If the operating system cannot read the file; also an `OSError`. For a missing file, `MissingFileError`.
+        If the operating system cannot read the file; also an `OSError`. A missing file raises `MissingFileError`.
     """
     if zero_rows not in ("error", "uniform"):
         raise ValueError(f'zero_rows must be "error" or "uniform", not {zero_rows!r}')
@@ -91,7 +91,7 @@ def write(net: DiscreteModel, path: str | os.PathLike[str]) -> None:
 
 
 def writer_of(path: str | os.PathLike[str]) -> Format:
-    """The format of a file's suffix; `FormatError` if there is none that can be written."""
+    """The format of a file's suffix; raises `FormatError` if no format with this suffix can be written."""
     name = os.fspath(path)
     chosen = format_of_suffix(name)
     if chosen is None or chosen.dumps is None or name.lower().removesuffix(".gz").endswith(chosen.only_read):

@@ -30,7 +30,7 @@ Factors = Sequence["NDArray[np.float64]"]
 
 
 class Intervened:
-    """A backend of the plan, and the numbers that it was given.
+    """A backend of the plan, and the tables that it uses.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Intervened:
     factors : sequence of arrays
         In the order of ``plan.factor_var``; ones for the variables that are set.
     release : callable, optional
-        Called with the backend once there is no reference to this object.
+        Called with the backend when the last reference to this object is gone.
     """
 
     def __init__(self, backend: Backend, factors: Factors, release: Callable[[Backend], None] | None = None):
@@ -54,7 +54,7 @@ class Intervened:
 class Interventions:
     """Backends by the set of variables that are set, the last used ones.
 
-    A backend that is not used any more is reloaded with other numbers rather than made again.
+    An idle backend is reloaded with other numbers; this is faster than creating a new one.
 
     Parameters
     ----------

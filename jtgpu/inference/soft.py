@@ -1,4 +1,4 @@
-"""Soft evidence (Jeffrey's rule): likelihoods that give variables the posteriors that they must have.
+"""Soft evidence (Jeffrey's rule): find likelihoods that give variables their required posteriors.
 
 With one such variable V, Q(x) = sum_s q(s) P(x | e, V = s). With several, Q is the distribution closest to P(. | e), in
 relative entropy KL(Q || P), that has all the required marginals. It is P(. | e) times a weight for each state of each
@@ -157,7 +157,7 @@ def fit_case(
     ----------
     model : DiscreteModel
     run : callable
-        Of a backend, or of a session.
+        Method ``run`` of a backend or a session.
     ptr : (V + 1,) array of int
         Bounds of the variables in an array of all posteriors.
     case : Evidence

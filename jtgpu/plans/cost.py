@@ -1,4 +1,4 @@
-"""What one propagation of a plan costs: sizes of cliques and tables, operations, memory traffic."""
+"""The cost of one propagation of a plan: sizes of cliques and tables, operations, memory traffic."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Cost:
 
 
 def plan_cost(plan: PlanArrays) -> Cost:
-    """Count what one propagation (collect, distribute, all posteriors) of a plan costs."""
+    """Compute the cost of one propagation of a plan (collect, distribute, all posteriors)."""
     clique = [plan.size(c) for c in plan.cliques]
     separator = [plan.size(s) for s, up in zip(plan.separators, plan.clique_parent, strict=True) if up >= 0]
     table = [plan.size(s) for s in plan.table_scopes]

@@ -39,9 +39,9 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class Plan(PlanArrays):
-    """A junction tree and the contractions that propagate on it; the fields are those of `PlanArrays`.
+    """A junction tree and the contractions that propagate on it; `PlanArrays` defines the fields.
 
-    Two plans are equal if all their arrays are equal. `jtgpu.plans.compiler` makes plans of models.
+    Two plans are equal if all their arrays are equal. `jtgpu.plans.compiler` compiles models into plans.
     """
 
     def check(self) -> None:
@@ -65,7 +65,7 @@ class Plan(PlanArrays):
         return self._cost
 
     def describe(self) -> str:
-        """The cost in words, one fact per line."""
+        """Describe the cost, one fact per line."""
         c = self.cost()
         return (
             f"{self.n_variables} variables, {self.n_factors} factors, {c.cliques} cliques on {c.levels} levels, "
@@ -79,7 +79,7 @@ class Plan(PlanArrays):
         )
 
     def to_bytes(self) -> bytes:
-        """The plan as an uncompressed zip file of ``.npy`` arrays; equal plans give equal bytes."""
+        """Return the plan as an uncompressed zip file of ``.npy`` arrays; equal plans give equal bytes."""
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
             head = json.dumps({"format": "jtgpu plan", "version": FORMAT_VERSION})
@@ -92,7 +92,7 @@ class Plan(PlanArrays):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Plan:
-        """The inverse of `to_bytes`; the plan is checked.
+        """Create a plan from the bytes of `to_bytes`, and check it.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class Plan(PlanArrays):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
-        """Read a saved plan; raises `PlanError` as `from_bytes` does."""
+        """Read a saved plan; raises `PlanError` under the conditions of `from_bytes`."""
         return cls.from_bytes(Path(path).read_bytes())
 
 

@@ -1,4 +1,4 @@
-"""Write a file completely or not at all: the one writer of every file that this package leaves behind.
+"""Write a file completely or not at all. All files that this package creates are written here.
 
 The data go to a temporary file in the target's folder, which takes the target's name (`os.replace`) once it is
 complete. Readers see the old contents or the new ones, never a mixture, and concurrent writers do not disturb each
@@ -7,7 +7,7 @@ contents are untouched.
 
 Durability: with ``durable=True`` (the default, for files that belong to the user) the data reach the disk (fsync)
 before the file takes its name, and so does the folder's new entry where the operating system can do that. Caches pass
-``durable=False``: after a power cut their entries may be empty, so whatever reads a cache has to check what it reads.
+``durable=False``: after a power failure their entries may be empty, so readers of a cache must validate them.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def open_atomic(
     Parameters
     ----------
     path
-        The file to create or replace. A symbolic link is followed. A file that is replaced passes its permissions on;
-        a new one has those that the umask allows. A pipe, a terminal or another special file cannot be replaced and
-        is written to directly.
+        The file to create or replace. A symbolic link is followed. A replacement keeps the permissions of the old file;
+        a new file has those that the umask allows. A pipe, a terminal or another special file cannot be replaced and is
+        written to directly.
     durable
         Flush the data to the disk before the file takes its name.
     make_folders

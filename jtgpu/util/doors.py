@@ -1,8 +1,8 @@
-"""The three imports that point up. Everything else in jtgpu imports from its own layer or from one below.
+"""The three imports of higher layers. All other modules of jtgpu import from their own layer or a lower one.
 
-A model has methods that need what stands above it: ``net.plan()``, ``net.compile()`` and ``tree.predict_proba()`` (with
-what belongs to each: ``plan.compile()`` is the second, ``tree.predict()`` the third). Each opens one door here, which
-imports on the first call, so a program that only reads networks never imports the engine.
+Three methods need modules of higher layers: ``net.plan()``, ``net.compile()`` (with ``plan.compile()``) and
+``tree.predict_proba()`` (with ``tree.predict()``). The functions of this module import these on the first call, so a
+program that only reads networks never imports the engine.
 """
 
 from __future__ import annotations

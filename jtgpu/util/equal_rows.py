@@ -41,7 +41,8 @@ def find_equal_rows(*tables: NDArray[Any], worth: float = 0.0, each: Each | None
         Integers or float64, C-contiguous or Fortran-contiguous (pass ``columns.T``). Floats are compared as numbers.
     worth : float
         Least share of rows that must equal earlier ones for the result to be of use. A sample of about
-        ``2 sqrt(n / worth)`` rows is hashed first; the search ends there if the sample promises less. 0: no sample.
+        ``2 sqrt(n / worth)`` rows is hashed first; the search ends if the sample suggests a smaller share. 0: no
+        sample.
     each : callable, optional
         Maps a function over pieces of work, such as ``pool.map``. Default: a few threads of its own for large tables.
 

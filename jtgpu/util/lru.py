@@ -14,10 +14,10 @@ V = TypeVar("V")
 
 
 class LRU(Generic[K, V]):
-    """The values used last. The one used longest ago is dropped first; the newest value always stays.
+    """A cache of the most recently used values. The least recently used one is dropped first, but never the newest.
 
     All methods may be called from several threads. `on_drop` and the `make` of `get_or_make` run without the cache's
-    lock, so they may call other caches and take their time.
+    lock, so they may call other caches and may be slow.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class LRU(Generic[K, V]):
     max_bytes : int, optional
         Bytes that all values occupy at most, by `size_of`. Default: any number.
     size_of : callable, optional
-        Bytes of a value, asked once, when the value enters. Default: 0.
+        Returns the bytes of a value; called once, when the value is inserted. Default: 0.
     on_drop : callable, optional
         Called with the key and the value of every entry that leaves: evicted, replaced, discarded or cleared, but not
         popped (the caller of `pop` has it). The thread whose call made it leave calls it.
@@ -62,7 +62,7 @@ class LRU(Generic[K, V]):
             return [value for value, _ in self._entries.values()]
 
     def get(self, key: K) -> V | None:
-        """The value cached for a key, which is now the one used last; None if there is none."""
+        """Return the value cached for a key and mark it as used; None if the key is not cached."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -71,7 +71,7 @@ class LRU(Generic[K, V]):
             return entry[0]
 
     def put(self, key: K, value: V) -> None:
-        """Cache a value; one that the key had is dropped."""
+        """Cache a value and drop the previous value of the key."""
         size = self._size_of(value) if self._size_of else 0
         with self._lock:
             dropped = self._insert(key, value, size)
@@ -81,7 +81,7 @@ class LRU(Generic[K, V]):
         """Cache a value unless the key has one; returns the value that is cached now.
 
         When two threads made a value for the same key, both continue with the first one. The second value is not
-        passed to `on_drop`: compare the result with `value` to free what was made in vain.
+        passed to `on_drop`: compare the result with `value` to free a value that was not inserted.
         """
         size = self._size_of(value) if self._size_of else 0
         with self._lock:
@@ -94,12 +94,12 @@ class LRU(Generic[K, V]):
         return value
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
-        """The value cached for a key; made and cached if there is none (see `add` for two threads at the same time)."""
+        """Return the value cached for a key, or make and cache it; see `add` for concurrent calls."""
         value = self.get(key)
         return self.add(key, make()) if value is None else value
 
     def pop(self, key: K) -> V | None:
-        """Remove a key and return its value; None if there is none."""
+        """Remove a key and return its value; None if the key is not cached."""
         with self._lock:
             entry = self._entries.pop(key, None)
             if entry is None:

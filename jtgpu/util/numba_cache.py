@@ -48,7 +48,7 @@ def compiled(*, allocates: bool = True, **options: Any) -> Callable[[Callable[..
         False for a function that makes no array, as some callees of compiled functions: then Numba counts no
         references, which takes longer than the work where arrays of NamedTuples are used in loops.
     **options
-        Of ``numba.njit``.
+        Options of ``numba.njit``.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:

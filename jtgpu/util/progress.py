@@ -13,7 +13,7 @@ _listener: ContextVar[Callable[[str], None] | None] = ContextVar("jtgpu_progress
 
 @contextmanager
 def reporting(progress: Callable[[str], None] | None) -> Iterator[None]:
-    """Inside the block, and in its thread, `report` calls `progress`; None: nothing."""
+    """Make `report` call `progress` within the block, in the same thread; None: no reports."""
     before = _listener.set(progress)
     try:
         yield

@@ -26,7 +26,7 @@ THREADS = 16  # with 64 on 64 cores, most wait for the interpreter's lock
 
 @contextmanager
 def thread_map(nbytes: int) -> Iterator[Each]:
-    """What maps a function over the pieces of a table of so many bytes: several threads where that pays."""
+    """A function that maps over the pieces of a table of this size, on several threads if that is faster."""
     if nbytes < LARGE:
         yield map
         return

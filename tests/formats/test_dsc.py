@@ -88,7 +88,7 @@ WRONG = [
     (HEAD + A + P_A.replace("0.25", "function : max"), "'a' is given by a function, which is not supported"),
     (HEAD + A + B + P_A + P_B.replace("(1) : 1.0, 0.0;", ""), "1 of 2 rows of 'b' are missing"),
     (HEAD + A + B + P_A + P_B.replace("(1)", "(z)"), "found 'z', expected the number or the name of a state"),
-    (HEAD + A + B + P_A + P_B.replace("(1)", "(2)").replace("(0)", "default"), "13:3: the key (2) is not a configuration"),
+    (HEAD + A + B + P_A + P_B.replace("(1)", "(2)").replace("(0)", "default"), "13:3: the key (2) is not"),
     (HEAD + A + B + P_A + P_B.replace("(1) : 1.0", "(1) 1.0"), "found '1.0', expected ':'"),
     (HEAD + A + B + P_A + P_B.replace("1.0, 0.0", "1.0, 0.0, 1"), "found 3 numbers for 'b', expected 2"),
     (HEAD + A + B + P_A + P_B.replace("1.0, 0.0", "0, 0"), "13:3: a row of the table of 'b' is all zeros"),

@@ -4,12 +4,12 @@ The content decides the format:
 
 * white space only: nothing is observed;
 * numbers: a count and as many pairs of a variable's and a state's number (UAI 2014; Ergo, after ``/* Evidence */``), or
-  the number of cases followed by each case in that form (UAI 2008, 2010). Where both fit, the first number is the
-  number of cases if it is alone on its line and as many lines follow, each of them a case. Lines that begin with the
-  word ``c`` are comments;
-* ``{`` or ``[``: JSON, an object per case or a list of them. A value is a state's name or number, a list of names of
-  which one is the true state, weights (virtual evidence) as a list of one number per state or as an object from state
-  to weight, or null for "not observed";
+  the number of cases followed by each case in that form (UAI 2008, 2010). If both layouts match, the first number is
+  the number of cases if it is alone on its line and that many lines follow, each with one case. Lines that begin with
+  the word ``c`` are comments;
+* ``{`` or ``[``: JSON, an object per case or a list of them. A value is one of: a state's name or number; a list of
+  names, one of which is the true state; weights (virtual evidence), as a list with one number per state or as an object
+  from state to weight; null for "not observed";
 * otherwise lines ``name=state``, as on the command line. Lines that begin with ``#`` are comments, a line ``---``
   separates two cases.
 """

@@ -11,8 +11,7 @@ __all__ = ["Case"]
 
 
 class Case(dict[str, "int | frozenset[int]"]):
-    """The evidence of one case: a mapping from a variable's name to its state's number, or to the set of states of
-    which one is the true one.
+    """The evidence of one case: a mapping from name to state number, or to a set of numbers one of which is true.
 
     Every query of a `jtgpu.JunctionTree` takes a `Case` as ``evidence``, weights included.
 

@@ -1,4 +1,4 @@
-"""Query files of the inference competitions: the variables whose MAP is wanted."""
+"""Query files of the inference competitions: the variables of a marginal MAP query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of memory, table size and time, and a plan within them."""
+"""Limits of memory, table size and time, and a plan that respects them."""
 
 from __future__ import annotations
 

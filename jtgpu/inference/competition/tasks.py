@@ -35,8 +35,8 @@ def solve_text(
     ----------
     net : DiscreteModel
     cases : sequence of mappings
-        As `jtgpu.read_evidence` returns them. The file has one line for a single case; for several, their number and
-        then one line for each, as in the competitions of 2008 and 2010.
+        Cases as returned by `jtgpu.read_evidence`. The solution file has one line for a single case; for several cases
+        it has their number and then one line for each, as in the competitions of 2008 and 2010.
     task : str
         ``"PR"``: log10 of the partition function, or of the probability of evidence. ``"MAR"``: posteriors of all
         variables. ``"MPE"`` (also ``"MAP"``): most probable states of all variables. ``"MMAP"``: most probable states

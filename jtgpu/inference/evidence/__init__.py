@@ -1,4 +1,4 @@
-"""Evidence: from names and labels, as users write it, to numbers, as backends take it."""
+"""Conversion of evidence from names and labels (user input) to numbers (input of backends)."""
 
 from __future__ import annotations
 

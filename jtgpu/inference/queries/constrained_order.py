@@ -1,10 +1,11 @@
 """Elimination orders for marginal MAP: every summed variable before every maximised one.
 
 Sums and maxima do not commute, so the order is constrained, and its tables may be far larger than those of the tree.
-Nothing more than that is given away: if the observed and the maximised variables are removed, the summed ones fall into
-connected components. Summing out a component connects all its neighbours in any case, so an order of the component and
-its neighbours, which are connected beforehand, may as well end with the neighbours: any perfect elimination order of
-its triangulation that ends with them has the same cliques. The maximised variables that remain are ordered freely.
+Otherwise the order is as good as an unconstrained one: if the observed and the maximised variables are removed, the
+summed ones form connected components. Summing out a component connects all its neighbours in any case, so an order of
+the component and its neighbours, which are connected first, can end with the neighbours at no extra cost: any perfect
+elimination order of its triangulation that ends with them has the same cliques. The maximised variables that remain are
+ordered freely.
 """
 
 from __future__ import annotations

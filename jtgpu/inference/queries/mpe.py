@@ -3,8 +3,8 @@
 A max-product sweep to the root, then states chosen from the root outwards, each from the slice of a table at the states
 chosen before (Dawid, Applications of a general propagation algorithm for probabilistic expert systems, Statistics and
 Computing 2, 1992). The answer is therefore one consistent configuration, also if several are equally probable; of
-equally probable states the first is chosen. The most probable state of each variable on its own, which the posteriors
-give, need not be possible together.
+equally probable states the first is chosen. In contrast, the most probable states of the individual posteriors may be
+impossible as a configuration.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Posterior:
         return as_array(self.probabilities, dtype, copy)
 
     def __getitem__(self, state: str | int) -> float:
-        """Probability of one state.
+        """Return the probability of one state.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ class Posterior:
         Raises
         ------
         UnknownState
-            If the variable has no such state. Also a `KeyError`.
+            If the variable has no such state; also a `KeyError`.
         """
         if isinstance(state, str) and self.states.count(state) == 1:
             return float(self.probabilities[self.states.index(state)])
@@ -76,7 +76,7 @@ class Posterior:
         return len(self.states)
 
     def as_dict(self) -> dict[str, float]:
-        """Dictionary from state name to probability. If two states share a name, the last one wins."""
+        """Return a dictionary from state name to probability. If two states share a name, it has the last one."""
         return dict(zip(self.states, self.probabilities.tolist(), strict=True))
 
     @property

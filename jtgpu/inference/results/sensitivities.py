@@ -190,7 +190,7 @@ class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
         return len(self._model)
 
     def partial(self, variable: str | int) -> NDArray[np.float64]:
-        """Partial derivatives d P(target | evidence) / d theta: all other entries are fixed, rows need not sum to 1."""
+        """Partial derivatives d P(target | evidence) / d theta: all other entries are fixed; rows need not sum to 1."""
         joint, evidence = self._partial
         return self._shaped(joint - self.probability * evidence, variable)
 
@@ -209,7 +209,7 @@ class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
     # The posterior as a function of one parameter ---------------------------------------------------------------
 
     def at(self, variable: str | int, index: tuple[int, ...], value: float) -> float:
-        """P(target | evidence) for another value of one parameter, exactly.
+        """Compute P(target | evidence) for another value of one parameter, exactly.
 
         Parameters
         ----------
@@ -234,11 +234,11 @@ class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
         return min(max((self.probability + step * joint) / ratio, 0.0), 1.0) if ratio > IMPOSSIBLE else float("nan")
 
     def top(self, n: int = 10) -> list[Parameter]:
-        """The n parameters with the largest absolute derivatives; parameters with derivative 0 are left out."""
+        """Return the n parameters with the largest absolute derivatives, without those of derivative 0."""
         return [self._parameter(i) for i in self._largest(np.abs(self._flat), n)]
 
     def tornado(self, n: int = 10, spread: float = 0.1) -> list[Bar]:
-        """The n parameters that change the target most, each from (1 - spread) to (1 + spread) times its value.
+        """Return the n parameters that change the target most, each from (1 - spread) to (1 + spread) times its value.
 
         Parameters
         ----------

@@ -83,7 +83,7 @@ class Joint(_Table):
         self.log_evidence = log_evidence
 
     def __getitem__(self, key: Any) -> float:
-        """Probability of one configuration.
+        """Return the probability of one configuration.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class Conditional(_Table):
         self.given, self.targets, self.possible = given, targets, possible
 
     def __getitem__(self, key: Any) -> Posterior | Joint:
-        """Distribution of the targets for one configuration of `given`.
+        """Return the distribution of the targets for one configuration of `given`.
 
         Raises
         ------

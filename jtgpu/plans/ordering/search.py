@@ -58,14 +58,15 @@ def find_order(  # noqa: PLR0913 (public)
         first, the result then depends on the seed and this number only, not on the machine or the workers.
     seed : int
     objective : {"entries", "largest", "time"}
-        Total entries of the clique tables; the largest table (ties by the total); entries plus a price per level
+        Total entries of the clique tables; the largest table (ties by the total); entries plus a cost per level
         (`jtgpu.plans.ordering.LEVEL_ENTRIES`).
     workers : int, optional
         Threads; default: the cores available to this process.
     progress : callable, optional
         Called as ``progress(cost, elapsed_seconds, fraction_done)`` during "best", from the calling thread.
     cache : bool
-        Use an order that an earlier search saved on disk, and save the result. A search by `n_steps` never uses one.
+        Whether to use an order that an earlier search saved on disk, and to save the result. A search by `n_steps`
+        never uses a saved order.
     clock : callable
         Returns seconds; for tests.
 
@@ -80,7 +81,7 @@ def find_order(  # noqa: PLR0913 (public)
 
     Notes
     -----
-    The first search that anneals compiles the annealer, which takes some seconds (see `warm_up`) that do not count
+    The first search that anneals compiles the annealer. This takes some seconds (see `warm_up`), which do not count
     against the time limit. The machine code is cached on disk; loading it takes half a second. "auto" needs it only for
     large atoms, so small networks do not import Numba here. Ctrl-C during "best" returns the best order so far, with
     ``interrupted`` set.

@@ -1,4 +1,4 @@
-"""`ask`: the answer to a question, from the query that it stands for."""
+"""`ask`: parse a question and run the corresponding query."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["ask"]
 
 
 def ask(tree: CompiledModel, question: str | Question) -> Any:
-    """Answer a question; the result is that of the method of `jtgpu.JunctionTree` that it stands for.
+    """Answer a question; the result is that of the corresponding method of `jtgpu.JunctionTree`.
 
     Raises
     ------
