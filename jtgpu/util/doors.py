@@ -12,22 +12,30 @@ from typing import Any
 
 __all__ = ["cases", "cluster", "compiling", "planning"]
 
+PACKAGE = __name__.partition(".")[0]
+# door -> the module behind it
+DOORS = {"planning": "inference.network_plan", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster"}
+
 
 def planning() -> Any:
     """``net.plan()``: the module `jtgpu.inference.network_plan`."""
-    return import_module("jtgpu.inference.network_plan")
+    return _open("planning")
 
 
 def compiling() -> Any:
     """``net.compile()``: the module `jtgpu.inference.tree`."""
-    return import_module("jtgpu.inference.tree")
+    return _open("compiling")
 
 
 def cases() -> Any:
     """``tree.predict_proba()``: the package `jtgpu.cases`."""
-    return import_module("jtgpu.cases")
+    return _open("cases")
 
 
 def cluster() -> Any:
     """``tree.predict_proba(cluster=...)``: the package `jtgpu.cluster`, which answers parts of a table elsewhere."""
-    return import_module("jtgpu.cluster")
+    return _open("cluster")
+
+
+def _open(door: str) -> Any:
+    return import_module(f"{PACKAGE}.{DOORS[door]}")
