@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given
@@ -11,7 +9,7 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.backends import cpu, reference
-from jtgpu.backends.base import Backend, Counts, Evidence
+from jtgpu.backends.base import Backend, BackendDefaults, Counts, Evidence
 from jtgpu.backends.cpu import batch, programs, zeros
 from jtgpu.errors import BackendUnavailable
 from jtgpu.model.network import BayesianNetwork, DiscreteModel
@@ -41,12 +39,11 @@ def random_states(model: DiscreteModel, n: int, missing: float, seed: int) -> np
 
 
 @pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows count as many, so that every configuration of a table occurs."""
     monkeypatch.setattr(batch, "_enough", lambda *_: 3)
     monkeypatch.setattr(batch, "FEW", 2)
     monkeypatch.setattr(batch, "TASK", 0.0)
-    return
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -132,7 +129,7 @@ def test_a_variable_of_one_state() -> None:
 
 
 def test_other_backends_refuse() -> None:
-    class Other(reference.BackendDefaults):
+    class Other(BackendDefaults):
         pass
 
     with pytest.raises(BackendUnavailable, match="backend='cpu'"):
