@@ -228,7 +228,7 @@ def test_an_invalid_row_is_named_by_the_worker_that_reads_it(
     words += ["--chunk", "100", "--part-rows", "1000", "--workers", "2"]
     result = CliRunner().invoke(app, [*words, "-o", str(tmp_path / "out")])
     assert result.exit_code == 2
-    assert f"{cases}: row 2346: column 'smoke': 'sometimes' is no state" in result.stderr
+    assert f"{cases}: row 2346: column 'smoke': 'sometimes' is not a state" in result.stderr
     assert not (tmp_path / "out").exists()
     assert (tmp_path / "out.unfinished" / "part-000001.parquet").exists()
     until(lambda: not processes("ray::MapWorker"))

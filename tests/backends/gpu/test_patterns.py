@@ -4,6 +4,7 @@ and is used only if its calls are quicker."""
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -57,21 +58,20 @@ def test_the_unobserved_variables_answer_as_the_whole(emulated_gpu: Device, data
         cache.close()
         assume(False)
         raise
-    for _ in range(3):
-        hard = {v: data.draw(st.integers(0, int(model.cardinality[v]) - 1)) for v in np.flatnonzero(seen).tolist()}
-        _, soft = data.draw(random_nets.evidence_weights(model))
-        case = as_evidence(len(model), hard, {model.index(v): np.asarray(w, float) for v, w in soft.items()})
-        try:
-            expected = definition.run(case)
-        except ImpossibleEvidence:
-            with pytest.raises(ImpossibleEvidence):
-                found.run(case)
-            continue
-        got = found.run(case)
-        np.testing.assert_allclose(got.posterior, expected.posterior, atol=1e-12)
-        assert got.log_evidence == pytest.approx(expected.log_evidence, abs=1e-10)
-    found.close()
-    cache.close()
+    with closing(cache), closing(found):  # also if hypothesis ends the example early
+        for _ in range(3):
+            hard = {v: data.draw(st.integers(0, int(model.cardinality[v]) - 1)) for v in np.flatnonzero(seen).tolist()}
+            _, soft = data.draw(random_nets.evidence_weights(model))
+            case = as_evidence(len(model), hard, {model.index(v): np.asarray(w, float) for v, w in soft.items()})
+            try:
+                expected = definition.run(case)
+            except ImpossibleEvidence:
+                with pytest.raises(ImpossibleEvidence):
+                    found.run(case)
+                continue
+            got = found.run(case)
+            np.testing.assert_allclose(got.posterior, expected.posterior, atol=1e-12)
+            assert got.log_evidence == pytest.approx(expected.log_evidence, abs=1e-10)
 
 
 @pytest.mark.usefixtures("always")
