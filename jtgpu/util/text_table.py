@@ -1,0 +1,118 @@
+"""Tables as aligned text, for `print`: numbers to the right, text to the left, and only as much as fits a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["format_cell", "format_table"]
+
+MAX_ROWS = 60  # of a table that is shown whole; of longer ones, the first and last `SOME_ROWS`
+SOME_ROWS = 5
+WIDTH = 100  # characters of a line
+MAX_CELL = 32  # characters of a cell
+DIGITS = 6
+SMALL, LARGE = 1e-4, 1e9  # absolute values outside this range are shown with an exponent
+GAP = "  "
+
+
+def format_cell(value: Any, digits: int = DIGITS) -> str:
+    """The text of one cell: numbers with this many digits after the point, nothing for None and NaN."""
+    if value is None:
+        return ""
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        if math.isnan(number):
+            return ""
+        plain = number == 0.0 or SMALL <= abs(number) < LARGE or math.isinf(number)
+        return f"{number:.{digits}f}" if plain else f"{number:.{max(digits - 1, 0)}e}"
+    text = str(value).replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+    return text if len(text) <= MAX_CELL else text[: MAX_CELL - 3] + "..."
+
+
+def format_table(
+    names: Sequence[str],
+    columns: Sequence[Sequence[Any]],
+    *,
+    fixed: int = 0,
+    max_rows: int | None = MAX_ROWS,
+    width: int | None = WIDTH,
+    digits: int = DIGITS,
+    hint: str = "",
+) -> str:
+    """Format columns of cells as an aligned table.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Headers of the columns; if all are empty, the table has no line of headers.
+    columns : sequence of sequences
+        Cells of each column. Only cells that are shown are read.
+    fixed : int
+        Number of leading columns that are always shown, such as the names of the rows.
+    max_rows : int or None
+        Longer tables show their first and last rows. None: no limit.
+    width : int or None
+        Wider tables omit columns in the middle. None: no limit.
+    digits : int
+        Digits after the decimal point.
+    hint : str
+        Where to find the rest; shown with the shape below a table that is not shown whole.
+
+    Returns
+    -------
+    str
+        Lines without trailing spaces or a final line end.
+    """
+    n = len(columns[0]) if columns else 0
+    whole = max_rows is None or n <= max_rows
+    some = min(SOME_ROWS, max((max_rows or 0) // 2, 1))
+    rows = [*range(n)] if whole else [*range(some), *range(n - some, n)]
+    pairs = [*zip(names, columns, strict=True)]
+    if width is not None:  # more columns than this from either end would not fit
+        most = width // (1 + len(GAP)) + 1
+        pairs = [*pairs[: fixed + most], *pairs[max(fixed + most, len(pairs) - most) :]]
+    blocks = [_block(name, column, rows, digits) for name, column in pairs]
+    if not whole:
+        for block in blocks:
+            block.insert(some + 1, "...")
+    shown = _fitting([len(block[1] if len(block) > 1 else block[0]) for block in blocks], fixed, width)
+    dots = ["..."] * (len(rows) + 1 + (not whole))
+    lines = zip(*(dots if j is None else blocks[j] for j in shown), strict=True)
+    text = [GAP.join(line).rstrip() for line in lines]
+    if not any(names):  # no headers
+        text = text[1:]
+    if not whole or None in shown:
+        text.append(f"[{n:,} rows x {len(columns) - fixed:,} columns{'; ' if hint else ''}{hint}]")
+    return "\n".join(text)
+
+
+def _block(name: str, column: Sequence[Any], rows: list[int], digits: int) -> list[str]:
+    """Header and cells of one column, padded to the same width."""
+    values = [column[i] for i in rows]
+    cells = [format_cell(value, digits) for value in values]
+    header = format_cell(name)
+    width = max(map(len, [header, *cells]))
+    numeric = any(isinstance(v, (int, float, np.number)) for v in values)
+    if numeric and all(v is None or isinstance(v, (int, float, np.number)) for v in values):
+        return [text.rjust(width) for text in (header, *cells)]
+    return [text.ljust(width) for text in (header, *cells)]
+
+
+def _fitting(widths: list[int], fixed: int, width: int | None) -> list[int | None]:
+    """Numbers of the columns that fit into a line, and None where columns are omitted."""
+    n = len(widths)
+    if width is None or sum(widths) + len(GAP) * (n - 1) <= width:
+        return [*range(n)]
+    left, right = fixed, n
+    used = sum(widths[:fixed]) + len(GAP) * fixed + len("...")
+    while left < right:
+        at = left if left - fixed <= n - right else right - 1  # from both ends in turn
+        used += widths[at] + len(GAP)
+        if used > width and (left > fixed or right < n):  # at least one column
+            break
+        left, right = (left + 1, right) if at == left else (left, at)
+    return [*range(left), None, *range(right, n)]

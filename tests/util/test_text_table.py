@@ -1,0 +1,53 @@
+"""Tables as text: alignment, numbers, and what is shown of tables that are too long or too wide."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jtgpu.util.text_table import format_cell, format_table
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.25, "0.250000"), (0.0, "0.000000"), (1e-9, "1.00000e-09"), (-2.5, "-2.500000"), (3e12, "3.00000e+12"),
+        (float("-inf"), "-inf"), (None, ""), (float("nan"), ""), (7, "7"), ("yes", "yes"), ("a\nb", "a\\nb"),
+        ("x" * 50, "x" * 29 + "..."), (np.float64(0.5), "0.500000"), (True, "True"),
+    ],
+)  # fmt: skip
+def test_cells(value: object, text: str) -> None:
+    assert format_cell(value) == text
+
+
+def test_numbers_are_right_and_texts_left() -> None:
+    text = format_table(["name", "p"], [["a", "long"], [0.5, 12.25]])
+    assert text.splitlines() == ["name          p", "a      0.500000", "long  12.250000"]
+    assert format_table(["", ""], [["a"], [1]]) == "a  1"
+    assert format_table(["p"], [[0.5]], digits=2) == "   p\n0.50"
+
+
+def test_long_tables_show_both_ends() -> None:
+    lines = format_table(["row"], [np.arange(1000)], hint="to_frame() has all").splitlines()
+    assert [line.strip() for line in lines[1:12]] == ["0", "1", "2", "3", "4", "...", "995", "996", "997", "998", "999"]
+    assert lines[-1] == "[1,000 rows x 1 columns; to_frame() has all]"
+    assert len(format_table(["row"], [np.arange(60)]).splitlines()) == 61
+    assert len(format_table(["row"], [np.arange(1000)], max_rows=None).splitlines()) == 1001
+
+
+def test_wide_tables_omit_columns_in_the_middle() -> None:
+    columns = [["label"], *([0.5] for _ in range(300))]
+    text = format_table(["", *(f"c{i}" for i in range(300))], columns, fixed=1)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[0].split()[0] == "c0"
+    assert lines[0].split()[-1] == "c299"
+    assert " ... " in lines[0]
+    assert lines[1].startswith("label")
+    assert lines[-1] == "[1 rows x 300 columns]"
+    assert " ... " not in format_table(["", *(f"c{i}" for i in range(300))], columns, width=None)
+
+
+def test_tables_without_rows_or_columns() -> None:
+    assert format_table(["a", "b"], [[], []]) == "a  b"
+    assert format_table([], []) == ""
