@@ -29,8 +29,6 @@ from .errors import (
     UnknownState,
     UnknownVariable,
 )
-from .model.cpts import RowReport, normalize_rows
-from .model.network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
 from .util.version import __version__
 
 if TYPE_CHECKING:
@@ -42,6 +40,10 @@ if TYPE_CHECKING:
     from .inference.tree import JunctionTree
     from .interop import from_networkx, from_pgmpy, from_pyagrum, to_pgmpy, to_pyagrum
     from .learn.classifier import JunctionTreeClassifier
+    from .model.cpts import RowReport, normalize_rows
+    from .model.discrete import DiscreteModel, Factor
+    from .model.markov import MarkovNetwork
+    from .model.network import BayesianNetwork
     from .plans.plan import Cost, Plan
 
 __all__ = [
@@ -85,9 +87,15 @@ __all__ = [
     "write",
 ]
 
-# imported on first use: a program that only builds a network pays for nothing else
+# imported on first use: `import jtgpu` takes a few milliseconds, and a program loads what it uses
 _LAZY = {
+    "BayesianNetwork": "model.network",
     "Cost": "plans.plan",
+    "DiscreteModel": "model.discrete",
+    "Factor": "model.discrete",
+    "MarkovNetwork": "model.markov",
+    "RowReport": "model.cpts",
+    "normalize_rows": "model.cpts",
     "JunctionTree": "inference.tree",
     "NetworkPlan": "inference.network_plan",
     "Plan": "plans.plan",

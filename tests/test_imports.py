@@ -27,7 +27,7 @@ PACKAGE = ROOT / "jtgpu"
 PACKAGES: dict[str, tuple[str, ...]] = {
     "numba": ("util/numba_cache.py", "backends/cpu/*.py", "plans/**/*.py"),
     "llvmlite": ("backends/cpu/*.py",),
-    "networkx": ("plans/moral.py", "plans/clique_tree.py", "model/network.py", "interop/networkx.py"),
+    "networkx": ("model/network.py", "interop/networkx.py"),
     "pgmpy": ("interop/pgmpy.py", "compat/pgmpy.py"),
     "pycuda": ("device/*.py", "backends/published/*.py", "backends/gpu/**/*.py"),
     "skcuda": ("device/*.py",),
@@ -53,6 +53,8 @@ BY_NAME = {
     "util/doors.py",  # net.plan, net.compile, tree.predict_proba
     "backends/__init__.py",  # a backend's module on first use
     "backends/make.py",
+    "cli/__init__.py",  # the commands, on the first call
+    "cli/commands.py",  # a command's module when it runs
 }
 
 

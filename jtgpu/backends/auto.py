@@ -24,7 +24,7 @@ import numpy as np
 from ..device.context import open_device
 from ..errors import BackendUnavailable, JtgpuError, format_bytes
 from ..plans.compiler import build_plan
-from ..plans.moral import interaction_graph, neighbour_lists
+from ..plans.moral import interaction_graph
 from ..util import atomic_file
 from ..util.progress import report
 from ..util.system import cache_folder, cpu_name
@@ -104,8 +104,7 @@ def _model(n: int, card: int, window: int) -> tuple[Plan, list[NDArray[np.float6
     """A plan for n variables with a factor for every two that are less than `window` apart, and the factors."""
     random = np.random.default_rng(1)
     pairs = [(i, j) for i in range(n) for j in range(i + 1, min(i + window, n))]
-    neighbours = neighbour_lists(interaction_graph(n, pairs))
-    plan = build_plan(np.full(n, card, np.int64), pairs, neighbours, range(n))
+    plan = build_plan(np.full(n, card, np.int64), pairs, interaction_graph(n, pairs), range(n))
     return plan, [random.uniform(0.5, 1.5, (card, card)) for _ in pairs]
 
 

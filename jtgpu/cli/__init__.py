@@ -7,6 +7,25 @@ in memory, 4 impossible evidence, 5 unreadable file, 130 interrupted.
 
 from __future__ import annotations
 
-from .app import app, main
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .commands import app
 
 __all__ = ["app", "main"]
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        import_module(".commands", __name__).app(prog_name="jtgpu")
+    except KeyboardInterrupt:  # while modules are imported, or the interpreter exits
+        sys.exit(130)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return import_module(".commands", __name__).app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -124,15 +124,7 @@ def clique_tree(
     cardinality : sequence of int
         States of every variable.
     """
-    import networkx
-
-    members = [set(c) for c in cliques]
-    graph: networkx.Graph[int] = networkx.Graph()
-    graph.add_nodes_from(range(len(cliques)))
-    for a, b in _candidate_edges(cliques, links, len(cardinality)):
-        graph.add_edge(a, b, weight=len(members[a] & members[b]))
-    forest = networkx.maximum_spanning_tree(graph, weight="weight", algorithm="kruskal")
-    neighbours = [sorted(forest[c]) for c in range(len(cliques))]
+    neighbours = _spanning_forest(cliques, _candidate_edges(cliques, links, len(cardinality)))
     parent, depth = [-1] * len(cliques), [-1] * len(cliques)
     for start in range(len(cliques)):
         if depth[start] < 0:
@@ -146,6 +138,27 @@ def clique_tree(
                     if depth[d] < 0:
                         parent[d], depth[d] = c, depth[c] + 1
     return CliqueTree(tuple(cliques), tuple(parent), tuple(depth))
+
+
+def _spanning_forest(cliques: Sequence[Clique], edges: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Sorted neighbours of every clique in the maximum-weight spanning forest; of equal weights, the first edge."""
+    members = [frozenset(c) for c in cliques]
+    leader = list(range(len(cliques)))  # union-find: follow to the component's representative
+
+    def component(c: int) -> int:
+        while leader[c] != c:
+            leader[c] = leader[leader[c]]  # halve the path
+            c = leader[c]
+        return c
+
+    neighbours: list[list[int]] = [[] for _ in cliques]
+    for a, b in sorted(edges, key=lambda edge: -len(members[edge[0]] & members[edge[1]])):
+        one, other = component(a), component(b)
+        if one != other:
+            leader[one] = other
+            neighbours[a].append(b)
+            neighbours[b].append(a)
+    return [sorted(around) for around in neighbours]
 
 
 def _candidate_edges(

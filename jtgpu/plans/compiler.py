@@ -15,7 +15,7 @@ from ..model.network import DiscreteModel, Factor
 from ..util.system import free_memory
 from .clique_tree import CliqueTree, clique_tree, elimination_cliques
 from .lowering import lay_out, lower, program_arrays
-from .moral import interaction_graph, neighbour_lists
+from .moral import interaction_graph
 from .plan import Plan, ragged
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def order_graph(model: DiscreteModel, together: Sequence[Sequence[str | int]] = 
     """Sorted neighbours of every variable in the model's interaction (moral) graph; sets of variables that stand
     together are neighbours too."""
     sets = [sorted({model.index(v) for v in variables}) for variables in together]
-    return neighbour_lists(interaction_graph(len(model), [*(f.scope for f in model.factors), *sets]))
+    return interaction_graph(len(model), [*(f.scope for f in model.factors), *sets])
 
 
 def plan_model(

@@ -6,30 +6,29 @@ For a Bayesian network this is the moral graph. Variables are numbers; names and
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import networkx
-
-__all__ = ["interaction_graph", "neighbour_lists"]
+__all__ = ["interaction_graph"]
 
 
-def interaction_graph(n_variables: int, scopes: Iterable[Sequence[int]]) -> networkx.Graph[int]:
+def interaction_graph(n_variables: int, scopes: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
     """The graph in which the variables of each scope are pairwise neighbours.
 
     If the scopes are the families of a Bayesian network, this is its moral graph (Lauritzen and Spiegelhalter,
     Journal of the Royal Statistical Society B 50, 1988, section 4).
+
+    Parameters
+    ----------
+    n_variables : int
+    scopes : iterable of sequences of int
+        Variables that are pairwise neighbours.
+
+    Returns
+    -------
+    list of tuple of int
+        The neighbours of every variable, sorted.
     """
-    import networkx
-
-    graph: networkx.Graph[int] = networkx.Graph()
-    graph.add_nodes_from(range(n_variables))
+    around: list[set[int]] = [set() for _ in range(n_variables)]
     for scope in scopes:
-        graph.add_edges_from(combinations(sorted(scope), 2))
-    return graph
-
-
-def neighbour_lists(graph: networkx.Graph[int]) -> list[tuple[int, ...]]:
-    """Sorted neighbours of every vertex 0..n-1."""
-    return [tuple(sorted(graph[v])) for v in range(len(graph))]
+        for v in scope:
+            around[v].update(scope)
+    return [tuple(sorted(found - {v})) for v, found in enumerate(around)]

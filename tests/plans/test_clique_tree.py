@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 from pathlib import Path
 
 import networkx
@@ -38,9 +39,8 @@ def graphs_with_orders(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], list[int
     n = draw(st.integers(1, 9))
     pairs = [(a, b) for a in range(n) for b in range(a)]
     edges = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
-    made = moral.interaction_graph(n, edges)
     order = draw(st.permutations(range(n)))
-    return moral.neighbour_lists(made), list(order), draw(st.lists(st.integers(1, 4), min_size=n, max_size=n))
+    return moral.interaction_graph(n, edges), list(order), draw(st.lists(st.integers(1, 4), min_size=n, max_size=n))
 
 
 @given(graphs_with_orders())
@@ -74,6 +74,32 @@ def test_clique_trees_have_running_intersection(case: tuple[list[tuple[int, ...]
         assert len(arcs) == len(holders) - 1
     eccentric = [d for d in tree.depth if d >= 0]
     assert len(eccentric) == len(cliques)
+
+
+@given(st.lists(st.lists(st.integers(0, 7), unique=True, max_size=4)))
+def test_the_interaction_graph_joins_each_scope(scopes: list[list[int]]) -> None:
+    joined: networkx.Graph[int] = networkx.Graph()
+    joined.add_nodes_from(range(8))
+    for scope in scopes:
+        joined.add_edges_from(combinations(scope, 2))
+    assert moral.interaction_graph(8, scopes) == [tuple(sorted(joined[v])) for v in range(8)]
+
+
+@given(graphs_with_orders())
+def test_the_tree_is_the_maximum_spanning_tree_of_networkx(
+    case: tuple[list[tuple[int, ...]], list[int], list[int]],
+) -> None:
+    neighbours, order, cards = case
+    cliques, links = graph.elimination_cliques(neighbours, order)
+    tree = graph.clique_tree(cliques, links, cards)
+    joined: networkx.Graph[int] = networkx.Graph()
+    joined.add_nodes_from(range(len(cliques)))
+    for a, b in combinations(range(len(cliques)), 2):
+        if shared := set(cliques[a]) & set(cliques[b]):
+            joined.add_edge(a, b, weight=len(shared))
+    expected = networkx.maximum_spanning_tree(joined, algorithm="kruskal")
+    found = {frozenset((c, p)) for c, p in enumerate(tree.parent) if p >= 0}
+    assert found == {frozenset(edge) for edge in expected.edges}
 
 
 @given(graphs_with_orders())

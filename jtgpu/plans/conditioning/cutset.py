@@ -20,7 +20,7 @@ from ...errors import TableTooLarge
 from ...model.network import DiscreteModel
 from ..clique_tree import elimination_cliques
 from ..compiler import model_factors, plan_model
-from ..moral import interaction_graph, neighbour_lists
+from ..moral import interaction_graph
 from .split import SplitModel, split_model
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _cliques(model: DiscreteModel, chosen: Sequence[int]) -> list[tuple[int, ...
     from ..ordering import find_order  # imports numba
 
     split = split_model(model, chosen)
-    neighbours = neighbour_lists(interaction_graph(len(split.origin), split.scopes))
+    neighbours = interaction_graph(len(split.origin), split.scopes)
     order = find_order(split.cardinality[split.origin], neighbours, "min-fill", seed=0)
     cliques, _ = elimination_cliques(neighbours, order.order.tolist())
     return [tuple(c) for c in cliques]

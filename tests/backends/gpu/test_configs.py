@@ -15,7 +15,7 @@ from jtgpu.backends.gpu.single import configs
 from jtgpu.backends.gpu.single.configs import LAYOUTS, Config, Trial, load_config, quickest, save_config
 from jtgpu.backends.gpu.single.dataflow.config import DataflowConfig
 from jtgpu.backends.gpu.single.select import EngineMaker
-from jtgpu.cli.app import app
+from jtgpu.cli import app
 from jtgpu.device.context import Device
 from jtgpu.errors import BackendUnavailable, JtgpuError
 from jtgpu.plans.lowering import PRICE
