@@ -65,6 +65,13 @@ FORMATS: tuple[Format, ...] = (
 
 # Formats that are recognised but not supported, for a better message than "unknown format".
 UNSUPPORTED = (
+    ("a zip archive", r"PK\x03\x04"),
+    ("a file compressed by bzip2", r"BZh[1-9]1AY"),
+    ("a file compressed by xz", r"\xfd7zXZ"),
+    ("a file compressed by Zstandard", r"\x28\xb5\x2f\xfd"),
+    ("a file compressed by 7-Zip", r"7z\xbc\xaf\x27\x1c"),
+    ("a PDF document", r"%PDF-"),
+    ("a pickled object of Python", r"\x80[\x02-\x05][\x95cC}(]"),
     ("an XML file of another kind", r"<"),
     ("Netica dne", r"//\s*~->\[DNET"),
     ("Elvira", r"(?://[^\n]*\s*|/\*.*?\*/\s*)*(?:bnet|idiagram)\b"),

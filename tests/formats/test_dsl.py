@@ -78,6 +78,63 @@ def test_order_comments_and_what_may_be_left_out() -> None:
     assert parse("net n { }").variables == ()
 
 
+COSTS = """
+OBSERVATION_COST =
+ {
+  node a
+   {
+    PARENTS = ();
+    COSTS = (0.00000000);
+   };
+  node b
+   {
+    PARENTS = (a);
+    COSTS = (1.5, 2.5);
+   };
+ };
+"""
+ODD = """
+OBSERVATION_COST = { node a { PARENTS = (); COSTS = (0.0); }; node z { }; };
+DIAGNOSIS = { TESTS = ((a, x), (a, y)); ranking 1 { node a { "}" = { a b, /* } */ c } } NODE a { } } } // no semicolon
+GROUPS = ((a, b), (), {a});
+TYPE = CPT;
+"""
+
+
+@pytest.mark.parametrize("where", ["network", "submodel", "node", "definition"])
+@pytest.mark.parametrize("blocks", [COSTS, ODD], ids=["costs", "odd"])
+def test_other_blocks_are_skipped_wherever_they_are(where: str, blocks: str) -> None:
+    """GeNIe's observation costs have blocks named ``node`` that declare no nodes."""
+    if where == "network":
+        texts = [file(A, B, blocks), file(blocks, A, B)]
+    elif where == "submodel":
+        texts = [file(A, f"submodel s {{ {blocks} {B} }};"), file(A, f"submodel s {{ submodel t {{ {B} {blocks} }} }};")]
+    elif where == "node":
+        texts = [file(A, B.replace("{ PARENTS", "{ " + blocks + " PARENTS"))]
+    else:
+        texts = [file(A, B.replace("{ NAMESTATES", "{ " + blocks + " NAMESTATES"))]
+    for text in texts:
+        net = parse(text)
+        assert net == parse(file(A, B))
+        assert net.attributes == parse(file(A, B)).attributes
+
+
+def test_a_skipped_block_with_a_name_is_reported() -> None:
+    """It might hold nodes in some dialect, so the reader says what it left out."""
+    net = parse(file(A, "cluster x { node y { COSTS = (1); }; };", B), "f")
+    assert net.variables == ("a", "b")
+    assert net.attributes["read"]["notes"] == ("f:4:1: skipped the block 'cluster x'",)
+
+
+def test_a_network_with_diagnostic_information() -> None:
+    """A file with all the blocks that GeNIe 2 writes for diagnosis and observation costs."""
+    net = read(DATA / "dsl_diagnosis.dsl")
+    assert isinstance(net, BayesianNetwork)
+    assert net.variables == ("Battery", "Starter", "Engine", "Lights")
+    assert net.cpt("Engine").tolist() == [[[0.98, 0.02], [0.05, 0.95]], [[0.1, 0.9], [0.01, 0.99]]]
+    assert net.parents("Lights") == ("Battery",)
+
+
 def test_pyagrum_writes_the_same_order(tmp_path: Path) -> None:
     pyagrum = pytest.importorskip("pyagrum", reason="pyAgrum is not installed")
     pyagrum.initRandom(3)
@@ -106,7 +163,13 @@ WRONG = [
     ("net n { A 7 ; }", "found ';', expected '{'"),
     ("net n { A ; }", "found ';', expected '=' after 'A' of line 1"),
     ("net n { A = 7 B = 8; }", "1:15: found 'B', expected ';' after 'A'"),
-    ("net n { A = (1, }", "found '}', expected a name, or ')'"),
+    ("net n { A = (1, }", "found '}', expected ')'"),
+    ("net n { A = { B = (1, };", "found '}', expected ')'"),
+    ("net n { A = { B = 1);", "found ')', expected '}'"),
+    ("net n { A = { B", "found the end of the file, expected '}'"),
+    ("net n { A = { /* ", "found a comment whose closing */ is missing, expected '}'"),
+    ("net n { A x y", "found 'y', expected '{'"),
+    ("net n { node x { PARENTS = (1, }", "found '}', expected a name, or ')'"),
     ('net n { A = "x', 'a string whose closing " is missing'),
     ("net n { /* ", "a comment whose closing */ is missing"),
     (f"net n {{ A = {'{ B = ' * 200}", "nested deeper than 100"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
+import lzma
 import os
+import pickle
 import re
 import stat
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, JtgpuError, ParseError
-from jtgpu.formats import FORMATS, FileError, MissingFileError, ergo, fg, formats, read, uai, write
+from jtgpu.formats import FORMATS, FileError, MissingFileError, ergo, fg, formats, read, read_evidence_cases, uai, write
 from jtgpu.formats.bif import reader as bif
 from jtgpu.formats.common import files
 from jtgpu.formats.common.text import Source, decode, floats, quote, unquote
@@ -79,6 +83,26 @@ def test_unsupported_formats_are_named_in_the_message(text: str, name: str, tmp_
     with pytest.raises(FormatError, match=r"Hugin net \(\.net, \.oobn\), BIF \(\.bif\)") as caught:
         read(tmp_path / "a.net")
     assert f"this is {name}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"PK\x03\x04\x14\x00", "a zip archive"),
+        (bz2.compress(b"net { }"), "a file compressed by bzip2"),
+        (lzma.compress(b"net { }"), "a file compressed by xz"),
+        (b"\x28\xb5\x2f\xfd\x24", "a file compressed by Zstandard"),
+        (b"7z\xbc\xaf\x27\x1c\x00", "a file compressed by 7-Zip"),
+        (b"%PDF-1.7\n", "a PDF document"),
+        (pickle.dumps(["net"]), "a pickled object of Python"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_archives_are_named_in_the_message(data: bytes, name: str, tmp_path: Path) -> None:
+    for suffix in ("dat", "net"):
+        (tmp_path / f"a.{suffix}").write_bytes(data)
+        with pytest.raises(FormatError, match=f"this is {name}"):
+            read(tmp_path / f"a.{suffix}")
 
 
 def test_unknown_files_list_the_supported_formats(tmp_path: Path) -> None:
@@ -169,13 +193,37 @@ def test_damaged_gzip(damage: str, tmp_path: Path) -> None:
         read(tmp_path / "a.net.gz")
 
 
-def test_gzip_bombs_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "unit", [b" ", b"0 ", b"node a { states = (b); }\n", b"%\n"], ids=["blanks", "zeros", "nodes", "comments"]
+)
+def test_gzip_bombs_are_not_unpacked(unit: bytes, tmp_path: Path) -> None:
+    """However large the file: what is unpacked is bounded by what has been read."""
+    path = tmp_path / "bomb.net.gz"
+    path.write_bytes(gzip.compress(b"net { }\n") + 100 * gzip.compress(unit * ((8 << 20) // len(unit))))
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match="bomb.net.gz: found .* that unpack to more than .* MiB, expected"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 300 << 20
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(FormatError, match="expected at most a factor of 100"):
+        read_evidence_cases(path, read(NETS / "asia.net"))
+
+
+def test_gzip_data_within_the_bounds_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "FREE_BYTES", 1 << 20)
-    (tmp_path / "bomb.net.gz").write_bytes(gzip.compress(b" " * (2 << 20)))
-    with pytest.raises(FormatError, match="unpack to more than"):
-        read(tmp_path / "bomb.net.gz")
     (tmp_path / "fine.net.gz").write_bytes(gzip.compress(b"net { }" + b" " * (1 << 19)))
     assert len(read(tmp_path / "fine.net.gz")) == 0
+
+
+def test_files_that_do_not_fit_into_the_memory_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "free_memory", lambda: 3 << 10)
+    (tmp_path / "large.net").write_bytes(b" " * 1025)
+    (tmp_path / "packed.net.gz").write_bytes(gzip.compress(b" " * 1025))
+    for name, message in (("large.net", "larger than 1.0 KiB, .* memory is free"), ("packed.net.gz", "unpacks to more")):
+        with pytest.raises(FormatError, match=message):
+            read(tmp_path / name)
 
 
 def test_files_over_the_limit_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from ...errors import FormatError, JtgpuError, format_bytes
 from ...util import atomic_file
+from ...util.system import free_memory
 from .text import near
 
 __all__ = ["FileError", "MissingFileError", "read_bytes", "write_bytes"]
@@ -17,9 +18,10 @@ __all__ = ["FileError", "MissingFileError", "read_bytes", "write_bytes"]
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_BYTES = 4 << 30  # of a file, compressed or not; its text and tables need several times as much memory
 PART_BYTES = 8 << 20  # read at a time
-# Networks compress well (mostly zeros), but no known one by more than a factor of 60. Small files may always expand to
-# FREE_BYTES.
-MAX_RATIO, FREE_BYTES = 200, 256 << 20
+# Networks compress well (mostly zeros), but no known one by more than a factor of 60. After FREE_BYTES, no beginning of a
+# file may unpack to more than MAX_RATIO times its size, so that memory is bounded by the bytes that have been read.
+MAX_RATIO, FREE_BYTES = 100, 32 << 20
+COPIES = 3  # of the bytes of a file in memory at the same time: parts, joined bytes, text
 
 
 class FileError(JtgpuError, OSError):
@@ -56,23 +58,35 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     FileError
         If the file is missing (`MissingFileError`), a folder, or unreadable.
     FormatError
-        If gzip data are damaged, or the limits of this module are exceeded.
+        If gzip data are damaged, or the limits of this module or the free memory are exceeded; raised before the
+        memory is allocated.
     """
     name = os.fspath(path)
+    limit = _limit()
     try:
         with open(name, "rb") as file:
-            raw = _up_to(file, MAX_BYTES, os.fstat(file.fileno()).st_size + 1)
+            size = os.fstat(file.fileno()).st_size
+            raw = _up_to(file, limit, size + 1) if size <= limit else None
     except FileNotFoundError:
         raise _missing(name) from None
     except (OSError, ValueError) as error:  # ValueError: NUL in the name
         known = error if isinstance(error, OSError) else OSError(str(error))
         raise _file_error(known, name, "read") from None
-    if len(raw) > MAX_BYTES:
-        raise FormatError(f"{name}: larger than {format_bytes(MAX_BYTES)}, the largest size that is read")
-    return _unpack(raw, name) if raw.startswith(GZIP_MAGIC) else raw
+    if raw is None or len(raw) > limit:
+        raise FormatError(f"{name}: larger than {format_bytes(limit)}, {_why(limit)}")
+    return _unpack(raw, name, limit) if raw.startswith(GZIP_MAGIC) else raw
 
 
-def _up_to(file: BinaryIO | gzip.GzipFile, limit: int, expected: int = PART_BYTES) -> bytes:
+def _limit() -> int:
+    """Bytes that a file may have, unpacked."""
+    return min(MAX_BYTES, free_memory() // COPIES)
+
+
+def _why(limit: int) -> str:
+    return "the largest size that is read" if limit == MAX_BYTES else "the largest size for which memory is free"
+
+
+def _up_to(file: BinaryIO, limit: int, expected: int) -> bytes:
     """The contents of a file, or a little more than `limit` bytes of it.
 
     Reads in parts: ``read(n)`` allocates n bytes even if the file is shorter.
@@ -84,19 +98,26 @@ def _up_to(file: BinaryIO | gzip.GzipFile, limit: int, expected: int = PART_BYTE
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _unpack(raw: bytes, name: str) -> bytes:
-    limit = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * len(raw)))
+def _unpack(raw: bytes, name: str, limit: int) -> bytes:
+    """Decompress gzip data, of which every beginning has to keep to the limits."""
+    parts, size = [], 0
+    packed = io.BytesIO(raw)
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
-            text = _up_to(file, limit)
+        with gzip.GzipFile(fileobj=packed) as file:
+            while part := file.read(min(PART_BYTES, FREE_BYTES)):
+                parts.append(part)
+                size += len(part)
+                if size > limit:
+                    raise FormatError(f"{name}: unpacks to more than {format_bytes(limit)}, {_why(limit)}")
+                if size > FREE_BYTES + MAX_RATIO * packed.tell():
+                    raise FormatError(
+                        f"{name}: found {format_bytes(packed.tell())} of gzip data that unpack to more than "
+                        f"{format_bytes(size)}, expected at most a factor of {MAX_RATIO}; no known network exceeds "
+                        "it (unpack the file with gunzip to read it all the same)"
+                    )
     except (OSError, EOFError, zlib.error) as error:
         raise FormatError(f"{name}: damaged gzip data ({error})") from None
-    if len(text) > limit:
-        raise FormatError(
-            f"{name}: {format_bytes(len(raw))} of gzip data unpack to more than {format_bytes(limit)}, "
-            "which no network does"
-        )
-    return text
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:

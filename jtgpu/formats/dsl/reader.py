@@ -4,6 +4,8 @@
 * ``TRUTHTABLE`` and ``NOISY_MAX`` nodes become plain tables (`jtgpu.formats.common.noisy_max`).
 * Attributes: ``label`` (``NAME``), ``comment``, ``position`` and ``size`` of the node's picture, and user properties as
   ``property``, a tuple of ``"key = value"``.
+* Blocks of other keys are skipped, whatever is between their braces; ``OBSERVATION_COST`` has blocks named ``node`` that
+  declare no nodes.
 
 Refused, with their names: nodes of all other types.
 """
@@ -37,6 +39,9 @@ _TOKEN = re.compile(
 )
 _START = re.compile(_SKIP + r"net\s++(?:[^\s{}()=;,\"]++|\"[^\"]*+\")\s*+\{")
 _NUMERIC = ("PROBABILITIES", "STRENGTHS")
+_BLOCKS = ("DEFINITION", "HEADER", "POSITION", "SCREEN", "USER_PROPERTIES")  # the blocks that are read
+_LISTS = ("NAMESTATES", "PARENTS", "RESULTINGSTATES")  # the lists of names that are read
+_CLOSING = {"{": "}", "(": ")"}
 _REFUSED = {
     "LIST": "decision node",
     "TABLE": "utility node",
@@ -98,7 +103,7 @@ class _Reader:
         tokens, draft = self.tokens, self.draft
         tokens.expect("net", "at the beginning of a DSL network")
         draft.name = self.name("the network's name")
-        net = self.body(0)
+        net = self.body(0, has_nodes=True)
         if tokens.at(";"):
             tokens.advance()
         if tokens.kind != "end":
@@ -120,11 +125,10 @@ class _Reader:
 
     # Grammar --------------------------------------------------------------------------------------------------
 
-    def body(self, depth: int) -> _Value:
-        """``{ ... }`` of a network, a submodel, a node or a value: statements and nodes."""
+    def body(self, depth: int, has_nodes: bool = False) -> _Value:
+        """``{ ... }`` of a network or a submodel, which have nodes, of a node or of a value: statements and blocks."""
         tokens = self.tokens
-        if depth > MAX_DEPTH:
-            raise self.source.error(tokens.start, f"blocks nested deeper than {MAX_DEPTH} are not supported")
+        self.check_depth(depth)
         value = _Value(tokens.start, is_block=True)
         tokens.expect("{")
         while not tokens.at("}"):
@@ -135,13 +139,12 @@ class _Reader:
                 tokens.advance()
                 value.inner[key] = self.value(key, depth)
                 block = value.inner[key].is_block
-            elif key == "node":
-                self.node(depth)
-            elif tokens.kind == "word":
-                tokens.advance()  # submodel X { ... }
-                value.inner.update({k: v for k, v in self.body(depth + 1).inner.items() if k not in value.inner})
-            else:
+            elif tokens.kind not in ("word", "string"):
                 tokens.fail(f"'=' after {shown(key)} of line {self.source.place(at)[0]}")
+            elif has_nodes and key == "node":
+                self.node(depth)
+            else:
+                self.named_block(key, at, depth, value if has_nodes else None)
             if tokens.at(";"):
                 tokens.advance()
             elif not tokens.at("}") and not block:
@@ -149,16 +152,62 @@ class _Reader:
         tokens.advance()
         return value
 
+    def named_block(self, key: str, at: int, depth: int, outer: _Value | None) -> None:
+        """A ``submodel X { ... }`` of `outer`, or another block with a name, which is skipped."""
+        tokens = self.tokens
+        name = self.name(f"the name of {shown(key)}")
+        if outer is not None and key == "submodel":
+            inner = self.body(depth + 1, has_nodes=True).inner
+            outer.inner.update({k: v for k, v in inner.items() if k not in outer.inner})
+            return
+        if not tokens.at("{"):
+            tokens.fail("'{'")
+        self.skip(depth)
+        if outer is not None:
+            self.draft.note(at, f"skipped the block {shown(f'{key} {name}')}")
+
+    def skip(self, depth: int) -> None:
+        """Move past a block whose contents are not used; only its braces and parentheses have to match."""
+        tokens = self.tokens
+        closing: list[str] = []
+        while True:
+            if tokens.kind in ("end", "other"):
+                tokens.fail(repr(closing[-1]))
+            if tokens.kind == "mark":
+                if tokens.text in _CLOSING:
+                    closing.append(_CLOSING[tokens.text])
+                    self.check_depth(depth + len(closing))
+                elif tokens.text in "})":
+                    if tokens.text != closing[-1]:
+                        tokens.fail(repr(closing[-1]))
+                    closing.pop()
+            tokens.advance()
+            if not closing:
+                return
+
+    def check_depth(self, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise self.source.error(self.tokens.start, f"found blocks nested deeper than {MAX_DEPTH}, expected '}}'")
+
     def value(self, key: str, depth: int) -> _Value:
         tokens = self.tokens
         if tokens.at("{"):
-            return self.body(depth + 1)
+            if key in _BLOCKS:
+                return self.body(depth + 1)
+            value = _Value(tokens.start, is_block=True)
+            self.skip(depth + 1)
+            return value
         if not tokens.at("("):
             value = _Value(tokens.start)
             value.text = self.name(f"the value of {shown(key)}")
             return value
         value = _Value(tokens.end)
-        return self.numbers(value) if key in _NUMERIC else self.list(value)
+        if key in _NUMERIC:
+            return self.numbers(value)
+        if key in _LISTS:
+            return self.list(value)
+        self.skip(depth)
+        return value
 
     def list(self, value: _Value) -> _Value:
         tokens = self.tokens
