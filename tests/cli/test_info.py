@@ -148,4 +148,4 @@ def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.xdsl").write_text("<smile>")
     result = run(str(tmp_path / "a.xdsl"))
     assert result.exit_code == 5
-    assert "a.xdsl:1:8: not well-formed XML" in result.stderr
+    assert "a.xdsl:1:8: found XML that is not well-formed" in result.stderr

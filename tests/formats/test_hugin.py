@@ -193,11 +193,11 @@ def test_what_is_no_discrete_chance_node_is_refused_by_name(text: str, start: st
         ("discrete nodes a { }", "1:10: found 'nodes', expected 'node' after 'discrete'"),
         (AB + "potential a { }", "2:11: found 'a', expected '(' after 'potential'"),
         (AB + "potential (a | b { }", "2:18: found '{', expected ')' or the name of a parent"),
-        (AB + "potential (c) { data = (1 1); }", "2:12: a table for 'c', which is not declared"),
+        (AB + "potential (c) { data = (1 1); }", "2:12: found a table for 'c', which is not declared"),
         (AB + "potential (a | bb) { data = (1 1); }", "2:16: 'a' has the parent 'bb', which is not declared; did you"),
         (AB + "potential (a | b b) { }", "2:18: 'a' has the parent 'b' twice"),
         (AB + "potential (a | b a) { }", "2:18: 'a' is its own parent"),
-        (AB + "potential (a) { }\npotential (a) { }", "3:12: a second potential of 'a'"),
+        (AB + "potential (a) { }\npotential (a) { }", "3:12: found a second potential of 'a'"),
         (AB + "potential (a) { data = (1 1); data = (1 1); }", "2:31: the attribute 'data' occurs a second time"),
         (AB + "potential (a) { data = (1 1 1); }", "2:24: found 3 numbers for 'a', expected 2 = 2 ('a')"),
         (

@@ -123,8 +123,8 @@ def test_what_the_root_is() -> None:
 WRONG = [
     ("<BIF></BIF>", "found 0 <NETWORK> elements, expected one", "<BIF>"),
     ("<a>\n</a>", "found the root <a>, expected <BIF>", "<a>"),
-    ("<BIF><NETWORK><NAME>n</NETWORK></BIF>", "not well-formed XML: mismatched tag", "NETWORK></BIF>"),
-    ("<BIF>", "not well-formed XML: no element found", ""),
+    ("<BIF><NETWORK><NAME>n</NETWORK></BIF>", "found XML that is not well-formed: mismatched tag", "NETWORK></BIF>"),
+    ("<BIF>", "found XML that is not well-formed: no element found", ""),
     (file(A + A, P_A), "the variable 'a' is declared a second time", None),
     (file("<VARIABLE/>", ""), "found no <NAME> in <VARIABLE>, expected one", "<VARIABLE/>"),
     (file(A.replace("nature", "decision"), P_A), "found the decision variable 'a'", "<VARIABLE"),

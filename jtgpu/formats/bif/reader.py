@@ -212,7 +212,7 @@ class _Reader:
             family.parents.append((self.name("')', or a parent's name"), start))
         tokens.advance()
         if family.child in draft.families:
-            raise self.source.error(at, f"a second probability block of {family.child!r}")
+            raise self.source.error(at, f"found a second probability block of {family.child!r}, expected one")
         draft.check_names(family)
         tokens.expect("{", f"to begin the table of {family.child!r}")
         kept: dict[str, Any] = {}

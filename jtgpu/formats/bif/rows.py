@@ -112,12 +112,12 @@ class Rows:
             elif tokens.at("table"):
                 values = self.numbers()
                 if self.full is not None:
-                    raise self.source.error(start, f"a second 'table' of {self.family.child!r}")
+                    raise self.source.error(start, f"found a second 'table' of {self.family.child!r}")
                 self.full = values, start
             elif tokens.at("default"):
                 values = self.numbers()
                 if self.default is not None:
-                    raise self.source.error(start, f"a second 'default' of {self.family.child!r}")
+                    raise self.source.error(start, f"found a second 'default' of {self.family.child!r}")
                 if values.size != self.width:
                     raise self.count_error(start, values.size, self.width)
                 self.default = values, start
@@ -301,7 +301,7 @@ class Rows:
         if self.full is not None:
             values, at = self.full
             if self.rows or self.default is not None:
-                raise self.source.error(at, f"both 'table' and other numbers for {family.child!r}")
+                raise self.source.error(at, f"found both 'table' and other numbers for {family.child!r}, expected either")
             family.data_at = at
             family.locate = lambda position: at
             if values.size != size:

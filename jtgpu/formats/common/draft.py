@@ -141,7 +141,7 @@ class Draft:
         child = family.child
         if child not in self.states:
             raise self.source.error(
-                family.at, f"a table for {child!r}, which is not declared{near(child, self.states)}"
+                family.at, f"found a table for {child!r}, which is not declared{near(child, self.states)}"
             )
         seen = {child}
         for p, at in family.parents:

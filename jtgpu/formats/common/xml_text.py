@@ -243,7 +243,7 @@ class _Scan:
             self.parser.Parse(self.data[self.shift :] if self.shift else self.data, True)
         except expat.ExpatError as error:
             at = max(self.parser.ErrorByteIndex, 0) + self.shift
-            raise self.source.error(at, f"not well-formed XML: {expat.ErrorString(error.code)}") from None
+            raise self.source.error(at, f"found XML that is not well-formed: {expat.ErrorString(error.code)}") from None
         if self.top is None:  # pragma: no cover - expat rejects a text without a root
             raise self.source.error(0, f"found no element, expected <{self.root}>")
         return self.top

@@ -246,7 +246,7 @@ class _Reader:
                 tokens.advance()
         tokens.advance()
         if family.child in draft.families:
-            raise self.source.error(at, f"a second probability block of {family.child!r}")
+            raise self.source.error(at, f"found a second probability block of {family.child!r}, expected one")
         draft.check_names(family)
         draft.families[family.child] = family
         if tokens.at("{"):
@@ -293,7 +293,7 @@ class _Table:
                     tokens.advance()
                 values = self.numbers()
                 if self.default is not None or values.size != self.width:
-                    what = "a second 'default'" if self.default is not None else f"found {values.size} numbers"
+                    what = "found a second 'default'" if self.default is not None else f"found {values.size} numbers"
                     raise self.error(at, f"{what} of {self.family.child!r}, expected {self.width} numbers, once")
                 self.default = values
             elif tokens.at("function"):

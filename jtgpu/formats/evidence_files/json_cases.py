@@ -106,7 +106,7 @@ class JsonCases:
         try:
             value, self.at = self.decoder.raw_decode(self.text, self.at)
         except JSONDecodeError as error:
-            raise self.error(error.pos, f"invalid JSON: {error.msg.lower()}") from None
+            raise self.error(error.pos, f"found invalid JSON: {error.msg.lower()}") from None
         except RecursionError:
             raise self.error(start, "found too deeply nested brackets, expected the evidence on a variable") from None
         except ValueError as error:  # NaN, a repeated name, a number of thousands of digits

@@ -136,7 +136,7 @@ class _Reader:
             start = tokens.start
             tokens.advance()
             raise self.source.error(
-                start, f"a second class, {shown(tokens.text)}: object-oriented networks are not supported"
+                start, f"found a second class, {shown(tokens.text)}: object-oriented networks are not supported"
             )
         if tokens.kind != "end":
             tokens.fail("the end of the file after the class")
@@ -213,7 +213,7 @@ class _Reader:
             names = ", ".join(repr(c) for _, c in children[:4])
             raise self.source.error(at, f"found a potential of several children ({names}); only one child is supported")
         if child in draft.families:
-            raise self.source.error(at, f"a second potential of {child!r}")
+            raise self.source.error(at, f"found a second potential of {child!r}, expected one")
         family = Family(child, [], at, data_at=at)
         if tokens.at("|"):
             tokens.advance()

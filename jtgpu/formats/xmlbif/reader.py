@@ -112,7 +112,7 @@ class _Reader:
         draft = self.draft
         child, at = self.name_of(element, "FOR")
         if child in draft.families:
-            raise self.source.error(at, f"a second <DEFINITION> of {child!r}")
+            raise self.source.error(at, f"found a second <DEFINITION> of {child!r}, expected one")
         tables = element.all("TABLE")
         if len(tables) != 1:
             where = tables[1].at if tables else at
