@@ -109,14 +109,14 @@ Order = Annotated[
     typer.Option(
         "--order",
         metavar="HOW",
-        help="Elimination order: auto, best (searches for --time seconds), num (the .num file next to the network), "
-        "the name of a greedy rule, or the path of a .num or .td file.",
+        help="Elimination order: auto, best (searches for --time seconds and saves the order), saved (what best saved), "
+        "num (the .num file next to the network), the name of a greedy rule, or the path of a .num or .td file.",
     ),
 ]
 TimeLimit = Annotated[
     float | None, typer.Option("--time", metavar="S", min=0.0, help="Time limit of --order best in seconds.")
 ]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Do not read or write the cache of elimination orders.")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Do not read or write saved elimination orders.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed of the order search.")]
 MemoryLimit = Annotated[
     str | None,

@@ -67,9 +67,16 @@ class NetworkPlan:
     def describe(self) -> str:
         """Describe the plan, and which backend ``backend="auto"`` would choose and why."""
         head = self.model.name or type(self.model).__name__
-        how = f"\nelimination order: {self.order.method}, seed {self.order.seed}" if self.order is not None else ""
         backend, reason = auto.choose(self.plan)
-        return f"{head}: {self.plan.describe()}{how}\nbackend: {backend} ({reason})"
+        return f"{head}: {self.plan.describe()}\n{self._order_text()}\nbackend: {backend} ({reason})"
+
+    def _order_text(self) -> str:
+        """Describe where the elimination order comes from."""
+        if self.order is None:
+            return "elimination order: given by a file, a sequence or a saved plan"
+        if self.order.from_cache:
+            return f"elimination order: {self.order.method}, saved by an earlier search"
+        return f"elimination order: {self.order.method}, seed {self.order.seed}"
 
     @property
     def posterior_ptr(self) -> NDArray[np.int64]:
@@ -260,8 +267,10 @@ def make_plan(  # noqa: PLR0913
     ----------
     model : DiscreteModel
     order : str, path or sequence, default "auto"
-        ``"auto"`` (takes about a second at most), ``"best"`` (searches for `time_limit` seconds), the name of a greedy
-        rule, the path of a ``.num`` or ``.td`` file, or the variables, first eliminated first.
+        ``"auto"`` (takes about a second at most, and gives the same order whatever was computed before), ``"best"``
+        (searches for `time_limit` seconds and saves the order), ``"saved"`` (the order that ``"best"`` saved on this
+        machine; an error if there is none), the name of a greedy rule, the path of a ``.num`` or ``.td`` file, or the
+        variables, first eliminated first.
     time_limit : float, optional
         Seconds that ``"best"`` may search.
     memory_limit : int or str, optional

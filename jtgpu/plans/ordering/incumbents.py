@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from . import store
 from .assemble import join_orders
 from .elimination import OrderCost, as_order_array, order_cost
 from .greedy import RULES, Rule, greedy_order
@@ -53,6 +54,10 @@ class Incumbents:
 
     def elapsed(self) -> float:
         return self.options.clock() - self.started
+
+    def key(self) -> str:
+        """The key of the graph and the objective among saved orders."""
+        return store.digest(self.cards, self.neighbours, self.objective)
 
     def measure(self, atom: Atom, order: Sequence[int]) -> tuple[int, int]:
         """What is minimised on an atom: (total, largest), or the other way round."""

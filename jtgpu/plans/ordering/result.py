@@ -57,7 +57,7 @@ class OrderResult:
     seconds : float
         Wall-clock time.
     from_cache : bool
-        Whether the order comes from an earlier search.
+        Whether the order was saved by an earlier search ("best" and "saved" only).
     interrupted : bool
         Whether Ctrl-C ended the search early.
     """

@@ -1,4 +1,4 @@
-"""`find_order`: exact preprocessing, a portfolio of greedy rules, annealing, and a cache of orders on disk."""
+"""`find_order`: exact preprocessing, a portfolio of greedy rules, annealing, and saved orders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...util.system import cores
+from ...errors import OrderError
+from ...util.system import cache_folder, cores
 from . import store
 from .elimination import OrderCost, check_objective
 from .greedy import RULES
@@ -19,7 +20,7 @@ from .rounds import Budget, anneal_once, anneal_until
 
 __all__ = ["BEST_SECONDS", "METHODS", "find_order"]
 
-METHODS = ("auto", "best", *RULES)
+METHODS = ("auto", "best", "saved", *RULES)
 BEST_SECONDS = 10.0  # default time limit of "best"
 
 
@@ -47,10 +48,11 @@ def find_order(  # noqa: PLR0913 (public)
         The graph: the variables that share a factor with each variable.
     method : str
         "auto": the greedy rules, followed by a fixed number of annealing steps on atoms that cost 131,072 entries or
-        more; takes a fraction of a second and is deterministic. "best": search until `time_limit` (10 s by default) or
-        `n_steps` is reached, or until many rounds have brought no improvement. "min-fill", "min-weight",
-        "weighted-min-fill", "min-neighbours": one run of that rule; ties are broken by variable number, or at random
-        with a seed other than 0.
+        more; takes a fraction of a second. The same graph and seed give the same order, whatever was computed before.
+        "best": search until `time_limit` (10 s by default) or `n_steps` is reached, or until many rounds have brought
+        no improvement; starts from the best order that earlier searches saved, and saves the result. "saved": the
+        order that "best" saved. "min-fill", "min-weight", "weighted-min-fill", "min-neighbours": one run of that rule;
+        ties are broken by variable number, or at random with a seed other than 0.
     time_limit : float, optional
         Seconds for "best".
     n_steps : int, optional
@@ -65,8 +67,9 @@ def find_order(  # noqa: PLR0913 (public)
     progress : callable, optional
         Called as ``progress(cost, elapsed_seconds, fraction_done)`` during "best", from the calling thread.
     cache : bool
-        Whether to use an order that an earlier search saved on disk, and to save the result. A search by `n_steps`
-        never uses a saved order.
+        Whether "best" uses and saves orders on disk (a search by `n_steps` saves its order, and never uses a saved
+        one), and whether "auto" remembers the orders of large graphs there, which saves time and never changes the
+        order.
     clock : callable
         Returns seconds; for tests.
 
@@ -78,6 +81,8 @@ def find_order(  # noqa: PLR0913 (public)
     ------
     ValueError
         If the method or the objective is unknown, or a limit is out of range.
+    OrderError
+        If the method is "saved" and no order is saved for this graph.
 
     Notes
     -----
@@ -93,38 +98,59 @@ def find_order(  # noqa: PLR0913 (public)
         raise ValueError("every vertex needs one cardinality of at least 1 and one collection of neighbours")
     options = SearchOptions(method, seed, objective, workers or cores(), progress, clock)
     search = Incumbents(cards, neighbours, options)
-    limit = BEST_SECONDS if time_limit is None and n_steps is None else time_limit
-    saved = None
-    key = ""
-    if cache and method in ("auto", "best"):
-        key = store.digest(cards, neighbours, objective)
-        saved = store.recall(key, cards, neighbours, objective) if n_steps is None else None
-    if saved is not None and (method == "auto" or (limit is not None and saved.seconds >= limit)):
-        return search.result(saved.order, saved.cost, "cache", from_cache=True)
-    _search(search, Budget(math.inf if limit is None else limit, n_steps))
-    order, cost = search.assemble()
-    if saved is not None and _key(saved.cost, objective) <= _key(cost, objective):
-        order, cost = saved.order, saved.cost
-    if key and (search.n_steps or search.elapsed() > 0.1):
-        known = saved if n_steps is None else store.recall(key, cards, neighbours, objective)
-        if n_steps is None or known is None or _key(cost, objective) < _key(known.cost, objective):
-            spent = search.elapsed() + (saved.seconds if saved else 0.0)
-            completed = method == "best" and not search.interrupted
-            store.save(key, order, cost, spent if completed else 0.0, search.n_steps)
-    return search.result(order, cost, method)
-
-
-def _search(search: Incumbents, budget: Budget) -> None:
-    """Run the method that the options name."""
-    method, seed = search.options.method, search.options.seed
-    if method in RULES:
-        search.greedy([RULES[method]], seed or None)
-        return
-    search.portfolio()
+    if method == "saved":
+        return _saved(search)
     if method == "auto":
-        anneal_once(search)
-    else:
-        anneal_until(search, budget)
+        return _auto(search, cache)
+    if method == "best":
+        limit = BEST_SECONDS if time_limit is None and n_steps is None else time_limit
+        return _best(search, Budget(math.inf if limit is None else limit, n_steps), cache)
+    search.greedy([RULES[method]], seed or None)
+    return search.result(*search.assemble(), method)
+
+
+def _auto(search: Incumbents, cache: bool) -> OrderResult:
+    """The portfolio of greedy rules and one round of annealing, or the memo of an earlier such search."""
+    key = store.auto_key(search.key(), search.options.seed) if cache else ""
+    if cache and (memo := store.recall(key, search.cards, search.neighbours, search.objective)) is not None:
+        return search.result(memo.order, memo.cost, "memo")
+    search.portfolio()
+    anneal_once(search)
+    order, cost = search.assemble()
+    if cache and search.n_steps and not search.interrupted:
+        store.save(key, order, cost, 0.0, search.n_steps)
+    return search.result(order, cost, "auto")
+
+
+def _best(search: Incumbents, budget: Budget, cache: bool) -> OrderResult:
+    """A search within a budget, which starts where saved ones ended, and saves its result."""
+    key = search.key() if cache else ""
+    by_steps = budget.n_steps is not None
+    saved = store.recall(key, search.cards, search.neighbours, search.objective) if cache else None
+    if saved is not None and not by_steps and saved.seconds >= budget.seconds:
+        return search.result(saved.order, saved.cost, "saved", from_cache=True)
+    search.portfolio()
+    anneal_until(search, budget)
+    order, cost = search.assemble()
+    is_better = saved is None or _key(cost, search.objective) < _key(saved.cost, search.objective)
+    if cache and (is_better or not by_steps):
+        spent = search.elapsed() + (0.0 if saved is None or by_steps else saved.seconds)
+        best = (order, cost) if saved is None or is_better else (saved.order, saved.cost)
+        store.save(key, *best, 0.0 if search.interrupted else spent, search.n_steps)
+    if saved is not None and not is_better and not by_steps:
+        return search.result(saved.order, saved.cost, "saved", from_cache=True)
+    return search.result(order, cost, "best")
+
+
+def _saved(search: Incumbents) -> OrderResult:
+    """The order that an earlier "best" saved; raises `OrderError` if there is none."""
+    saved = store.recall(search.key(), search.cards, search.neighbours, search.objective)
+    if saved is None:
+        raise OrderError(
+            'order="saved": no order is saved for this network; order="best" searches for one and saves it '
+            f"(in {cache_folder() / 'orders'})"
+        )
+    return search.result(saved.order, saved.cost, "saved", from_cache=True)
 
 
 def _key(cost: OrderCost, objective: str) -> tuple[float, int]:

@@ -1,8 +1,9 @@
-"""A cache of elimination orders on disk.
+"""Elimination orders on disk: saved ones, and a memo of "auto".
 
-One file per graph, cardinalities and objective, named by their SHA-256, in the folder ``orders`` of
-`jtgpu.util.system.cache_folder`. Files that cannot be read, or whose order does not have the recorded cost, are ignored
-and replaced.
+"best" saves the best order of a graph, for later searches and for "saved". The memo contains what "auto" computed: it
+depends on graph, seed and algorithm only, so that it saves time and never changes an order. Both have one file per key,
+named by its SHA-256, in the folder ``orders`` of `jtgpu.util.system.cache_folder`. Files that cannot be read, or whose
+order does not have the recorded cost, are ignored and replaced.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from ...util import atomic_file
 from ...util.system import cache_folder
 from .elimination import OrderCost, order_cost
 
-__all__ = ["SavedOrder", "digest", "recall", "save"]
+__all__ = ["AUTO_VERSION", "SavedOrder", "auto_key", "digest", "recall", "save"]
 
 _VERSION = 1
+# Version of "auto": increase it when the order of any graph changes (a test compares orders with recorded ones).
+AUTO_VERSION = 1
 
 
 class SavedOrder(NamedTuple):
@@ -43,6 +46,11 @@ def digest(cards: Sequence[int], neighbours: Sequence[Iterable[int]], objective:
     hashed.update(np.array(cards, "<i8").tobytes())
     hashed.update(edges.tobytes())
     return hashed.hexdigest()
+
+
+def auto_key(key: str, seed: int) -> str:
+    """The key of "auto" with a seed, for the graph and objective of a `digest`."""
+    return hashlib.sha256(f"auto {AUTO_VERSION} {seed} {key}".encode()).hexdigest()
 
 
 def recall(
