@@ -32,7 +32,7 @@ from .errors import (
 from .util.version import __version__
 
 if TYPE_CHECKING:
-    from .formats import read, read_evidence, write
+    from .formats import load, networks, read, read_evidence, write
     from .inference.network_plan import NetworkPlan
     from .inference.results.marginals import CasePosteriors, Posterior, Posteriors
     from .inference.results.tables import Conditional, Joint
@@ -79,6 +79,8 @@ __all__ = [
     "from_networkx",
     "from_pgmpy",
     "from_pyagrum",
+    "load",
+    "networks",
     "normalize_rows",
     "read",
     "read_evidence",
@@ -111,6 +113,8 @@ _LAZY = {
     "from_pyagrum": "interop",
     "to_pgmpy": "interop",
     "to_pyagrum": "interop",
+    "load": "formats",
+    "networks": "formats",
     "read": "formats",
     "read_evidence": "formats",
     "write": "formats",

@@ -54,6 +54,8 @@ BY_NAME = {
     "backends/__init__.py",  # a backend's module on first use
     "backends/make.py",
     "cli/__init__.py",  # the commands, on the first call
+    "formats/__init__.py",  # evidence files
+    "formats/registry.py",  # a format's modules
     "cli/commands.py",  # a command's module when it runs
 }
 

@@ -21,10 +21,16 @@ Modules: `network_files` (`read`, `write`), `registry` (the table of formats), o
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .bundled import load, networks
 from .common.files import FileError, MissingFileError
-from .evidence_files import Case, read_evidence, read_evidence_cases, read_query
 from .network_files import Opened, open_text, read, save_text, write, writer_of
 from .registry import FORMATS, Format, formats
+
+if TYPE_CHECKING:
+    from .evidence_files import Case, read_evidence, read_evidence_cases, read_query
 
 __all__ = [
     "FORMATS",
@@ -34,6 +40,8 @@ __all__ = [
     "MissingFileError",
     "Opened",
     "formats",
+    "load",
+    "networks",
     "open_text",
     "read",
     "read_evidence",
@@ -43,3 +51,9 @@ __all__ = [
     "write",
     "writer_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("Case", "read_evidence", "read_evidence_cases", "read_query"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(".evidence_files", __name__), name)

@@ -5,10 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..errors import JtgpuError
+from ..errors import JtgpuError, closest
+from .common.files import MissingFileError
+from .network_files import read
 
-__all__ = ["BENCHMARK", "benchmark_files", "networks_folder", "order_file", "stem"]
+if TYPE_CHECKING:
+    from ..model.network import DiscreteModel
+
+__all__ = [
+    "BENCHMARK",
+    "benchmark_files",
+    "load",
+    "network_path",
+    "networks",
+    "networks_folder",
+    "order_file",
+    "stem",
+]
 
 # The seven networks of the published table of times, in its order.
 BENCHMARK = ("mildew", "diabetes", "barley", "munin4", "water", "munin1", "link")
@@ -31,6 +46,64 @@ def networks_folder() -> Path:
     )
 
 
+def networks() -> tuple[str, ...]:
+    """Names of the networks that are distributed with jtgpu, sorted; see `load`."""
+    return tuple(sorted(_files()))
+
+
+def load(name: str | os.PathLike[str], *, zero_rows: str = "error") -> DiscreteModel:
+    """Read a network file, or one of the bundled networks by its name.
+
+    Parameters
+    ----------
+    name : str or path-like
+        The path of a file, as for `jtgpu.read`; or a name of `networks`, such as ``"asia"``. A file or folder of that
+        name takes precedence.
+    zero_rows : {"error", "uniform"}
+        See `jtgpu.read`.
+
+    Returns
+    -------
+    DiscreteModel
+        See `jtgpu.read`.
+
+    Raises
+    ------
+    ParseError, FormatError, FileError
+        See `jtgpu.read`. If there is neither a file nor a bundled network of that name, the message of the
+        `MissingFileError` suggests the closest names.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> jtgpu.load("asia")
+    BayesianNetwork('asia', 8 variables, 8 arcs)
+    """
+    return read(network_path(name), zero_rows=zero_rows)
+
+
+def network_path(name: str | os.PathLike[str]) -> str:
+    """The path of the file that `load` reads.
+
+    Raises
+    ------
+    MissingFileError
+        If a name without folder and suffix is neither a file nor a bundled network, or if a missing file is named
+        like one. Any other missing file is left to the reader.
+    """
+    given = os.fspath(name)
+    if os.path.lexists(given):
+        return given
+    bundled = _files()
+    if given in bundled:
+        return str(bundled[given])
+    if stem(given) in bundled:
+        raise MissingFileError(f"there is no file {given!r}; {stem(given)!r} is a bundled network")
+    if os.path.dirname(given) or os.path.splitext(given)[1]:
+        return given
+    raise MissingFileError(f"there is no file {given!r} and no bundled network of that name{closest(given, bundled)}")
+
+
 def benchmark_files(names: Sequence[str] = BENCHMARK) -> list[Path]:
     """Paths of bundled networks.
 
@@ -44,14 +117,16 @@ def benchmark_files(names: Sequence[str] = BENCHMARK) -> list[Path]:
     JtgpuError
         If no bundled network has that name.
     """
-    folder = networks_folder()
-    found = []
+    bundled = _files()
     for name in names:
-        path = next((p for s in (".net", ".net.gz") if (p := folder / (name + s)).is_file()), None)
-        if path is None:
-            raise JtgpuError(f"no bundled network is named {name!r}; the networks are in {folder}")
-        found.append(path)
-    return found
+        if name not in bundled:
+            raise JtgpuError(f"no bundled network is named {name!r}; the networks are in {networks_folder()}")
+    return [bundled[name] for name in names]
+
+
+def _files() -> dict[str, Path]:
+    """The file of every bundled network."""
+    return {stem(p): p for p in networks_folder().iterdir() if p.name.endswith((".net", ".net.gz"))}
 
 
 def stem(path: str | os.PathLike[str]) -> str:

@@ -10,7 +10,7 @@ from ..errors import FormatError
 from ..model.network import DiscreteModel
 from .common.files import read_bytes, write_bytes
 from .common.text import decode
-from .common.xml_text import declared_text
+from .common.xml_encoding import declared_text
 from .registry import FORMATS, UNSUPPORTED, Format, format_of_suffix, supported
 
 __all__ = ["Opened", "open_text", "read", "save_text", "write", "writer_of"]
@@ -94,7 +94,7 @@ def writer_of(path: str | os.PathLike[str]) -> Format:
     """The format of a file's suffix; raises `FormatError` if no format with this suffix can be written."""
     name = os.fspath(path)
     chosen = format_of_suffix(name)
-    if chosen is None or chosen.dumps is None or name.lower().removesuffix(".gz").endswith(chosen.only_read):
+    if chosen is None or not chosen.writer or name.lower().removesuffix(".gz").endswith(chosen.only_read):
         raise FormatError(f"{name}: no writer for this suffix; supported are {supported(writing=True)}")
     return chosen
 

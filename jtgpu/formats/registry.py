@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from ..model.network import DiscreteModel
-from . import ergo, fg, uai
-from .bif import reader as bif
-from .bif import writer as bif_writer
-from .dsc import reader as dsc
-from .dsc import writer as dsc_writer
-from .dsl import reader as dsl
-from .dsl import writer as dsl_writer
-from .hugin import reader as hugin
-from .hugin import writer as hugin_writer
-from .xdsl import reader as xdsl
-from .xdsl import writer as xdsl_writer
-from .xmlbif import reader as xmlbif
-from .xmlbif import writer as xmlbif_writer
+if TYPE_CHECKING:
+    from ..model.network import DiscreteModel
 
 __all__ = ["FORMATS", "UNSUPPORTED", "Format", "format_of_suffix", "formats", "supported"]
 
 
 @dataclass(frozen=True)
 class Format:
-    """One format of network files.
+    """One format of network files; its modules are imported when a file is read or written.
 
     Attributes
     ----------
@@ -33,34 +23,53 @@ class Format:
         As messages and ``jtgpu info`` show it.
     suffixes : tuple of str
         Lower case, with the dot; ``.gz`` may follow each.
-    sniff : callable
-        ``sniff(text)``: whether a text begins like this format.
-    parse : callable
-        ``parse(text, source, zero_rows=...)``: the network; raises `ParseError`.
-    dumps : callable or None
-        ``dumps(network)``: the text of a file; None if the format can only be read.
+    reader : str
+        Module of this package with ``sniff`` and ``parse``.
+    writer : str
+        Module of this package with ``dumps``; empty if the format can only be read.
     only_read : tuple of str
         Suffixes that are read and not written.
     """
 
     name: str
     suffixes: tuple[str, ...]
-    sniff: Callable[[str], bool]
-    parse: Callable[..., DiscreteModel]
-    dumps: Callable[[DiscreteModel], str] | None = None
+    reader: str
+    writer: str = ""
     only_read: tuple[str, ...] = ()
+
+    def sniff(self, text: str) -> bool:
+        """Whether a text begins like this format."""
+        found: bool = _module(self.reader).sniff(text)
+        return found
+
+    def parse(self, text: str, source: str = "<text>", **options: Any) -> DiscreteModel:
+        """Parse a text; raises `ParseError`."""
+        net: DiscreteModel = _module(self.reader).parse(text, source, **options)
+        return net
+
+    @property
+    def dumps(self) -> Callable[[DiscreteModel], str] | None:
+        """The function that turns a network into the text of a file; None if the format can only be read."""
+        if not self.writer:
+            return None
+        function: Callable[[DiscreteModel], str] = _module(self.writer).dumps
+        return function
+
+
+def _module(name: str) -> Any:
+    return import_module(f".{name}", __package__)
 
 
 FORMATS: tuple[Format, ...] = (
-    Format("Hugin net", (".net", ".oobn"), hugin.sniff, hugin.parse, hugin_writer.dumps, (".oobn",)),
-    Format("BIF", (".bif",), bif.sniff, bif.parse, bif_writer.dumps),
-    Format("XMLBIF", (".xmlbif", ".bifxml", ".xml"), xmlbif.sniff, xmlbif.parse, xmlbif_writer.dumps),
-    Format("XDSL", (".xdsl",), xdsl.sniff, xdsl.parse, xdsl_writer.dumps),
-    Format("DSL", (".dsl",), dsl.sniff, dsl.parse, dsl_writer.dumps),
-    Format("DSC", (".dsc",), dsc.sniff, dsc.parse, dsc_writer.dumps),
-    Format("UAI", (".uai",), uai.sniff, uai.parse, uai.dumps),
-    Format("Ergo", (".erg",), ergo.sniff, ergo.parse, ergo.dumps),
-    Format("libDAI factor graph", (".fg",), fg.sniff, fg.parse, fg.dumps),
+    Format("Hugin net", (".net", ".oobn"), "hugin.reader", "hugin.writer", (".oobn",)),
+    Format("BIF", (".bif",), "bif.reader", "bif.writer"),
+    Format("XMLBIF", (".xmlbif", ".bifxml", ".xml"), "xmlbif.reader", "xmlbif.writer"),
+    Format("XDSL", (".xdsl",), "xdsl.reader", "xdsl.writer"),
+    Format("DSL", (".dsl",), "dsl.reader", "dsl.writer"),
+    Format("DSC", (".dsc",), "dsc.reader", "dsc.writer"),
+    Format("UAI", (".uai",), "uai", "uai"),
+    Format("Ergo", (".erg",), "ergo", "ergo"),
+    Format("libDAI factor graph", (".fg",), "fg", "fg"),
 )
 
 # Formats that are recognised but not supported, for a better message than "unknown format".
@@ -80,7 +89,7 @@ UNSUPPORTED = (
 
 def formats() -> list[tuple[str, tuple[str, ...], bool]]:
     """The supported formats: name, suffixes, and whether the format can also be written."""
-    return [(f.name, f.suffixes, f.dumps is not None) for f in FORMATS]
+    return [(f.name, f.suffixes, bool(f.writer)) for f in FORMATS]
 
 
 def supported(*, writing: bool = False) -> str:
@@ -88,7 +97,7 @@ def supported(*, writing: bool = False) -> str:
     listed = [
         f"{f.name} ({', '.join(s for s in f.suffixes if not writing or s not in f.only_read)})"
         for f in FORMATS
-        if f.dumps or not writing
+        if f.writer or not writing
     ]
     return f"{', '.join(listed)}, and each with .gz"
 

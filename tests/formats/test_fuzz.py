@@ -24,7 +24,7 @@ from jtgpu.errors import FormatError, JtgpuError, ParseError
 from jtgpu.formats import FORMATS, Format, open_text, read
 from jtgpu.formats.comments import find_comments
 from jtgpu.formats.common.text import decode
-from jtgpu.formats.common.xml_text import declared_text
+from jtgpu.formats.common.xml_encoding import declared_text
 from jtgpu.model.network import BayesianNetwork
 from tests.support.examples import examples, slow
 

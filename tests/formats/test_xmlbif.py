@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from jtgpu.errors import FormatError, ParseError
 from jtgpu.formats import read, write
 from jtgpu.formats.common import xml_text
-from jtgpu.formats.common.xml_text import declared_text, root_name
+from jtgpu.formats.common.xml_encoding import declared_text
+from jtgpu.formats.common.xml_text import root_name
 from jtgpu.formats.xmlbif.reader import parse, sniff
 from jtgpu.formats.xmlbif.writer import dumps
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
