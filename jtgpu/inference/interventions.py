@@ -8,7 +8,6 @@ set of variables, and each row of a table of cases may set them differently.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..backends.base import Backend, Evidence
+from ..util.fork import new_lock
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,7 +69,7 @@ class Interventions:
         self._cached: OrderedDict[tuple[int, ...], Intervened] = OrderedDict()
         self._idle: deque[Backend] = deque()
         self._closed = False
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def get(self, variables: tuple[int, ...]) -> Intervened:
         """The backend without the arcs into these variables."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
+
+from .fork import new_lock
 
 __all__ = ["LRU"]
 
@@ -41,7 +42,7 @@ class LRU(Generic[K, V]):
     ):
         self._max_items, self._max_bytes = max_items, max_bytes
         self._size_of, self._on_drop = size_of, on_drop
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()  # the value and its bytes, used last at the end
         self._bytes = 0
 

@@ -108,7 +108,8 @@ def test_other_blocks_are_skipped_wherever_they_are(where: str, blocks: str) -> 
     if where == "network":
         texts = [file(A, B, blocks), file(blocks, A, B)]
     elif where == "submodel":
-        texts = [file(A, f"submodel s {{ {blocks} {B} }};"), file(A, f"submodel s {{ submodel t {{ {B} {blocks} }} }};")]
+        inner = f"submodel s {{ {blocks} {B} }};"
+        texts = [file(A, inner), file(A, f"submodel r {{ {inner} }}")]
     elif where == "node":
         texts = [file(A, B.replace("{ PARENTS", "{ " + blocks + " PARENTS"))]
     else:

@@ -202,7 +202,7 @@ def test_gzip_bombs_are_not_unpacked(unit: bytes, tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"net { }\n") + 100 * gzip.compress(unit * ((8 << 20) // len(unit))))
     tracemalloc.start()
     try:
-        with pytest.raises(FormatError, match="bomb.net.gz: found .* that unpack to more than .* MiB, expected"):
+        with pytest.raises(FormatError, match=r"bomb\.net\.gz: found .* that unpack to more than .* MiB, expected"):
             read(path)
         assert tracemalloc.get_traced_memory()[1] < 300 << 20
     finally:
@@ -221,9 +221,10 @@ def test_files_that_do_not_fit_into_the_memory_are_not_read(tmp_path: Path, monk
     monkeypatch.setattr(files, "free_memory", lambda: 3 << 10)
     (tmp_path / "large.net").write_bytes(b" " * 1025)
     (tmp_path / "packed.net.gz").write_bytes(gzip.compress(b" " * 1025))
-    for name, message in (("large.net", "larger than 1.0 KiB, .* memory is free"), ("packed.net.gz", "unpacks to more")):
-        with pytest.raises(FormatError, match=message):
-            read(tmp_path / name)
+    with pytest.raises(FormatError, match=r"larger than 1\.0 KiB, .* memory is free"):
+        read(tmp_path / "large.net")
+    with pytest.raises(FormatError, match="unpacks to more than"):
+        read(tmp_path / "packed.net.gz")
 
 
 def test_files_over_the_limit_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import numpy as np
 from ...errors import ImpossibleEvidence, JtgpuError
 from ...plans.plan import Plan
 from ...plans.program import family_program, posterior_program
+from ...util.fork import new_lock, reset_in_child
 from ...util.numba_cache import cache_folder, is_compiled
 from ..base import BackendDefaults, BatchResult, Counts, Evidence, Result
 from .batch import answer_batch
@@ -46,7 +46,7 @@ class Cpu(BackendDefaults):
         self.plan = self._plan = plan
         self.runner = Runner(posterior_program(plan), factors, threads)
         self._factors = factors
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @property
     def threads(self) -> int:
@@ -135,7 +135,9 @@ class CpuSession:
         self._signature = np.zeros(len(self._space.exponent), np.uint64)
         self._signature[:n_factors] = np.arange(1, n_factors + 1)
         self._signature[n_tables] = n_factors + 1  # the number 1
-        self._lock = threading.Lock()
+        self._fixed = self._signature.copy()
+        self._lock = new_lock()
+        reset_in_child(self, CpuSession._forget)
         self.made = np.zeros(2, np.int64)  # contractions that the last query made, and all of its program
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
@@ -163,6 +165,10 @@ class CpuSession:
             if log_evidence == IMPOSSIBLE:
                 raise ImpossibleEvidence("the evidence has probability 0")
             return Result(runner.posteriors(space, cached, evidence), float(log_evidence + log_scale))
+
+    def _forget(self) -> None:
+        """Compute all tables again: after a fork, those that another thread was computing are incomplete."""
+        self._signature[:] = self._fixed
 
     def close(self) -> None:
         """See `jtgpu.backends.base.Session.close`."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ...util.fork import new_lock
 from ...util.numba_cache import compiled, inlined
 from . import atomics
 from .kernels import contract
@@ -417,7 +418,7 @@ def run_tasks(tasks: Tasks, records: NDArray[np.int64], space: Workspace, limit:
 
 
 # The worker pool. Its threads sleep until a large program runs; they are daemons, so that a process can end.
-_lock = threading.Lock()
+_lock = new_lock()
 _queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
 _started: dict[int, int] = {}  # process -> threads: after a fork there are none
 

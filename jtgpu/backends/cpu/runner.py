@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import ImpossibleEvidence, JtgpuError
 from ...plans.program import Program
+from ...util.fork import new_lock, reset_in_child
 from ...util.system import cores
 from ..base import Evidence
 from .parallel import run_tasks
@@ -54,10 +55,14 @@ class Runner:
         self.limit = min(ROOM, DOUBLE // max(most, 2))  # log2
         numbers = Numbers(program, factors)
         self.model = Model(numbers, ProgramCache(program, factors, numbers.layout))
-        self.spare = threading.Semaphore(self.threads - 1)  # threads that a table of cases may start
-        self._lock = threading.Lock()
+        self._lock = new_lock()
+        reset_in_child(self, Runner._reset_spare)
+        self._reset_spare()
         self._idle: list[Workspace] = []
         self._open = True
+
+    def _reset_spare(self) -> None:
+        self.spare = threading.Semaphore(self.threads - 1)  # threads that a table of cases may start
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """Replace the numbers; a query that is running finishes with the old ones.

@@ -29,6 +29,7 @@ from ...errors import JtgpuError
 from ...plans.compiler import plan_model
 from ...plans.conditioning.split import SplitModel
 from ...util.equal_rows import find_equal_rows
+from ...util.fork import new_lock, reset_in_child
 from ..base import BackendDefaults, BatchResult, Evidence, Result, Session, columns_of
 from .pattern import CostedBackend, Pattern, PatternBackend, Prepare, SplitPatternBackend
 
@@ -73,9 +74,17 @@ class PatternCache(BackendDefaults):
     ):
         self._plan, self._factors, self.backend, self._prepare = plan, factors, backend, prepare
         self._patterns: OrderedDict[Any, Pattern] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
+        reset_in_child(self, PatternCache._forget_pending)
         self._open = True
         self._threshold = self.planning_cost()
+
+    def _forget_pending(self) -> None:
+        """After a fork: plans that threads of the parent make never come, and their queries release nothing."""
+        for pattern in self._patterns.values():
+            pattern.users = 0
+            if not pattern.settled:
+                pattern.future = None
 
     # The rule -------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ...errors import BackendUnavailable, JtgpuError, TableTooLarge
+from ...util.fork import new_lock, reset_in_child
 
 __all__ = ["Closable", "Lazy", "Worker", "WorkerPool", "in_order"]
 
@@ -41,7 +42,7 @@ class Lazy(Generic[C]):
     def __init__(self, make: Callable[[], C]):
         self._make: Callable[[], C] | None = make
         self._made: C | None = None
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @property
     def made(self) -> C | None:
@@ -86,7 +87,13 @@ class WorkerPool(Generic[W]):
 
     def __init__(self, workers: Sequence[tuple[str, W]]):
         self.workers = [Worker(name, obj) for name, obj in workers]
+        self._reset()
+        reset_in_child(self, WorkerPool._reset)
+
+    def _reset(self) -> None:
         self._free = threading.Condition()
+        for worker in self.workers:
+            worker.holder = None
 
     def __len__(self) -> int:
         return len(self.workers)

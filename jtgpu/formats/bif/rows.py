@@ -301,7 +301,9 @@ class Rows:
         if self.full is not None:
             values, at = self.full
             if self.rows or self.default is not None:
-                raise self.source.error(at, f"found both 'table' and other numbers for {family.child!r}, expected either")
+                raise self.source.error(
+                    at, f"found both 'table' and other numbers for {family.child!r}, expected either"
+                )
             family.data_at = at
             family.locate = lambda position: at
             if values.size != size:

@@ -18,8 +18,8 @@ __all__ = ["FileError", "MissingFileError", "read_bytes", "write_bytes"]
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_BYTES = 4 << 30  # of a file, compressed or not; its text and tables need several times as much memory
 PART_BYTES = 8 << 20  # read at a time
-# Networks compress well (mostly zeros), but no known one by more than a factor of 60. After FREE_BYTES, no beginning of a
-# file may unpack to more than MAX_RATIO times its size, so that memory is bounded by the bytes that have been read.
+# Networks compress well (mostly zeros), but no known one by more than a factor of 60. After FREE_BYTES, no beginning of
+# a file may unpack to more than MAX_RATIO times its size, so that memory is bounded by the bytes that have been read.
 MAX_RATIO, FREE_BYTES = 100, 32 << 20
 COPIES = 3  # of the bytes of a file in memory at the same time: parts, joined bytes, text
 

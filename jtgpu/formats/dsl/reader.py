@@ -4,8 +4,8 @@
 * ``TRUTHTABLE`` and ``NOISY_MAX`` nodes become plain tables (`jtgpu.formats.common.noisy_max`).
 * Attributes: ``label`` (``NAME``), ``comment``, ``position`` and ``size`` of the node's picture, and user properties as
   ``property``, a tuple of ``"key = value"``.
-* Blocks of other keys are skipped, whatever is between their braces; ``OBSERVATION_COST`` has blocks named ``node`` that
-  declare no nodes.
+* Blocks of other keys are skipped, whatever is between their braces; ``OBSERVATION_COST`` has blocks named ``node``
+  that declare no nodes.
 
 Refused, with their names: nodes of all other types.
 """
