@@ -228,7 +228,8 @@ class Bench:
         bif, cases, answers = (self.folder / f"{self.name}-{peer}.{s}" for s in ("bif", "npz", "out.npz"))
         jtgpu.write(self.net, bif)
         np.savez(cases, names=[self.net.variables[v] for v in self.seen], states=self.states[:n], targets=self.some)
-        columns = {v: self.states[:n, j] for j, v in enumerate(self.seen)}
+        columns = np.full((n, len(self.net)), -1, np.int32)
+        columns[:, self.seen] = self.states[:n]
         ours = self.tree.posteriors_batch(columns, targets=self.some).flat
         best: tuple[timing.Spread, int, str] | None = None
         gap = 0.0

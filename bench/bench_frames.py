@@ -34,7 +34,7 @@ from rows import ROOT, append, network, row, timed
 import jtgpu
 from jtgpu import timing
 from jtgpu.cases.frames import MAX_THREADS
-from jtgpu.cases.native_frame import NativeFrame
+from jtgpu.inference.tables.native_frame import NativeFrame
 from jtgpu.cases.options import TableOptions
 from jtgpu.cases.query import resolve_query
 from jtgpu.cases.solver import Solver

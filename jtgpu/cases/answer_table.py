@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrow import arrow
+from ..inference.tables.arrow import arrow
 from .solver import AnsweredRows, Solver
 
 if TYPE_CHECKING:

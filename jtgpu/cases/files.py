@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from ..errors import JtgpuError
+from ..inference.tables.arrow import arrow
 from ..inference.tree import JunctionTree
 from ..model.network import DiscreteModel
 from ..util import doors
-from .arrow import arrow
 from .fingerprint import file_fingerprint, model_fingerprint, query_fingerprint
 from .options import FileKeywords, FileOptions, TableKeywords, TableOptions
 from .pipeline import default_chunk, default_concurrency, run_chunks

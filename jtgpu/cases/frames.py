@@ -1,23 +1,21 @@
-"""Answers for data frames of any library, as frames of the same kind."""
+"""Answers for tables of cases in memory, as tables of the same kind."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from ..errors import UnknownState
 from ..inference.frame_options import FrameOptions
+from ..inference.tables import Table, at_row, is_frame, open_table, read_states
+from ..inference.tables.arrow import arrow
+from ..inference.tables.native_frame import Block
 from ..inference.tree import JunctionTree
 from ..model.network import DiscreteModel
 from ..util import doors
 from .answer_table import answer_table
-from .arrow import arrow
-from .encoder import Encoder
-from .native_frame import Block, NativeFrame
 from .options import TableKeywords, TableOptions
 from .query import resolve_query
 from .solver import RowError, Solver
@@ -30,25 +28,20 @@ __all__ = ["FrameOptions", "answer_frame", "frame_states", "is_frame"]
 MAX_THREADS = 16  # that encode and copy the columns of a frame for one GPU
 
 
-def is_frame(cases: Any) -> bool:
-    """Whether this is a data frame and not an array or a mapping; imports nothing."""
-    signs = ("__arrow_c_stream__", "__dataframe__", "__narwhals_dataframe__")
-    return not isinstance(cases, (np.ndarray, Mapping)) and any(hasattr(cases, sign) for sign in signs)
-
-
 def answer_frame(tree: JunctionTree, frame: Any, *, cluster: Any = None, **keywords: Unpack[TableKeywords]) -> Any:
-    """Answer every row of a frame; see `jtgpu.JunctionTree.predict_proba`."""
+    """Answer every row of a table; see `jtgpu.JunctionTree.predict_proba`."""
     if type(frame).__module__.startswith("ray.data"):
         return doors.cluster().answer_dataset(tree, frame, cluster=cluster or "auto", **keywords)
     options = TableOptions(**keywords)
-    cases, model = NativeFrame(frame), tree.model
-    query, kept = resolve_query(model, cases.names, options, source="the frame")
+    model = tree.model
+    cases = open_table(model, frame)
+    query, kept = resolve_query(model, cases.names, options)
     query.schema(model, [(k, arrow().null()) for k in kept])  # rejects duplicate names before the computation
     columns = [cases.column(model.variables[v]) for v in query.evidence]
     if cluster is not None:
-        with doors.cluster().solver_on(cluster, tree, query, options) as solver:
+        with doors.cluster().solver_on(cluster, tree, query, options, by_index=cases.by_index) as solver:
             return cases.like(_answer_rows(cases, solver, columns, 0, cases.n), kept)
-    solver = Solver(tree, query, options)
+    solver = Solver(tree, query, options, by_index=cases.by_index)
     if solver.by_columns:
         threads = min(os.cpu_count() or 1, MAX_THREADS * tree.max_concurrent_tables)
         with ThreadPoolExecutor(threads, "jtgpu-frame") as pool:
@@ -62,18 +55,18 @@ def answer_frame(tree: JunctionTree, frame: Any, *, cluster: Any = None, **keywo
     return cases.like(arrow().concat_tables(tables), kept)
 
 
-def _answer_rows(cases: NativeFrame, solver: Solver, columns: list[Any], first: int, last: int) -> Any:
+def _answer_rows(cases: Table, solver: Solver, columns: list[Any], first: int, last: int) -> Any:
     """The answers of some rows as an Arrow table."""
     return answer_table(solver, solver.answer(columns, last - first, _error_of(cases, first)))
 
 
-def _error_of(cases: NativeFrame, first: int) -> RowError:
+def _error_of(cases: Table, first: int) -> RowError:
     """Makes the error for a row, counted from a first one."""
-    return lambda row, reason, kind: kind(f"{cases.row_name(first + row)}: {reason}")
+    return lambda row, reason, kind: kind(at_row(cases, first + row, reason))
 
 
 def _answer_columns(
-    cases: NativeFrame, solver: Solver, columns: list[Any], kept: list[str]
+    cases: Table, solver: Solver, columns: list[Any], kept: list[str]
 ) -> tuple[Any, list[str], Block | None]:
     """The answers of all rows from a backend that computes columns, as `NativeFrame.like` takes them.
 
@@ -88,19 +81,11 @@ def _answer_columns(
 
 
 def frame_states(model: DiscreteModel, frame: Any) -> NDArray[np.int32]:
-    """The columns of a frame that are variables, as `jtgpu.JunctionTree.posteriors_batch` takes them: (n, V) int32.
+    """The columns of a table that are variables, as state numbers: (n, V) int32, -1 if not observed.
 
     Raises
     ------
     UnknownVariable, UnknownState, EvidenceError
         See `answer_frame`.
     """
-    cases = NativeFrame(frame)
-    query, _ = resolve_query(model, cases.names, TableOptions(), source="the frame")
-    columns = [cases.column(model.variables[v]) for v in query.evidence]
-    encoded = Encoder(model, query.evidence).encode(columns, cases.n)
-    for row, reason in encoded.rejected.items():
-        raise UnknownState(f"{cases.row_name(row)}: {reason}")
-    states = np.full((cases.n, len(model)), -1, np.int32)
-    states[:, list(query.evidence)] = encoded.codes.T
-    return states
+    return read_states(model, frame)[0]

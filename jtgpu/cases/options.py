@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, TypedDict, Unpack
 
-__all__ = ["MISSING", "CsvDialect", "FileKeywords", "FileOptions", "TableKeywords", "TableOptions"]
+from ..inference.tables.states import MISSING
 
-# What R, pandas, SQL, Weka, Hugin and Netica write for a value that was not observed.
-MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "*")
+__all__ = ["MISSING", "CsvDialect", "FileKeywords", "FileOptions", "TableKeywords", "TableOptions"]
 
 
 class TableKeywords(TypedDict, total=False):

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import EvidenceError, UnknownVariable, closest
+from ..inference.tables.arrow import arrow
+from ..inference.tables.columns import evidence_columns, reject_repeated
 from ..model.network import DiscreteModel
-from .arrow import arrow
 from .options import TableOptions
 
 __all__ = ["TableQuery", "resolve_query"]
@@ -93,8 +94,8 @@ def resolve_query(
     options : TableOptions
         ``targets``: default, the variables that are not evidence, or all if every variable is. ``evidence_columns``:
         default, every column that is a variable, except explicit targets (the prediction of a column does not use that
-        column). Columns that are not variables are then ignored, but a column that differs from a variable only in
-        case, spaces or punctuation is an error.
+        column). Columns that are not variables are then ignored, but a column whose name is almost that of a variable
+        is an error; see `jtgpu.inference.tables.columns.evidence_columns`.
     source : str
         Name of the table in messages.
 
@@ -110,18 +111,14 @@ def resolve_query(
         targets = list(dict.fromkeys(model.index(t) for t in _as_list(options.targets)))
     kept = list(dict.fromkeys(str(k) for k in _as_list(options.keep)))
     if options.evidence_columns is None:
-        names = [c for c in columns if c in model.variables and model.index(c) not in (targets or ())]
-        if not names:
-            raise _no_evidence(model, columns, targets, source)
-        _reject_misspelled(model, columns, source)
+        names = evidence_columns(model, columns, targets or (), source=source)
     else:
         names = list(dict.fromkeys(str(c) for c in _as_list(options.evidence_columns)))
+    known = set(columns)
     for name in [*names, *kept]:
-        n = columns.count(name)
-        if not n:
+        if name not in known:
             raise UnknownVariable(f"{source} has no column {name!r}{closest(name, columns)}")
-        if n > 1:
-            raise EvidenceError(f"{source} has {n} columns named {name!r}")
+    reject_repeated([*names, *kept], columns, source)
     evidence = tuple(model.index(c) for c in names)
     if targets is None:
         targets = [v for v in range(len(model)) if v not in set(evidence)] or list(range(len(model)))
@@ -134,36 +131,6 @@ def resolve_query(
 
 def _as_list(names: Any) -> list[Any]:
     return [names] if isinstance(names, (str, int, np.integer)) else list(names)
-
-
-def _no_evidence(
-    model: DiscreteModel, columns: Sequence[str], targets: list[int] | None, source: str
-) -> EvidenceError:
-    """The error for a table without a column of evidence."""
-    if targets is not None and any(c in model.variables for c in columns):
-        return EvidenceError(
-            f"{source} has no evidence: its only columns that are variables are the targets; pass evidence_columns to "
-            "use them as evidence"
-        )
-    some = ", ".join(map(repr, list(columns)[:5])) + (", ..." if len(columns) > 5 else "")
-    hint = closest(columns[0], model.variables) if columns else ""
-    return UnknownVariable(f"no column of {source} is a variable of {model.name!r}: {some or 'it has none'}{hint}")
-
-
-def _reject_misspelled(model: DiscreteModel, columns: Sequence[str], source: str) -> None:
-    """Raise for a column whose name is a variable's except for case, spaces or punctuation."""
-    unused = {_folded(v): v for v in model.variables if v not in columns}
-    for name in columns:
-        meant = unused.get(_folded(name)) if name not in model.variables else None
-        if meant:
-            raise UnknownVariable(
-                f"{source} has a column {name!r}, but the variable is named {meant!r}: rename the column, or pass "
-                "evidence_columns without it"
-            )
-
-
-def _folded(name: str) -> str:
-    return "".join(c for c in name.casefold() if c.isalnum()) or name
 
 
 def _distinct(states: Sequence[str]) -> list[str]:

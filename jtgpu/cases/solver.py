@@ -10,13 +10,13 @@ import numpy as np
 
 from ..errors import ImpossibleEvidence, JtgpuError, UnknownState
 from ..inference.evidence import read_known_cases
+from ..inference.tables.encoder import Encoder
+from ..inference.tables.states import NOT_OBSERVED
 from ..inference.tree import JunctionTree
 from ..util.equal_rows import find_equal_rows
 from ..util.rows import Each
-from .encoder import Encoder
 from .options import TableOptions
 from .query import TableQuery
-from .states import NOT_OBSERVED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,11 +94,13 @@ class Solver:
     query : TableQuery
     options : TableOptions
         ``missing`` and ``do``.
+    by_index : bool
+        Whether numbers in cells are always numbers of states; see `jtgpu.inference.tables.states`.
 
     Attributes
     ----------
     each : callable
-        Maps a function over pieces of work; see `jtgpu.cases.encoder.Encoder.encode`.
+        Maps a function over pieces of work; see `jtgpu.inference.tables.encoder.Encoder.encode`.
     by_columns : bool
         Whether the backend computes columns; a call then takes any number of cases.
     log_priors : list of arrays
@@ -106,11 +108,13 @@ class Solver:
         observed".
     """
 
-    def __init__(self, tree: JunctionTree, query: TableQuery, options: TableOptions | None = None):
+    def __init__(
+        self, tree: JunctionTree, query: TableQuery, options: TableOptions | None = None, *, by_index: bool = False
+    ):
         options = options or TableOptions()
         self.tree, self.query, self.model = tree, query, tree.model
         self.each: Each = map
-        self.encoder = Encoder(tree.model, query.evidence, options.missing)
+        self.encoder = Encoder(tree.model, query.evidence, options.missing, by_index=by_index)
         self._do = dict(options.do or {})
         self.by_columns = not self._do and not query.mpe and tree.intervened().backend.native_columns
         self.log_priors = self._compute_log_priors() if query.conflict else []
@@ -128,7 +132,7 @@ class Solver:
         Parameters
         ----------
         columns : sequence
-            The columns of evidence; see `jtgpu.cases.encoder.Encoder.encode`.
+            The columns of evidence; see `jtgpu.inference.tables.encoder.Encoder.encode`.
         n : int
         error : callable
             Makes the error for a row that has no answer; the first one is raised unless the query flags such rows.
@@ -153,7 +157,7 @@ class Solver:
         Parameters
         ----------
         codes : (E, n) array of int
-            See `jtgpu.cases.encoder.Encoded`.
+            See `jtgpu.inference.tables.encoder.Encoded`.
         """
         targets = self.query.targets
         if self.by_columns:  # such a backend merges equal cases itself

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from ..cases.answer_table import answer_table
-from ..cases.arrow import arrow
 from ..cases.options import TableKeywords, TableOptions
 from ..cases.query import resolve_query
 from ..errors import JtgpuError
 from ..inference.network_plan import NetworkPlan
+from ..inference.tables.arrow import arrow
 from ..inference.tree import JunctionTree
 from .connect import Cluster, Share, as_cluster, connect
 from .worker_spec import WorkerSpec, plan_of

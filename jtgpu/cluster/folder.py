@@ -21,10 +21,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..cases.arrow import arrow_parquet
 from ..cases.fingerprint import check_same_run
 from ..cases.writing import ResumableFile, writer_for
 from ..errors import JtgpuError, ParseError
+from ..inference.tables.arrow import arrow_parquet
 from .part_writer import TEMPORARY, RowCounts, part_name, read_counts
 from .parts import Part
 from .storage import locate

@@ -47,8 +47,11 @@ class _SolverActor:
 class _ClusterSolver(Solver):
     """A solver whose cases are answered on a cluster, in blocks of the same size as locally."""
 
-    def __init__(self, tree: JunctionTree, query: TableQuery, options: TableOptions, ray: Any, cluster: Cluster):
-        super().__init__(tree, query, options)
+    def __init__(
+        self, tree: JunctionTree, query: TableQuery, options: TableOptions, ray: Any, cluster: Cluster, *,
+        by_index: bool,
+    ):  # fmt: skip
+        super().__init__(tree, query, options, by_index=by_index)
         self.by_columns = False  # workers return rows
         self._options, self._ray, self._cluster = options, ray, cluster
 
@@ -83,7 +86,7 @@ class _ClusterSolver(Solver):
 
 @contextmanager
 def solver_on(
-    cluster: str | Cluster, tree: JunctionTree, query: TableQuery, options: TableOptions
+    cluster: str | Cluster, tree: JunctionTree, query: TableQuery, options: TableOptions, *, by_index: bool = False
 ) -> Iterator[Solver]:
     """A solver for frames in memory: encoding is local, answers come from a cluster with the same bits as locally.
 
@@ -94,4 +97,4 @@ def solver_on(
     with connected(where) as ray:
         import ray.util
 
-        yield _ClusterSolver(tree, query, options, ray, where)
+        yield _ClusterSolver(tree, query, options, ray, where, by_index=by_index)

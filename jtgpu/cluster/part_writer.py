@@ -7,7 +7,7 @@ import uuid
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ..cases.arrow import arrow, arrow_parquet
+from ..inference.tables.arrow import arrow, arrow_parquet
 from .storage import StoragePath, locate
 
 __all__ = ["TEMPORARY", "PartTarget", "PartWriter", "RowCounts", "part_name", "read_counts"]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..cases.arrow import arrow
 from ..errors import JtgpuError
+from ..inference.tables.arrow import arrow
 from ..util.atomic_file import write_bytes
 
 __all__ = ["StoragePath", "file_system_module", "locate"]

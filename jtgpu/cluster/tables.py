@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..cases.arrow import arrow, arrow_parquet
 from ..cases.options import CsvDialect
 from ..cases.reading import open_cases
 from ..cases.reading.csv_file import COMPRESSIONS
 from ..cases.reading.parquet_file import is_text
 from ..errors import EvidenceError, JtgpuError, ParseError
+from ..inference.tables.arrow import arrow, arrow_parquet
 from ..model.network import DiscreteModel
 from .find_cases import CaseFile
 from .storage import StoragePath

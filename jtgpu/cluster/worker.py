@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ..cases.arrow import arrow
 from ..cases.pipeline import default_concurrency, run_chunks
 from ..cases.writing import NO_SPACE
 from ..errors import JtgpuError
+from ..inference.tables.arrow import arrow
 from ..inference.tree import JunctionTree
 from .connect import quiet, translate_error
 from .part_reader import PartReader

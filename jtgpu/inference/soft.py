@@ -20,6 +20,7 @@ import numpy as np
 from ..backends.base import BatchResult, Evidence, Result
 from ..errors import EvidenceError, ImpossibleEvidence
 from .evidence import KnownCases
+from .tables import at_row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -229,7 +230,7 @@ def answer_cases(
     try:
         fit = fit_cases(lambda rows, w: run_batch(known.states[rows], weighted(rows, w), variables), known.soft)
     except NoConvergence as error:
-        raise NoConvergence(error.row, error.propagations, error.gap, f"case {error.row}: ") from None
+        raise NoConvergence(error.row, error.propagations, error.gap, at_row(known.table, error.row, "")) from None
     rows = np.arange(len(known.states))
     found = run_batch(known.states, weighted(rows, _by_variable(fit, variables)), targets)
     impossible = found.impossible | fit.impossible

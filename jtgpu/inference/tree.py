@@ -199,9 +199,6 @@ class JunctionTree(CompiledModel):
         """
         if on_impossible not in ("error", "flag"):
             raise ValueError(f"on_impossible must be 'error' or 'flag', got {on_impossible!r}")
-        given: Any = cases
-        if not isinstance(given, (np.ndarray, Mapping)) and doors.cases().is_frame(given):
-            cases = doors.cases().frame_states(self._model, given)
         known = read_known_cases(self._model, cases, likelihood, soft, do)
         if isinstance(targets, str):
             targets = [targets]
@@ -236,7 +233,7 @@ class JunctionTree(CompiledModel):
         frame : data frame
             A pandas, Polars or Arrow table, any other frame that narwhals supports, or a Ray dataset; one column for
             each variable. Null, NaN and empty strings are missing values. Cells are state names, or state numbers if no
-            state is named by a number; see `jtgpu.cases.states`.
+            state is named by a number; see `jtgpu.inference.tables.states`.
         targets : variables, optional
             Default: all variables that are not evidence; if all variables are, all of them.
         evidence_columns : names, optional

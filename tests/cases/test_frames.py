@@ -11,11 +11,11 @@ import pytest
 
 import jtgpu
 from jtgpu.cases import MISSING, frame_states
-from jtgpu.cases.encoder import CategoricalColumn, Encoder
 from jtgpu.cases.options import TableOptions
 from jtgpu.cases.query import resolve_query
 from jtgpu.cases.solver import Solver
-from jtgpu.cases.states import StateLookup
+from jtgpu.inference.tables.encoder import CategoricalColumn, Encoder
+from jtgpu.inference.tables.states import StateLookup
 from jtgpu.model.network import BayesianNetwork, DiscreteModel
 from tests.conftest import ROOT
 
@@ -222,7 +222,7 @@ def test_posteriors_batch_takes_frames(tree: jtgpu.JunctionTree, asia: BayesianN
 
 def test_rows_that_cannot_be_read_are_named(tree: jtgpu.JunctionTree) -> None:
     frame = pd.DataFrame({"xray": ["yes", "no", "yess"], "smoke": ["no", "ja", None]}, index=["p1", "p2", "p3"])
-    with pytest.raises(jtgpu.UnknownState, match=r"row 1 \(index 'p2'\): column 'smoke': 'ja'"):
+    with pytest.raises(jtgpu.UnknownState, match=r"row 1 \(index 'p2'\), column 'smoke': 'ja'"):
         tree.predict_proba(frame, "lung")
     answer = tree.predict_proba(frame, "lung", on_error="flag")
     assert answer["error"].isna().tolist() == [True, False, False]
@@ -249,7 +249,7 @@ def test_columns_that_are_not_there(tree: jtgpu.JunctionTree) -> None:
         tree.predict_proba(frame, "lung", evidence_columns=["id"])
     with pytest.raises(jtgpu.UnknownVariable, match="lung"):
         tree.predict_proba(frame, "lungs")
-    with pytest.raises(jtgpu.UnknownVariable, match="no column of the frame"):
+    with pytest.raises(jtgpu.UnknownVariable, match="no column of the table"):
         tree.predict_proba(frame[["id"]], "lung")
     with pytest.raises(jtgpu.UnknownVariable, match=r"'Smoke '.*'smoke'"):
         tree.predict_proba(frame.assign(**{"Smoke ": "yes"}), "lung")
@@ -268,7 +268,7 @@ def test_columns_that_are_not_there(tree: jtgpu.JunctionTree) -> None:
 
 CELLS: list[tuple[str, Any, int]] = [
     ("n", 1, 0), ("n", 3, 2), ("n", 0, -2), ("n", 1.0, 0), ("n", "1", 0), ("n", "1.0", 0), ("n", " 2 ", 1),
-    ("n", True, 0), ("n", False, -2), ("n", -1, -2), ("n", float("nan"), -1), ("n", None, -1), ("n", "", -1),
+    ("n", True, 0), ("n", False, -2), ("n", -1, -1), ("n", float("nan"), -1), ("n", None, -1), ("n", "", -1),
     ("n", "?", -1), ("n", 1.5, -2), ("n", float("inf"), -2), ("n", 10**30, -2), ("n", np.int8(2), 1),
     ("t", True, 1), ("t", False, 0), ("t", "True", 1), ("t", "FALSE", 0), ("t", 1, 1), ("t", 2, -2), ("t", "1", 1),
     ("w", "mid", 1), ("w", " mid", 1), ("w", "Mid", -2), ("w", 2, 2), ("w", "2", 2), ("w", 3, -2), ("w", -1, -1),

@@ -77,7 +77,7 @@ def test_a_run_interrupted_anywhere_can_be_resumed(
     for after in (0, 1, 3, 7):
         with pytest.MonkeyPatch.context() as patch:
             place = {
-                "read": ("jtgpu.cases.encoder.Encoder.encode"), "solve": "jtgpu.cases.solver.Solver.solve",
+                "read": ("jtgpu.inference.tables.encoder.Encoder.encode"), "solve": "jtgpu.cases.solver.Solver.solve",
                 "write": "jtgpu.cases.writing.resumable.ResumableFile.append",
             }[stop]  # fmt: skip
             module, kind, method = place.rsplit(".", 2)
@@ -257,7 +257,7 @@ def test_a_run_resumes_only_with_the_same_query(
 def test_reading_is_at_most_five_chunks_ahead_of_writing(
     tree: jtgpu.JunctionTree, rows: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jtgpu.cases.encoder import Encoder
+    from jtgpu.inference.tables.encoder import Encoder
 
     cases = parquet(tmp_path / "cases", rows)
     encode, append = Encoder.encode, output_module.ResumableFile.append

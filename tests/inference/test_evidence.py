@@ -309,13 +309,13 @@ def test_contradictory_marginals_raise(backend: str) -> None:
     assert tree.posterior("b", soft={"a": [0.3, 0.7], "b": [0.3, 0.7]})["1"] == pytest.approx(0.7, abs=1e-12)
     with pytest.raises(errors.EvidenceError, match=r"does not converge.*contradict"):
         tree.posteriors(soft={"a": [0.3, 0.7], "b": [0.4, 0.6]})
-    with pytest.raises(errors.EvidenceError, match=r"^case 1: .*does not converge"):
+    with pytest.raises(errors.EvidenceError, match=r"^row 1: .*does not converge"):
         tree.posteriors_batch(
             {"a": [None, None]}, soft={"a": [0.3, 0.7], "b": [[0.3, 0.7], [0.4, 0.6]]}
         )
     with pytest.raises(errors.ImpossibleEvidence, match=r"requires P\(b = '1'\) = 1, but"):
         tree.posteriors({"a": "0"}, soft={"b": [0, 1]})
-    with pytest.raises(errors.ImpossibleEvidence, match=r"^case 1: the soft evidence requires P\(b = '0'\)"):
+    with pytest.raises(errors.ImpossibleEvidence, match=r"^row 1: the soft evidence requires P\(b = '0'\)"):
         tree.posteriors_batch({"a": [0, 1]}, soft={"b": [1, 0]})
     flagged = tree.posteriors_batch({"a": [0, 1]}, soft={"b": [1, 0]}, on_impossible="flag")
     assert flagged.impossible.tolist() == [False, True]
@@ -366,15 +366,15 @@ def test_invalid_evidence(evidence: Any, more: Any, says: str) -> None:
         ({"wet": [0, 1]}, {"soft": {"rain": [[0.5, 0.5]]}}, r"shape \(1, 2\), expected \(2, 2\) or \(2,\)"),
         ({"wet": [0, 1]}, {"soft": {"rain": [[0.5, 0.5], [0.5, math.nan]]}}, "sum to 1"),
         ({"wet": [0, 1]}, {"soft": {"rain": [["a", "b"]] * 2}}, "must be an array of numbers"),
-        ({"rain": [-1, 1]}, {"soft": {"rain": [0.5, 0.5]}}, "case 1: 'rain' is observed"),
+        ({"rain": [-1, 1]}, {"soft": {"rain": [0.5, 0.5]}}, "row 1: 'rain' is observed"),
         ({"wet": [0, 1]}, {"soft": {"rain": [0.5, 0.5]}, "do": {"rain": 1}}, "set by do"),
         ({"wet": [0, 1]}, {"soft": {"rain": [0.5, 0.5], 0: [0.5, 0.5]}}, "'rain' twice"),
         ({"wet": [0, 1]}, {"do": {"rain": ["yes"]}}, r"shape \(1,\), expected \(2,\)"),
-        ({"wet": [0, 1]}, {"do": {"rain": ["yes", None]}}, "case 1: do on 'rain' has no state"),
-        ({"wet": [0, 1]}, {"do": {"rain": ["yes", "maybe"]}}, "case 1: variable 'rain' has no state 'maybe'"),
+        ({"wet": [0, 1]}, {"do": {"rain": ["yes", None]}}, "row 1: do on 'rain' has no state"),
+        ({"wet": [0, 1]}, {"do": {"rain": ["yes", "maybe"]}}, "row 1: .*variable .rain. has no state 'maybe'"),
         ({"wet": [0, 1]}, {"do": {"rain": {"yes"}}}, "one state"),
         ({"wet": [0, 1]}, {"do": {"rain": [[0.5, 0.5], [math.nan] * 2]}}, "no probabilities in some cases"),
-        ({"rain": [0, 1]}, {"do": {"rain": 1}}, "case 0: this evidence has probability 0"),
+        ({"rain": [0, 1]}, {"do": {"rain": 1}}, "row 0: this evidence has probability 0"),
     ],
 )
 def test_invalid_table_of_evidence(cases: Any, more: Any, says: str) -> None:

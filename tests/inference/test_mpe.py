@@ -289,7 +289,7 @@ def test_tables_of_cases(backend: str) -> None:
         best = tree.mpe(evidence)
         assert found.states[row].tolist() == best.states.tolist()
         assert found.log_joint[row] == pytest.approx(best.log_joint, abs=1e-12)
-    with pytest.raises(jtgpu.ImpossibleEvidence, match=r"case 2.*wet = 'yes'"):
+    with pytest.raises(jtgpu.ImpossibleEvidence, match=r"row 2.*wet = 'yes'"):
         tree.mpe_batch(cases)
     with pytest.raises(ValueError, match="on_impossible"):
         tree.mpe_batch(cases, on_impossible="ignore")

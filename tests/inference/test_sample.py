@@ -253,7 +253,7 @@ def test_imputation(backend: str) -> None:
 def test_imputation_of_impossible_cases(backend: str) -> None:
     tree = bundled("asia").compile(backend)
     cases = {"tub": ["yes", "yes", None], "either": ["no", None, "no"], "lung": [None, None, "no"]}
-    with pytest.raises(jtgpu.ImpossibleEvidence, match=r"case 0: .*either = 'no'"):
+    with pytest.raises(jtgpu.ImpossibleEvidence, match=r"row 0: .*either = 'no'"):
         tree.impute(cases, seed=1)
     for how in ("sample", "mpe"):
         found = tree.impute(cases, seed=1, how=how, on_impossible="flag")

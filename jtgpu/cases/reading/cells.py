@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..arrow import arrow
-from ..encoder import CategoricalColumn
+from ...inference.tables.arrow import arrow
+from ...inference.tables.encoder import CategoricalColumn
 from .cell_kernels import (
     MAX_TEXTS,
     NEWLINE,

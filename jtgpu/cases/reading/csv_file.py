@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ParseError
+from ...inference.tables.arrow import arrow
 from ...model.network import DiscreteModel
-from ..arrow import arrow
 from ..options import CsvDialect
 from .csv_rows import CsvRows, ParsedRows, count_byte
 from .source import CaseChunk, RowLocation

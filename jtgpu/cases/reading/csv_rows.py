@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import ParseError
-from ..arrow import arrow, arrow_csv, compute
+from ...inference.tables.arrow import arrow, arrow_csv, compute
 
 __all__ = ["CsvRows", "ParsedRows", "count_byte"]
 

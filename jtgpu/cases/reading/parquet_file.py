@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ParseError
-from ..arrow import arrow, arrow_parquet
+from ...inference.tables.arrow import arrow, arrow_parquet
 from .source import CaseChunk, RowLocation
 
 __all__ = ["ParquetFile", "is_text", "parquet_chunk", "regroup"]

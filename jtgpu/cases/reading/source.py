@@ -20,8 +20,8 @@ class CaseChunk:
     n : int
         Number of rows.
     columns : list
-        Columns of n cells: first the columns of evidence in the form of `jtgpu.cases.encoder.Encoder.encode`, then the
-        columns to copy as Arrow arrays.
+        Columns of n cells: first the columns of evidence in the form of
+        `jtgpu.inference.tables.encoder.Encoder.encode`, then the columns to copy as Arrow arrays.
     position : dict
         Position at which the next chunk begins; `Source.chunks` accepts it to continue there.
     done : int

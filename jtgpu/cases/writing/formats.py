@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...errors import FormatError
-from ..arrow import arrow, arrow_csv, arrow_parquet
+from ...inference.tables.arrow import arrow, arrow_csv, arrow_parquet
 from .parquet_footer import MAGIC, body_and_footer, join_footers, shifted_row_groups
 
 __all__ = ["EncodedChunk", "Writer", "writer_for"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .case_table import read_cases, read_known_cases
+from .case_table import read_known_cases
 from .kinds import Cases, Findings, Known, KnownCases, More
 from .one_case import read_findings, read_known
 
@@ -12,7 +12,6 @@ __all__ = [
     "Known",
     "KnownCases",
     "More",
-    "read_cases",
     "read_findings",
     "read_known",
     "read_known_cases",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict, Union
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ...backends.base import Evidence
+from ..tables import Table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Cases", "Findings", "Known", "KnownCases", "More"]
 
 Findings = Mapping[Any, Any]  # variable (name or number) -> state (name or number), or a set of states
-# (B, V) state numbers, -1 if not observed; or variable -> B states
-Cases = Union["NDArray[Any]", Mapping[Any, Any]]
+Cases = Any  # a data frame, a mapping of columns, a list of mappings, or an array; see `jtgpu.inference.tables`
 
 
 class More(TypedDict, total=False):
@@ -57,3 +57,4 @@ class KnownCases:
     # variable -> (B, card) probabilities, NaN in cases without soft evidence
     soft: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
     intervened: tuple[int, ...] = ()  # variables with an intervention, ascending
+    table: Table | None = None  # that the cases were read from; None: an array of state numbers

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
     from .kinds import Findings
 
-__all__ = ["by_number", "check_intervention", "is_distribution", "probabilities", "probability_rows", "weights"]
+__all__ = [
+    "by_number",
+    "check_intervention",
+    "is_distribution",
+    "number_array",
+    "probabilities",
+    "probability_rows",
+    "weights",
+]
 
 SUM_TOLERANCE = 1e-6  # largest accepted difference between 1 and the sum of probabilities that a user typed
 
@@ -105,12 +113,11 @@ def probabilities(model: DiscreteModel, v: int, value: Any, what: str) -> NDArra
 def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str) -> NDArray[np.float64]:
     """(n, card) probabilities of n cases; rows of NaN are kept."""
     name, card = model.variables[v], int(model.cardinality[v])
-    if isinstance(value, Mapping) or np.ndim(value) == 1:
+    if isinstance(value, Mapping):
         return np.tile(probabilities(model, v, value, what), (n, 1))
-    try:
-        table = np.array(value, np.float64)
-    except (TypeError, ValueError):
-        raise EvidenceError(f"{what} on {name!r} must be an array of numbers, got {value!r}") from None
+    table = number_array(value, f"{what} on {name!r}")
+    if table.ndim == 1:
+        return np.tile(probabilities(model, v, table, what), (n, 1))
     if table.shape != (n, card):
         raise EvidenceError(
             f"{what} on {name!r} has shape {table.shape}, expected ({n}, {card}) or ({card},) for {n} cases and "
@@ -123,6 +130,17 @@ def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str
         raise EvidenceError(f"the probabilities of {what} on {name!r} must be >= 0, and each row must sum to 1")
     table[given] /= sums[:, None]
     return table
+
+
+def number_array(value: Any, what: str) -> NDArray[np.float64]:
+    """A copy of `value` as an array of float64; raises `EvidenceError` if it is none."""
+    try:
+        return np.array(value, np.float64)
+    except (TypeError, ValueError):
+        shown = repr(value)
+        raise EvidenceError(
+            f"{what} must be an array of numbers, got {shown if len(shown) <= 100 else shown[:97] + '...'}"
+        ) from None
 
 
 def check_intervention(model: DiscreteModel) -> None:

@@ -19,6 +19,7 @@ from ...errors import ImpossibleEvidence
 from ...model.network import DiscreteModel
 from ..evidence import KnownCases
 from ..results.configurations import CaseExplanations, Explanation
+from ..tables import at_row
 from .messages import messages_of, named
 
 if TYPE_CHECKING:
@@ -117,4 +118,4 @@ def raise_if_impossible(
     try:
         named(tree, Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()}), fail)
     except ImpossibleEvidence as error:
-        raise ImpossibleEvidence(f"case {row}: {error}") from None
+        raise ImpossibleEvidence(at_row(known.table, row, str(error))) from None

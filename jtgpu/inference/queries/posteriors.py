@@ -13,6 +13,7 @@ from ..evidence import KnownCases
 from ..interventions import Settled
 from ..results.marginals import CasePosteriors, Posterior, Posteriors
 from ..soft import answer_cases
+from ..tables import at_row
 
 __all__ = ["posterior", "posteriors", "posteriors_batch"]
 
@@ -42,5 +43,5 @@ def posteriors_batch(
     if on_impossible == "error" and result.impossible.any():
         row = int(np.flatnonzero(result.impossible)[0])
         case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
-        raise ImpossibleEvidence(f"case {row}: {reasons.get(row) or model.impossible(case)}")
-    return CasePosteriors(model.model, result.posterior, result.log_evidence, result.impossible, targets)
+        raise ImpossibleEvidence(at_row(known.table, row, reasons.get(row) or model.impossible(case)))
+    return CasePosteriors(model.model, result, targets, known.table)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...backends.base import BatchResult
 from ...model.network import DiscreteModel
+from ..tables import Table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -146,13 +148,12 @@ class CasePosteriors(Mapping[str, "NDArray[np.float64]"]):
     def __init__(
         self,
         model: DiscreteModel,
-        flat: NDArray[np.float64],
-        log_evidence: NDArray[np.float64],
-        impossible: NDArray[np.bool_],
+        result: BatchResult,
         targets: Sequence[int] | None = None,
+        table: Table | None = None,
     ):
-        self._model = model
-        self.flat, self.log_evidence, self.impossible = flat, log_evidence, impossible
+        self._model, self._table = model, table
+        self.flat, self.log_evidence, self.impossible = result.posterior, result.log_evidence, result.impossible
         self._columns: dict[int, slice] = {}  # of each variable in `flat`
         first = 0
         for v in range(len(model)) if targets is None else targets:

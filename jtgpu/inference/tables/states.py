@@ -1,13 +1,14 @@
-"""Values of cells as states of a variable, by the same rules for files and frames.
+"""Values of cells as states of a variable, by the same rules for tables in memory and in files.
 
-1. null, NaN and the texts of `jtgpu.cases.options.MISSING` mean "not observed", unless such a text is a state of the
-   variable.
+1. None, null, NaN and the texts of `MISSING` mean "not observed", unless such a text is a state of the variable.
 2. A text is the name of a state, with or without surrounding spaces.
 3. If a state of the variable has a number as its name ("0", "1.5"), numbers are names: 1, 1.0, "1" and "1.0" all mean
    the state "1", never state number 1; True and False mean "1" and "0".
-4. Otherwise an integer, or its digits, is the number of a state from 0, as everywhere in jtgpu; -1 means "not
-   observed".
-5. True and False are states of that name, in any letter case.
+4. Otherwise an integer, or its digits, is the number of a state from 0, as everywhere in jtgpu.
+5. The integer -1 (not the text "-1") means "not observed", unless a state has it as its name.
+6. True and False are states of that name, in any letter case.
+
+In an array, whose columns have no names either, rule 3 does not apply: its numbers are numbers of states.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import closest
-from ..model.network import DiscreteModel
-from .options import MISSING
+from ...errors import closest
+from ...model.network import DiscreteModel
 
-__all__ = ["NOT_OBSERVED", "REJECTED", "StateLookup"]
+__all__ = ["MISSING", "NOT_OBSERVED", "REJECTED", "StateLookup"]
 
+# What R, pandas, SQL, Weka, Hugin and Netica write for a value that was not observed.
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "*")
 NOT_OBSERVED, REJECTED = -1, -2  # in place of a state's number
 MAX_CACHED = 4096  # values of one variable whose lookup is cached
 MAX_SHOWN = 40  # characters of a cell in a message
+MAX_HINTED = 200  # characters of a cell that are compared with the names of states
 MAX_EXACT = 2**53  # below this, integers are floats without rounding
 
 
@@ -40,18 +43,34 @@ class StateLookup:
         The variable's number.
     missing : iterable of str
         Texts that mean "not observed" unless they are states.
+    by_index : bool
+        Whether numbers are numbers of states even if the name of a state is a number.
+
+    Attributes
+    ----------
+    name : str
+        Name of the variable.
+    states : tuple of str
+    numbers_are_states : bool
+        Whether every number of a state, from 0, means this state, so that columns of integers need no lookup.
     """
 
-    def __init__(self, model: DiscreteModel, v: int, missing: Iterable[str] = MISSING):
+    def __init__(self, model: DiscreteModel, v: int, missing: Iterable[str] = MISSING, *, by_index: bool = False):
         self.name = model.variables[v]
         self.states = model.states(v)
         self._missing = frozenset(missing)
-        self._named = {s: i if self.states.count(s) == 1 else REJECTED for i, s in enumerate(self.states)}
+        distinct = len(set(self.states)) == len(self.states)
+        self._named = {
+            s: i if distinct or self.states.count(s) == 1 else REJECTED for i, s in enumerate(self.states)
+        }
         self._numbers: dict[float, int] = {}  # value of a name that is a number -> its state
-        for i, name in enumerate(self.states):
+        for i, name in enumerate(() if by_index else self.states):
             number = _number(name)
             if number is not None:
                 self._numbers[number] = REJECTED if number in self._numbers else i
+        self.numbers_are_states = not self._numbers or (
+            -1.0 not in self._numbers and all(self._numbers.get(float(i)) == i for i in range(len(self.states)))
+        )
         self._found: dict[Any, int] = {}
 
     def number(self, value: Any) -> int:
@@ -101,7 +120,8 @@ class StateLookup:
 
     def _whole(self, i: int) -> int:
         if self._numbers:
-            return self._numbers.get(float(i), REJECTED) if abs(i) < MAX_EXACT else REJECTED
+            unknown = NOT_OBSERVED if i == -1 else REJECTED
+            return self._numbers.get(float(i), unknown) if abs(i) < MAX_EXACT else REJECTED
         return i if -1 <= i < len(self.states) else REJECTED
 
     def _truth(self, value: bool) -> int:
@@ -117,8 +137,7 @@ class StateLookup:
         if isinstance(value, str) and self.states.count(value.strip()) > 1:
             return f"{self.states.count(value.strip())} states are named {shown}; use the state's number instead"
         names = f"{', '.join(map(repr, self.states[:8]))}{', ...' if len(self.states) > 8 else ''}"
-        hint = closest(text.strip(), self.states, 1)
-        return f"{shown} is not a state of this variable{hint or f' (its states: {names})'}"
+        return f"{shown} is not a state; the states are {names}{closest(text.strip()[:MAX_HINTED], self.states, 1)}"
 
 
 def _number(text: str) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import JtgpuError
+from ...errors import JtgpuError
 
 __all__ = ["arrow", "arrow_csv", "arrow_parquet", "compute", "narwhals"]
 

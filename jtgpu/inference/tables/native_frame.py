@@ -1,18 +1,18 @@
-"""`NativeFrame`: a data frame of any library, read and written by columns."""
+"""`NativeFrame`: a data frame of any library, read and written by columns; needs narwhals and pyarrow."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import EvidenceError
+from ...errors import EvidenceError
 from .arrow import arrow, narwhals
-from .encoder import CategoricalColumn
+from .plain_cells import CategoricalColumn
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Block", "NativeFrame"]
+__all__ = ["Block", "NativeFrame", "column_of_series"]
 
 
 class Block(NamedTuple):
@@ -32,6 +32,8 @@ class NativeFrame:
     n : int
         Number of rows.
     """
+
+    by_index = False  # see `PlainTable`
 
     def __init__(self, native: Any):
         pa, nw = arrow(), narwhals()
@@ -56,23 +58,26 @@ class NativeFrame:
         return bool(self.frame.implementation.is_pandas())
 
     def column(self, name: str) -> Any:
-        """A column as `jtgpu.cases.encoder.Encoder.encode` takes it."""
-        pa = arrow()
+        """A column as `jtgpu.inference.tables.encoder.Encoder.encode` takes it."""
         at = self.names.index(name)
         if self.is_pandas:
             values = self.native.iloc[:, at].array
             if type(values).__name__ == "Categorical":  # neither copied nor wrapped: there may be thousands of columns
                 return CategoricalColumn(values.codes, values.categories.tolist())
-        series = self.frame[:, at]
-        native = series.to_native()
-        if type(native).__module__.startswith("pandas") and hasattr(native, "cat"):
-            return CategoricalColumn(native.cat.codes.to_numpy(), native.cat.categories.tolist())
-        if self.frame.implementation.is_pyarrow() and native.num_chunks == 1:
-            return native.chunk(0)  # to_arrow() would copy it in a single thread
-        try:
-            return series.to_arrow()
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError):
-            return series.to_list()  # names, numbers and nulls mixed
+        return _column_of(self.frame[:, at])
+
+    @property
+    def library(self) -> Any:
+        """The library of the frame, as `jtgpu.inference.results.frames.make_frame` takes it."""
+        return self.frame.implementation
+
+    @property
+    def index(self) -> Any:
+        """The index of a pandas frame; None for other frames."""
+        return self.native.index if self.is_pandas else None
+
+    def __reduce__(self) -> tuple[type[NativeFrame], tuple[Any]]:
+        return type(self), (self.native,)
 
     def row_name(self, row: int) -> str:
         """Name a row for messages: by number, and by index label if the frame has one."""
@@ -115,3 +120,26 @@ class NativeFrame:
         for name in table.column_names:
             made[name] = more[name].array
         return made
+
+
+def column_of_series(series: Any) -> Any:
+    """A series of any library that narwhals supports, as `jtgpu.inference.tables.encoder.Encoder.encode` takes it."""
+    nw = narwhals()
+    try:
+        return _column_of(nw.from_native(series, series_only=True))
+    except TypeError:
+        raise EvidenceError(f"a column must be a sequence of states, not {type(series).__name__}") from None
+
+
+def _column_of(series: Any) -> Any:
+    """See `column_of_series`; of a narwhals series."""
+    pa = arrow()
+    native = series.to_native()
+    if type(native).__module__.startswith("pandas") and hasattr(native, "cat"):
+        return CategoricalColumn(native.cat.codes.to_numpy(), native.cat.categories.tolist())
+    if series.implementation.is_pyarrow() and native.num_chunks == 1:
+        return native.chunk(0)  # to_arrow() would copy it in a single thread
+    try:
+        return series.to_arrow()
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError):
+        return series.to_list()  # names, numbers and nulls mixed

@@ -1,0 +1,12 @@
+"""Tables of cases in memory: one reader for data frames, mappings of columns, lists of mappings, and arrays.
+
+`open_table` opens a table of any kind (`NativeFrame`, `PlainTable`), `columns` selects the columns that are variables,
+`states` and `encoder` convert cells to state numbers. Files of cases use the same encoder; see `jtgpu.cases`.
+"""
+
+from __future__ import annotations
+
+from .open_table import Table, is_frame, open_table
+from .read_states import at_row, read_states
+
+__all__ = ["Table", "at_row", "is_frame", "open_table", "read_states"]

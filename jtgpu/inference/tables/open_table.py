@@ -1,0 +1,73 @@
+"""Open a table of cases in memory, of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...errors import EvidenceError
+from ...model.network import DiscreteModel
+from .native_frame import NativeFrame
+from .plain_table import PlainTable
+
+__all__ = ["Table", "is_frame", "open_table"]
+
+Table = NativeFrame | PlainTable
+
+_EXPECTED = (
+    "cases must be a data frame (pandas, Polars, Arrow, ...), a mapping of columns such as {'xray': ['yes', None]}, a "
+    "list of mappings such as [{'xray': 'yes'}], or an array with a column for each variable"
+)
+
+
+def is_frame(cases: Any) -> bool:
+    """Whether this is a data frame and not an array or a mapping; imports nothing."""
+    signs = ("__arrow_c_stream__", "__dataframe__", "__narwhals_dataframe__", "collect")
+    return not isinstance(cases, (np.ndarray, Mapping)) and any(hasattr(cases, sign) for sign in signs)
+
+
+def open_table(model: DiscreteModel, cases: Any) -> Table:
+    """Open a table of cases.
+
+    Parameters
+    ----------
+    model : DiscreteModel
+    cases : data frame, mapping, sequence of mappings, or array
+        See `jtgpu.JunctionTree.posteriors_batch`.
+
+    Raises
+    ------
+    EvidenceError
+        If it is nothing of that kind, or its shape does not fit.
+    UnknownVariable
+        If a variable is given by a number that the model does not have.
+    JtgpuError
+        If a data frame is given, and narwhals or pyarrow is not installed.
+    """
+    if isinstance(cases, Mapping):
+        return PlainTable.of_mapping(model, cases)
+    if isinstance(cases, np.ndarray):
+        return PlainTable.of_array(model, cases)
+    if is_frame(cases):
+        return NativeFrame(cases)
+    if isinstance(cases, (list, tuple)):
+        if not cases or any(isinstance(row, Mapping) for row in cases):
+            return PlainTable.of_rows(model, cases)
+        return PlainTable.of_array(model, _as_array(cases))
+    if hasattr(cases, "__array__"):
+        return PlainTable.of_array(model, np.asarray(cases))
+    raise EvidenceError(f"{_EXPECTED}; got {type(cases).__name__}")
+
+
+def _as_array(rows: list[Any] | tuple[Any, ...]) -> np.ndarray[Any, Any]:
+    """Rows as an array; an object array keeps labels, numbers and None apart."""
+    try:
+        found = np.asarray(rows)
+        found = found if found.dtype.kind in "iuf" else np.array(rows, object)
+    except ValueError:  # rows of different lengths
+        raise EvidenceError(f"{_EXPECTED}; got a list of {type(rows[0]).__name__}") from None
+    if found.ndim != 2:
+        raise EvidenceError(f"{_EXPECTED}; got a list of {type(rows[0]).__name__}")
+    return found

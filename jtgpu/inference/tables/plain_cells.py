@@ -1,0 +1,137 @@
+"""Cells in lists and NumPy arrays as state numbers, without Arrow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import EvidenceError
+from .states import NOT_OBSERVED, REJECTED, StateLookup
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["CategoricalColumn", "encode_array", "encode_list", "look_up"]
+
+BLOCK = 1 << 16  # cells looked up at a time, so that they stay in the CPU cache
+MAX_RANGE = 4096  # integers that a table of all their states may span
+
+# values of these types that are equal mean the same state; 1 and True do not
+COMPARABLE = {str, int, float, type(None)}
+
+
+class CategoricalColumn:
+    """A categorical column whose categories may be values of any type, which Arrow does not have.
+
+    Parameters
+    ----------
+    indices : (n,) array of int
+        -1: null.
+    values : list
+    """
+
+    def __init__(self, indices: NDArray[Any], values: list[Any]):
+        self.indices, self.values = indices, values
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, row: Any) -> Any:
+        if isinstance(row, slice):
+            return CategoricalColumn(self.indices[row], self.values)
+        return self.values[self.indices[row]]
+
+
+class _Found(dict[Any, int]):
+    """States by value; a missing value is looked up."""
+
+    def __init__(self, lookup: StateLookup):
+        super().__init__()
+        self._number = lookup.number
+
+    def __missing__(self, value: Any) -> int:
+        number = self._number(value)
+        if number != REJECTED and value == value:  # NaN differs from itself and would be added again and again
+            self[value] = number
+        return number
+
+
+def encode_list(lookup: StateLookup, cells: list[Any], out: NDArray[Any]) -> bool:
+    """Encode a list of Python values into `out`; returns whether cells may have been rejected."""
+    if {*map(type, cells)} <= COMPARABLE:
+        out[:] = np.fromiter(map(_Found(lookup).__getitem__, cells), out.dtype, len(cells))
+    else:
+        out[:] = [lookup.number(value) for value in cells]
+    return True
+
+
+def encode_array(lookup: StateLookup, cells: NDArray[Any], out: NDArray[Any]) -> bool:
+    """Encode a one-dimensional array into `out`; returns whether cells may have been rejected.
+
+    Raises
+    ------
+    EvidenceError
+        For a dtype that cannot name states: dates, complex numbers, structures.
+    """
+    kind = cells.dtype.kind
+    if kind in "iu":
+        return _encode_integers(lookup, cells, out)
+    if kind == "f":
+        return _encode_floats(lookup, cells, out)
+    if kind == "b":
+        return look_up([lookup.number(False), lookup.number(True)], cells.view(np.uint8), out)
+    if kind in "OUT":
+        return encode_list(lookup, cells.tolist(), out)
+    if kind == "S":
+        try:
+            return encode_list(lookup, np.char.decode(cells, "utf-8").tolist(), out)
+        except UnicodeDecodeError as error:
+            raise EvidenceError(f"column {lookup.name!r} cannot be read as states: {error}") from None
+    raise EvidenceError(
+        f"column {lookup.name!r} has dtype {cells.dtype}; states must be text, integers, booleans or categories"
+    )
+
+
+def _encode_integers(lookup: StateLookup, cells: NDArray[Any], out: NDArray[Any]) -> bool:
+    if not len(cells):
+        return False
+    low, high = int(cells.min()), int(cells.max())
+    if lookup.numbers_are_states and low >= -1 and high < len(lookup.states):
+        out[:] = cells
+        return False
+    if high - low < MAX_RANGE:
+        wide = cells.astype(np.int64) if cells.dtype.kind == "i" else cells  # int8 could overflow
+        return look_up([*map(lookup.number, range(low, high + 1))], wide - wide.dtype.type(low), out)
+    return _encode_distinct(lookup, cells, out)
+
+
+def _encode_floats(lookup: StateLookup, cells: NDArray[Any], out: NDArray[Any]) -> bool:
+    if lookup.numbers_are_states:
+        filled = np.where(np.isnan(cells), cells.dtype.type(NOT_OBSERVED), cells)
+        in_range = (filled >= -1) & (filled < len(lookup.states))
+        if in_range.all() and (filled == np.floor(filled)).all():
+            out[:] = filled
+            return False
+    return _encode_distinct(lookup, cells, out)
+
+
+def _encode_distinct(lookup: StateLookup, cells: NDArray[Any], out: NDArray[Any]) -> bool:
+    values, indices = np.unique(cells, return_inverse=True)
+    return look_up([*map(lookup.number, values.tolist())], indices.reshape(-1), out)
+
+
+def look_up(states: list[int], indices: NDArray[Any], out: NDArray[Any]) -> bool:
+    """Write the states of values, given by index, to `out`; returns whether any is rejected.
+
+    An index of -1 or ``len(states)`` means "not observed". Indices that are state numbers already, the usual case, are
+    copied.
+    """
+    if states == [*range(len(states))] and indices.max(initial=0) < len(states):
+        out[:] = indices  # -1 is NOT_OBSERVED
+        return False
+    found = np.array([*states, NOT_OBSERVED], out.dtype)
+    mode: Any = "wrap" if indices.dtype.kind == "i" else "clip"
+    for at in range(0, len(indices), BLOCK):
+        np.take(found, indices[at : at + BLOCK], out=out[at : at + BLOCK], mode=mode)
+    return REJECTED in states

@@ -1,0 +1,66 @@
+"""State numbers of a table of cases of any kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import UnknownState
+from ...model.network import DiscreteModel
+from ...util.rows import extremes
+from .columns import evidence_columns
+from .encoder import Encoder
+from .open_table import Table, open_table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["at_row", "read_states"]
+
+
+def read_states(model: DiscreteModel, cases: Any) -> tuple[NDArray[np.int32], Table | None]:
+    """State numbers of B cases, and the table that they were read from.
+
+    Parameters
+    ----------
+    model : DiscreteModel
+    cases : data frame, mapping, list of mappings, or array
+        See `jtgpu.JunctionTree.posteriors_batch`.
+
+    Returns
+    -------
+    states : (B, V) ndarray of int32
+        -1: not observed. May be `cases` itself.
+    table : Table, optional
+        None for an array of integers.
+
+    Raises
+    ------
+    UnknownVariable
+        If no column is a variable, or the name of a column is almost that of a variable.
+    UnknownState
+        If a cell is not a state; the message names row and column and suggests the closest state.
+    EvidenceError
+        If `cases` is not a table, a shape or dtype is wrong, or a column occurs twice.
+    """
+    if isinstance(cases, np.ndarray) and cases.dtype.kind in "iu" and cases.ndim == 2 and cases.shape[1] == len(model):
+        low, high = extremes(cases)
+        if (low >= -1).all() and (high < model.cardinality).all():
+            return np.ascontiguousarray(cases, np.int32), None
+    table = open_table(model, cases)
+    names = evidence_columns(model, table.names)
+    variables = [model.index(name) for name in names]
+    encoder = Encoder(model, variables, by_index=table.by_index)
+    encoded = encoder.encode([table.column(name) for name in names], table.n, first_only=True)
+    for row, reason in encoded.rejected.items():
+        raise UnknownState(at_row(table, row, reason))
+    states = np.full((table.n, len(model)), -1, np.int32)
+    states[:, variables] = encoded.codes.T
+    return states, table
+
+
+def at_row(table: Table | None, row: int, reason: str) -> str:
+    """A message about a row: ``"row 17 (index 'p2'), column 'lung': ..."``."""
+    name = f"row {row}" if table is None else table.row_name(row)
+    return f"{name}{', ' if reason.startswith('column ') else ': '}{reason}"
