@@ -11,9 +11,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import importlib.util
 import json
 import logging
-import statistics
+import os
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -42,6 +43,7 @@ __all__ = ["Choice", "Rates", "choose", "measure"]
 _VERSION = 1
 GPU_MEMORY = 1.3  # memory that an engine takes, relative to the plan's tables: records, the factors twice
 RUNS = 15
+_DRIVER_FILES = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg")  # Linux, containers, WSL
 
 
 class Rates(NamedTuple):
@@ -67,7 +69,7 @@ def choose(plan: Plan) -> Choice:
     """The backend for a plan: ``"gpu"`` if a GPU is available and should be faster than the CPU."""
     why_not = _no_gpu()
     if why_not:
-        return Choice("cpu", f"no GPU to use: {why_not}")
+        return Choice("cpu", why_not)
     try:
         rates = _rates()
     except (JtgpuError, MemoryError) as error:
@@ -118,7 +120,7 @@ def _time(plan: Plan, factors: list[NDArray[np.float64]], backend: str) -> tuple
             started = time.perf_counter()
             engine.run(nothing)
             seconds.append(time.perf_counter() - started)
-        return statistics.median(seconds), plan.cost()
+        return sorted(seconds)[RUNS // 2], plan.cost()
     finally:
         engine.close()
 
@@ -135,12 +137,16 @@ def _time_text(seconds: float) -> str:
 
 @lru_cache(maxsize=1)
 def _no_gpu() -> str:
-    """Why the backend "gpu" cannot run here; empty if it can. Checked once per process."""
+    """Why the backend "gpu" cannot run here, in a few words; empty if it can. Checked once per process."""
     try:
         open_device()
         importlib.import_module("cuda.bindings.driver")
     except (BackendUnavailable, ImportError) as error:
-        return str(error)
+        if not any(os.path.exists(path) for path in _DRIVER_FILES):
+            return "no NVIDIA GPU found"
+        if isinstance(error, ImportError) or importlib.util.find_spec("pycuda") is None:
+            return "the NVIDIA GPU needs more packages: pip install 'jtgpu[cuda]'"
+        return f"the NVIDIA GPU cannot be used: {error}"
     return ""
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,7 +70,7 @@ def open_atomic(
             yield direct
         return
 
-    temporary = os.path.join(os.path.dirname(target), f".jtgpu-{os.getpid()}-{secrets.token_hex(6)}")
+    temporary = os.path.join(os.path.dirname(target), f".jtgpu-{os.getpid()}-{os.urandom(6).hex()}")
     try:
         with _named(name):
             file = _create(temporary)

@@ -155,9 +155,33 @@ def test_auto_uses_the_gpu_only_if_it_is_faster(monkeypatch: pytest.MonkeyPatch)
     assert choice.choose(small.plan).backend == "cpu"
     assert choice.choose(large.plan).backend == "gpu"
     assert "backend: gpu (about 3" in large.describe()
-    monkeypatch.setattr(choice, "_no_gpu", lambda: "this machine has no CUDA device")
-    assert choice.choose(large.plan) == ("cpu", "no GPU to use: this machine has no CUDA device")
+    monkeypatch.setattr(choice, "_no_gpu", lambda: "no NVIDIA GPU found")
+    assert choice.choose(large.plan) == ("cpu", "no NVIDIA GPU found")
+    assert large.describe().endswith("\nbackend: cpu (no NVIDIA GPU found)")
     assert large.compile("auto").backend == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("present", "error", "words"),
+    [
+        (False, "this backend needs PyCUDA, which cannot be imported", "no NVIDIA GPU found"),
+        (True, "this machine has no CUDA device", "the NVIDIA GPU "),
+    ],
+)
+def test_the_reason_against_a_gpu_is_short(
+    monkeypatch: pytest.MonkeyPatch, present: bool, error: str, words: str
+) -> None:
+    def fail() -> None:
+        raise errors.BackendUnavailable(error)
+
+    monkeypatch.setattr(choice, "open_device", fail)
+    monkeypatch.setattr(choice, "_DRIVER_FILES", (__file__,) if present else ())
+    choice._no_gpu.cache_clear()
+    try:
+        assert choice._no_gpu().startswith(words)
+        assert len(choice._no_gpu()) < 90
+    finally:
+        choice._no_gpu.cache_clear()
 
 
 def test_auto_uses_no_gpu_without_enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ __all__ = ["BEST_SECONDS", "METHODS", "find_order"]
 
 METHODS = ("auto", "best", "saved", *RULES)
 BEST_SECONDS = 10.0  # default time limit of "best"
+MEMO_VERTICES = 30  # of all atoms; the search for smaller graphs takes about as long as reading the memo
 
 
 def find_order(  # noqa: PLR0913 (public)
@@ -111,6 +112,7 @@ def find_order(  # noqa: PLR0913 (public)
 
 def _auto(search: Incumbents, cache: bool) -> OrderResult:
     """The portfolio of greedy rules and one round of annealing, or the memo of an earlier such search."""
+    cache = cache and sum(len(atom.card) for atom in search.atoms) >= MEMO_VERTICES
     key = store.auto_key(search.key(), search.options.seed) if cache else ""
     if cache and (memo := store.recall(key, search.cards, search.neighbours, search.objective)) is not None:
         return search.result(memo.order, memo.cost, "memo")

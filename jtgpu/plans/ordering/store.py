@@ -9,7 +9,6 @@ order does not have the recorded cost, are ignored and replaced.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -40,6 +39,8 @@ class SavedOrder(NamedTuple):
 
 def digest(cards: Sequence[int], neighbours: Sequence[Iterable[int]], objective: str) -> str:
     """A key for the graph, its cardinalities and the objective: 64 hexadecimal digits."""
+    import hashlib  # takes longer than to plan a small network, which needs no key
+
     pairs = {(v, int(u)) if v < u else (int(u), v) for v, around in enumerate(neighbours) for u in around if u != v}
     edges = np.array(sorted(pairs), "<i8")
     hashed = hashlib.sha256(f"jtgpu order {_VERSION} {objective} {len(cards)} {len(pairs)} ".encode())
@@ -50,6 +51,8 @@ def digest(cards: Sequence[int], neighbours: Sequence[Iterable[int]], objective:
 
 def auto_key(key: str, seed: int) -> str:
     """The key of "auto" with a seed, for the graph and objective of a `digest`."""
+    import hashlib
+
     return hashlib.sha256(f"auto {AUTO_VERSION} {seed} {key}".encode()).hexdigest()
 
 
