@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .model.discrete import DiscreteModel, Factor
     from .model.markov import MarkovNetwork
     from .model.network import BayesianNetwork
+    from .model.quick import network
     from .plans.plan import Cost, Plan
 
 __all__ = [
@@ -80,6 +81,7 @@ __all__ = [
     "from_pgmpy",
     "from_pyagrum",
     "load",
+    "network",
     "networks",
     "normalize_rows",
     "read",
@@ -111,6 +113,7 @@ _LAZY = {
     "from_networkx": "interop",
     "from_pgmpy": "interop",
     "from_pyagrum": "interop",
+    "network": "model.quick",
     "to_pgmpy": "interop",
     "to_pyagrum": "interop",
     "load": "formats",

@@ -163,7 +163,7 @@ def freeze(table: ArrayLike) -> NDArray[np.float64]:
         while isinstance(array, np.ndarray) and not array.flags.writeable:
             array = array.base
         if array is None:
-            return table
+            return np.asarray(table)  # without the labels of a Cpt
     frozen = np.array(table, dtype=np.float64, order="C", copy=True)
     frozen.flags.writeable = False
     return frozen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,12 +40,7 @@ class DiscreteModel:
         self._name = str(name)
         self._variables = tuple(states)
         self._index = {v: i for i, v in enumerate(self._variables)}
-        self._states = tuple(tuple(str(s) for s in states[v]) for v in self._variables)
-        for v, labels in zip(self._variables, self._states, strict=True):
-            if not isinstance(v, str):
-                raise NetworkError(f"a variable name must be a string, got {v!r}")
-            if not labels:
-                raise NetworkError(f"variable {v!r} has no states")
+        self._states = tuple(_checked_states(v, states[v]) for v in self._variables)
         self._cardinality = np.array([len(s) for s in self._states], np.int64)
         self._cardinality.flags.writeable = False
         self._factors: tuple[Factor, ...] = ()
@@ -154,6 +149,13 @@ class DiscreteModel:
     def __len__(self) -> int:
         return len(self._variables)
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __contains__(self, variable: object) -> bool:
+        """Whether the model has a variable of this name."""
+        return isinstance(variable, str) and variable in self._index
+
     # Pickling ----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
@@ -227,6 +229,18 @@ class DiscreteModel:
         made = self.plan(order, backend=backend, devices=devices, **options)
         more = {} if devices is None else {"devices": devices}
         return made.compile(backend, **more) if dtype == "float64" else made.compile(backend, dtype=dtype, **more)
+
+
+def _checked_states(variable: str, given: Sequence[str]) -> tuple[str, ...]:
+    """The names of a variable's states."""
+    if not isinstance(variable, str):
+        raise NetworkError(f"a variable name must be a string, got {variable!r}")
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise NetworkError(f"variable {variable!r}: its states must be a sequence of names, not {given!r}")
+    labels = tuple(str(s) for s in given)
+    if not labels:
+        raise NetworkError(f"variable {variable!r} has no states")
+    return labels
 
 
 def _listed(labels: Sequence[str], most: int = 12) -> str:

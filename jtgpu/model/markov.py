@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..errors import NetworkError
 from .cpts import check_numbers, freeze
 from .discrete import DiscreteModel, Factor
+from .summary import summary
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -69,3 +72,26 @@ class MarkovNetwork(DiscreteModel):
 
     def __repr__(self) -> str:
         return f"MarkovNetwork({self._name!r}, {len(self)} variables, {len(self._factors)} factors)"
+
+    def __str__(self) -> str:
+        """The variables with their states, as an aligned table."""
+        named = f" {self._name!r}" if self._name else ""
+        head = f"Markov network{named}: {len(self):,} variables, {len(self._factors):,} factors"
+        return summary(head, self._variables, self._states, None)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether names, states and factors are equal, bit for bit."""
+        if not isinstance(other, MarkovNetwork):
+            return NotImplemented
+        return (
+            self._variables == other._variables
+            and self._states == other._states
+            and len(self._factors) == len(other._factors)
+            and all(
+                a.scope == b.scope and np.array_equal(a.table, b.table)
+                for a, b in zip(self._factors, other._factors, strict=True)
+            )
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._variables, self._states, tuple(f.scope for f in self._factors)))

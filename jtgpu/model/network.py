@@ -6,25 +6,35 @@ a `DiscreteModel`: variables numbered 0..V-1 and a list of factors over them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ..errors import NetworkError, closest
-from .cpts import ROW_TOLERANCE, RowReport, check_numbers, freeze
+from ..errors import EvidenceError, NetworkError, closest
+from .cpt import Axis, Cpt
+from .cpt_input import checked_cpt
+from .cpts import RowReport
+from .directed import DirectedModel
 from .discrete import DiscreteModel, Factor
+from .graph_conversion import graph_parts, network_graph
 from .markov import MarkovNetwork
+from .prune import known_states, relevant_part
+from .replacement import new_names, new_states, rearranged, renamed_attributes
+from .summary import summary
 
 if TYPE_CHECKING:
     import networkx
-    from numpy.typing import ArrayLike, NDArray
+
+    from .cpt_input import CptLike
 
 __all__ = ["BayesianNetwork", "DiscreteModel", "Factor", "MarkovNetwork"]
 
+T = TypeVar("T")
 
-class BayesianNetwork(DiscreteModel):
+
+class BayesianNetwork(DirectedModel):
     """A discrete Bayesian network; immutable, and checked on construction.
 
     Parameters
@@ -33,9 +43,12 @@ class BayesianNetwork(DiscreteModel):
         The variables in order, with the names of their states. A variable may have one state.
     parents : mapping of str to sequences of str
         Parents of each variable, in the order of its CPT's axes. Variables that are left out have no parents.
-    cpts : mapping of str to array_like
+    cpts : mapping of str to array_like or mapping
         Conditional probability tables, float64; axes: parents in order, then the variable itself. Each row (last axis)
-        must sum to 1 within 1e-6; use `normalize_rows` first if it does not.
+        must sum to 1 within 1e-6; use `normalize_rows` first if it does not. A mapping gives a table by the names of
+        states: ``{("yes", "no"): {"low": 0.2, "high": 0.8}, ...}`` has a row for each configuration of the parents,
+        and a row is a mapping or a sequence. A single parent needs no tuple, nor does a mapping for each axis:
+        ``{"yes": {"no": [0.2, 0.8], ...}, ...}``.
     name : str, optional
     attributes : mapping, optional
         Further contents of a file about the network, its nodes and potentials, preserved for writing:
@@ -47,7 +60,8 @@ class BayesianNetwork(DiscreteModel):
     ------
     NetworkError
         If a parent is undeclared or repeated, the arcs form a cycle, a CPT is missing or has the wrong shape, a number
-        is negative or not finite, or a row does not sum to 1. The message names the variable.
+        is negative or not finite, or a row does not sum to 1. The message names the variable, and the row by the
+        states of the parents.
 
     Examples
     --------
@@ -55,104 +69,41 @@ class BayesianNetwork(DiscreteModel):
     >>> net = BayesianNetwork(
     ...     {"rain": ["no", "yes"], "wet": ["no", "yes"]},
     ...     {"wet": ["rain"]},
-    ...     {"rain": [0.8, 0.2], "wet": [[0.9, 0.1], [0.2, 0.8]]},
+    ...     {"rain": [0.8, 0.2], "wet": {"no": [0.9, 0.1], "yes": {"no": 0.2, "yes": 0.8}}},
     ... )
     >>> net.parents("wet")
     ('rain',)
+    >>> print(net.cpt("wet"))
+    P(wet | rain)
+    rain  wet=no  wet=yes
+    no       0.9      0.1
+    yes      0.2      0.8
+
+    `jtgpu.network` creates a network from a line of text.
     """
 
     def __init__(
         self,
         states: Mapping[str, Sequence[str]],
         parents: Mapping[str, Sequence[str]],
-        cpts: Mapping[str, ArrayLike],
+        cpts: Mapping[str, CptLike],
         *,
         name: str = "",
         attributes: Mapping[str, Mapping[str, Any]] | None = None,
         row_report: RowReport | None = None,
     ):
-        super().__init__(states, name=name)
+        super().__init__(states, parents, name=name)
         self._attributes = MappingProxyType(dict(attributes or {}))
         self._row_report = row_report
-        for given, what in ((parents, "parents"), (cpts, "a CPT")):
-            for v in given:
-                if v not in self._index:
-                    raise NetworkError(f"{what} given for {v!r}, which is not declared{closest(str(v), self._index)}")
-        self._parents = tuple(self._checked_parents(v, parents.get(v, ())) for v in self._variables)
-        self._check_acyclic()
-        self._cpts = tuple(self._checked_cpt(i, cpts) for i in range(len(self._variables)))
-        self._factors = tuple(
-            Factor((*self._parents[i], i), cpt) for i, cpt in enumerate(self._cpts)
-        )
-
-    def _checked_parents(self, variable: str, given: Sequence[str]) -> tuple[int, ...]:
-        if isinstance(given, str):
-            raise NetworkError(
-                f"variable {variable!r}: its parents must be a sequence of names, not the string {given!r}"
-            )
-        ids = []
-        for p in given:
-            if p not in self._index:
-                raise NetworkError(
-                    f"variable {variable!r} has the parent {p!r}, which is not declared{closest(str(p), self._index)}"
-                )
-            ids.append(self._index[p])
-        if self._index[variable] in ids:
-            raise NetworkError(f"variable {variable!r} is its own parent")
-        if len(set(ids)) != len(ids):
-            twice = next(p for p in given if list(given).count(p) > 1)
-            raise NetworkError(f"variable {variable!r} has the parent {twice!r} twice")
-        return tuple(ids)
-
-    def _check_acyclic(self) -> None:
-        """Kahn's algorithm; if variables are left over, a cycle among them is found and named."""
-        n_waiting = [len(p) for p in self._parents]
-        children: list[list[int]] = [[] for _ in self._parents]
-        for child, ids in enumerate(self._parents):
-            for p in ids:
-                children[p].append(child)
-        ready = [i for i, n in enumerate(n_waiting) if n == 0]
-        done = 0
-        while ready:
-            v = ready.pop()
-            done += 1
-            for c in children[v]:
-                n_waiting[c] -= 1
-                if n_waiting[c] == 0:
-                    ready.append(c)
-        if done == len(self._parents):
-            return
-        v = next(i for i, n in enumerate(n_waiting) if n > 0)
-        walk: list[int] = []
-        while v not in walk:
-            walk.append(v)
-            v = next(p for p in self._parents[v] if n_waiting[p] > 0)
-        cycle = [*walk[walk.index(v) :], v][::-1]
-        raise NetworkError("the arcs form a cycle: " + " -> ".join(repr(self._variables[i]) for i in cycle))
-
-    def _checked_cpt(self, i: int, cpts: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
-        name = self._variables[i]
-        if name not in cpts:
-            raise NetworkError(f"variable {name!r} has no CPT")
-        shape = tuple(int(self._cardinality[j]) for j in (*self._parents[i], i))
-        try:
-            table = freeze(cpts[name])
-        except (TypeError, ValueError) as error:
-            raise NetworkError(f"variable {name!r}: its CPT must be an array of numbers ({error})") from None
-        if table.shape != shape:
-            axes = ", ".join([*(self._variables[p] for p in self._parents[i]), name])
-            raise NetworkError(
-                f"variable {name!r}: its CPT has shape {table.shape}, expected {shape} for the axes ({axes})"
-            )
-        check_numbers(name, table)
-        gap = np.abs(table.sum(axis=-1) - 1.0)
-        if gap.max() > ROW_TOLERANCE:
-            row = np.unravel_index(int(gap.argmax()), gap.shape) if gap.ndim else ()
-            raise NetworkError(
-                f"variable {name!r}: the row of its CPT at parent configuration {tuple(int(r) for r in row)} sums to "
-                f"{table.sum(axis=-1)[row]:.9g}, expected 1 (jtgpu.normalize_rows divides rows by their sums)"
-            )
-        return table
+        for v in cpts:
+            if v not in self._index:
+                raise NetworkError(f"a CPT given for {v!r}, which is not declared{closest(str(v), self._index)}")
+        for v in self._variables:
+            if v not in cpts:
+                raise NetworkError(f"variable {v!r} has no CPT")
+        scopes = [(*ids, i) for i, ids in enumerate(self._parents)]
+        self._cpts = tuple(checked_cpt(self, scope, cpts[self._variables[scope[-1]]]) for scope in scopes)
+        self._factors = tuple(Factor(scope, cpt) for scope, cpt in zip(scopes, self._cpts, strict=True))
 
     # Attributes -----------------------------------------------------------------------------------------------
 
@@ -166,33 +117,153 @@ class BayesianNetwork(DiscreteModel):
         """Rows that the reader normalised; None if the network was not read from a file."""
         return self._row_report
 
-    def parents(self, variable: str | int) -> tuple[str, ...]:
-        """Names of the parents of a variable, in the order of its CPT's axes."""
-        return tuple(self._variables[p] for p in self._parents[self.index(variable)])
+    def cpt(self, variable: str | int) -> Cpt:
+        """P(variable | parents): float64, read-only; axes: parents in order, then the variable.
 
-    def cpt(self, variable: str | int) -> NDArray[np.float64]:
-        """P(variable | parents): float64, read-only; axes: parents in order, then the variable."""
-        return self._cpts[self.index(variable)]
+        The array prints as a labelled table: ``print(net.cpt("lung"))``. See `jtgpu.model.cpt.Cpt`.
+        """
+        i = self.index(variable)
+        return Cpt.of(self._cpts[i], [Axis(self._variables[v], self._states[v]) for v in (*self._parents[i], i)])
 
     @property
-    def n_arcs(self) -> int:
-        """Number of arcs."""
-        return sum(len(p) for p in self._parents)
+    def n_parameters(self) -> int:
+        """Number of free parameters: a row of k probabilities has k - 1."""
+        return sum(t.size // t.shape[-1] * (t.shape[-1] - 1) for t in self._cpts)
 
-    def topological_order(self) -> tuple[str, ...]:
-        """Names of the variables, parents before children; ties by number."""
-        placed: dict[int, None] = {}
-        for start in range(len(self)):
-            stack = [start]
-            while stack:
-                v = stack[-1]
-                missing = [p for p in self._parents[v] if p not in placed]
-                if v in placed or not missing:
-                    placed.setdefault(v)
-                    stack.pop()
-                else:
-                    stack.extend(reversed(missing))
-        return tuple(self._variables[v] for v in placed)
+    # Derived networks -----------------------------------------------------------------------------------------
+
+    def replace(
+        self,
+        *,
+        cpt: Mapping[str, CptLike] | None = None,
+        states: Mapping[str, Mapping[str, str] | Sequence[str]] | None = None,
+        parents: Mapping[str, Sequence[str]] | None = None,
+        rename: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> BayesianNetwork:
+        """Return this network with some changes. The network itself is immutable.
+
+        Parameters
+        ----------
+        cpt : mapping, optional
+            Variable to its new CPT, an array or a mapping by the names of states, as for the class.
+        states : mapping, optional
+            Variable to a mapping from old to new names of states, or to the sequence of all names. Where their number
+            changes, the CPTs of the variable and of its children must be given, too.
+        parents : mapping, optional
+            Variable to its new parents. It needs a new CPT unless only the order of the parents changes.
+        rename : mapping, optional
+            Old to new names of variables. All other arguments use the old names.
+        name : str, optional
+            The name of the new network.
+
+        Raises
+        ------
+        UnknownVariable, UnknownState
+            If the network has no such variable or state.
+        NetworkError
+            If the new network is invalid, or two variables have the same name.
+
+        Examples
+        --------
+        >>> import jtgpu
+        >>> net = jtgpu.network("smoke->lung", "{yes|no}")
+        >>> net = net.replace(cpt={"smoke": [0.3, 0.7]}, states={"lung": {"yes": "ill"}}, rename={"smoke": "smoker"})
+        >>> net.parents("lung"), net.states("lung"), net.cpt("smoker").tolist()
+        (('smoker',), ('ill', 'no'), [0.3, 0.7])
+        """
+        cpt, states, parents = self._by_name(cpt), self._by_name(states), self._by_name(parents)
+        for v, given in parents.items():
+            self._checked_parents(v, given)
+        names = new_names(self._variables, self._by_name(rename))
+        labels = {v: new_states(v, self.states(v), states[v]) if v in states else self.states(v) for v in self}
+        above = {v: parents.get(v, self.parents(v)) for v in self}
+        tables: dict[str, CptLike] = {
+            v: cpt[v] if v in cpt else rearranged(v, self._cpts[i], self.parents(v), above[v])
+            for i, v in enumerate(self._variables)
+        }
+        return BayesianNetwork(
+            {names[v]: labels[v] for v in self},
+            {names[v]: [names[p] for p in above[v]] for v in self},
+            {names[v]: tables[v] for v in self},
+            name=self._name if name is None else name,
+            attributes=renamed_attributes(self._attributes, names, [*cpt, *states, *parents]),
+            row_report=self._row_report,
+        )
+
+    def _by_name(self, given: Mapping[str, T] | None) -> dict[str, T]:
+        """An argument of `replace` by the names of variables."""
+        return {self._variables[self.index(v)]: value for v, value in (given or {}).items()}
+
+    def prune(
+        self, targets: str | int | Iterable[str | int], evidence: Mapping[Any, Any] | None = None
+    ) -> BayesianNetwork:
+        """Return the part of the network that determines the posterior of some variables given the evidence.
+
+        The posteriors of the targets, single and joint, are those of the whole network. Three things are removed:
+        variables that are neither ancestors of a target nor of evidence (barren), variables that the evidence
+        d-separates from the targets, and arcs from observed variables, whose states are entered in the CPTs of their
+        children.
+
+        Parameters
+        ----------
+        targets : str, int or iterable of these
+            One variable or several.
+        evidence : mapping, optional
+            Variable to its state, or to a collection of states one of which holds. For virtual or soft evidence, give
+            all states of the variable: it remains, and its arcs do.
+
+        Returns
+        -------
+        BayesianNetwork
+            The variables in their order. Evidence on a variable that was removed is irrelevant to the targets and must
+            be left out of queries: ``{v: s for v, s in evidence.items() if v in pruned}``.
+
+        Raises
+        ------
+        UnknownVariable, UnknownState
+            If the network has no such variable or state.
+        EvidenceError
+            If there is no target, the evidence is not a mapping, or it has no state for a variable.
+
+        Notes
+        -----
+        The pruned network holds for this evidence only. Its P(evidence) is that of the evidence that remains.
+        Compiled models prune by themselves: this method is for looking at a model, and for other programs.
+
+        Examples
+        --------
+        >>> import jtgpu
+        >>> net = jtgpu.network("smoke->lung->xray; smoke->bronc->dysp<-lung; asia->tub", "{yes|no}")
+        >>> net.prune("xray", {"lung": "yes"}).variables
+        ('xray',)
+        >>> net.prune("bronc", {"lung": "yes"}).arcs
+        (('smoke', 'lung'), ('smoke', 'bronc'))
+        """
+        wanted = self._numbers(targets)
+        if not wanted:
+            raise EvidenceError("prune needs at least one target")
+        known = known_states(self, evidence)
+        left = relevant_part(self._parents, sorted(wanted), known)
+        parents, cpts, cut = {}, {}, []
+        for i in left:
+            v = self._variables[i]
+            parents[v] = [self._variables[p] for p in self._parents[i] if p not in known.observed]
+            states = tuple(known.observed.get(p, slice(None)) for p in self._parents[i])
+            cpts[v] = self._cpts[i][states]
+            if len(parents[v]) < len(states):
+                cut.append(v)
+        names = {v: v for v in parents}
+        return BayesianNetwork(
+            {v: self.states(v) for v in parents},
+            parents,
+            cpts,
+            name=self._name,
+            attributes=renamed_attributes(self._attributes, names, cut),
+            row_report=self._row_report,
+        )
+
+    # Comparison and text --------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_attributes": dict(self._attributes)}  # a mapping proxy cannot be pickled
@@ -217,17 +288,19 @@ class BayesianNetwork(DiscreteModel):
     def __repr__(self) -> str:
         return f"BayesianNetwork({self._name!r}, {len(self)} variables, {self.n_arcs} arcs)"
 
+    def __str__(self) -> str:
+        """The variables with their states and parents, as an aligned table."""
+        named = f" {self._name!r}" if self._name else ""
+        head = (
+            f"Bayesian network{named}: {len(self):,} variables, {self.n_arcs:,} arcs, {self.n_parameters:,} parameters"
+        )
+        return summary(head, self._variables, self._states, [self.parents(v) for v in self._variables])
+
     # networkx -------------------------------------------------------------------------------------------------
 
     def to_networkx(self) -> networkx.DiGraph[str]:
         """Convert to a `networkx.DiGraph` whose nodes have the attributes ``states``, ``parents`` and ``cpt``."""
-        import networkx
-
-        graph: networkx.DiGraph[str] = networkx.DiGraph(name=self._name)
-        for v in self._variables:
-            graph.add_node(v, states=self.states(v), parents=self.parents(v), cpt=self.cpt(v))
-        graph.add_edges_from((p, v) for v in self._variables for p in self.parents(v))
-        return graph
+        return network_graph(self, [self.cpt(v) for v in self])
 
     @classmethod
     def from_networkx(cls, graph: networkx.DiGraph[str]) -> BayesianNetwork:
@@ -241,23 +314,4 @@ class BayesianNetwork(DiscreteModel):
         NetworkError
             If a node lacks an attribute, or its ``parents`` are not its predecessors.
         """
-        states, parents, cpts = {}, {}, {}
-        for node, data in graph.nodes(data=True):
-            name = str(node)
-            if name in states:
-                raise NetworkError(f"two nodes of the graph have the name {name!r}")
-            for needed in ("states", "cpt"):
-                if needed not in data:
-                    raise NetworkError(f"node {name!r} of the graph has no attribute {needed!r}")
-            before = [str(p) for p in graph.predecessors(node)]
-            given = [str(p) for p in data.get("parents", before)]
-            if sorted(given) != sorted(before):
-                raise NetworkError(
-                    f"node {name!r}: its attribute 'parents' is {given}, but the graph's arcs come from {before}"
-                )
-            if len(before) > 1 and "parents" not in data:
-                raise NetworkError(
-                    f"node {name!r} has several parents, so it needs an attribute 'parents' that orders them"
-                )
-            states[name], parents[name], cpts[name] = data["states"], given, data["cpt"]
-        return cls(states, parents, cpts, name=str(graph.graph.get("name", "")))
+        return cls(*graph_parts(graph), name=str(graph.graph.get("name", "")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from typing import Any
 
@@ -63,13 +64,18 @@ def test_networks_are_immutable() -> None:
         (STATES, PARENTS, {"rain": [0.8, 0.2], "wet": WET}, "'sprinkler' has no CPT"),
         (STATES, PARENTS, {**CPTS, "rain": [0.2, 0.3, 0.5]}, r"'rain': its CPT has shape \(3,\)"),
         (STATES, PARENTS, {**CPTS, "wet": WET.T}, r"expected \(2, 2, 3\) for the axes \(rain, sprinkler, wet\)"),
-        (STATES, PARENTS, {**CPTS, "rain": [0.8, 0.3]}, r"'rain': the row .* sums to 1.1"),
-        (STATES, PARENTS, {**CPTS, "wet": WET * [1, 1, 0]}, r"'wet': the row .*\(1, 1\) sums to 0.1"),
+        (STATES, PARENTS, {**CPTS, "rain": [0.8, 0.3]}, r"'rain': its CPT sums to 1.1, expected 1 \(jtgpu"),
+        (STATES, PARENTS, {**CPTS, "wet": WET * [1, 1, 0]}, "row of its CPT for rain=yes, sprinkler=on sums to 0.1"),
+        (STATES, PARENTS, {**CPTS, "wet": WET * [1, 1, 0]}, "; 3 of its 4 rows do not sum to 1"),
+        (STATES, PARENTS, {**CPTS, "wet": np.moveaxis(WET, -1, 0)}, r"\(3, 2, 2\), expected .*use numpy.moveaxis"),
         (STATES, PARENTS, {**CPTS, "rain": [1.2, -0.2]}, "'rain': its table holds the negative number -0.2"),
         (STATES, PARENTS, {**CPTS, "rain": [np.nan, 0.2]}, "'rain': its table holds nan"),
         (STATES, PARENTS, {**CPTS, "rain": [np.inf, 0.2]}, "'rain': its table holds inf"),
         (STATES, PARENTS, {**CPTS, "rain": ["a", "b"]}, "'rain': its CPT must be an array of numbers"),
         ({**STATES, "rain": []}, PARENTS, CPTS, "'rain' has no states"),
+        ({**STATES, "rain": "ny"}, PARENTS, CPTS, "'rain': its states must be a sequence of names, not 'ny'"),
+        ({**STATES, "rain": 2}, PARENTS, CPTS, "'rain': its states must be a sequence of names, not 2"),
+        ({5: ["a"]}, {}, {}, "a variable name must be a string, got 5"),
     ],
 )
 def test_invalid_networks(states: Any, parents: Any, cpts: Any, says: str) -> None:
@@ -182,6 +188,76 @@ def test_invalid_networkx_graphs() -> None:
     del graph.nodes["rain"]["cpt"]
     with pytest.raises(errors.NetworkError, match="no attribute 'cpt'"):
         BayesianNetwork.from_networkx(graph)
+
+
+def test_a_network_is_a_collection_of_names() -> None:
+    net = lawn()
+    assert list(net) == ["rain", "sprinkler", "wet"]
+    assert "wet" in net
+    assert "fog" not in net
+    assert 0 not in net
+    assert bool(net)
+
+
+def test_print_shows_the_variables() -> None:
+    assert str(lawn()) == (
+        "Bayesian network 'lawn': 3 variables, 2 arcs, 10 parameters\n"
+        "variable   states          parents\n"
+        "rain       no, yes\n"
+        "sprinkler  off, on\n"
+        "wet        dry, damp, wet  rain, sprinkler"
+    )
+    assert repr(lawn()) == "BayesianNetwork('lawn', 3 variables, 2 arcs)"
+    markov = MarkovNetwork({"a": ["0", "1"]}, [(["a"], [1.0, 2.0])])
+    assert str(markov) == "Markov network: 1 variables, 1 factors\nvariable  states\na         0, 1"
+
+
+def test_a_long_network_is_printed_without_its_middle() -> None:
+    n = 1000
+    net = BayesianNetwork(
+        {f"v{i}": [f"state {k}" for k in range(30)] for i in range(n)}, {}, {f"v{i}": [1 / 30] * 30 for i in range(n)}
+    )
+    lines = str(net).splitlines()
+    assert len(lines) < 20
+    assert lines[-1].startswith("[1,000 rows")
+    assert lines[-2].startswith("v999")
+    assert lines[2].endswith("... (30)")
+    assert max(map(len, lines)) < 100
+
+
+@given(random_nets.bayesian_networks())
+def test_copies_and_pickles_are_equal_and_immutable(net: BayesianNetwork) -> None:
+    for again in (copy.copy(net), copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert again == net
+        assert hash(again) == hash(net)
+        assert again.arcs == net.arcs
+        assert [again.children(v) for v in net] == [net.children(v) for v in net]
+        with pytest.raises(ValueError, match="read-only"):
+            again.cpt(0)[...] = 1
+
+
+@given(random_nets.markov_networks())
+def test_markov_networks_compare_copy_and_pickle(net: MarkovNetwork) -> None:
+    for again in (copy.copy(net), copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert again == net
+        assert hash(again) == hash(net)
+    assert net != MarkovNetwork({"other": ["a"]}, [])
+    assert net != 1
+
+
+def test_names_of_all_languages_and_numbers_as_states() -> None:
+    names: dict[str, Any] = {"Wetter 天気": ["☀ sonnig", "regnerisch 雨"], "größe": [1.5, 2, True]}
+    cpts: dict[str, Any] = {"Wetter 天気": [0.25, 0.75], "größe": [[0.5, 0.25, 0.25], [0, 0, 1]]}
+    net = BayesianNetwork(names, {"größe": ["Wetter 天気"]}, cpts)
+    assert net.states("größe") == ("1.5", "2", "True")
+    assert net.state_index("größe", "2") == 1
+    assert net.state_index("größe", True) == 2
+    assert BayesianNetwork.from_networkx(net.to_networkx()) == net
+    assert pickle.loads(pickle.dumps(net)) == net
+    with net.compile("reference") as tree:
+        assert tree.posterior("Wetter 天気", {"größe": "1.5"})["☀ sonnig"] == 1.0
+    assert "☀ sonnig, regnerisch 雨" in str(net)
+    assert "☀ sonnig" in str(net.cpt("größe"))
 
 
 def test_networks_compare_and_pickle() -> None:

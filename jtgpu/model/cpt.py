@@ -1,0 +1,161 @@
+"""`Cpt`: the conditional probability table of a variable, a read-only array that knows the names of its axes."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import UnknownState, UnknownVariable, closest
+from ..util.text_table import WIDTH, format_table
+
+__all__ = ["Axis", "Cpt"]
+
+
+class Axis(NamedTuple):
+    """The variable of an axis and the names of its states."""
+
+    variable: str
+    states: tuple[str, ...]
+
+
+_Base: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class Cpt(_Base):
+    """P(variable | parents): a read-only float64 array that prints as a labelled table.
+
+    `BayesianNetwork.cpt` returns it. Axes: parents in order, then the variable. It behaves as an array in all other
+    respects, and what is computed from it is a plain array. ``cpt[{"smoke": "yes"}]`` selects by name: it is the part
+    of the array for this state of this parent.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> net = jtgpu.network(
+    ...     "smoke{yes|no}->lung{yes|no}",
+    ...     cpts={"smoke": [0.5, 0.5], "lung": {"yes": [0.1, 0.9], "no": [0.01, 0.99]}},
+    ... )
+    >>> net.cpt("lung")[{"smoke": "yes"}]
+    array([0.1, 0.9])
+    """
+
+    _axes: tuple[Axis, ...] = ()  # empty for views and results
+
+    @classmethod
+    def of(cls, table: NDArray[np.float64], axes: Sequence[Axis]) -> Cpt:
+        """A labelled view of an array."""
+        made = table.view(cls)
+        made._axes = tuple(axes)
+        return made
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the axes: parents in order, then the variable. Empty for a part of a table."""
+        return tuple(a.variable for a in self._axes)
+
+    def states(self, variable: str) -> tuple[str, ...]:
+        """Names of the states along the axis of a variable."""
+        return self._axes[self._axis(variable)].states
+
+    def to_dict(self) -> dict[tuple[str, ...], dict[str, float]]:
+        """Each row by the states of the parents: ``{("yes", "no"): {"low": 0.2, "high": 0.8}, ...}``.
+
+        `BayesianNetwork` takes this mapping in place of the array. A root has one row, with the key ``()``.
+
+        Raises
+        ------
+        UnknownState
+            If two states of a variable have the same name.
+        """
+        for a in self._axes:
+            if len(set(a.states)) < len(a.states):
+                raise UnknownState(f"{a.variable!r} has states of equal names, which a mapping cannot distinguish")
+        keys = product(*(a.states for a in self._axes[:-1]))
+        rows = np.asarray(self).reshape(-1, self.shape[-1]).tolist()
+        labels = self._axes[-1].states
+        return {key: dict(zip(labels, row, strict=True)) for key, row in zip(keys, rows, strict=True)}
+
+    def __getitem__(self, key: Any) -> Any:
+        """An array's item, or the part for states given by name: ``cpt[{"smoke": "yes"}]``."""
+        table = np.asarray(self)
+        if not isinstance(key, Mapping):
+            return table[key]
+        index: list[int | slice] = [slice(None)] * self.ndim
+        for variable, state in key.items():
+            axis = self._axis(variable)
+            index[axis] = _state_number(self._axes[axis], state)
+        return table[tuple(index)]
+
+    def _axis(self, variable: str) -> int:
+        if variable not in self.variables:
+            raise UnknownVariable(f"this table has no axis {variable!r}{closest(str(variable), self.variables)}")
+        return self.variables.index(variable)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """Compute with plain arrays, so that results are plain arrays."""
+        plain = [np.asarray(x) if isinstance(x, Cpt) else x for x in inputs]
+        return getattr(ufunc, method)(*plain, **options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (np.array(self), self._axes)
+
+    def __str__(self) -> str:
+        """The table with a row for each configuration of the parents; a long table without its middle."""
+        if not self._axes:
+            return str(np.asarray(self))
+        *above, own = self._axes
+        given = f" | {', '.join(a.variable for a in above)}" if above else ""
+        parents = [a.variable for a in above]
+        columns = [f"{own.variable}={s}" for s in own.states]
+        if sum(map(len, [*parents, *columns])) + 2 * len(self._axes) > WIDTH:
+            columns = list(own.states)  # the line above the table names the variable
+        rows = np.asarray(self).reshape(-1, len(own.states))
+        strides = [math.prod(self.shape[i + 1 : -1]) for i in range(len(above))]
+        labels = [_Labels(a.states, stride, len(rows)) for a, stride in zip(above, strides, strict=True)]
+        table = format_table([*parents, *columns], [*labels, *rows.T], fixed=len(above), digits=_digits(rows))
+        return f"P({own.variable}{given})\n{table}"
+
+
+class _Labels(Sequence[str]):
+    """A column with the states of a parent: each stands for `stride` rows, and they repeat."""
+
+    def __init__(self, states: Sequence[str], stride: int, n_rows: int):
+        self._states, self._stride, self._n_rows = states, stride, n_rows
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    def __getitem__(self, row: Any) -> Any:
+        return self._states[row // self._stride % len(self._states)]
+
+
+def _digits(numbers: NDArray[np.float64]) -> int:
+    """The fewest digits after the decimal point that show all numbers as 6 would."""
+    if numbers.size > 100_000:
+        return 6
+    return next((d for d in range(1, 6) if np.array_equal(np.round(numbers, d), np.round(numbers, 6))), 6)
+
+
+def _state_number(axis: Axis, state: str | int) -> int:
+    """Number of a state that is given by name or number."""
+    if isinstance(state, str):
+        if axis.states.count(state) == 1:
+            return axis.states.index(state)
+        what = f"{axis.states.count(state)} states named" if state in axis.states else "no state"
+        raise UnknownState(f"{axis.variable!r} has {what} {state!r}{closest(state, axis.states)}")
+    number = operator.index(state)
+    if not 0 <= number < len(axis.states):
+        raise UnknownState(f"{axis.variable!r} has no state number {number}; it has 0 to {len(axis.states) - 1}")
+    return number
+
+
+def _restore(table: NDArray[np.float64], axes: Sequence[Axis]) -> Cpt:
+    """Restore a pickled table. Unpickled arrays are writeable; those of a network are not."""
+    table.flags.writeable = False
+    return Cpt.of(table, axes)

@@ -1,0 +1,167 @@
+"""`network`: a Bayesian network from a line of text."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ..errors import NetworkError, TableTooLarge, closest
+from .network import BayesianNetwork
+from .network_text import parse_network, parse_states
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["network"]
+
+MAX_CPT = 100_000_000  # entries of a CPT that is filled here
+
+
+def network(
+    structure: str,
+    domain: int | str | Sequence[str] = 2,
+    *,
+    cpts: Mapping[str, ArrayLike | Mapping[Any, Any]] | Literal["random", "uniform"] = "random",
+    seed: int = 0,
+    name: str = "",
+) -> BayesianNetwork:
+    """Create a Bayesian network from a line of text, in the syntax of pyAgrum's ``fastBN``.
+
+    Parameters
+    ----------
+    structure : str
+        Chains of arcs, separated by ``;`` or newlines: ``"smoke->lung->xray<-tub; smoke->bronc"``. A node without
+        arcs stands alone. The parents of a variable are in the order of the arcs. The states follow a name, at any one
+        of its occurrences:
+
+        ============== ====================================================================
+        ``a[3]``       three states, ``0``, ``1``, ``2``
+        ``a[1,5]``     the integers from 1 to 5
+        ``a{yes|no}``  these states
+        ``a{0:1:5}``   five numbers from 0 to 1: ``0``, ``0.25``, ... ``1``
+        ``a[0,18,65]`` the intervals between these limits: ``[0;18[``, ``[18;65]``
+        ``a[0:10:5]``  five intervals of equal length from 0 to 10
+        ============== ====================================================================
+
+        Names may contain spaces; a name that contains ``- < > , ; = | [ ] { }`` is written in quotes.
+    domain : int, str or sequence of str
+        States of the other variables: their number, text such as ``"{yes|no}"``, or their names.
+    cpts : mapping, "random" or "uniform"
+        The CPT of each variable, as an array or by the names of states (see `jtgpu.BayesianNetwork`).
+        ``"random"`` draws each row from the uniform distribution over all distributions.
+    seed : int
+        Seed of the random CPTs: the same structure and seed give the same network.
+    name : str, optional
+
+    Returns
+    -------
+    BayesianNetwork
+        The variables are in the order in which they occur.
+
+    Raises
+    ------
+    ParseError
+        If the text has an error; the message has line and column.
+    NetworkError
+        If the arcs form a cycle, or a CPT is missing or invalid.
+    TableTooLarge
+        If a CPT to be filled has more than 100,000,000 entries.
+
+    See Also
+    --------
+    BayesianNetwork.replace : the same network with other CPTs, states or names
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> net = jtgpu.network(
+    ...     "smoke->lung; smoke->bronc",
+    ...     "{yes|no}",
+    ...     cpts={
+    ...         "smoke": [0.5, 0.5],
+    ...         "lung": {"yes": [0.1, 0.9], "no": [0.01, 0.99]},
+    ...         "bronc": {"yes": {"yes": 0.6, "no": 0.4}, "no": {"yes": 0.3, "no": 0.7}},
+    ...     },
+    ... )
+    >>> print(net)
+    Bayesian network: 3 variables, 2 arcs, 5 parameters
+    variable  states   parents
+    smoke     yes, no
+    lung      yes, no  smoke
+    bronc     yes, no  smoke
+    >>> len(jtgpu.network("a[3]->b<-c; c->d{low|mid|high}", seed=1))
+    4
+    """
+    if not isinstance(structure, str):
+        raise TypeError(f"structure must be text such as 'a->b<-c', not {type(structure).__name__}")
+    states, parents = parse_network(structure, _default_states(domain))
+    if isinstance(cpts, Mapping):
+        _check_complete(states, cpts)
+        return BayesianNetwork(states, parents, cpts, name=name)
+    if cpts not in ("random", "uniform"):
+        raise ValueError(f'cpts must be a mapping, "random" or "uniform", got {cpts!r}')
+    shapes = {v: [len(states[u]) for u in (*parents.get(v, ()), v)] for v in states}
+    for v, shape in shapes.items():
+        if math.prod(shape) > MAX_CPT:
+            raise TableTooLarge(
+                f"the CPT of {v!r} has {math.prod(shape):,} entries ({len(shape) - 1} parents); the limit is "
+                f"{MAX_CPT:,}",
+                entries=math.prod(shape),
+            )
+    filled = _uniform(shapes) if cpts == "uniform" else _random(shapes, _checked_seed(seed))
+    return BayesianNetwork(states, parents, filled, name=name)
+
+
+def _default_states(domain: int | str | Sequence[str]) -> tuple[str, ...]:
+    """States of the variables for which the text gives none."""
+    if isinstance(domain, str):
+        return parse_states(domain)
+    if isinstance(domain, Sequence):
+        return tuple(str(s) for s in domain)
+    try:
+        return parse_states(f"[{operator.index(domain)}]")
+    except TypeError:
+        raise TypeError(
+            f"domain must be a number of states, text such as '{{yes|no}}', or names, not {domain!r}"
+        ) from None
+
+
+def _check_complete(states: Mapping[str, object], cpts: Mapping[str, object]) -> None:
+    missing = [v for v in states if v not in cpts]
+    if missing and len(missing) < len(states):
+        unknown = [v for v in cpts if v not in states]
+        if unknown:
+            raise NetworkError(f"a CPT given for {unknown[0]!r}, which is not in the text{closest(unknown[0], states)}")
+        listed = ", ".join(map(repr, missing[:12])) + (", ..." if len(missing) > 12 else "")
+        raise NetworkError(
+            f"no CPT is given for {listed}; to fill the others at random, create the network without cpts= and use "
+            "net.replace(cpt={...})"
+        )
+
+
+def _uniform(shapes: Mapping[str, Sequence[int]]) -> dict[str, NDArray[np.float64]]:
+    return {v: np.full(shape, 1.0 / shape[-1]) for v, shape in shapes.items()}
+
+
+def _random(shapes: Mapping[str, Sequence[int]], seed: int) -> dict[str, NDArray[np.float64]]:
+    """CPTs whose rows are drawn from the uniform distribution over all distributions."""
+    rng = np.random.default_rng(seed)
+    cpts = {}
+    for v, shape in shapes.items():
+        table = rng.standard_exponential(shape)
+        cpts[v] = table / table.sum(axis=-1, keepdims=True)
+    return cpts
+
+
+def _checked_seed(seed: int) -> int:
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        raise TypeError(f"seed must be an integer, not {seed!r}") from None
+    if number < 0:
+        raise ValueError(f"seed must not be negative, got {number}")
+    return number

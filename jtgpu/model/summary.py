@@ -1,0 +1,60 @@
+"""Models as text: what ``print(net)`` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..util.text_table import format_table
+
+__all__ = ["summary"]
+
+MAX_WIDTH = 32  # characters of a cell
+
+
+def summary(
+    head: str, variables: Sequence[str], states: Sequence[Sequence[str]], parents: Sequence[Sequence[str]] | None
+) -> str:
+    """A line about the model and a table of its variables.
+
+    Parameters
+    ----------
+    head : str
+        The first line.
+    variables, states, parents : sequences
+        Of each variable; ``parents=None`` leaves the column out.
+    """
+    if not variables:
+        return head
+    columns: list[Sequence[str]] = [variables, _Lists(states)]
+    if parents is not None:
+        columns.append(_Lists(parents))
+    names = ["variable", "states", "parents"][: len(columns)]
+    return f"{head}\n{format_table(names, columns, fixed=1, width=None)}"
+
+
+class _Lists(Sequence[str]):
+    """A column of lists of words."""
+
+    def __init__(self, lists: Sequence[Sequence[str]]):
+        self._lists = lists
+
+    def __len__(self) -> int:
+        return len(self._lists)
+
+    def __getitem__(self, row: Any) -> Any:
+        return _joined(self._lists[row])
+
+
+def _joined(words: Sequence[str]) -> str:
+    """Words separated by commas; as many as fit."""
+    text = ", ".join(words)
+    if len(text) <= MAX_WIDTH:
+        return text
+    end = f", ... ({len(words)})"
+    shown = words[0]
+    for word in words[1:]:
+        if len(shown) + 2 + len(word) + len(end) > MAX_WIDTH:
+            break
+        shown = f"{shown}, {word}"
+    return (shown if len(shown) <= MAX_WIDTH else shown[: MAX_WIDTH - 3] + "...") + (end if len(words) > 1 else "")
