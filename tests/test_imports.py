@@ -27,7 +27,7 @@ PACKAGE = ROOT / "jtgpu"
 PACKAGES: dict[str, tuple[str, ...]] = {
     "numba": ("util/numba_cache.py", "backends/cpu/*.py", "plans/**/*.py"),
     "llvmlite": ("backends/cpu/*.py",),
-    "networkx": ("model/network.py", "interop/networkx.py"),
+    "networkx": ("model/graph_conversion.py", "interop/networkx.py"),
     "pgmpy": ("interop/pgmpy.py", "compat/pgmpy.py"),
     "pycuda": ("device/*.py", "backends/published/*.py", "backends/gpu/**/*.py"),
     "skcuda": ("device/*.py",),

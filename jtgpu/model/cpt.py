@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UnknownState, UnknownVariable, closest
-from ..util.text_table import WIDTH, format_table
+from ..util.text_table import DIGITS, SMALL, WIDTH, format_table
 
 __all__ = ["Axis", "Cpt"]
 
@@ -136,10 +136,12 @@ class _Labels(Sequence[str]):
 
 
 def _digits(numbers: NDArray[np.float64]) -> int:
-    """The fewest digits after the decimal point that show all numbers as 6 would."""
-    if numbers.size > 100_000:
-        return 6
-    return next((d for d in range(1, 6) if np.array_equal(np.round(numbers, d), np.round(numbers, 6))), 6)
+    """The fewest digits after the decimal point that show all numbers as `DIGITS` would."""
+    if numbers.size > 100_000 or ((numbers > 0) & (numbers < SMALL)).any():  # small ones are shown with an exponent
+        return DIGITS
+    return next(
+        (d for d in range(1, DIGITS) if np.array_equal(np.round(numbers, d), np.round(numbers, DIGITS))), DIGITS
+    )
 
 
 def _state_number(axis: Axis, state: str | int) -> int:

@@ -51,9 +51,7 @@ def descendants(successors: Adjacency, sources: Iterable[int]) -> set[int]:
     return found
 
 
-def reachable(
-    parents: Adjacency, children: Adjacency, sources: Iterable[int], observed: AbstractSet[int]
-) -> set[int]:
+def reachable(parents: Adjacency, children: Adjacency, sources: Iterable[int], observed: AbstractSet[int]) -> set[int]:
     """Unobserved vertices that are d-connected to a source given the observed vertices, the sources included.
 
     Koller and Friedman, Probabilistic Graphical Models, 2009, algorithm 3.1.

@@ -35,9 +35,7 @@ def known_states(model: DiscreteModel, evidence: Mapping[Any, Any] | None) -> Kn
     UnknownVariable, UnknownState
     """
     if evidence is not None and not isinstance(evidence, Mapping):
-        raise EvidenceError(
-            f"evidence must be a mapping such as {{'xray': 'yes'}}, not a {type(evidence).__name__}"
-        )
+        raise EvidenceError(f"evidence must be a mapping such as {{'xray': 'yes'}}, not a {type(evidence).__name__}")
     found = KnownStates({}, set())
     for variable, value in (evidence or {}).items():
         v = model.index(variable)

@@ -77,7 +77,7 @@ def test_d_separation_takes_disjoint_sets() -> None:
 
 
 def test_a_cycle_is_named_in_the_direction_of_the_arcs() -> None:
-    states = dict.fromkeys("axyz", ["0", "1"])
+    states = dict.fromkeys("axyz", ("0", "1"))
     cpts = dict.fromkeys("axyz", np.full((2, 2), 0.5))
     with pytest.raises(errors.NetworkError) as caught:
         BayesianNetwork(states, {"a": ["z"], "x": ["z"], "y": ["x"], "z": ["y"]}, cpts)
