@@ -25,8 +25,8 @@ PACKAGE = ROOT / "jtgpu"
 
 # heavy or optional packages -> the files that may import them, at the top or within functions
 PACKAGES: dict[str, tuple[str, ...]] = {
-    "numba": ("util/numba_cache.py", "backends/cpu/*.py", "plans/**/*.py"),
-    "llvmlite": ("backends/cpu/*.py",),
+    "numba": ("util/jit.py", "util/ahead/*.py", "**/loops/*.py"),
+    "llvmlite": ("util/ahead/*.py", "backends/cpu/loops/*.py"),
     "networkx": ("model/graph_conversion.py", "interop/networkx.py"),
     "pgmpy": ("interop/pgmpy.py", "compat/pgmpy.py"),
     "pycuda": ("device/*.py", "backends/published/*.py", "backends/gpu/**/*.py"),
@@ -57,6 +57,8 @@ BY_NAME = {
     "formats/__init__.py",  # evidence files
     "formats/registry.py",  # a format's modules
     "cli/commands.py",  # a command's module when it runs
+    "util/loops.py",  # compiled loops, which the extension module replaces
+    "util/ahead/objects.py",
 }
 
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...errors import ImpossibleEvidence
+from ...util.loops import loops
 from ..base import BatchResult, Evidence, columns_of
-from .lanes import Cases, Memory, Posteriors, run_lanes
+from .lanes import Cases, Memory, Posteriors
 from .patterns import rows_by_pattern
 from .programs import CachedProgram
 from .runner import Runner, soft_of
@@ -25,6 +26,8 @@ from .workspace import Workspace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_lanes = loops("jtgpu.backends.cpu.loops.lanes")
 
 __all__ = ["Config", "Group", "Table", "answer_batch", "group_rows", "lane_memory", "run_groups"]
 
@@ -199,7 +202,7 @@ class _Posteriors:
                     self._run_row(space, row)
                 return
             hard = runner.program.axis_rank[cached.hard]
-            run_lanes(
+            _lanes.run_lanes(
                 lane_memory(space, table, cached, group.lanes), cached.records, table.cases(group.rows),
                 Posteriors(self.cells, self.place, runner.cards, hard), runner.limit, first, last,
             )  # fmt: skip

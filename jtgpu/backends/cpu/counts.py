@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import ImpossibleEvidence
+from ...util.loops import loops
 from ..base import Counts
 from .batch import Group, Table, group_rows, lane_memory, run_groups
-from .lanes import Counting, add_counts, count_lanes
+from .lanes import Counting
 from .runner import Runner, soft_of
 from .workspace import Workspace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_lanes = loops("jtgpu.backends.cpu.loops.lanes")
 
 __all__ = ["count_batch"]
 
@@ -70,7 +73,7 @@ def count_batch(runner: Runner, states: NDArray[np.int32], weights: NDArray[np.f
                 for row in group.rows[first:last].tolist():
                     _count_row(table, space, row, Counting(cells, weights))
             else:
-                count_lanes(
+                _lanes.count_lanes(
                     lane_memory(space, table, cached, group.lanes), cached.records, table.cases(group.rows),
                     Counting(cells, weights), runner.limit, first, last,
                 )  # fmt: skip
@@ -93,4 +96,4 @@ def _count_row(table: Table, space: Workspace, row: int, out: Counting) -> None:
         table.log_evidence[row], table.impossible[row] = -np.inf, True
         return
     states = case.state[table.runner.by_rank]
-    add_counts(space.arena, cached.records, states, float(out.weights[row]), out.cells, space.block)
+    _lanes.add_counts(space.arena, cached.records, states, float(out.weights[row]), out.cells, space.block)

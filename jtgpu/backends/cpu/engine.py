@@ -13,16 +13,18 @@ from ...errors import ImpossibleEvidence, JtgpuError
 from ...plans.plan import Plan
 from ...plans.program import family_program, posterior_program
 from ...util.fork import new_lock, reset_in_child
-from ...util.numba_cache import cache_folder, is_compiled
+from ...util.loops import loops
 from ..base import BackendDefaults, BatchResult, Counts, Evidence, Result
 from .batch import answer_batch
 from .counts import count_batch
+from .records import IMPOSSIBLE
 from .runner import Runner, soft_of
-from .sweep import IMPOSSIBLE, run, run_changed
 from .workspace import Workspace, scaled_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_sweep = loops("jtgpu.backends.cpu.loops.sweep")
 
 __all__ = ["Cpu", "CpuSession", "prepare"]
 
@@ -157,7 +159,7 @@ class CpuSession:
             space.fit_program(cached, self._cells)
             log_evidence = IMPOSSIBLE
             if log_scale != IMPOSSIBLE:
-                log_evidence = run_changed(
+                log_evidence = _sweep.run_changed(
                     space.arena, space.exponent, p.records, p.record_ptr, p.loads, p.load_ptr, p.roots,
                     evidence.state[runner.by_rank], weights, weight_ptr, runner.limit, space.block, *cached.hashes(p),
                     self._signature, weights.view(np.uint64), self.made,
@@ -178,8 +180,9 @@ class CpuSession:
 
 def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Cpu:
     """See `jtgpu.backends.base.Prepare`. Warns, through the logger "jtgpu", if the first query has to compile."""
-    if not is_compiled(run):
+    folder = _sweep.waits_for_compiler("run")
+    if folder:
         logging.getLogger("jtgpu").warning(
-            "Compiling CPU kernels for this machine (one time, about 30 s; cached in %s) ...", cache_folder(run)
+            "Compiling CPU kernels for this machine (one time, about 30 s; cached in %s) ...", folder
         )
     return Cpu(plan, factors, **options)

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .backward import Steps, alternatives, cell_of, retrace
+from ...util.loops import loops
+from .backward import Steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_backward = loops("jtgpu.backends.cpu.loops.backward")
 
 __all__ = ["further"]
 
@@ -38,7 +41,7 @@ def further(
     def split(first: int, barred: NDArray[np.int64]) -> None:
         states = found[-1]
         cells, loss = np.zeros(first + 1, np.int64), np.full(first + 1, -np.inf)
-        alternatives(arena, *steps[:2], first, barred, states, cells, loss, *scratch)
+        _backward.alternatives(arena, *steps[:2], first, barred, states, cells, loss, *scratch)
         order = np.argsort(-loss, kind="stable")[: k - len(found)]
         order = order[loss[order] > -np.inf]
         splits.append((order, cells, loss, barred, first))
@@ -60,8 +63,8 @@ def further(
         step = int(order[place])
         push(parent, place + 1)
         states = found[parent].copy()
-        chosen = cell_of(steps.steps, steps.step_ptr[step], states)
-        retrace(arena, *steps[:2], step, int(cells[step]), states, *scratch)
+        chosen = _backward.cell_of(steps.steps, steps.step_ptr[step], states)
+        _backward.retrace(arena, *steps[:2], step, int(cells[step]), states, *scratch)
         found.append(states)
         logs.append(-value)
         more = np.append(barred, chosen) if step == first else np.array([chosen])

@@ -10,18 +10,20 @@ import numpy as np
 
 from ...plans.program import Program
 from ...plans.specialise import FREE, HARD, SOFT, FlatProgram, conditional_heads, flatten
+from ...util.loops import loops
 from ...util.lru import LRU
 from .backward import Steps, steps_of
 from .lower import lower
 from .parallel import Tasks, make_tasks
 from .records import Layout, Records
-from .sweep import hashes
 from .zeros import without_zeros
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .workspace import Numbers
+
+_sweep = loops("jtgpu.backends.cpu.loops.sweep")
 
 __all__ = ["CachedProgram", "ProgramCache"]
 
@@ -101,7 +103,7 @@ class CachedProgram:
         """Of the contractions and of the loads of `records`, those of this program at some time."""
         found = self._hashes
         if found is None or found[0] is not records:
-            hashed = hashes(records.records, records.record_ptr), hashes(records.loads, records.load_ptr)
+            hashed = _sweep.hashes(records.records, records.record_ptr), _sweep.hashes(records.loads, records.load_ptr)
             self._hashes = found = records, hashed
         return found[1]
 

@@ -12,18 +12,20 @@ import numpy as np
 from ...errors import ImpossibleEvidence
 from ...plans.arrays import ragged
 from ...plans.program import UNIT, Program
+from ...util.loops import loops
 from ..base import Evidence
 from ..sweep import Best, Derivatives, Uniforms
-from .backward import draw, trace
 from .k_best import further
 from .patterns import rows_by_pattern
 from .programs import CachedProgram
 from .runner import Runner, soft_of
-from .spread import score, spread
 from .workspace import Workspace, scaled_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_spread = loops("jtgpu.backends.cpu.loops.spread")
+_backward = loops("jtgpu.backends.cpu.loops.backward")
 
 __all__ = ["CpuSweep"]
 
@@ -70,7 +72,8 @@ class CpuSweep:
     def _trace(self, space: Workspace, cached: CachedProgram, state: NDArray[np.int32]) -> NDArray[np.int32]:
         """The best configuration, by rank, when the program has run."""
         steps, states = cached.steps, np.maximum(state[self._runner.by_rank], 0)
-        trace(space.arena, steps.steps, steps.step_ptr, len(steps.step_ptr) - 1, states, space.values, space.places)
+        last = len(steps.step_ptr) - 1
+        _backward.trace(space.arena, steps.steps, steps.step_ptr, last, states, space.values, space.places)
         return states
 
     def best_rows(self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]) -> Best:
@@ -135,7 +138,9 @@ class CpuSweep:
 
         def part(t: int, block: NDArray[np.int32], numbers: NDArray[np.float64]) -> None:
             mine = slice(len(block) * t // threads, len(block) * (t + 1) // threads)
-            draw(space.arena, steps.steps, steps.step_ptr, start, numbers[mine], block[mine], by_rank, *own[t])
+            _backward.draw(
+                space.arena, steps.steps, steps.step_ptr, start, numbers[mine], block[mine], by_rank, *own[t]
+            )
 
         with ThreadPoolExecutor(threads - 1) if threads > 1 else nullcontext() as pool:
             for first in range(0, len(out), rows):
@@ -177,7 +182,7 @@ class CpuSweep:
         """One sample from a program that has run: every case has slices of its own."""
         steps, by_rank = cached.unshared_steps, self._runner.by_rank
         start = np.maximum(state[by_rank], 0)
-        draw(
+        _backward.draw(
             space.arena, steps.steps, steps.step_ptr, start, numbers[None], out[None], by_rank, _NO_CHANCES, _NONE_MADE,
             space.values, space.places,
         )  # fmt: skip
@@ -225,7 +230,7 @@ class CpuSweep:
         first = np.cumsum([0, *(program.size(s) for s in program.factor_scopes)], dtype=np.int64)
         cells = np.empty(int(first[-1]))
         scopes = [() if t == UNIT else program.scopes[t] for t in program.factor_derivative]
-        spread(
+        _spread.spread(
             space.arena, cell, evidence.state, (weights, weight_ptr, factor), program.cardinality,
             ragged(program.factor_scopes), ragged(scopes), first, cells,
         )  # fmt: skip
@@ -238,7 +243,7 @@ class CpuSweep:
         space = self._runner.acquire()
         try:
             space.fit_arena(space.numbers.factor_cells)
-            score(
+            _spread.score(
                 space.arena, space.exponent, space.numbers.layout.factor, ragged(program.scopes[: program.n_factors]),
                 program.cardinality, np.ascontiguousarray(states), logs,
             )  # fmt: skip

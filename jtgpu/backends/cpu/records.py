@@ -14,16 +14,17 @@ of a family is added to the factor's cells in an array of expected counts.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...util.numba_cache import inlined
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Layout", "Records", "input_field"]
+    from ...util.array_types import Matrix
+
+__all__ = ["Layout", "Records"]
 
 ALIGNMENT = 8  # cells: a cache line of float64
 
@@ -66,6 +67,14 @@ SPARSE = -1  # LISTED of a contraction whose non-zero terms are listed, see `zer
 ) = range(10)
 
 
+# addresses at the beginning of `workspace.Scratch.block`; CONTRACT: of the compiled loops by sum; CONTRACT + 1: of
+# those by maximum, 0 without a program that needs them
+CONTRACT, _, WORK, OFFSETS, BUFFER, SCRATCH_FIELDS = range(6)
+LIST = 2048  # offsets of reduced cells that a contraction lists at a time
+
+IMPOSSIBLE = -math.inf  # ln P(e) of evidence that cannot be
+
+
 class Layout(NamedTuple):
     """The cells of every arena of a backend that outlive a query."""
 
@@ -86,9 +95,9 @@ class Records(NamedTuple):
     load_ptr: NDArray[np.int64]
     stores: NDArray[np.int64]  # families whose tables are added to expected counts
     store_ptr: NDArray[np.int64]
-    roots: NDArray[np.int64]  # (components, 3) cell and exponent of the numbers whose product is P(e); whether by case
-    wanted: NDArray[np.int64]  # (n, 3) the same of the wanted tables
-    answers: NDArray[np.int64]  # (targets, 3) variable by rank, first cell of its posterior, whether by case
+    roots: Matrix[np.int64]  # (components, 3) cell and exponent of the numbers whose product is P(e); whether by case
+    wanted: Matrix[np.int64]  # (n, 3) the same of the wanted tables
+    answers: Matrix[np.int64]  # (targets, 3) variable by rank, first cell of its posterior, whether by case
     counts: NDArray[np.int64]  # (4,) see the properties
 
     @property
@@ -115,9 +124,3 @@ class Records(NamedTuple):
     def bytes(self) -> int:
         """Memory, about."""
         return 8 * (len(self.records) + len(self.loads) + len(self.stores)) + 1000
-
-
-@inlined
-def input_field(t):  # type: ignore[no-untyped-def]
-    """The field of a record that holds the first cell of input t (int64); exponent and row stride follow it."""
-    return A if t == 0 else B if t == 1 else FIRST_LOOP + 3 * (t - 2)

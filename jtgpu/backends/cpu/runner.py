@@ -11,15 +11,18 @@ import numpy as np
 from ...errors import ImpossibleEvidence, JtgpuError
 from ...plans.program import Program
 from ...util.fork import new_lock, reset_in_child
+from ...util.loops import loops
 from ...util.system import cores
 from ..base import Evidence
 from .parallel import run_tasks
 from .programs import CachedProgram, ProgramCache
-from .sweep import IMPOSSIBLE, evidence_log, load_all, run
+from .records import IMPOSSIBLE
 from .workspace import ROOM, Numbers, Workspace, scaled_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_sweep = loops("jtgpu.backends.cpu.loops.sweep")
 
 __all__ = ["Model", "Runner", "soft_of"]
 
@@ -131,7 +134,7 @@ class Runner:
             if self.threads > 1 and cached.terms >= PARALLEL and not zeros:
                 log_evidence = self._run_with_threads(space, cached, (states, weights, weight_ptr))
             else:
-                log_evidence = run(
+                log_evidence = _sweep.run(
                     space.arena, space.exponent, p.records, p.record_ptr, p.loads, p.load_ptr, p.roots, states, weights,
                     weight_ptr, self.limit, zeros, space.block,
                 )  # fmt: skip
@@ -156,10 +159,10 @@ class Runner:
         """`sweep.run` on several cores."""
         p = cached.records
         tasks = cached.tasks(p, len(space.exponent), self.threads)
-        possible = load_all(
+        possible = _sweep.load_all(
             space.arena, p.loads, p.load_ptr, *case, space.exponent, self.limit, False, space.block
         ) and run_tasks(tasks, p.records, space, self.limit, self.threads)
-        return float(evidence_log(space.arena, p.roots, space.exponent)) if possible else IMPOSSIBLE
+        return float(_sweep.evidence_log(space.arena, p.roots, space.exponent)) if possible else IMPOSSIBLE
 
 
 def soft_of(evidence: Evidence) -> tuple[int, ...]:

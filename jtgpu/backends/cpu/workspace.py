@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ...plans.program import POSTERIOR, Program
-from .kernels import BUFFER, CONTRACT, LIST, OFFSETS, SCRATCH_FIELDS, WORK, contract_address
-from .records import ALIGNMENT, Layout
+from ...util.loops import loops
+from .records import ALIGNMENT, BUFFER, CONTRACT, LIST, OFFSETS, SCRATCH_FIELDS, WORK, Layout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..base import Evidence
+
+_kernels = loops("jtgpu.backends.cpu.loops.kernels")
 
 __all__ = ["ROOM", "Numbers", "ProgramSize", "Scratch", "Workspace", "aligned", "scaled_weights"]
 
@@ -146,7 +148,7 @@ def _padded(cells: NDArray[np.int64] | np.int64) -> NDArray[np.int64]:
 
 
 class Scratch:
-    """What `jtgpu.backends.cpu.kernels.contract` needs besides an arena.
+    """What `jtgpu.backends.cpu.loops.kernels.contract` needs besides an arena.
 
     Parameters
     ----------
@@ -156,7 +158,7 @@ class Scratch:
     Attributes
     ----------
     block : int64
-        `kernels.SCRATCH_FIELDS` addresses: of the compiled contraction, and of the parts of this block that follow;
+        `records.SCRATCH_FIELDS` addresses: of the compiled contraction, and of the parts of this block that follow;
         then numbers for loops, offsets of reduced cells, and a row of float64.
     """
 
@@ -169,9 +171,9 @@ class Scratch:
         self._work, self._row = work, row
         self.block = np.zeros(SCRATCH_FIELDS + work + 2 * LIST + row, np.int64)
         first = self.block.ctypes.data + 8 * SCRATCH_FIELDS
-        self.block[CONTRACT] = contract_address(False)
+        self.block[CONTRACT] = _kernels.address("contract_sum")
         if self._maximal:
-            self.block[CONTRACT + 1] = contract_address(True)
+            self.block[CONTRACT + 1] = _kernels.address("contract_maximum")
         self.block[WORK], self.block[OFFSETS] = first, first + 8 * work
         self.block[BUFFER] = first + 8 * (work + 2 * LIST)
 

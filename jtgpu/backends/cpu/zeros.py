@@ -8,270 +8,26 @@ instructions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...util.numba_cache import compiled
-from .kernels import LIST, contract
+from ...util.loops import loops
 from .records import (
-    BY_CASE,
-    FIRST_LOOP,
-    INPUTS,
-    KEPT,
-    LENGTH,
-    LISTED,
-    LOAD_CELLS,
-    LOAD_FACTOR,
-    LOAD_FIELDS,
-    LOAD_LOOPS,
-    LOAD_OBSERVED,
-    LOAD_OUT,
-    MAXIMAL,
-    OUT,
-    REDUCED,
-    ROW,
-    ROW_A,
-    ROW_B,
-    ROW_OUT,
-    SIZE,
-    SPARSE,
-    A,
-    B,
     Records,
 )
-from .vector import LANES
 from .workspace import Numbers, Scratch, aligned
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_loops = loops("jtgpu.backends.cpu.loops.zeros")
 
 __all__ = ["without_zeros"]
 
 # Measured on a Xeon with AVX-512: a dense term takes 0.07 to 0.2 ns, a listed one 1.3 ns; of eight cases at once, 2 ns.
 MOST_LEFT = 0.08  # share of the terms of a contraction up to which those left are listed
 MOST_LEFT_OF_LANES = 0.08
-FEWEST_TERMS = 200
-MOST_NUMBERS = 8_000_000  # of a program's records: 64 MB
-
-
-@compiled()
-def _load_support(arena, load, cards, lanes):  # type: ignore[no-untyped-def]
-    """Restrict a factor to observed variables: 1 in the cells that are above 0 for some of their states.
-
-    Parameters
-    ----------
-    arena : float64
-    load : int64
-        See `records`.
-    cards : (V,) int64
-        Cardinalities by rank.
-    lanes : int64
-    """
-    to, cells, n_observed, n_loops = load[LOAD_OUT], load[LOAD_CELLS], load[LOAD_OBSERVED], load[LOAD_LOOPS]
-    loops = LOAD_FIELDS + 2 * n_observed
-    for i in range(to, to + cells * lanes):
-        arena[i] = 0.0
-    configs = 1
-    for j in range(n_observed):
-        configs *= cards[load[LOAD_FIELDS + 2 * j]]
-    for config in range(configs):
-        source, rest = load[LOAD_FACTOR], config
-        for j in range(n_observed):
-            card = cards[load[LOAD_FIELDS + 2 * j]]
-            source += rest % card * load[LOAD_FIELDS + 2 * j + 1]
-            rest //= card
-        for c in range(cells):
-            at, rest = source, c
-            for j in range(n_loops - 1, -1, -1):
-                at += rest % load[loops + 2 * j] * load[loops + 2 * j + 1]
-                rest //= load[loops + 2 * j]
-            if arena[at] > 0.0:
-                for i in range(lanes):
-                    arena[to + c * lanes + i] = 1.0
-
-
-@compiled()
-def _support(arena, code, cards, lanes, scratch):  # type: ignore[no-untyped-def]
-    """Run a program so that every cell is 1 where it can be above 0, else 0.
-
-    Parameters
-    ----------
-    arena : float64
-        Its factors are 1 where they are above 0.
-    code : records.Records
-    cards : (V,) int64
-        Cardinalities by rank.
-    lanes : int64
-    scratch : int64
-        `workspace.Scratch.block`.
-    """
-    for p in range(len(code.load_ptr) - 1):
-        _load_support(arena, code.loads[code.load_ptr[p] : code.load_ptr[p + 1]], cards, lanes)
-    for p in range(len(code.record_ptr) - 1):
-        record = code.records[code.record_ptr[p] : code.record_ptr[p + 1]]
-        contract(arena.ctypes.data, record.ctypes.data, scratch.ctypes.data)
-        for i in range(record[OUT], record[OUT] + record[SIZE]):
-            arena[i] = 1.0 if arena[i] > 0.0 else 0.0
-
-
-@compiled()
-def _term_loops(record, lanes, loops):  # type: ignore[no-untyped-def]
-    """The loops of a contraction of two tables with the row among them, without the cases.
-
-    A kept row stands before the reduced loops, a reduced one behind them.
-
-    Parameters
-    ----------
-    record : int64
-    lanes : int64
-        Cases that the row has for each cell.
-    loops : (n, 4) int64
-        Written: extent, stride of the output, of A, of B.
-
-    Returns
-    -------
-    tuple of int64
-        Loops, the row's place among them, all terms, and the rounds of the reduced loops but the row.
-    """
-    n_loops, n_kept = record[KEPT] + record[REDUCED], record[KEPT]
-    last = n_loops if record[ROW_OUT] == 0 else n_kept
-    terms, rows = 1, 1
-    for j in range(n_loops):
-        to = j if j < last else j + 1
-        for c in range(4):
-            loops[to, c] = record[FIRST_LOOP + 4 * j + c]
-        terms *= loops[to, 0]
-        if j >= n_kept:
-            rows *= loops[to, 0]
-    loops[last, 0] = record[ROW] // lanes
-    loops[last, 1], loops[last, 2] = record[ROW_OUT] * lanes, record[ROW_A] * lanes
-    loops[last, 3] = record[ROW_B] * lanes
-    return n_loops + 1, last, terms * loops[last, 0], rows
-
-
-class _Zeros(NamedTuple):
-    """What `_write_sparse` needs of all contractions."""
-
-    arena: NDArray[np.float64]  # 1 where a cell can be above 0
-    loops: NDArray[np.int64]  # (n, 4) scratch memory
-    rounds: NDArray[np.int64]  # (n,) scratch memory
-    to: NDArray[np.int64]  # gets the records
-
-
-@compiled()
-def _write_sparse(z, record, lanes, share, at):  # type: ignore[no-untyped-def]
-    """Write a contraction as a list of its terms that are structurally non-zero.
-
-    Parameters
-    ----------
-    z : _Zeros
-    record : int64
-    lanes : int64
-    share : float64
-        Of the terms that may remain at most.
-    at : int64
-        Where in ``z.to`` to write.
-
-    Returns
-    -------
-    int64
-        The record's end; `at` if it is better left as it is.
-    """
-    to, loops, count = z.to, z.loops, z.rounds
-    n_loops, last, terms, rounds = _term_loops(record, lanes, loops)
-    reduced = record[ROW_OUT] == 0
-    if reduced and rounds > LIST:  # accumulated in several rounds, see `kernels`
-        return at
-    most = int(terms * share)
-    if terms * lanes < FEWEST_TERMS or at + FIRST_LOOP + 2 + 4 * most > len(to):
-        return at
-    to[at : at + FIRST_LOOP] = record[:FIRST_LOOP]
-    for j in range(n_loops):
-        count[j] = 0
-    o, a, b = record[OUT], record[A], record[B]
-    end, cell, row, rows, left = at + FIRST_LOOP + 2, -1, 0, 0, 0
-    for _ in range(terms):
-        if z.arena[a] > 0.0 and z.arena[b] > 0.0:
-            if left == most:
-                return at
-            if o != cell:
-                cell, row = o, end
-                to[row], to[row + 1] = o, 0
-                end += 2
-                rows += 1
-            to[row + 1] += 1
-            to[end], to[end + 1] = a * LANES + count[last] % LANES if reduced else a, b
-            end += 2
-            left += 1
-        for j in range(n_loops - 1, -1, -1):
-            count[j] += 1
-            ahead = 1
-            if count[j] == loops[j, 0]:
-                count[j] = 0
-                ahead -= loops[j, 0]
-            o += ahead * loops[j, 1]
-            a += ahead * loops[j, 2]
-            b += ahead * loops[j, 3]
-            if ahead == 1:
-                break
-    to[at + LENGTH], to[at + LISTED], to[at + ROW] = end - at, SPARSE, lanes
-    to[at + FIRST_LOOP], to[at + FIRST_LOOP + 1] = rows, left
-    return end
-
-
-@compiled()
-def _can_be_sparse(record):  # type: ignore[no-untyped-def]
-    """Whether a record is a sum of products of two tables by loops."""
-    return record[INPUTS] == 2 and record[LISTED] == 0 and record[MAXIMAL] == 0
-
-
-@compiled()
-def _rewrite(arena, records, record_ptr, lanes, share, share_of_lanes):  # type: ignore[no-untyped-def]
-    """The records with lists in place of loops where few terms remain.
-
-    Parameters
-    ----------
-    arena : float64
-        See `_Zeros`.
-    records, record_ptr : int64
-    lanes : int64
-    share, share_of_lanes : float64
-        Of the terms that may remain at most, of tables without and with cases.
-
-    Returns
-    -------
-    records, record_ptr : int64
-    changed : int64
-        Contractions that are lists now.
-    """
-    room = len(records)
-    for p in range(len(record_ptr) - 1):
-        record = records[record_ptr[p] : record_ptr[p + 1]]
-        if _can_be_sparse(record):
-            terms = record[ROW]
-            for j in range(record[KEPT] + record[REDUCED]):
-                terms *= record[FIRST_LOOP + 4 * j]
-            room += 4 * int(terms * (share if record[BY_CASE] == 0 else share_of_lanes / lanes)) + 2
-    to, ptr = np.empty(min(room, MOST_NUMBERS), np.int64), np.zeros(len(record_ptr), np.int64)
-    z = _Zeros(arena, np.empty((64, 4), np.int64), np.empty(64, np.int64), to)
-    at, changed = 0, 0
-    for p in range(len(record_ptr) - 1):
-        record = records[record_ptr[p] : record_ptr[p + 1]]
-        end = at
-        if _can_be_sparse(record):
-            by_case = record[BY_CASE] == 1
-            end = _write_sparse(z, record, lanes if by_case else 1, share_of_lanes if by_case else share, at)
-        if end == at:
-            if at + len(record) > len(to):
-                return to[:0], ptr, 0
-            to[at : at + len(record)] = record
-            end = at + len(record)
-        else:
-            changed += 1
-        at = end
-        ptr[p + 1] = at
-    return to[:at].copy(), ptr, changed
 
 
 def without_zeros(
@@ -297,8 +53,8 @@ def without_zeros(
     np.greater(factors, 0, out=factors, casting="unsafe")
     scratch = Scratch()
     scratch.fit(4 * program.most_inputs + 64 + program.longest_row, program.longest_row)
-    _support(arena, program, cards, lanes, scratch.block)
-    records, record_ptr, changed = _rewrite(
+    _loops.support(arena, program, cards, lanes, scratch.block)
+    records, record_ptr, changed = _loops.rewrite(
         arena, program.records, program.record_ptr, lanes, MOST_LEFT, MOST_LEFT_OF_LANES
     )
     return program._replace(records=records, record_ptr=record_ptr) if changed else program

@@ -14,7 +14,8 @@ import numpy as np
 
 from ...inference.tables.arrow import arrow
 from ...inference.tables.encoder import CategoricalColumn
-from .cell_kernels import (
+from ...util.loops import loops
+from .cell_data import (
     MAX_TEXTS,
     NEWLINE,
     PADDING,
@@ -23,15 +24,13 @@ from .cell_kernels import (
     Block,
     Texts,
     Wanted,
-    gather,
-    list_marked,
-    mark,
-    parse_rows,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+
+_loops = loops("jtgpu.cases.reading.loops.cells")
 
 __all__ = ["MAX_TEXTS", "parse_plain_cells"]
 
@@ -86,7 +85,7 @@ def parse_plain_cells(
         np.empty((len(evidence), MAX_TEXTS, 4), np.int64), np.zeros(len(evidence), np.int64),
         np.full((len(evidence), SLOTS), -1, np.int32),
     )  # fmt: skip
-    n = int(parse_rows(block, wanted, texts))
+    n = int(_loops.parse_rows(block, wanted, texts))
     if n < 0:
         return None
     columns: list[Any] = []
@@ -110,9 +109,9 @@ def _numbers_of(wanted: Sequence[int], n_columns: int) -> NDArray[np.int64]:
 def _special_positions(data: NDArray[np.uint8], end: int, delimiter: int, quote: int) -> NDArray[np.int32]:
     """Positions of the special bytes of a block, then its end."""
     marks = np.zeros(len(data), np.uint8)
-    n = int(mark(data, np.uint8(delimiter), np.uint8(quote if quote >= 0 else delimiter), marks[:end]))
+    n = int(_loops.mark(data, np.uint8(delimiter), np.uint8(quote if quote >= 0 else delimiter), marks[:end]))
     positions = np.empty(n + 8, np.int32)
-    list_marked(marks, marks.view(np.uint64), positions)
+    _loops.list_marked(marks, marks.view(np.uint64), positions)
     positions[n] = end
     return positions
 
@@ -120,7 +119,7 @@ def _special_positions(data: NDArray[np.uint8], end: int, delimiter: int, quote:
 def _text_column(data: NDArray[np.uint8], spans: NDArray[np.int64]) -> Any:
     """Cells as an Arrow array of text."""
     pa = arrow()
-    out, offsets = gather(data, spans)
+    out, offsets = _loops.gather(data, spans)
     nonempty = spans[:, 1] > 0
     valid = None if nonempty.all() else pa.py_buffer(np.packbits(nonempty, bitorder="little"))
     array = pa.StringArray.from_buffers(len(spans), pa.py_buffer(offsets), pa.py_buffer(out), valid)

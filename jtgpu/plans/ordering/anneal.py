@@ -16,13 +16,25 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...util.array_types import Matrix
+from ...util.loops import loops
 from .bitmasks import bits
 from .reduce import Atom
 from .triangulation import fill_masks, remove_needless_fill
 
-__all__ = ["Chain", "chains_of_round", "order_of_forest", "run_chain"]
+_loops = loops("jtgpu.plans.ordering.loops.regions")
+
+__all__ = ["Chain", "Graph", "chains_of_round", "order_of_forest", "run_chain"]
 
 Cost = tuple[int, int]
+
+
+class Graph(NamedTuple):
+    """A graph of n vertices with two costs."""
+
+    adjacent: Matrix[np.uint64]  # (n, W) rows of bits
+    weight: NDArray[np.float64]  # (n,) factor of each vertex in the cost of a clique
+    soft: NDArray[np.float64]  # (n,) the same to a power below 1: a smoother cost, annealed before the true one
 
 
 class Chain(NamedTuple):
@@ -95,8 +107,6 @@ def run_chain(
     measure : callable
         The true cost of an order of the atom, smaller is better.
     """
-    from .regions import Graph, improve
-
     n = len(atom.card)
     logs = np.log(np.array([float(c) for c in atom.card]))
     exponent = min(exponent, 600.0 / max(float(logs.sum()), 1.0))  # sums of powers must not overflow
@@ -108,7 +118,7 @@ def run_chain(
         weight = np.array([float(c) for c in atom.card])
     soft = np.exp(exponent * chain.power * logs)
     parent = forest_of_order(atom.masks, order)
-    improve(Graph(adjacent, weight, soft), parent, chain, stop)
+    _loops.improve(Graph(adjacent, weight, soft), parent, chain, stop)
     found = order_of_forest(parent.tolist())
     cleaned = remove_needless_fill(atom.masks, found)
     return min((measure(atom, found), found), (measure(atom, cleaned), cleaned))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,11 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu import errors, timing
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.cpu import Cpu, engine, lanes, parallel, programs, runner, sweep, zeros
+from jtgpu.backends.cpu import Cpu, engine, parallel, programs, runner, zeros
 from jtgpu.backends.cpu.warm import warm_up
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
 from jtgpu.model.network import BayesianNetwork, DiscreteModel
-from jtgpu.util import numba_cache as _compiled
-from jtgpu.util.numba_cache import is_compiled
+from jtgpu.util.loops import loops
 from tests.plans.test_plan import chain
 from tests.support import oracle, random_nets
 
@@ -379,21 +377,6 @@ def test_sessions_change_evidence_by_name() -> None:
 
 def test_loops_can_be_compiled_before_they_are_needed() -> None:
     warm_up(network("asia").plan().plan)
-    assert all(map(is_compiled, (sweep.run, sweep.run_changed, lanes.run_lanes)))
-
-
-def test_compiled_loops_are_made_again_when_any_source_of_theirs_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Numba looks at one file alone; what was compiled into a function from another one counts as well."""
-    for name in ("util/numba_cache.py", "other.py", "backends/cpu/sweep.py", "backends/cpu/plain.py"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("" if name.endswith("plain.py") else "import numba\n")
-    monkeypatch.setattr(_compiled, "__file__", str(tmp_path / "util" / "numba_cache.py"))
-    first = _compiled._stamp()
-    (tmp_path / "other.py").write_text("import numba\n# two lines\n")
-    (tmp_path / "backends" / "cpu" / "plain.py").write_text("# nothing that is compiled\n")
-    assert _compiled._stamp() == first
-    (tmp_path / "backends" / "cpu" / "sweep.py").write_text("import numba\n# two lines\n")
-    assert _compiled._stamp() != first
+    folder = "jtgpu.backends.cpu.loops"
+    for module, name in (("sweep", "run"), ("sweep", "run_changed"), ("lanes", "run_lanes")):
+        assert not loops(f"{folder}.{module}").waits_for_compiler(name)

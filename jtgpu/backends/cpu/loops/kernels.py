@@ -19,18 +19,19 @@ passes an array as seven arguments.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
-from numba import float64, int64
-
-from ...util.numba_cache import address_of, compiled, inlined
-from .records import (
+from ....util.jit import compiled, inlined
+from ..records import (
+    BUFFER,
+    CONTRACT,
     FIRST_LOOP,
     INPUTS,
     KEPT,
+    LIST,
     LISTED,
     MAXIMAL,
+    OFFSETS,
     OUT,
     REDUCED,
     ROW,
@@ -38,10 +39,11 @@ from .records import (
     ROW_B,
     ROW_OUT,
     SIZE,
+    WORK,
     A,
     B,
-    input_field,
 )
+from .fields import input_field
 from .vector import (
     LANES,
     accumulate,
@@ -66,13 +68,7 @@ from .vector import (
     zero,
 )
 
-__all__ = ["BUFFER", "CONTRACT", "LIST", "OFFSETS", "SCRATCH_FIELDS", "WORK", "contract", "contract_address"]
-
-# addresses at the beginning of `workspace.Scratch.block`; CONTRACT + 1: of the loops by maximum, 0 without a program
-# that needs them
-CONTRACT, _, WORK, OFFSETS, BUFFER, SCRATCH_FIELDS = range(6)
-
-LIST = 2048  # offsets of reduced cells that a contraction lists at a time
+__all__ = ["contract", "contract_maximum", "contract_sum"]
 
 _fast = {"reassoc", "nsz", "contract", "nnan", "ninf", "arcp"}  # sums may be reordered; still the same bits every run
 
@@ -619,25 +615,18 @@ def _contract_by(op, arena, record, work, offsets, buffer):  # type: ignore[no-u
     return _contract_many(op, arena, record, work, buffer)
 
 
-@compiled()
-def _contract_sum(arena, record, work, offsets, buffer):  # type: ignore[no-untyped-def]
+@compiled("i8, i8, i8, i8, i8")
+def contract_sum(arena, record, work, offsets, buffer):  # type: ignore[no-untyped-def]
     """`contract` by sum with the addresses of its scratch memory."""
     if peek_int(record, LISTED) < 0:
         return _contract_sparse(arena, record, offsets)
     return _contract_by(by_sum(), arena, record, work, offsets, buffer)
 
 
-@compiled()
-def _contract_maximum(arena, record, work, offsets, buffer):  # type: ignore[no-untyped-def]
+@compiled("i8, i8, i8, i8, i8")
+def contract_maximum(arena, record, work, offsets, buffer):  # type: ignore[no-untyped-def]
     """`contract` by maximum with the addresses of its scratch memory."""
     return _contract_by(by_maximum(), arena, record, work, offsets, buffer)
-
-
-@lru_cache(maxsize=2)
-def contract_address(maximal: bool) -> int:
-    """Address of the loops by sum or by maximum, which are compiled once and not into each of their callers."""
-    function = _contract_maximum if maximal else _contract_sum
-    return address_of(function, float64(int64, int64, int64, int64, int64))
 
 
 @compiled()

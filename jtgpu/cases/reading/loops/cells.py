@@ -1,96 +1,21 @@
-"""Numba kernels that parse plain CSV rows; see `jtgpu.cases.reading.cells`."""
+"""Loops that parse plain CSV rows; see `jtgpu.cases.reading.cells`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 import numpy as np
 
-from ...util.numba_cache import compiled
+from ....util.jit import compiled
+from ..cell_data import LENGTH, MAX_TEXTS, NEWLINE, RETURN, SLOTS, START, TAIL, WORD
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+__all__ = ["gather", "list_marked", "mark", "parse_rows"]
 
-__all__ = [
-    "MAX_TEXTS", "NEWLINE", "PADDING", "SLOTS", "WORD", "Block", "Texts", "Wanted", "gather", "list_marked", "mark",
-    "parse_rows",
-]  # fmt: skip
-
-MAX_TEXTS = 2048  # distinct texts of a column in one block
-SLOTS = 4 * MAX_TEXTS  # of the hash table of a column; a power of two
-PADDING = 16  # readable bytes after a block
 NOT_PLAIN = -1
-NEWLINE, RETURN = 10, 13
-START, LENGTH, WORD, TAIL = range(4)  # of a text: its position, its length, its first and its last eight bytes
 FACTOR, OTHER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 SLOT_SHIFT = np.uint64(64 - 13)
 assert SLOTS == 1 << 13
 
 
-class Block(NamedTuple):
-    """A block of rows.
-
-    Attributes
-    ----------
-    data : (m,) uint8
-        The text, then a line end, then zeros.
-    words : (m / 8,) uint64
-        The same memory.
-    end : int
-        Length of the text.
-    special : (k,) int32
-        Positions of delimiters, quotes and line ends, then `end`.
-    delimiter, quote : int
-        Bytes; quote is -1 if there is none.
-    n_columns : int
-    """
-
-    data: NDArray[np.uint8]
-    words: NDArray[np.uint64]
-    end: int
-    special: NDArray[np.int32]
-    delimiter: int
-    quote: int
-    n_columns: int
-
-
-class Wanted(NamedTuple):
-    """Which columns are wanted, and where their cells go.
-
-    Attributes
-    ----------
-    evidence_of, kept_of : (columns,) int64
-        Number of each column of the file among those of evidence, and among those to copy; -1 for none.
-    indices : (E, rows) int32
-        Number of the text of each cell of evidence.
-    spans : (K, rows, 2) int64
-        Position and length of each cell to copy.
-    """
-
-    evidence_of: NDArray[np.int64]
-    kept_of: NDArray[np.int64]
-    indices: NDArray[np.int32]
-    spans: NDArray[np.int64]
-
-
-class Texts(NamedTuple):
-    """The distinct texts of the columns of evidence.
-
-    Attributes
-    ----------
-    entries : (E, MAX_TEXTS, 4) int64
-        START, LENGTH, WORD and TAIL of each text.
-    n_texts : (E,) int64
-    table : (E, SLOTS) int32
-        Hash tables with linear probing: numbers of texts; -1 for a free slot.
-    """
-
-    entries: NDArray[np.int64]
-    n_texts: NDArray[np.int64]
-    table: NDArray[np.int32]
-
-
-@compiled()
+@compiled("u1[:], u1, u1, u1[:]")
 def mark(data, delimiter, quote, marks):  # type: ignore[no-untyped-def]
     """Mark delimiters, quotes and line ends.
 
@@ -112,7 +37,7 @@ def mark(data, delimiter, quote, marks):  # type: ignore[no-untyped-def]
     return marks.sum()
 
 
-@compiled()
+@compiled("u1[:], u8[:], i4[:]")
 def list_marked(marks, words, positions):  # type: ignore[no-untyped-def]
     """List the marked positions.
 
@@ -186,7 +111,7 @@ def _find_or_add(data, first, size, word, tail, e, texts):  # type: ignore[no-un
     return k
 
 
-@compiled()
+@compiled("Block, Wanted, Texts")
 def parse_rows(block, wanted, texts):  # type: ignore[no-untyped-def]
     """Parse all rows of a block.
 
@@ -259,7 +184,7 @@ def parse_rows(block, wanted, texts):  # type: ignore[no-untyped-def]
     return n
 
 
-@compiled()
+@compiled("u1[:], i8[:, :]")
 def gather(data, spans):  # type: ignore[no-untyped-def]
     """Concatenate texts.
 

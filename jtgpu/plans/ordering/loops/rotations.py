@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...util.numba_cache import compiled
+from ....util.jit import compiled
 
 __all__ = ["Cooling", "Forest", "Region", "anneal", "forest_of", "lowest_bit", "next_random", "uniform"]
 

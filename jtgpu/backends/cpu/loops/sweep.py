@@ -10,12 +10,12 @@ import math
 
 import numpy as np
 
-from ...util.numba_cache import compiled, inlined
-from .kernels import SCRATCH_FIELDS, contract
-from .records import (
+from ....util.jit import compiled, inlined
+from ..records import (
     A_EXP,
     ANSWER,
     B_EXP,
+    IMPOSSIBLE,
     INPUTS,
     LOAD_CELLS,
     LOAD_FACTOR,
@@ -28,14 +28,15 @@ from .records import (
     LOAD_WEIGHTS,
     OUT,
     OUT_EXP,
+    SCRATCH_FIELDS,
     SIZE,
-    input_field,
 )
+from .fields import input_field
+from .kernels import contract
 from .vector import peek, peek_int, poke, poke_int
 
-__all__ = ["IMPOSSIBLE", "evidence_log", "finish", "hashes", "load_all", "run", "run_changed"]
+__all__ = ["evidence_log", "finish", "hashes", "load_all", "run", "run_changed"]
 
-IMPOSSIBLE = -math.inf
 LOG2 = math.log(2.0)
 
 
@@ -135,7 +136,7 @@ def _load_table(arena, load, states, weights, weight_ptr, exponent, lowest, coun
     return top > 0.0
 
 
-@compiled()
+@compiled("f8[:], i8[:], i8[:], i4[:], f8[:], i8[:], i8[:], i8, b1, i8[:]")
 def load_all(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     arena, loads, load_ptr, states, weights, weight_ptr, exponent, limit, zeros, scratch
 ):
@@ -190,7 +191,7 @@ def finish(arena, record, top, exponent, lowest, highest):  # type: ignore[no-un
     poke_int(exponent, peek_int(record, OUT_EXP), shift)
 
 
-@compiled()
+@compiled("f8[:], i8[:, :], i8[:]")
 def evidence_log(arena, roots, exponent):  # type: ignore[no-untyped-def]
     """ln of the product of the roots (float64); `IMPOSSIBLE` if it is zero.
 
@@ -210,7 +211,7 @@ def evidence_log(arena, roots, exponent):  # type: ignore[no-untyped-def]
     return log_evidence
 
 
-@compiled()
+@compiled("f8[:], i8[:], i8[:], i8[:], i8[:], i8[:], i8[:, :], i4[:], f8[:], i8[:], i8, b1, i8[:]")
 def run(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     arena, exponent, records, record_ptr, loads, load_ptr, roots, states, weights, weight_ptr, limit, zeros, scratch
 ):
@@ -267,7 +268,7 @@ def _mix(h, x):  # type: ignore[no-untyped-def]
     return h ^ (h >> np.uint64(32))
 
 
-@compiled()
+@compiled("i8[:], i8[:]")
 def hashes(flat, ptr):  # type: ignore[no-untyped-def]
     """A hash of every record or load."""
     found = np.empty(len(ptr) - 1, np.uint64)
@@ -294,7 +295,10 @@ def _load_signature(h, load, states, bits, weight_ptr):  # type: ignore[no-untyp
     return h
 
 
-@compiled()
+@compiled(
+    "f8[:], i8[:], i8[:], i8[:], i8[:], i8[:], i8[:, :], i4[:], f8[:], i8[:], i8, i8[:], u8[:], u8[:], u8[:], u8[:], "
+    "i8[:]"
+)
 def run_changed(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     arena, exponent, records, record_ptr, loads, load_ptr, roots, states, weights, weight_ptr, limit, scratch,
     record_hash, load_hash, signature, bits, made,

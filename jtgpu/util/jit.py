@@ -1,49 +1,44 @@
-"""`compiled`: Numba's njit with a cache that depends on more than one source file.
+"""`compiled`: Numba's njit with declared signatures, and a cache that depends on more than one source file.
 
 Numba caches compiled functions on disk, and compiles one again when its own file changes. A change of a function that
 was inlined from another file goes unnoticed: after an update of one file, old machine code would run on new data. Here
 every cached function depends on every file with compiled functions.
+
+A function that Python calls is *declared*: its decorator lists the signatures that it is called with (see
+`jtgpu.util.ahead.signatures`), for which it is compiled ahead of time.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from numba import njit
 
-__all__ = ["address_of", "cache_folder", "compiled", "inlined", "is_compiled"]
+from .ahead.signatures import numba_types
+from .loops import source_digest
 
-HOLDERS = (  # files with compiled functions, and with constants that are compiled into them
-    "util/numba_cache.py", "plans/arrays.py", "plans/program.py", "plans/specialise.py", "plans/ordering/rotations.py",
-    "plans/ordering/regions.py", "backends/cpu/*.py",
-)  # fmt: skip
-MARK = b"numba"  # in every file of backends/cpu that has any
+__all__ = ["address_of", "cache_folder", "compiled", "declared", "inlined", "is_compiled", "use_cache"]
 
-
-def _stamp() -> str:
-    """Digest of path, time and size of the source files that hold compiled functions."""
-    root = Path(__file__).parents[1]
-    found = [
-        (p.name, p.stat())
-        for pattern in HOLDERS
-        for p in root.glob(pattern)
-        if "*" not in pattern or MARK in p.read_bytes()
-    ]
-    listed = sorted((name, s.st_mtime_ns, s.st_size) for name, s in found)
-    return hashlib.sha256(repr(listed).encode()).hexdigest()
+_cached = True
 
 
-_STAMP = _stamp()
+def use_cache(chosen: bool) -> None:
+    """Whether functions of modules that are imported from now on use the cache on disk."""
+    global _cached
+    _cached = chosen
 
 
-def compiled(*, allocates: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+declared: dict[str, tuple[Any, tuple[str, ...]]] = {}  # by full name: the dispatcher, its signatures
+
+
+def compiled(*signatures: str, allocates: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """A decorator: ``numba.njit`` without the interpreter's lock, dividing as NumPy does, cached.
 
     Parameters
     ----------
+    *signatures : str
+        Types of the arguments with which Python calls the function; none for a function that only compiled code calls.
     allocates : bool
         False for a function that makes no array, as some callees of compiled functions: then Numba counts no
         references, which takes longer than the work where arrays of NamedTuples are used in loops.
@@ -53,10 +48,12 @@ def compiled(*, allocates: bool = True, **options: Any) -> Callable[[Callable[..
 
     def decorate(function: Callable[..., Any]) -> Any:
         jit: Any = njit  # its types know no _nrt
-        dispatcher = jit(cache=True, nogil=True, error_model="numpy", _nrt=allocates, **options)(function)
+        dispatcher = jit(cache=_cached, nogil=True, error_model="numpy", _nrt=allocates, **options)(function)
         file = _cache_file(dispatcher)
         if file is not None:
-            file._source_stamp = (file._source_stamp, _STAMP)
+            file._source_stamp = source_digest()
+        if signatures:
+            declared[f"{function.__module__}.{function.__qualname__}"] = dispatcher, signatures
         return dispatcher
 
     return decorate
@@ -81,8 +78,8 @@ def is_compiled(function: Any) -> bool:
         return True
 
 
-def address_of(function: Any, signature: Any) -> int:
-    """Address of a `compiled` function for callers by the C convention; compiles it if necessary.
+def address_of(function: Any) -> int:
+    """Address of a declared function for callers by the C convention; compiles it if necessary.
 
     Numba builds a callee into each of its callers. A large function that has many callers is called by its address
     instead, so that it is compiled once.
@@ -90,11 +87,12 @@ def address_of(function: Any, signature: Any) -> int:
     Parameters
     ----------
     function : dispatcher
-        Made by `compiled`; must not raise.
-    signature : numba signature
+        Made by `compiled` with one signature; must not raise.
     """
-    function.compile(signature)
-    found = function.overloads[signature.args]
+    _, (signature,) = declared[f"{function.__module__}.{function.__qualname__}"]
+    types = numba_types(signature, function.py_func.__globals__)
+    function.compile(types)
+    found = function.overloads[types]
     return int(found.library.get_pointer_to_function(found.fndesc.llvm_cfunc_wrapper_name))
 
 

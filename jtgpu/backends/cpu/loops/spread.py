@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from ...util.numba_cache import compiled
+from ....util.jit import compiled
 from .sweep import LOG2
 
 __all__ = ["score", "spread"]
 
 
-@compiled()
+@compiled("f8[:], i8[:], i8[:], (i8[:], i8[:]), const(i8[:]), i4[:, :], f8[:]")
 def score(arena, exponent, cells, scopes, cards, configurations, logs):  # type: ignore[no-untyped-def]
     """ln of the product of all factors at each configuration.
 
@@ -81,7 +81,7 @@ def _spread_factor(arena, cell, observed, own_weights, cards, scope, stride, out
             count[j] = 0
 
 
-@compiled()
+@compiled("f8[:], i8[:], i4[:], (f8[:], i8[:], i8[:]), const(i8[:]), (i8[:], i8[:]), (i8[:], i8[:]), i8[:], f8[:]")
 def spread(arena, cell, observed, weighed, cards, scopes, derivative_scopes, first, out):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Write the derivative of every entry of every factor, in the order of the model's axes.
 

@@ -228,7 +228,7 @@ def reduce_lanes(typing: Any, op: Any, a: Any) -> Any:
 
 @intrinsic
 def call(typing: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
-    """Call the function at an address with five int64; returns a float64. See `util.numba_cache.address_of`."""
+    """Call the function at an address with five int64; returns a float64. See `util.jit.address_of`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = ir.FunctionType(_F64, [_I64] * 5)

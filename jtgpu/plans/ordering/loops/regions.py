@@ -6,25 +6,15 @@ in some seconds, and loads it in a fraction of a second afterwards. The entry is
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
-from ...util.numba_cache import compiled
+from ....util.jit import compiled
+from ..anneal import Chain, Graph
 from .rotations import Cooling, Region, anneal, forest_of, lowest_bit, next_random, uniform
 
-__all__ = ["Graph", "improve"]
+__all__ = ["improve"]
 
 # mypy: disable-error-code="no-untyped-def"
-
-
-class Graph(NamedTuple):
-    """A graph of n vertices with two costs."""
-
-    adjacent: NDArray[np.uint64]  # (n, W) rows of bits
-    weight: NDArray[np.float64]  # (n,) factor of each vertex in the cost of a clique
-    soft: NDArray[np.float64]  # (n,) the same to a power below 1: a smoother cost, annealed before the true one
 
 
 @compiled()
@@ -193,7 +183,7 @@ def _seeded(seed):
     return rng
 
 
-@compiled()
+@compiled("Graph, i8[:], Chain, u1[:]")
 def improve(graph, parent, chain, stop):
     """Run one chain: anneal the whole forest if ``chain.n_start`` > 0, then regions, accepting what is not worse.
 

@@ -1,0 +1,465 @@
+"""The backward pass of a program; see `jtgpu.backends.cpu.backward`."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ....plans.specialise import FlatProgram, Reduced
+from ....util.jit import compiled, inlined
+from ..backward import CELLS, CHANCES, CHANCES_MADE, N_INPUTS, N_SEEN, N_TAKEN, PLACES, UNSHARED
+from .fields import input_field
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["alternatives", "cell_of", "draw", "make_steps", "retrace", "trace"]
+
+MOST_CHANCES = 1 << 22  # numbers: 32 MiB of slices that samples share
+MOST_NUMBERS, LEAST_ROWS = 1 << 15, 16  # random numbers of the samples that are drawn together; least samples
+FEW = 8  # cells of a slice that are compared one by one, without a binary search
+
+
+class _Work(NamedTuple):
+    """Scratch memory while steps are made. V variables and the case axis."""
+
+    out_at: NDArray[np.int64]  # (V+1,) contraction whose output has the variable
+    taken_at: NDArray[np.int64]  # (V+1,) contraction that eliminates it
+    stride: NDArray[np.int64]  # (V+1,) zeros
+    taken: NDArray[np.int64]  # (V+1,) eliminated variables, ascending
+
+
+@inlined
+def _eliminated(sk, left, i, w):  # type: ignore[no-untyped-def]
+    """Find the variables that contraction i eliminates; returns how many they are (int64). See `_write_step`."""
+    out, n = sk.op_out[i], 0
+    for j in range(sk.table_ptr[out], sk.table_ptr[out] + left.length[out]):
+        w.out_at[left.scope[j]] = i
+    for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+        t = left.use[j]
+        if t < 0:
+            continue
+        for s in range(sk.table_ptr[t], sk.table_ptr[t] + left.length[t]):
+            v = left.scope[s]
+            if w.out_at[v] != i and w.taken_at[v] != i and sk.card[v] > 1:
+                w.taken_at[v] = i
+                q = n
+                while q > 0 and w.taken[q - 1] > v:
+                    w.taken[q] = w.taken[q - 1]
+                    q -= 1
+                w.taken[q] = v
+                n += 1
+    return n
+
+
+@inlined
+def _write_input(sk, left, i, t, w, n_taken, steps, at):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Write the strides of input t behind its cell at `steps[at:]`; returns the end. See `_write_step`."""
+    step = 1
+    for s in range(sk.table_ptr[t] + left.length[t] - 1, sk.table_ptr[t] - 1, -1):
+        w.stride[left.scope[s]] = step
+        step *= sk.card[left.scope[s]]
+    for q in range(n_taken):
+        steps[at + q] = w.stride[w.taken[q]]
+    n_others = at + n_taken
+    at = n_others + 1
+    for s in range(sk.table_ptr[t], sk.table_ptr[t] + left.length[t]):
+        v = left.scope[s]
+        if w.taken_at[v] != i and sk.card[v] > 1:
+            steps[at], steps[at + 1] = v, w.stride[v]
+            at += 2
+        w.stride[v] = 0
+    steps[n_others] = (at - n_others - 1) // 2
+    return at
+
+
+@inlined
+def _write_step(sk, left, i, record, w, n_taken, steps, n):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Write the step of contraction i at `steps[n:]`.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    left : Reduced
+    i : int64
+    record : int64
+        The contraction's record.
+    w : _Work
+    n_taken : int64
+        Variables in ``w.taken``.
+    steps : int64
+    n : int64
+
+    Returns
+    -------
+    tuple of int64
+        The step's end, and the cells of the output.
+    """
+    out, at, cells = sk.op_out[i], n + PLACES, 1
+    for q in range(n_taken):
+        steps[at], steps[at + 1] = w.taken[q], sk.card[w.taken[q]]
+        cells *= sk.card[w.taken[q]]
+        at += 2
+    n_seen, size = 0, 1
+    for j in range(sk.table_ptr[out] + left.length[out] - 1, sk.table_ptr[out] - 1, -1):
+        v = left.scope[j]
+        if sk.card[v] > 1:
+            steps[at], steps[at + 1] = v, size
+            at += 2
+            n_seen += 1
+            size *= sk.card[v]
+    k = 0
+    for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+        t = left.use[j]
+        if t >= 0:
+            steps[at] = record[input_field(k)]
+            at = _write_input(sk, left, i, t, w, n_taken, steps, at + 1)
+            k += 1
+    steps[n + N_INPUTS], steps[n + N_TAKEN], steps[n + CELLS], steps[n + N_SEEN] = k, n_taken, cells, n_seen
+    return at, size
+
+
+@inlined
+def _share_slices(steps, step_ptr, sizes):  # type: ignore[no-untyped-def]
+    """Give room for running sums to the steps with the fewest slices: the fewer, the more samples share each.
+
+    Parameters
+    ----------
+    steps, step_ptr : int64
+    sizes : (n,) int64
+        Slices of each step.
+
+    Returns
+    -------
+    tuple of int64
+        Numbers and slices that have room.
+    """
+    chances, slices = 0, 0
+    for p in np.argsort(sizes, kind="mergesort"):
+        step = step_ptr[p]
+        cells = steps[step + CELLS] * sizes[p]
+        steps[step + CHANCES], steps[step + CHANCES_MADE] = UNSHARED, 0
+        if chances + cells <= MOST_CHANCES:
+            steps[step + CHANCES], steps[step + CHANCES_MADE] = chances, slices
+            chances += cells
+            slices += sizes[p]
+    return chances, slices
+
+
+@compiled()
+def _room(sk, left):  # type: ignore[no-untyped-def]
+    """Numbers that the steps of a program take at most (int64); parameters as for `_make_steps`."""
+    room = 0
+    for i in range(len(sk.op_out)):
+        wide, k = 0, 0
+        for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+            if left.use[j] >= 0:
+                wide += left.length[left.use[j]]
+                k += 1
+        room += PLACES + (4 + k) * wide + 2 * k + 2 * left.length[sk.op_out[i]]
+    return room
+
+
+@compiled("FlatProgram, Reduced, b1[:], i8[:], i8[:]")
+def make_steps(sk, left, with_step, records, record_ptr):  # type: ignore[no-untyped-def]
+    """The fields of `Steps`.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    left : Reduced
+    with_step : (P,) bool
+        Contractions whose variables are chosen.
+    records, record_ptr : int64
+        See `records.Records`.
+    """
+    n_vars = len(sk.card)
+    steps = np.empty(_room(sk, left), np.int64)
+    w = _Work(
+        np.full(n_vars, -1, np.int64), np.full(n_vars, -1, np.int64), np.zeros(n_vars, np.int64),
+        np.empty(n_vars, np.int64),
+    )  # fmt: skip
+    step_ptr, sizes = np.zeros(len(record_ptr), np.int64), np.zeros(len(record_ptr), np.int64)
+    n, n_steps, p, largest, most = 0, 0, 0, 1, 1
+    for i in range(len(sk.op_out)):
+        out = sk.op_out[i]
+        if not left.needed[out] or left.stands_for[out] != out:
+            continue
+        record = records[record_ptr[p] : record_ptr[p + 1]]
+        p += 1
+        if not with_step[i]:
+            continue
+        n_taken = _eliminated(sk, left, i, w)
+        if n_taken == 0:
+            continue
+        end, sizes[n_steps] = _write_step(sk, left, i, record, w, n_taken, steps, n)
+        largest = max(largest, steps[n + CELLS])
+        most = max(most, max(steps[n + N_INPUTS], n_taken))
+        n = end
+        n_steps += 1
+        step_ptr[n_steps] = n
+    chances, slices = _share_slices(steps, step_ptr, sizes[:n_steps])
+    return steps[:n].copy(), step_ptr[: n_steps + 1].copy(), np.array([largest, most, chances, slices])
+
+
+@compiled()
+def _slice(arena, steps, step, states, values, work):  # type: ignore[no-untyped-def]
+    """Fill `values` with a step's slice.
+
+    Parameters
+    ----------
+    arena : float64
+    steps : int64
+        See `Steps`.
+    step : int64
+        Where the step begins.
+    states : (V,) int32
+        By rank; those of the output's variables are read.
+    values : float64
+        Written: a number a cell.
+    work : int64
+        Scratch memory, a number a variable that is eliminated.
+
+    Returns
+    -------
+    int64
+        The slice's cells.
+    """
+    k, m, cells = steps[step + N_INPUTS], steps[step + N_TAKEN], steps[step + CELLS]
+    taken = step + PLACES
+    at = taken + 2 * m + 2 * steps[step + N_SEEN]
+    if k == 2 and m == 1:  # nearly all
+        a, sa = steps[at], steps[at + 1]
+        last = at + 3 + 2 * steps[at + 2]
+        for j in range(at + 3, last, 2):
+            a += states[steps[j]] * steps[j + 1]
+        b, sb = steps[last], steps[last + 1]
+        for j in range(last + 3, last + 3 + 2 * steps[last + 2], 2):
+            b += states[steps[j]] * steps[j + 1]
+        for i in range(cells):
+            values[i] = arena[a] * arena[b]
+            a += sa
+            b += sb
+        return cells
+    for t in range(k):
+        a, strides = steps[at], at + 1
+        last = strides + m + 1 + 2 * steps[strides + m]
+        for j in range(strides + m + 1, last, 2):
+            a += states[steps[j]] * steps[j + 1]
+        at = last
+        for q in range(m):
+            work[q] = 0
+        for i in range(cells):
+            values[i] = arena[a] if t == 0 else values[i] * arena[a]
+            for q in range(m - 1, -1, -1):
+                work[q] += 1
+                a += steps[strides + q]
+                if work[q] < steps[taken + 2 * q + 1]:
+                    break
+                work[q] = 0
+                a -= steps[taken + 2 * q + 1] * steps[strides + q]
+    return cells
+
+
+@compiled()
+def _take(steps, step, cell, states):  # type: ignore[no-untyped-def]
+    """Set `states` (V,) int32 to those of a cell (int64) of a step's slice; see `_slice`."""
+    m, taken = steps[step + N_TAKEN], step + PLACES
+    for q in range(m - 1, -1, -1):
+        card = steps[taken + 2 * q + 1]
+        states[steps[taken + 2 * q]] = cell % card
+        cell //= card
+
+
+@compiled("i8[:], i8, i4[:]")
+def cell_of(steps, step, states):  # type: ignore[no-untyped-def]
+    """The cell (int64) of a step's slice that has these states; see `_slice`."""
+    m, taken = steps[step + N_TAKEN], step + PLACES
+    cell = 0
+    for q in range(m):
+        cell = cell * steps[taken + 2 * q + 1] + states[steps[taken + 2 * q]]
+    return cell
+
+
+@compiled("f8[:], i8[:], i8[:], i8, i4[:], f8[:], i8[:]")
+def trace(arena, steps, step_ptr, last, states, values, work):  # type: ignore[no-untyped-def]
+    """Choose the largest cell of every slice, the first of equal ones, from step ``last - 1`` to step 0.
+
+    Parameters
+    ----------
+    step_ptr : (n+1,) int64
+    last : int64
+    states : (V,) int32
+        By rank; those of the eliminated variables are set.
+    others
+        See `_slice`.
+    """
+    for p in range(last - 1, -1, -1):
+        step = step_ptr[p]
+        cells = _slice(arena, steps, step, states, values, work)
+        top = 0
+        for i in range(1, cells):
+            if values[i] > values[top]:
+                top = i
+        _take(steps, step, top, states)
+
+
+@compiled("f8[:], i8[:], i8[:], i8, i8, i4[:], f8[:], i8[:]")
+def retrace(arena, steps, step_ptr, p, cell, states, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Choose a cell (int64) at step p (int64), and the largest ones at all that follow; others see `trace`."""
+    _take(steps, step_ptr[p], cell, states)
+    trace(arena, steps, step_ptr, p, states, values, work)
+
+
+@compiled("f8[:], i8[:], i8[:], i8, i8[:], i4[:], i8[:], f8[:], f8[:], i8[:]")
+def alternatives(arena, steps, step_ptr, first, barred, states, cells_out, loss, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """For step `first` and all that follow the best cell except the chosen one; at `first` also except `barred`.
+
+    Parameters
+    ----------
+    first : int64
+        Steps ``first``, ``first`` - 1, ... 0 are visited.
+    barred : int64
+        Cells of step `first`.
+    cells_out, loss : (first + 1,) int64, float64
+        Get the cell, and ln of its value over the chosen one's, -inf if there is none.
+    others
+        See `trace`.
+    """
+    for p in range(first, -1, -1):
+        step = step_ptr[p]
+        cells = _slice(arena, steps, step, states, values, work)
+        chosen = cell_of(steps, step, states)
+        at_choice = values[chosen]
+        values[chosen] = 0.0
+        if p == first:
+            for c in barred:
+                values[c] = 0.0
+        top = 0
+        for i in range(1, cells):
+            if values[i] > values[top]:
+                top = i
+        cells_out[p] = top
+        loss[p] = math.log(values[top]) - math.log(at_choice) if values[top] > 0.0 else -math.inf
+
+
+@compiled()
+def _pick(sums, first, cells, u):  # type: ignore[no-untyped-def]
+    """The first cell (int64) whose running sum exceeds u times the last one's: never one of probability zero.
+
+    Parameters
+    ----------
+    sums : float64
+        Running sums, from place `first` (int64) on, of so many cells (int64).
+    u : float64
+        In [0, 1).
+    """
+    goal = u * sums[first + cells - 1]
+    low = 0
+    if cells <= FEW:
+        for i in range(first, first + cells - 1):
+            low += sums[i] <= goal
+    else:
+        high = cells - 1
+        while low < high:
+            middle = (low + high) // 2
+            if sums[first + middle] > goal:
+                high = middle
+            else:
+                low = middle + 1
+    # where u * total rounds up to the total: the last cell that is possible
+    while low > 0 and sums[first + low] == sums[first + low - 1]:
+        low -= 1
+    return low
+
+
+@compiled()
+def _sums(arena, steps, step, known, chances, first, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Write the running sums of a step's slice at `chances[first:]` (float64); `known`: states; others see `_slice`."""
+    cells = _slice(arena, steps, step, known, values, work)
+    total = 0.0
+    for i in range(cells):
+        total += values[i]
+        chances[first + i] = total
+
+
+@compiled()
+def _know(steps, step, m, states, r, known):  # type: ignore[no-untyped-def]
+    """Copy the states that a step's slice depends on from row r of `states` (V, rows) to `known` (V,)."""
+    seen = step + PLACES + 2 * m
+    for j in range(seen, seen + 2 * steps[step + N_SEEN], 2):
+        known[steps[j]] = states[steps[j], r]
+
+
+@compiled()
+def _put(steps, step, m, cell, states, r):  # type: ignore[no-untyped-def]
+    """Set row r of `states` (V, rows) to those of a cell of a slice that eliminates m variables."""
+    for q in range(m - 1, -1, -1):
+        card = steps[step + PLACES + 2 * q + 1]
+        states[steps[step + PLACES + 2 * q], r] = cell % card
+        cell //= card
+
+
+@compiled("f8[:], i8[:], i8[:], i4[:], f8[:, :], i4[:, :], i8[:], f8[:], u1[:], f8[:], i8[:]")
+def draw(arena, steps, step_ptr, start, uniforms, out, by_rank, chances, made, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Samples, one a row of `out`.
+
+    As many rows as fit the cache go through the steps together: a step, and the slices that its rows share, is read
+    once for all of them.
+
+    Parameters
+    ----------
+    start : (V,) int32
+        Observed states by rank, 0 elsewhere.
+    uniforms : (n, V)
+        The number of a step is that of the first variable it eliminates.
+    out : (n, V) int32
+    by_rank : (V,)
+    chances : float64
+        Running sums of slices that were computed before.
+    made : uint8
+        Which of them are computed.
+    others
+        See `trace`.
+    """
+    n_vars = len(start)
+    width = max(1, min(len(out), max(LEAST_ROWS, MOST_NUMBERS // n_vars)))
+    states, known = np.empty((n_vars, width), start.dtype), start.copy()
+    place = np.empty(width, np.int64)
+    for first in range(0, len(out), width):
+        rows = min(width, len(out) - first)
+        for v in range(n_vars):
+            states[v, :rows] = start[v]
+        for p in range(len(step_ptr) - 2, -1, -1):
+            step = step_ptr[p]
+            m, cells, variable = steps[step + N_TAKEN], steps[step + CELLS], steps[step + PLACES]
+            lead = by_rank[variable]
+            if steps[step + CHANCES] == UNSHARED:
+                for r in range(rows):
+                    _know(steps, step, m, states, r, known)
+                    _sums(arena, steps, step, known, values, 0, values, work)
+                    _put(steps, step, m, _pick(values, 0, cells, uniforms[first + r, lead]), states, r)
+                continue
+            kept, there = steps[step + CHANCES], steps[step + CHANCES_MADE]
+            place[:rows] = 0
+            seen = step + PLACES + 2 * m
+            for j in range(seen, seen + 2 * steps[step + N_SEEN], 2):
+                v, stride = steps[j], steps[j + 1]
+                for r in range(rows):
+                    place[r] += states[v, r] * stride
+            for r in range(rows):
+                at = kept + place[r] * cells
+                if not made[there + place[r]]:
+                    _know(steps, step, m, states, r, known)
+                    _sums(arena, steps, step, known, chances, at, values, work)
+                    made[there + place[r]] = 1
+                cell = _pick(chances, at, cells, uniforms[first + r, lead])
+                if m == 1:
+                    states[variable, r] = cell
+                else:
+                    _put(steps, step, m, cell, states, r)
+        for r in range(rows):
+            for v in range(n_vars):
+                out[first + r, by_rank[v]] = states[v, r]

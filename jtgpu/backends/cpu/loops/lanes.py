@@ -1,0 +1,489 @@
+"""A program run for many cases at once; see `jtgpu.backends.cpu.lanes`."""
+
+from __future__ import annotations
+
+import math
+
+from ....util.jit import compiled, inlined
+from ..lanes import Cases, Counting, Memory, Posteriors
+from ..records import (
+    ANSWER,
+    BY_CASE,
+    INPUTS,
+    LOAD_CELLS,
+    LOAD_FACTOR,
+    LOAD_FACTOR_EXP,
+    LOAD_FIELDS,
+    LOAD_LOOPS,
+    LOAD_OBSERVED,
+    LOAD_OUT,
+    LOAD_OUT_EXP,
+    LOAD_WEIGHTS,
+    OUT,
+    OUT_EXP,
+    SCRATCH_FIELDS,
+    SIZE,
+    Records,
+)
+from .fields import input_field
+from .kernels import contract
+
+__all__ = ["add_counts", "count_lanes", "run_lanes"]
+
+LOG2 = math.log(2.0)
+_fast = {"reassoc", "nsz", "contract"}
+
+
+@compiled(allocates=False, fastmath=_fast)
+def _tops(arena, start, size, lanes, top):  # type: ignore[no-untyped-def]
+    """Write the largest entry of each lane of a table to `top`.
+
+    Parameters
+    ----------
+    arena : float64
+    start, size, lanes : int64
+        First cell and cells of the table, all lanes included.
+    top : (L,) float64
+    """
+    for i in range(lanes):
+        top[i] = 0.0
+    for first in range(start, start + size, lanes):
+        for i in range(lanes):
+            x = arena[first + i]
+            top[i] = x if x > top[i] else top[i]
+
+
+@compiled(allocates=False)
+def _rescale(arena, start, size, lanes, top, dead, exponent, limit):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Scale the lanes of a table whose largest entry is out of bounds; mark lanes of zeros as dead.
+
+    Parameters
+    ----------
+    arena : float64
+    start, size, lanes : int64
+        First cell and cells of the table, all lanes included.
+    top : (L,) float64
+        The largest entry of each lane.
+    dead : (L,) bool
+    exponent : (L,) int64
+        The table's.
+    limit : int64
+        See `sweep.run`.
+
+    Returns
+    -------
+    bool
+        Whether a lane was scaled.
+    """
+    lowest, highest = 2.0**-limit, 2.0**limit
+    fine = True
+    for i in range(lanes):
+        fine = fine and lowest <= top[i] <= highest
+    if fine:
+        return False
+    scaled = False
+    for i in range(lanes):
+        if top[i] == 0.0:
+            dead[i] = True
+        elif not lowest <= top[i] <= highest:
+            shift = math.frexp(top[i])[1]
+            for at in range(start + i, start + size, lanes):
+                arena[at] = math.ldexp(arena[at], -shift)
+            exponent[i] += shift
+            scaled = True
+    return scaled
+
+
+@inlined
+def _copy_lanes(arena, load, states, lanes, source, count):  # type: ignore[no-untyped-def]
+    """Copy the cells of a factor that agree with each lane's states; parameters as for `_load_lanes`."""
+    to, at = load[LOAD_OUT], LOAD_FIELDS
+    for i in range(lanes):
+        source[i] = load[LOAD_FACTOR]
+    for _ in range(load[LOAD_OBSERVED]):
+        v, step = load[at], load[at + 1]
+        for i in range(lanes):
+            source[i] += states[i, v] * step
+        at += 2
+    n_loops = load[LOAD_LOOPS]
+    for j in range(n_loops):
+        count[j] = 0
+    offset = 0
+    for c in range(load[LOAD_CELLS]):
+        first = to + c * lanes
+        for i in range(lanes):
+            arena[first + i] = arena[source[i] + offset]
+        for j in range(n_loops - 1, -1, -1):
+            count[j] += 1
+            if count[j] < load[at + 2 * j]:
+                offset += load[at + 2 * j + 1]
+                break
+            count[j] = 0
+            offset -= (load[at + 2 * j] - 1) * load[at + 2 * j + 1]
+
+
+@inlined
+def _load_lanes(m, load):  # type: ignore[no-untyped-def]
+    """Copy a factor for every lane, restricted to the lane's states and weighed.
+
+    Parameters
+    ----------
+    m : Memory
+    load : int64
+        See `records`.
+    """
+    lanes, to = len(m.dead), load[LOAD_OUT]
+    _copy_lanes(m.arena, load, m.chunk, lanes, m.source, m.scratch[SCRATCH_FIELDS:])
+    at = LOAD_FIELDS + 2 * (load[LOAD_OBSERVED] + load[LOAD_LOOPS])
+    for _ in range(load[LOAD_WEIGHTS]):
+        v, card, inner = load[at], load[at + 1], load[at + 2]
+        first = m.weight_ptr[v]
+        for d in range(card):
+            for i in range(lanes):
+                state = m.chunk[i, v]
+                w = 1.0 if state < 0 or state == d else 0.0
+                if first >= 0:
+                    w *= m.weights[first + d * lanes + i]
+                m.factor[d * lanes + i] = w
+        for c in range(load[LOAD_CELLS]):
+            d = c // inner % card
+            for i in range(lanes):
+                m.arena[to + c * lanes + i] *= m.factor[d * lanes + i]
+        at += 3
+
+
+@inlined
+def _load_all_lanes(m, code, limit):  # type: ignore[no-untyped-def]
+    """Run every load; parameters as for `_chunk`."""
+    lanes = len(m.dead)
+    for p in range(len(code.load_ptr) - 1):
+        load = code.loads[code.load_ptr[p] : code.load_ptr[p + 1]]
+        _load_lanes(m, load)
+        e, size = load[LOAD_OUT_EXP], load[LOAD_CELLS] * lanes
+        m.scaled[e] = m.scaled[load[LOAD_FACTOR_EXP]]
+        for i in range(lanes):
+            m.exponent[e, i] = m.exponent[load[LOAD_FACTOR_EXP], i]
+        _tops(m.arena, load[LOAD_OUT], size, lanes, m.top)
+        if _rescale(m.arena, load[LOAD_OUT], size, lanes, m.top, m.dead, m.exponent[e], limit):
+            m.scaled[e] = True
+
+
+@inlined
+def _exponents(record, exponent, scaled, lanes):  # type: ignore[no-untyped-def]
+    """Set the output's exponents to the sum of the inputs', lane by lane; only where one of them is not zero.
+
+    Parameters
+    ----------
+    record : int64
+    exponent : (E, L) int64
+    scaled : (E,) bool
+    lanes : int64
+    """
+    out = record[OUT_EXP]
+    scaled[out] = False
+    for t in range(record[INPUTS]):
+        e = record[input_field(t) + 1]
+        if scaled[e]:
+            if not scaled[out]:
+                scaled[out] = True
+                for i in range(lanes):
+                    exponent[out, i] = 0
+            for i in range(lanes):
+                exponent[out, i] += exponent[e, i]
+
+
+@inlined
+def _own_exponents(exponent, scaled, e, lanes):  # type: ignore[no-untyped-def]
+    """Row e of `exponent`, (L,) int64: zeros if it is not set."""
+    if not scaled[e]:
+        for i in range(lanes):
+            exponent[e, i] = 0
+    return exponent[e]
+
+
+@inlined
+def _finish_shared(m, record, top, limit):  # type: ignore[no-untyped-def]
+    """Normalise or scale a table that does not depend on the case; `top` (float64): its largest entry."""
+    start, size, out, lanes = record[OUT], record[SIZE], record[OUT_EXP], len(m.dead)
+    if record[ANSWER] >= 0:
+        total = 0.0
+        for i in range(start, start + size):
+            total += m.arena[i]
+        for i in range(start, start + size):
+            m.arena[i] /= total
+        return
+    m.top[:] = top
+    own = _own_exponents(m.exponent, m.scaled, out, lanes)
+    # one number for all lanes: scaled as a table of one lane
+    if _rescale(m.arena, start, size, 1, m.top[:1], m.dead[:1], own[:1], limit):
+        m.scaled[out] = True
+        own[:] = own[0]
+
+
+@compiled(allocates=False)
+def _chunk(m, code, limit, first):  # type: ignore[no-untyped-def]
+    """Make every table for one chunk of lanes.
+
+    Parameters
+    ----------
+    m : Memory
+    code : records.Records
+    limit : int64
+        See `sweep.run`.
+    first : bool
+        Whether tables that do not depend on the case are made, too.
+
+    Returns
+    -------
+    bool
+        Whether the model allows anything at all.
+    """
+    lanes = len(m.dead)
+    _load_all_lanes(m, code, limit)
+    for p in range(len(code.record_ptr) - 1):
+        record = code.records[code.record_ptr[p] : code.record_ptr[p + 1]]
+        by_case = record[BY_CASE] == 1
+        if not by_case and not first:
+            continue
+        top = contract(m.arena.ctypes.data, record.ctypes.data, m.scratch.ctypes.data)
+        _exponents(record, m.exponent, m.scaled, lanes)
+        if not by_case:
+            if top == 0.0:
+                return False
+            _finish_shared(m, record, top, limit)
+        elif record[ANSWER] < 0:
+            start, size, out = record[OUT], record[SIZE], record[OUT_EXP]
+            _tops(m.arena, start, size, lanes, m.top)
+            own = _own_exponents(m.exponent, m.scaled, out, lanes)
+            if _rescale(m.arena, start, size, lanes, m.top, m.dead, own, limit):
+                m.scaled[out] = True
+    return True
+
+
+@inlined
+def _note_evidence(m, roots, cases, begin, n, possible):  # type: ignore[no-untyped-def]
+    """Write ln P(e) of n lanes; mark the dead ones.
+
+    Parameters
+    ----------
+    m : Memory
+    roots : (components, 3) int64
+        See `records.Records`.
+    cases : Cases
+    begin, n : int64
+        Places in ``cases.rows``.
+    possible : bool
+        Whether the model allows anything at all.
+    """
+    for i in range(n):
+        row = cases.rows[begin + i]
+        m.dead[i] = m.dead[i] or not possible
+        log_evidence = 0.0
+        for r in range(len(roots)):
+            value = m.arena[roots[r, 0] + (i if roots[r, 2] > 0 else 0)]
+            if value > 0.0:
+                log_evidence += math.log(value)
+                if m.scaled[roots[r, 1]]:
+                    log_evidence += m.exponent[roots[r, 1], i] * LOG2
+            else:
+                m.dead[i] = True
+        cases.impossible[row] = m.dead[i]
+        cases.log_evidence[row] = -math.inf if m.dead[i] else log_evidence
+
+
+@inlined
+def _fill_chunk(m, cases, begin, n):  # type: ignore[no-untyped-def]
+    """Copy the states and likelihoods of n rows to the lanes; the last row fills the lanes that are left over."""
+    lanes, n_vars = m.chunk.shape
+    for i in range(lanes):
+        row = cases.rows[begin + min(i, n - 1)]
+        m.dead[i] = False
+        for r in range(n_vars):
+            m.chunk[i, r] = cases.states[row, cases.by_rank[r]]
+        for c in range(cases.weights.shape[1]):
+            m.weights[c * lanes + i] = cases.weights[row, c]
+
+
+@inlined
+def _write_observed(m, cases, out, begin, n):  # type: ignore[no-untyped-def]
+    """Write the posteriors of observed variables; parameters as for `_write`."""
+    for i in range(n):
+        row = cases.rows[begin + i]
+        for v in out.hard:
+            if out.place[v] >= 0:
+                for d in range(out.cards[v]):
+                    out.cells[row, out.place[v] + d] = 0.0
+                if not m.dead[i]:
+                    out.cells[row, out.place[v] + m.chunk[i, v]] = 1.0
+
+
+@inlined
+def _write(m, answers, cases, out, begin, n):  # type: ignore[no-untyped-def]
+    """Write the posteriors of n lanes, normalised, to their rows; zeros for the dead.
+
+    Parameters
+    ----------
+    m : Memory
+    answers : (targets, 3) int64
+        See `records.Records`.
+    cases : Cases
+    out : Posteriors
+    begin, n : int64
+        Places in ``cases.rows``.
+    """
+    lanes, top = len(m.dead), m.top
+    _write_observed(m, cases, out, begin, n)
+    for j in range(len(answers)):
+        v, cell = answers[j, 0], answers[j, 1]
+        column, card = out.place[v], out.cards[v]
+        if column < 0:
+            continue
+        if answers[j, 2] == 0:
+            for i in range(n):
+                for d in range(card):
+                    out.cells[cases.rows[begin + i], column + d] = 0.0 if m.dead[i] else m.arena[cell + d]
+            continue
+        for i in range(lanes):
+            top[i] = 0.0
+        for d in range(card):
+            for i in range(lanes):
+                top[i] += m.arena[cell + d * lanes + i]
+        for i in range(lanes):
+            top[i] = 0.0 if m.dead[i] or top[i] == 0.0 else 1.0 / top[i]
+        for i in range(n):
+            row = cases.rows[begin + i]
+            for d in range(card):
+                out.cells[row, column + d] = m.arena[cell + d * lanes + i] * top[i]
+
+
+@compiled(allocates=False)
+def _run_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
+    """See `run_lanes`."""
+    lanes, possible = len(m.dead), True
+    for begin in range(first, last, lanes):
+        n = min(lanes, last - begin)
+        _fill_chunk(m, cases, begin, n)
+        possible = possible and _chunk(m, code, limit, begin == first)
+        _note_evidence(m, code.roots, cases, begin, n, possible)
+        _write(m, code.answers, cases, out, begin, n)
+
+
+@compiled("Memory, Records, Cases, Posteriors, i8, i8, i8")
+def run_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
+    """Posteriors of the cases ``cases.rows[first:last]``, as many at a time as there are lanes.
+
+    Parameters
+    ----------
+    m : Memory
+    code : records.Records
+        Lowered for that many lanes.
+    cases : Cases
+    out : Posteriors
+    limit : int64
+        See `sweep.run`.
+    first, last : int64
+    """
+    _run_lanes(m, code, cases, out, limit, first, last)
+
+
+@compiled(allocates=False)
+def _add_store(arena, store, lanes, i, states, weight, cells, count):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Add the distribution of one family in one case to the expected counts.
+
+    Parameters
+    ----------
+    arena : float64
+    store : int64
+        See `records`.
+    lanes, i : int64
+        Lanes of the arena's tables, and the case's.
+    states : (V,) int32
+        Observed states by rank.
+    weight : float64
+    cells : float64
+        See `Counting.cells`.
+    count : int64
+        Scratch memory, a number a loop.
+    """
+    to, at = store[LOAD_FACTOR], LOAD_FIELDS
+    for _ in range(store[LOAD_OBSERVED]):
+        to += states[store[at]] * store[at + 1]
+        at += 2
+    if store[LOAD_OUT] < 0:  # all observed
+        cells[to] += weight
+        return
+    start, step = store[LOAD_OUT], 1
+    if store[LOAD_OUT_EXP] != 0:
+        start, step = start + i, lanes
+    total = 0.0
+    for c in range(store[LOAD_CELLS]):
+        total += arena[start + c * step]
+    scale = weight / total if total > 0.0 else 0.0
+    n_loops = store[LOAD_LOOPS]
+    for j in range(n_loops):
+        count[j] = 0
+    for c in range(store[LOAD_CELLS]):
+        cells[to] += arena[start + c * step] * scale
+        for j in range(n_loops - 1, -1, -1):
+            count[j] += 1
+            if count[j] < store[at + 2 * j]:
+                to += store[at + 2 * j + 1]
+                break
+            count[j] = 0
+            to -= (store[at + 2 * j] - 1) * store[at + 2 * j + 1]
+
+
+@compiled(allocates=False)
+def _add_all(arena, code, lanes, i, states, weight, cells, count):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Add the distributions of all families in one case; `code`: `records.Records`; others see `_add_store`."""
+    for p in range(len(code.store_ptr) - 1):
+        store = code.stores[code.store_ptr[p] : code.store_ptr[p + 1]]
+        _add_store(arena, store, lanes, i, states, weight, cells, count)
+
+
+@compiled("f8[:], Records, i4[:], f8, f8[:], i8[:]")
+def add_counts(arena, code, states, weight, cells, scratch):  # type: ignore[no-untyped-def]
+    """Add the distributions of all families in the one case that a program has run for to the expected counts.
+
+    Parameters
+    ----------
+    arena : float64
+    code : records.Records
+        Lowered for one lane.
+    states : (V,) int32
+        Observed states by rank.
+    weight : float64
+    cells : float64
+        See `Counting.cells`.
+    scratch : int64
+        `workspace.Scratch.block`.
+    """
+    _add_all(arena, code, 1, 0, states, weight, cells, scratch[SCRATCH_FIELDS:])
+
+
+@compiled(allocates=False)
+def _count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
+    """See `count_lanes`."""
+    lanes, possible = len(m.dead), True
+    for begin in range(first, last, lanes):
+        n = min(lanes, last - begin)
+        _fill_chunk(m, cases, begin, n)
+        possible = possible and _chunk(m, code, limit, begin == first)
+        _note_evidence(m, code.roots, cases, begin, n, possible)
+        for i in range(n):
+            weight = out.weights[cases.rows[begin + i]]
+            if not m.dead[i] and weight > 0.0:
+                _add_all(m.arena, code, lanes, i, m.chunk[i], weight, out.cells, m.scratch[SCRATCH_FIELDS:])
+
+
+@compiled("Memory, Records, Cases, Counting, i8, i8, i8")
+def count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
+    """`run_lanes` for expected counts, which are added in the order of the rows.
+
+    Parameters
+    ----------
+    m, code, cases, limit, first, last
+        See `run_lanes`.
+    out : Counting
+    """
+    _count_lanes(m, code, cases, out, limit, first, last)

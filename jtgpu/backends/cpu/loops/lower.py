@@ -1,0 +1,568 @@
+"""From what remains of a program to the records that the CPU runs; see `jtgpu.backends.cpu.lower`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ....plans.loops.specialise import reduce_flat
+from ....plans.program import FAMILY
+from ....plans.specialise import HARD, SOFT, FlatProgram
+from ....util.jit import compiled, inlined
+from ..records import (
+    A_EXP,
+    ALIGNMENT,
+    ANSWER,
+    B_EXP,
+    BY_CASE,
+    FIRST_LOOP,
+    INPUTS,
+    KEPT,
+    LENGTH,
+    LISTED,
+    LOAD_CELLS,
+    LOAD_FACTOR,
+    LOAD_FACTOR_EXP,
+    LOAD_FIELDS,
+    LOAD_LENGTH,
+    LOAD_LOOPS,
+    LOAD_OBSERVED,
+    LOAD_OUT,
+    LOAD_OUT_EXP,
+    LOAD_WEIGHTS,
+    MAXIMAL,
+    OUT,
+    OUT_EXP,
+    REDUCED,
+    ROW,
+    ROW_A,
+    ROW_B,
+    ROW_OUT,
+    SIZE,
+    A,
+    B,
+    Layout,
+)
+from .fields import input_field
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["lower"]
+
+# Terms up to which a contraction is listed. Loops cost about 100 ns before they begin and a list 1 ns a term; the loops
+# of more than two tables cost ten times as much a term.
+MOST_LISTED, MOST_LISTED_OF_MANY = 100, 500
+
+
+class _Tables(NamedTuple):
+    """What `reduce_flat` leaves, and where its tables stand. F factors, T tables."""
+
+    rep: NDArray[np.int64]  # see `jtgpu.plans.specialise.Reduced`
+    length: NDArray[np.int64]
+    scope: NDArray[np.int64]
+    use: NDArray[np.int64]
+    needed: NDArray[np.bool_]
+    cut: NDArray[np.bool_]
+    cell: NDArray[np.int64]  # (T,) first cell of each table
+    exponent: NDArray[np.int64]  # (T,) place of its exponent
+
+
+class _Room(NamedTuple):
+    """Scratch memory for one contraction of k inputs over n variables and m loops."""
+
+    strides: NDArray[np.int64]  # (k+1, V+1) zeros: of the output, then of each input
+    joint: NDArray[np.int64]  # (n,) variables of the inputs, ascending
+    loops: NDArray[np.int64]  # (m, k+2) extent, then strides
+    tables: NDArray[np.int64]  # (k,) the inputs
+    there: NDArray[np.int64]  # (V+1,) contraction whose joint scope has the variable
+    order: NDArray[np.int64]  # (m,)
+    rounds: NDArray[np.int64]  # (m,)
+    base: NDArray[np.int64]  # (k,)
+
+
+@inlined
+def _strides(sk, t, s, into):  # type: ignore[no-untyped-def]
+    """Write the stride of each variable of table t to `into` (V+1,); returns the table's cells (int64)."""
+    step = 1
+    for j in range(sk.table_ptr[t] + s.length[t] - 1, sk.table_ptr[t] - 1, -1):
+        into[s.scope[j]] = step
+        step *= sk.card[s.scope[j]]
+    return step
+
+
+@inlined
+def _write_observed(sk, seen, f, to, n):  # type: ignore[no-untyped-def]
+    """Write the observed variables and the loops of a load; parameters and result as for `_write_load`."""
+    first, at = sk.table_ptr[f], n + LOAD_FIELDS
+    step, cells, n_observed, n_loops = 1, 1, 0, 0
+    for j in range(sk.table_end[f] - 1, first - 1, -1):
+        v = sk.table_var[j]
+        if seen[v] == HARD:
+            to[at], to[at + 1] = v, step
+            at += 2
+            n_observed += 1
+        else:
+            cells *= sk.card[v]
+        step *= sk.card[v]
+    for j in range(first, sk.table_end[f]):
+        v = sk.table_var[j]
+        step //= sk.card[v]
+        if seen[v] != HARD and sk.card[v] > 1:
+            if n_loops > 0 and to[at - 1] == step * sk.card[v]:
+                to[at - 2] *= sk.card[v]
+                to[at - 1] = step
+            else:
+                to[at], to[at + 1] = sk.card[v], step
+                at += 2
+                n_loops += 1
+    to[n + LOAD_CELLS], to[n + LOAD_OBSERVED], to[n + LOAD_LOOPS] = cells, n_observed, n_loops
+    return at
+
+
+@compiled(allocates=False)
+def _write_load(sk, seen, f, s, source, to, n):  # type: ignore[no-untyped-def]
+    """Write the load of factor f at `to[n:]`, but for where it goes to.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    seen : (V+1,) uint8
+        `FREE`, `HARD` or `SOFT` by rank.
+    f : int64
+    s : _Tables
+    source : int64
+        First cell of the factor.
+    to : int64
+    n : int64
+
+    Returns
+    -------
+    int64
+        The load's end.
+    """
+    to[n + LOAD_FACTOR], to[n + LOAD_FACTOR_EXP] = source, f
+    at = _write_observed(sk, seen, f, to, n)
+    inner, n_weights = 1, 0
+    for j in range(sk.table_ptr[f] + s.length[f] - 1, sk.table_ptr[f] - 1, -1):
+        v = s.scope[j]
+        if v == len(sk.evidence_factor):
+            continue  # the case axis
+        if seen[v] == SOFT and sk.evidence_factor[v] == f:
+            to[at], to[at + 1], to[at + 2] = v, sk.card[v], inner
+            at += 3
+            n_weights += 1
+        inner *= sk.card[v]
+    to[n + LOAD_WEIGHTS] = n_weights
+    to[n + LOAD_LENGTH] = at - n
+    return at
+
+
+@inlined
+def _padded(cells):  # type: ignore[no-untyped-def]
+    """Cells (int64) of a table with what keeps the next one aligned."""
+    return -(-cells // ALIGNMENT) * ALIGNMENT
+
+
+@inlined
+def _load_room(sk, f):  # type: ignore[no-untyped-def]
+    """Numbers that the load of factor f takes at most (int64)."""
+    return LOAD_FIELDS + 5 * (sk.table_end[f] - sk.table_ptr[f])
+
+
+@compiled()
+def _make_loads(sk, seen, s, source, places, at):  # type: ignore[no-untyped-def]
+    """The loads of the factors that are restricted or weighed; notes cell and exponent of every factor in `s`.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    seen : (V+1,) uint8
+    s : _Tables
+    source : (F,) int64
+        First cell of each factor.
+    places : (F + T,) or (0,) int64
+        See `Layout.places`.
+    at : int64
+        First free cell.
+
+    Returns
+    -------
+    loads, load_ptr : int64
+    at : int64
+        First free cell behind the copies.
+    """
+    n_tables, n_factors, lanes = len(sk.table_ptr), len(source), sk.card[-1]
+    n_loads, room = 0, 0
+    for f in range(n_factors):
+        s.cell[f], s.exponent[f] = source[f], f
+        if s.cut[f] and s.needed[f]:
+            n_loads += 1
+            room += _load_room(sk, f)
+    loads, load_ptr = np.empty(room, np.int64), np.zeros(n_loads + 1, np.int64)
+    n, n_loads = 0, 0
+    for f in range(n_factors):
+        if not (s.cut[f] and s.needed[f]):
+            continue
+        s.cell[f], s.exponent[f] = places[f] if len(places) else at, n_tables + 1 + f
+        end = _write_load(sk, seen, f, s, source[f], loads, n)
+        loads[n + LOAD_OUT], loads[n + LOAD_OUT_EXP] = s.cell[f], s.exponent[f]
+        if not len(places):
+            at += _padded(loads[n + LOAD_CELLS] * lanes)
+        n = end
+        n_loads += 1
+        load_ptr[n_loads] = n
+    return loads[:n].copy(), load_ptr, at
+
+
+@compiled()
+def _make_stores(sk, seen, s, source):  # type: ignore[no-untyped-def]
+    """The stores of all families, in the order of their contractions; parameters as for `_make_loads`."""
+    n_stores, room = 0, 0
+    for i in range(len(sk.op_out)):
+        if sk.op_kind[i] == FAMILY:
+            n_stores += 1
+            room += _load_room(sk, sk.answers[i])
+    stores, store_ptr = np.empty(room, np.int64), np.zeros(n_stores + 1, np.int64)
+    n, n_stores, case = 0, 0, len(sk.card) - 1
+    for i in range(len(sk.op_out)):
+        if sk.op_kind[i] == FAMILY:
+            out, f = sk.op_out[i], sk.answers[i]
+            end = _write_load(sk, seen, f, s, source[f], stores, n)
+            last = sk.table_ptr[out] + s.length[out] - 1
+            stores[n + LOAD_OUT] = s.cell[out] if s.needed[out] else -1
+            stores[n + LOAD_OUT_EXP] = s.needed[out] and s.scope[last] == case
+            n = end
+            n_stores += 1
+            store_ptr[n_stores] = n
+    return stores[:n].copy(), store_ptr
+
+
+@inlined
+def _kept_first(loops, n_loops, order):  # type: ignore[no-untyped-def]
+    """Write to `order` the loops of the output, then the reduced ones; returns how many are kept (int64)."""
+    kept = 0
+    for j in range(n_loops):
+        if loops[j, 1] != 0:
+            order[kept] = j
+            kept += 1
+    n = kept
+    for j in range(n_loops):
+        if loops[j, 1] == 0:
+            order[n] = j
+            n += 1
+    return kept
+
+
+@inlined
+def _write_terms(to, n, k, n_loops, terms, room):  # type: ignore[no-untyped-def]
+    """Write the cells of every term behind the fields at `to[n:]`; returns the record's end. See `_write_loops`."""
+    loops, order, count, base = room.loops, room.order, room.rounds, room.base
+    to[n + LISTED] = terms // to[n + SIZE]
+    to[n + KEPT], to[n + REDUCED], to[n + ROW], to[n + ROW_OUT] = 0, 0, 1, 1
+    _kept_first(loops, n_loops, order)
+    for j in range(n_loops):
+        count[j] = 0
+    for t in range(k):
+        base[t] = to[n + input_field(t)]
+    at = n + FIRST_LOOP + 3 * (k - 2)
+    inner = 1 if n_loops == 0 else loops[order[n_loops - 1], 0]
+    for _ in range(terms // inner):
+        for t in range(k):
+            cell, step = base[t], 0 if n_loops == 0 else loops[order[n_loops - 1], 2 + t]
+            for i in range(at + t, at + t + k * inner, k):
+                to[i] = cell
+                cell += step
+        at += k * inner
+        for i in range(n_loops - 2, -1, -1):
+            j = order[i]
+            count[i] += 1
+            rounds = 1
+            if count[i] == loops[j, 0]:
+                count[i] = 0
+                rounds -= loops[j, 0]
+            for t in range(k):
+                base[t] += rounds * loops[j, 2 + t]
+            if rounds == 1:
+                break
+    return at
+
+
+@inlined
+def _merge_loops(sk, k, n_joint, room):  # type: ignore[no-untyped-def]
+    """The loops over the joint scope of a contraction, as few as possible, in `room.loops`; zeroes `room.strides`.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    k, n_joint : int64
+        Inputs, and variables of `room.joint`.
+    room : _Room
+
+    Returns
+    -------
+    tuple of int64
+        Loops and terms.
+    """
+    strides, loops = room.strides, room.loops
+    n_loops, terms = 0, 1
+    for j in range(n_joint):
+        v = room.joint[j]
+        card = sk.card[v]
+        if card > 1:
+            terms *= card
+            merge = n_loops > 0
+            for t in range(k + 1):
+                merge = merge and loops[n_loops - 1, 1 + t] == strides[t, v] * card
+            if not merge:
+                loops[n_loops, 0] = 1
+                n_loops += 1
+            loops[n_loops - 1, 0] *= card
+            for t in range(k + 1):
+                loops[n_loops - 1, 1 + t] = strides[t, v]
+        for t in range(k + 1):
+            strides[t, v] = 0
+    return n_loops, terms
+
+
+@inlined
+def _write_loops(to, n, k, n_loops, room):  # type: ignore[no-untyped-def]
+    """Write the loops of a contraction of k inputs behind the fields at `to[n:]`.
+
+    Parameters
+    ----------
+    to : int64
+    n, k, n_loops : int64
+    room : _Room
+
+    Returns
+    -------
+    int64
+        The record's end.
+    """
+    loops, row = room.loops, n_loops - 1
+    to[n + LISTED] = 0
+    to[n + ROW], to[n + ROW_OUT] = loops[row, 0], loops[row, 1]
+    for t in range(k):
+        to[n + input_field(t) + 2] = loops[row, 2 + t]
+    at = n + FIRST_LOOP + 3 * (k - 2)
+    kept = _kept_first(loops, row, room.order)
+    for i in range(row):
+        for c in range(k + 2):
+            to[at + c] = loops[room.order[i], c]
+        at += k + 2
+    to[n + KEPT], to[n + REDUCED] = kept, row - kept
+    return at
+
+
+@inlined
+def _most_listed(k):  # type: ignore[no-untyped-def]
+    """Terms up to which a contraction of k inputs is listed (int64)."""
+    return MOST_LISTED if k == 2 else MOST_LISTED_OF_MANY
+
+
+@inlined
+def _join(sk, i, s, room):  # type: ignore[no-untyped-def]
+    """The inputs of contraction i, their strides and their joint scope, in `room`; returns the number of both."""
+    k, n_joint = 0, 0
+    for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+        t = s.use[j]
+        if t < 0:
+            continue
+        room.tables[k] = t
+        k += 1
+        _strides(sk, t, s, room.strides[k])
+        for q in range(sk.table_ptr[t], sk.table_ptr[t] + s.length[t]):
+            v = s.scope[q]
+            if room.there[v] != i:
+                room.there[v] = i
+                p = n_joint
+                while p > 0 and room.joint[p - 1] > v:
+                    room.joint[p] = room.joint[p - 1]
+                    p -= 1
+                room.joint[p] = v
+                n_joint += 1
+    return k, n_joint
+
+
+@inlined
+def _write_record(sk, i, s, room, to, n):  # type: ignore[no-untyped-def]
+    """Write the record of contraction i at `to[n:]`, whose output has its cell in `s` already.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    i : int64
+    s : _Tables
+    room : _Room
+    to : int64
+    n : int64
+
+    Returns
+    -------
+    tuple of int64
+        The record's end, and the terms that it accumulates.
+    """
+    out, n_tables, case = sk.op_out[i], len(sk.table_ptr), len(sk.card) - 1
+    k, n_joint = _join(sk, i, s, room)
+    to[n + MAXIMAL], to[n + ANSWER] = sk.op_maximal[i], sk.answers[i]
+    to[n + INPUTS], to[n + SIZE] = max(k, 2), _strides(sk, out, s, room.strides[0])
+    last = sk.table_ptr[out] + s.length[out] - 1
+    to[n + BY_CASE] = s.length[out] > 0 and s.scope[last] == case
+    to[n + OUT], to[n + OUT_EXP] = s.cell[out], s.exponent[out]
+    to[n + A], to[n + A_EXP], to[n + ROW_A] = 0, n_tables, 0  # the cell that holds 1
+    to[n + B], to[n + B_EXP], to[n + ROW_B] = 0, n_tables, 0
+    for j in range(k):
+        where, t = n + input_field(j), room.tables[j]
+        to[where], to[where + 1], to[where + 2] = s.cell[t], s.exponent[t], 0
+    k = max(k, 2)
+    n_loops, terms = _merge_loops(sk, k, n_joint, room)
+    if terms <= _most_listed(k) and sk.card[case] == 1:
+        end = _write_terms(to, n, k, n_loops, terms, room)
+    else:
+        if n_loops == 0:
+            for c in range(k + 2):
+                room.loops[0, c] = 1 if c < 2 else 0
+            n_loops = 1
+        end = _write_loops(to, n, k, n_loops, room)
+    to[n + LENGTH] = end - n
+    return end, terms
+
+
+@compiled(allocates=False)
+def _measure(sk, s):  # type: ignore[no-untyped-def]
+    """Contractions that are made, numbers that their records take at most, most inputs, and variables of these."""
+    n_ops, room, most, widest = 0, 0, 2, 0
+    for i in range(len(sk.op_out)):
+        out = sk.op_out[i]
+        if s.needed[out] and s.rep[out] == out:
+            n_ops += 1
+            k, wide = 0, 0
+            for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+                if s.use[j] >= 0:
+                    k += 1
+                    wide += s.length[s.use[j]]
+            k = max(k, 2)
+            most, widest = max(most, k), max(widest, wide)
+            room += FIRST_LOOP + 3 * k + max((k + 2) * (wide + 1), k * _most_listed(k))
+    return n_ops, room, most, widest
+
+
+@compiled(allocates=False)
+def _fill_records(sk, s, layout_cells, at, room, records, record_ptr, answers):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Write the records of the contractions that are made.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    s : _Tables
+    layout_cells : tuple
+        See `_make_records`: `answer_cell` and `places`.
+    at : int64
+        First free cell.
+    room : _Room
+    records, record_ptr, answers : int64
+        Written; see `Records`.
+
+    Returns
+    -------
+    tuple of int64
+        Numbers of the records and of the answers, cells of the arena, longest row, terms.
+    """
+    answer_cell, places = layout_cells
+    lanes = sk.card[-1]
+    n, n_ops, longest, work, n_answers = 0, 0, 1, 0, 0
+    for i in range(len(sk.op_out)):
+        out, v = sk.op_out[i], sk.answers[i]
+        if not (s.needed[out] and s.rep[out] == out):
+            continue
+        is_posterior = v >= 0 and sk.op_kind[i] != FAMILY
+        s.exponent[out] = out
+        if is_posterior and lanes == 1:
+            s.cell[out] = answer_cell[v]
+        else:
+            s.cell[out] = places[out] if len(places) else at
+        end, terms = _write_record(sk, i, s, room, records, n)
+        if not len(places) and s.cell[out] == at:
+            at += _padded(records[n + SIZE])
+        if is_posterior:
+            answers[n_answers, 0], answers[n_answers, 1] = v, s.cell[out]
+            answers[n_answers, 2] = records[n + BY_CASE]
+            n_answers += 1
+        work += terms
+        if records[n + INPUTS] > 2:
+            longest = max(longest, records[n + ROW])
+        n = end
+        n_ops += 1
+        record_ptr[n_ops] = n
+    return n, n_answers, at, longest, work
+
+
+@compiled()
+def _make_records(sk, s, answer_cell, places, at, records):  # type: ignore[no-untyped-def]
+    """Records of the contractions that are made.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    s : _Tables
+    answer_cell : (V,) int64
+        See `Layout.answer`.
+    places : (T,) or (0,) int64
+        See `Layout.places`.
+    at : int64
+        First free cell.
+    records : int64
+        Scratch memory.
+
+    Returns
+    -------
+    records, record_ptr, answers, counts : int64
+        See `Records`.
+    """
+    case = len(sk.card) - 1
+    n_ops, size, most, widest = _measure(sk, s)
+    if len(records) < size:
+        records = np.empty(size, np.int64)
+    record_ptr, answers = np.zeros(n_ops + 1, np.int64), np.empty((n_ops, 3), np.int64)
+    room = _Room(
+        np.zeros((most + 1, case + 1), np.int64), np.empty(widest, np.int64),
+        np.empty((widest + 1, most + 2), np.int64), np.empty(most, np.int64), np.full(case + 1, -1, np.int64),
+        np.empty(widest + 1, np.int64), np.empty(widest + 1, np.int64), np.empty(most, np.int64),
+    )  # fmt: skip
+    n, n_answers, at, longest, work = _fill_records(
+        sk, s, (answer_cell, places), at, room, records, record_ptr, answers
+    )
+    return records[:n].copy(), record_ptr, answers[:n_answers].copy(), np.array([at, most, longest, work])
+
+
+@compiled()
+def _locate(tables, s):  # type: ignore[no-untyped-def]
+    """(n, 3) cell, exponent and length of some tables that are made or are factors."""
+    found, n = np.empty((len(tables), 3), np.int64), 0
+    for r in range(len(tables)):
+        t = s.rep[tables[r]]
+        if t >= 0:
+            found[n, 0], found[n, 1], found[n, 2] = s.cell[t], s.exponent[t], s.length[t]
+            n += 1
+    return found[:n].copy()
+
+
+@compiled("FlatProgram, u1[:], b1[:], Layout, i8[:]")
+def lower(sk, seen, target, layout, room):  # type: ignore[no-untyped-def]
+    """`lower` for flat arguments: `seen` and `target` have the case axis behind the variables."""
+    rep, length, scope, use, needed, cut = reduce_flat(sk, seen, target)
+    n_tables = len(sk.table_ptr)
+    s = _Tables(
+        rep, length, scope, use, needed, cut, np.zeros(n_tables, np.int64), np.full(n_tables, n_tables, np.int64)
+    )
+    loads, load_ptr, at = _make_loads(sk, seen, s, layout.factor, layout.places, layout.first)
+    records, record_ptr, answers, counts = _make_records(
+        sk, s, layout.answer, layout.places[len(layout.factor) :], at, room
+    )
+    stores, store_ptr = _make_stores(sk, seen, s, layout.factor)
+    return (
+        records, record_ptr, loads, load_ptr, stores, store_ptr, _locate(sk.roots, s), _locate(sk.wanted, s), answers,
+        counts,
+    )  # fmt: skip

@@ -1,0 +1,90 @@
+"""Builds the extension modules of compiled loops: one process a core compiles, then the C compiler links."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from ..loops import LEVELS, source_digest
+from ..system import cores
+
+__all__ = ["BuildError", "build"]
+
+
+class BuildError(Exception):
+    """What is missing, in one sentence."""
+
+
+def build(folder: Path, level: str = "x86-64-v3", report: Callable[[str], None] = print) -> Path:
+    """Build the extension module for a level of processors; returns its path.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to write it; the package's folder, in a build.
+    level : str
+        A key of `jtgpu.util.loops.LEVELS`.
+    report : callable
+        Gets lines about the progress.
+
+    Raises
+    ------
+    BuildError
+        If Numba or the C compiler is missing or fails.
+    """
+    started = time.perf_counter()
+    module = LEVELS[level]
+    target = folder / (module + sysconfig.get_config_var("EXT_SUFFIX"))
+    # Numba reads these when it is imported, in the processes of the pool
+    os.environ.update(NUMBA_CPU_NAME=level, NUMBA_CPU_FEATURES="", NUMBA_OPT="3")
+    try:
+        from .glue import source  # imports Numba
+        from .objects import compile_entry, entries
+    except ImportError as error:
+        raise BuildError(f"{error.name or error} is not installed") from error
+    with tempfile.TemporaryDirectory(prefix="jtgpu-loops-") as scratch:
+        names = entries()
+        report(f"compiling {len(names)} loops for {level} on {cores()} cores")
+        with ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
+            found = list(pool.map(compile_entry, names, [level] * len(names), [scratch] * len(names)))
+        text = Path(scratch, "loops.c")
+        text.write_text(source(found, module, level, source_digest()), encoding="utf-8")
+        _link(text, [entry.object_file for entry in found], target)
+    seconds, size = time.perf_counter() - started, target.stat().st_size / 2**20
+    report(f"built {target.name}: {len(names)} loops, {size:.1f} MiB, in {seconds:.0f} s")
+    return target
+
+
+def _link(text: Path, objects: list[str], target: Path) -> None:
+    import numpy
+
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    command = [
+        *compiler, "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{sysconfig.get_path('include')}",
+        f"-I{numpy.get_include()}", str(text), *objects, "-lm", "-o", str(target),
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise BuildError(f"the C compiler {compiler[0]} cannot be run ({error.strerror})") from error
+    if done.returncode:
+        raise BuildError(f"the C compiler failed: {done.stderr.strip()[-2000:]}")
+
+
+def main() -> int:
+    """Build into the package's folder, for developers; `pip install .` builds by itself."""
+    try:
+        build(Path(__file__).parents[2])
+    except BuildError as error:
+        print(f"compiled loops were not built: {error}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,17 @@
+"""Types of arrays with two and three axes, for fields of NamedTuples that compiled loops take.
+
+`NDArray` alone has one axis there: `jtgpu.util.ahead.signatures` reads the annotations.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Cube", "Matrix"]
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+Matrix = NDArray[_Scalar]  # two axes
+Cube = NDArray[_Scalar]  # three axes

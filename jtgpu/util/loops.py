@@ -1,0 +1,154 @@
+"""Compiled loops: from the extension module that was built with the package, else compiled when they are first called.
+
+Functions that Numba compiles are in the folders called ``loops``. Nothing else imports them: callers write
+
+    _sweep = loops("jtgpu.backends.cpu.loops.sweep")
+    ...
+    _sweep.run(arena, ...)
+
+and get the function from the extension module (`jtgpu.util.ahead` builds it), which takes milliseconds and does not
+need Numba. Where there is no extension for this Python and processor, or the sources are not those that it was built
+from, the module is imported, and Numba compiles the function. Both have the same source and signatures.
+
+The environment variable ``JTGPU_LOOPS`` is ``auto`` (default), ``jit`` (ignore the extension), or ``ahead`` (an error
+if the extension cannot be used or lacks a function or a signature).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..errors import JtgpuError
+from .version import __version__
+
+__all__ = ["LEVELS", "Loops", "extension", "loops", "source_digest", "sources"]
+
+ROOT = Path(__file__).parents[1]
+# files whose constants and types are compiled into the loops of the folders
+DATA = (
+    "plans/arrays.py", "plans/program.py", "plans/specialise.py", "plans/ordering/anneal.py",
+    "cases/reading/cell_data.py", "backends/cpu/records.py", "backends/cpu/lanes.py", "backends/cpu/lower.py",
+    "backends/cpu/backward.py", "backends/cpu/parallel.py", "util/jit.py",
+)  # fmt: skip
+FOLDERS = ("plans/loops", "plans/ordering/loops", "cases/reading/loops", "backends/cpu/loops")
+LEVELS = {"x86-64-v3": "_loops_v3"}  # processors that extension modules are built for: the module's name
+
+
+def sources() -> Iterator[Path]:
+    """Every file that compiled loops depend on, in a fixed order."""
+    for folder in FOLDERS:
+        yield from sorted((ROOT / folder).glob("*.py"))
+    for name in DATA:
+        yield ROOT / name
+
+
+@functools.cache
+def source_digest() -> str:
+    """Digest of the version and of the content of `sources`; empty if a source file is missing."""
+    found = hashlib.sha256(__version__.encode())
+    try:
+        for path in sources():
+            found.update(path.name.encode() + b"\0")
+            found.update(path.read_bytes())
+    except OSError:
+        return ""
+    return found.hexdigest()
+
+
+def mode() -> str:
+    """What ``JTGPU_LOOPS`` says."""
+    said = os.environ.get("JTGPU_LOOPS", "").strip().lower() or "auto"
+    if said not in ("auto", "jit", "ahead"):
+        raise JtgpuError(f"JTGPU_LOOPS is {said!r}; it must be auto, jit or ahead")
+    return said
+
+
+@functools.cache
+def extension() -> tuple[Any, str]:
+    """The extension module that can be used, or None; and why there is none."""
+    reason = "the package was installed without compiled loops for this Python and processor"
+    for name in LEVELS.values():
+        try:
+            module = importlib.import_module(f"jtgpu.{name}")
+        except ImportError as error:
+            if not isinstance(error, ModuleNotFoundError):
+                reason = str(error)
+            continue
+        if source_digest() in ("", module.digest):
+            module.set_fallback(_compile_for)
+            return module, ""
+        reason = f"the sources have changed since {Path(module.__file__).name} was built"
+    return None, reason
+
+
+def _compile_for(name: str, arguments: tuple[Any, ...]) -> Any:
+    """What the extension calls with arguments that no signature of a function fits: Numba compiles it for them."""
+    if mode() == "ahead":
+        raise JtgpuError(f"{name} was not built for these arguments: {[_described(a) for a in arguments]}")
+    module, _, function = name.rpartition(".")
+    return getattr(importlib.import_module(module), function)(*arguments)
+
+
+def _described(argument: Any) -> str:
+    if isinstance(argument, tuple):
+        return f"{type(argument).__name__}({', '.join(map(_described, argument))})"
+    if hasattr(argument, "dtype"):
+        flags = getattr(argument, "flags", None)
+        order = "" if flags is None or flags.c_contiguous else ", not contiguous"
+        frozen = "" if flags is None or flags.writeable else ", read-only"
+        return f"{argument.dtype} of shape {argument.shape}{order}{frozen}"
+    return type(argument).__name__
+
+
+class Loops:
+    """The compiled functions of a module, as attributes; each is found on first use."""
+
+    def __init__(self, module: str):
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        function = self._ahead(name) or getattr(importlib.import_module(self._module), name)
+        setattr(self, name, function)
+        return function
+
+    def _ahead(self, name: str) -> Any:
+        chosen = mode()
+        if chosen == "jit":
+            return None
+        module, reason = extension()
+        found = None if module is None else module.functions.get(f"{self._module}.{name}")
+        if found is None and chosen == "ahead":
+            raise JtgpuError(f"JTGPU_LOOPS=ahead, but {reason or f'{self._module}.{name} was not built'}")
+        return found
+
+    def address(self, name: str) -> int:
+        """Address of a function for callers by the C convention; see `jtgpu.util.jit.address_of`."""
+        found = self._ahead(name)
+        if found is not None:
+            return int(extension()[0].addresses[f"{self._module}.{name}"])
+        from .jit import address_of  # imports Numba
+
+        return address_of(getattr(importlib.import_module(self._module), name))
+
+    def waits_for_compiler(self, name: str) -> str:
+        """The folder where a function will be cached if the first call has to compile it, else an empty string."""
+        if self._ahead(name) is not None:
+            return ""
+        from .jit import cache_folder, is_compiled  # imports Numba
+
+        function = getattr(importlib.import_module(self._module), name)
+        return "" if is_compiled(function) else cache_folder(function)
+
+
+@functools.cache
+def loops(module: str) -> Loops:
+    """The compiled functions of a module in a folder called ``loops``, by its full name."""
+    return Loops(module)
