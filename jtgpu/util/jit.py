@@ -16,7 +16,7 @@ from typing import Any
 from numba import njit
 
 from .ahead.signatures import numba_types
-from .loops import source_digest
+from .loop_sources import source_digest
 
 __all__ = ["address_of", "cache_folder", "compiled", "declared", "inlined", "is_compiled", "use_cache"]
 

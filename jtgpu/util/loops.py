@@ -17,48 +17,17 @@ if the extension cannot be used or lacks a function or a signature).
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import JtgpuError
-from .version import __version__
+from .loop_sources import source_digest
 
-__all__ = ["LEVELS", "Loops", "extension", "loops", "source_digest", "sources"]
+__all__ = ["LEVELS", "Loops", "extension", "loops", "mode"]
 
-ROOT = Path(__file__).parents[1]
-# files whose constants and types are compiled into the loops of the folders
-DATA = (
-    "plans/arrays.py", "plans/program.py", "plans/specialise.py", "plans/ordering/anneal.py",
-    "cases/reading/cell_data.py", "backends/cpu/records.py", "backends/cpu/lanes.py", "backends/cpu/lower.py",
-    "backends/cpu/backward.py", "backends/cpu/parallel.py", "util/jit.py",
-)  # fmt: skip
-FOLDERS = ("plans/loops", "plans/ordering/loops", "cases/reading/loops", "backends/cpu/loops")
 LEVELS = {"x86-64-v3": "_loops_v3"}  # processors that extension modules are built for: the module's name
-
-
-def sources() -> Iterator[Path]:
-    """Every file that compiled loops depend on, in a fixed order."""
-    for folder in FOLDERS:
-        yield from sorted((ROOT / folder).glob("*.py"))
-    for name in DATA:
-        yield ROOT / name
-
-
-@functools.cache
-def source_digest() -> str:
-    """Digest of the version and of the content of `sources`; empty if a source file is missing."""
-    found = hashlib.sha256(__version__.encode())
-    try:
-        for path in sources():
-            found.update(path.name.encode() + b"\0")
-            found.update(path.read_bytes())
-    except OSError:
-        return ""
-    return found.hexdigest()
 
 
 def mode() -> str:

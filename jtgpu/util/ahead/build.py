@@ -14,7 +14,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from ..loops import LEVELS, source_digest
+from ..loop_sources import source_digest
+from ..loops import LEVELS
 from ..system import cores
 
 __all__ = ["BuildError", "build"]

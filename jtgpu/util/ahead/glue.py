@@ -153,7 +153,7 @@ def source(entries: Sequence[Entry], module: str, level: str, digest: str) -> st
     level : str
         Of the processors that it runs on.
     digest : str
-        See `jtgpu.util.loops.source_digest`.
+        See `jtgpu.util.loop_sources.source_digest`.
     """
     lacking = " || ".join(f'!__builtin_cpu_supports("{f}")' for f in FEATURES.get(level, ())) or "0"
     functions = "\n".join(

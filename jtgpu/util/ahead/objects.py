@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 
 from .. import jit
-from ..loops import FOLDERS, ROOT
+from ..loop_sources import FOLDERS, ROOT
 from .signatures import Type, numba_types, parse, type_of
 
 __all__ = ["Entry", "compile_entry", "entries"]
