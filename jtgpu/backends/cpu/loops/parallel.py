@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....util.jit import compiled, inlined
-from ..parallel import ACTIVE, FAILED, FINISHED, NEXT
+from ..parallel import ACTIVE, FAILED, FINISHED, NEXT, Job, Tasks
 from ..records import (
     A_EXP,
     B_EXP,
