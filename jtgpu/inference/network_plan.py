@@ -310,7 +310,7 @@ def make_plan(  # noqa: PLR0913
         "lowering": lowering, **search,
     }  # fmt: skip
     if not len(slices):
-        plan, found = plan_model(model, together=together, **options)
+        plan, found = plan_model(model, together=together, by_networkx=backend == "indexed", **options)
         return NetworkPlan(model, plan, found)
     cut = plan_with_cutset(model, slices, together=together, **options)
     if not cut.cutset:

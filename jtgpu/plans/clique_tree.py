@@ -7,15 +7,16 @@ built from; what users compile and query is `jtgpu.inference.tree.JunctionTree`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from ..errors import OrderError, PlanError
 
-__all__ = ["CliqueTree", "clique_tree", "elimination_cliques"]
+__all__ = ["CliqueTree", "clique_tree", "elimination_cliques", "networkx_forest", "spanning_forest"]
 
 Clique = tuple[int, ...]
+Forest = Callable[[Sequence[Clique], Sequence[tuple[int, int]]], list[list[int]]]
 
 # Candidate edges of the clique graph. Above this many, Kruskal gets only the edges that elimination itself gives: they
 # contain a maximum-weight spanning tree, and a star of n cliques has n^2 / 2 edges.
@@ -107,40 +108,7 @@ class CliqueTree:
         return tops
 
 
-def clique_tree(
-    cliques: Sequence[Clique], links: Sequence[tuple[int, int]], cardinality: Sequence[int]
-) -> CliqueTree:
-    """Maximum-weight spanning tree of the clique graph by Kruskal, rooted at the centre of each component.
-
-    The weight of an edge is the number of shared variables (Jensen and Jensen, Optimal junction trees, UAI 1994);
-    ties are broken by clique number. Of two centres, the one with the larger table becomes the root.
-
-    Parameters
-    ----------
-    cliques : sequence of sorted tuples of int
-        Maximal cliques of a triangulated graph.
-    links : sequence of (int, int)
-        Edges of any junction tree of these cliques, as `elimination_cliques` gives them.
-    cardinality : sequence of int
-        States of every variable.
-    """
-    neighbours = _spanning_forest(cliques, _candidate_edges(cliques, links, len(cardinality)))
-    parent, depth = [-1] * len(cliques), [-1] * len(cliques)
-    for start in range(len(cliques)):
-        if depth[start] < 0:
-            root = max(
-                _centres(neighbours, start),
-                key=lambda c: (math.prod(cardinality[v] for v in cliques[c]), -c),
-            )
-            depth[root] = 0
-            for c in _walk(neighbours, root):
-                for d in neighbours[c]:
-                    if depth[d] < 0:
-                        parent[d], depth[d] = c, depth[c] + 1
-    return CliqueTree(tuple(cliques), tuple(parent), tuple(depth))
-
-
-def _spanning_forest(cliques: Sequence[Clique], edges: Sequence[tuple[int, int]]) -> list[list[int]]:
+def spanning_forest(cliques: Sequence[Clique], edges: Sequence[tuple[int, int]]) -> list[list[int]]:
     """Sorted neighbours of every clique in the maximum-weight spanning forest; of equal weights, the first edge."""
     members = [frozenset(c) for c in cliques]
     leader = list(range(len(cliques)))  # union-find: follow to the component's representative
@@ -159,6 +127,55 @@ def _spanning_forest(cliques: Sequence[Clique], edges: Sequence[tuple[int, int]]
             neighbours[a].append(b)
             neighbours[b].append(a)
     return [sorted(around) for around in neighbours]
+
+
+def networkx_forest(cliques: Sequence[Clique], edges: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """The result of `spanning_forest` by networkx, as in the published system; importing networkx takes 0.2 s."""
+    import networkx
+
+    graph: networkx.Graph[int] = networkx.Graph()
+    graph.add_nodes_from(range(len(cliques)))
+    graph.add_weighted_edges_from((a, b, len({*cliques[a]} & {*cliques[b]})) for a, b in edges)
+    forest = networkx.maximum_spanning_tree(graph, weight="weight", algorithm="kruskal")
+    return [sorted(forest[c]) for c in range(len(cliques))]
+
+
+def clique_tree(
+    cliques: Sequence[Clique],
+    links: Sequence[tuple[int, int]],
+    cardinality: Sequence[int],
+    forest: Forest = spanning_forest,
+) -> CliqueTree:
+    """Maximum-weight spanning tree of the clique graph by Kruskal, rooted at the centre of each component.
+
+    The weight of an edge is the number of shared variables (Jensen and Jensen, Optimal junction trees, UAI 1994);
+    ties are broken by clique number. Of two centres, the one with the larger table becomes the root.
+
+    Parameters
+    ----------
+    cliques : sequence of sorted tuples of int
+        Maximal cliques of a triangulated graph.
+    links : sequence of (int, int)
+        Edges of any junction tree of these cliques, as `elimination_cliques` gives them.
+    cardinality : sequence of int
+        States of every variable.
+    forest : callable
+        `spanning_forest` or `networkx_forest`, which give the same edges.
+    """
+    neighbours = forest(cliques, _candidate_edges(cliques, links, len(cardinality)))
+    parent, depth = [-1] * len(cliques), [-1] * len(cliques)
+    for start in range(len(cliques)):
+        if depth[start] < 0:
+            root = max(
+                _centres(neighbours, start),
+                key=lambda c: (math.prod(cardinality[v] for v in cliques[c]), -c),
+            )
+            depth[root] = 0
+            for c in _walk(neighbours, root):
+                for d in neighbours[c]:
+                    if depth[d] < 0:
+                        parent[d], depth[d] = c, depth[c] + 1
+    return CliqueTree(tuple(cliques), tuple(parent), tuple(depth))
 
 
 def _candidate_edges(

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import NetworkError, OrderError, TableTooLarge, format_bytes
 from ..model.network import DiscreteModel, Factor
 from ..util.system import free_memory
-from .clique_tree import CliqueTree, clique_tree, elimination_cliques
+from .clique_tree import CliqueTree, clique_tree, elimination_cliques, networkx_forest, spanning_forest
 from .lowering import lay_out, lower, program_arrays
 from .moral import interaction_graph
 from .plan import Plan, ragged
@@ -53,6 +53,7 @@ def plan_model(
     max_table: int | float | None = MAX_TABLE,
     lowering: str = "pairwise",
     together: Sequence[Sequence[str | int]] = (),
+    by_networkx: bool = False,
     **search: Any,
 ) -> tuple[Plan, OrderResult | None]:
     """The plan of a model, and how its elimination order was found; see `jtgpu.inference.network_plan.make_plan`.
@@ -61,6 +62,8 @@ def plan_model(
     ----------
     memory_limit : int, optional
         Bytes that one propagation may take; default: 80 % of the memory that is free on this host.
+    by_networkx : bool
+        See `build_plan`.
     **search
         Options of `jtgpu.plans.ordering.find_order`.
     """
@@ -76,6 +79,7 @@ def plan_model(
         lowering=lowering,
         memory_limit=int(MEMORY_SHARE * free_memory()) if memory_limit is None else memory_limit,
         max_table=2**62 if max_table is None else int(min(max_table, 2**62)),
+        by_networkx=by_networkx,
     )
     return plan, result
 
@@ -99,7 +103,7 @@ def _choose_order(
     return [int(v) for v in ordering.as_order(model, order)], None
 
 
-def build_plan(
+def build_plan(  # noqa: PLR0913 (the last two are limits)
     cardinality: NDArray[np.int64],
     factor_scopes: Sequence[Sequence[int]],
     neighbours: Sequence[Sequence[int]],
@@ -108,11 +112,15 @@ def build_plan(
     lowering: str = "pairwise",
     memory_limit: int = 2**62,
     max_table: int = 2**62,
+    by_networkx: bool = False,
 ) -> Plan:
-    """The plan of a given elimination order: integers in, integers out; the same input gives the same bytes."""
+    """The plan of a given elimination order: integers in, integers out; the same input gives the same bytes.
+
+    With `by_networkx`, networkx builds the junction tree, as in the published system; the plan is the same.
+    """
     cards = [int(c) for c in cardinality]
     cliques, links = elimination_cliques(neighbours, order)
-    tree = clique_tree(cliques, links, cards)
+    tree = clique_tree(cliques, links, cards, networkx_forest if by_networkx else spanning_forest)
     rank = _axis_ranks(tree, cards)
     homes = _factor_homes(cliques, factor_scopes, cards)
     program = lower(cards, factor_scopes, homes, tree.parent, rank, lowering)

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu import errors
-from jtgpu.formats import read
+from jtgpu.formats import load, networks, read
+from jtgpu.model.discrete import DiscreteModel
 from jtgpu.plans import clique_tree as graph
 from jtgpu.plans import moral
-from jtgpu.plans.compiler import order_graph
-from jtgpu.plans.ordering import read_num
+from jtgpu.plans.compiler import build_plan, order_graph
+from jtgpu.plans.ordering import find_order, read_num
 
 # cliques, largest, smallest and total clique table, largest and smallest separator of the 2014 report; Munin2 and
 # Munin3 from their orders
@@ -100,6 +101,46 @@ def test_the_tree_is_the_maximum_spanning_tree_of_networkx(
     expected = networkx.maximum_spanning_tree(joined, algorithm="kruskal")
     found = {frozenset((c, p)) for c, p in enumerate(tree.parent) if p >= 0}
     assert found == {frozenset(edge) for edge in expected.edges}
+
+
+@pytest.mark.parametrize("name", networks())
+def test_cliques_and_tree_of_every_bundled_network_are_those_of_networkx(name: str) -> None:
+    net = load(name)
+    cards = net.cardinality.tolist()
+    plan = build_plan(net.cardinality, [f.scope for f in net.factors], order_graph(net), order := min_fill(net))
+    with_networkx = build_plan(
+        net.cardinality, [f.scope for f in net.factors], order_graph(net), order, by_networkx=True
+    )
+    assert plan == with_networkx
+    cliques, links = graph.elimination_cliques(order_graph(net), order)
+    filled: networkx.Graph[int] = networkx.Graph()
+    filled.add_nodes_from(range(len(cards)))
+    for clique in cliques:
+        filled.add_edges_from(combinations(clique, 2))
+    assert networkx.is_chordal(filled)
+    found = {frozenset(c) for c in networkx.chordal_graph_cliques(filled)}
+    assert found == {frozenset(c) for c in cliques}
+    joined: networkx.Graph[int] = networkx.Graph()
+    joined.add_nodes_from(range(len(cliques)))
+    members = [set(c) for c in cliques]
+    joined.add_weighted_edges_from((a, b, len(members[a] & members[b])) for a, b in near(cliques))
+    heaviest = networkx.maximum_spanning_tree(joined, algorithm="kruskal")
+    tree = graph.clique_tree(cliques, links, cards)
+    weight = sum(len(tree.separator(c)) for c in range(len(cliques)))
+    assert weight == heaviest.size(weight="weight")
+
+
+def near(cliques: list[tuple[int, ...]]) -> set[tuple[int, int]]:
+    """Pairs of cliques that share a variable."""
+    holders: dict[int, list[int]] = {}
+    for c, clique in enumerate(cliques):
+        for v in clique:
+            holders.setdefault(v, []).append(c)
+    return {pair for h in holders.values() for pair in combinations(h, 2)}
+
+
+def min_fill(net: DiscreteModel) -> list[int]:
+    return [int(v) for v in find_order(net.cardinality, order_graph(net), "min-fill").order]
 
 
 @given(graphs_with_orders())
