@@ -27,7 +27,7 @@ PACKAGE = ROOT / "jtgpu"
 PACKAGES: dict[str, tuple[str, ...]] = {
     "numba": ("util/jit.py", "util/ahead/*.py", "**/loops/*.py"),
     "llvmlite": ("util/ahead/*.py", "backends/cpu/loops/*.py"),
-    "networkx": ("plans/clique_tree.py", "model/graph_conversion.py", "interop/networkx.py"),
+    "networkx": ("plans/clique_tree.py", "model/graph_conversion.py", "inference/named_tree.py", "interop/networkx.py"),
     "pgmpy": ("interop/pgmpy.py", "compat/pgmpy.py"),
     "pycuda": ("device/*.py", "backends/published/*.py", "backends/gpu/**/*.py"),
     "skcuda": ("device/*.py",),

@@ -44,7 +44,7 @@ def plan(
         made = options.make(net, file, progress=progress)
     if save is not None:
         made.save(save)
-    found = made.order
+    found = made.search
     if plot is not None:
         _plot(found, plot, file)
     if json:
@@ -61,8 +61,8 @@ def _as_json(made: NetworkPlan) -> dict[str, Any]:
         head["slices"] = {
             "variables": list(made.slices), "count": made.n_slices, "flops": made.n_slices * made.cost().flops,
         }  # fmt: skip
-    if made.order is not None:
-        found = made.order
+    if made.search is not None:
+        found = made.search
         head["search"] = {
             "method": found.method,
             "seed": found.seed,
@@ -73,7 +73,7 @@ def _as_json(made: NetworkPlan) -> dict[str, Any]:
             "interrupted": found.interrupted,
             "trace": [{"seconds": t.seconds, "cost": t.cost, "rule": t.rule} for t in found.trace],
         }
-    return {**head, "elimination_order": list(made.elimination_order)}
+    return {**head, "elimination_order": list(made.order)}
 
 
 @contextmanager

@@ -19,12 +19,14 @@ from ..errors import JtgpuError, PlanError, closest, format_bytes
 from ..model.network import DiscreteModel
 from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, model_factors, plan_model
 from ..plans.conditioning.cutset import plan_with_cutset
-from ..plans.conditioning.split import split_model
+from ..plans.conditioning.split import SplitModel, split_model
 from ..plans.plan import Cost, Plan
 from ..util import doors
 from ..util.system import free_memory, parse_bytes
+from .named_tree import NamedTree, named_tree, named_tree_of_slice
 
 if TYPE_CHECKING:
+    import networkx
     from numpy.typing import NDArray
 
     from ..plans.ordering.result import OrderResult
@@ -41,8 +43,9 @@ class NetworkPlan:
     model : DiscreteModel
     plan : Plan
         The flat arrays.
-    order : OrderResult or None
-        The elimination order and how it was found; None for a loaded plan.
+    search : OrderResult or None
+        How the elimination order was found: ``search.method``, ``seed``, ``cost``, ``trace``. None if the order was
+        given, and for a loaded plan.
     slices : tuple of str
         Variables whose states are enumerated; empty unless the plan was made with ``slices=``.
     n_slices : int
@@ -51,7 +54,7 @@ class NetworkPlan:
 
     model: DiscreteModel
     plan: Plan
-    order: OrderResult | None = None
+    search: OrderResult | None = None
     slices: tuple[str, ...] = ()
     n_slices: int = 1
 
@@ -72,11 +75,11 @@ class NetworkPlan:
 
     def _order_text(self) -> str:
         """Describe where the elimination order comes from."""
-        if self.order is None:
+        if self.search is None:
             return "elimination order: given by a file, a sequence or a saved plan"
-        if self.order.from_cache:
-            return f"elimination order: {self.order.method}, saved by an earlier search"
-        return f"elimination order: {self.order.method}, seed {self.order.seed}"
+        if self.search.from_cache:
+            return f"elimination order: {self.search.method}, saved by an earlier search"
+        return f"elimination order: {self.search.method}, seed {self.search.seed}"
 
     @property
     def posterior_ptr(self) -> NDArray[np.int64]:
@@ -84,9 +87,49 @@ class NetworkPlan:
         return self.plan.posterior_ptr
 
     @property
-    def elimination_order(self) -> tuple[str, ...]:
-        """Names of the variables, first eliminated first."""
+    def order(self) -> tuple[str, ...]:
+        """Names of the variables, first eliminated first. ``net.plan(order=plan.order)`` uses the same order."""
         return tuple(self.model.variables[v] for v in self.plan.elimination_order.tolist())
+
+    @property
+    def elimination_order(self) -> tuple[str, ...]:
+        """The same as `order`."""
+        return self.order
+
+    @property
+    def cliques(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the variables of each clique, in the order of the model.
+
+        For a sliced plan, these are the cliques of a slice without the variables in `slices`.
+        """
+        return self._tree().cliques
+
+    @property
+    def separators(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the variables that each clique shares with its parent, in the order of `cliques`; () for a root."""
+        return self._tree().separators
+
+    def junction_tree(self) -> networkx.Graph[tuple[str, ...]]:
+        """Return the junction tree as a `networkx.Graph`, one component for each component of the network.
+
+        Returns
+        -------
+        networkx.Graph
+            Nodes are cliques, tuples of names, with the attributes ``size`` (entries of the clique's table) and
+            ``number`` (its position in `cliques`). Edges have the attributes ``separator`` (the names that both
+            cliques contain) and ``size``.
+
+        Examples
+        --------
+        >>> import jtgpu
+        >>> tree = jtgpu.network("a->b->c").plan("min-fill").junction_tree()
+        >>> sorted(tree.nodes), [separator for _, _, separator in tree.edges(data="separator")]
+        ([('a', 'b'), ('b', 'c')], [('b',)])
+        """
+        return self._tree().graph(self.model)
+
+    def _tree(self) -> NamedTree:
+        return named_tree(self.model, self.plan)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan (not the model) to a file."""
@@ -206,11 +249,17 @@ class SlicedPlan(NetworkPlan):
         return np.concatenate([[0], np.cumsum(self.model.cardinality)]).astype(np.int64)
 
     @property
-    def elimination_order(self) -> tuple[str, ...]:
+    def order(self) -> tuple[str, ...]:
         """Names of the variables of a slice, first eliminated first."""
-        split = split_model(self.model, [self.model.index(v) for v in self.slices])
+        split = self._split()
         order = split.origin[self.plan.elimination_order].tolist()
         return tuple(self.model.variables[v] for v in order if not split.observed[v])
+
+    def _tree(self) -> NamedTree:
+        return named_tree_of_slice(self.model, self.plan, self._split())
+
+    def _split(self) -> SplitModel:
+        return split_model(self.model, [self.model.index(v) for v in self.slices])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Not supported: the file format has no slices."""
@@ -240,9 +289,8 @@ class SlicedPlan(NetworkPlan):
             Creates an executor of the slices from a `jtgpu.backends.wrappers.slices.SliceJob`. Default: the slices run
             in this process, one after another, or in parallel on `devices`.
         """
-        split = split_model(self.model, [self.model.index(v) for v in self.slices])
         return make_conditioned(
-            backend, split, self.plan, factors, devices=devices, executor=executor, **options
+            backend, self._split(), self.plan, factors, devices=devices, executor=executor, **options
         )
 
 

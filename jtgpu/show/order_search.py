@@ -20,7 +20,7 @@ def draw_search(
     Parameters
     ----------
     trace : sequence of Improvement
-        ``plan.order.trace``.
+        ``plan.search.trace``.
     path : path-like
         The suffix selects the format: .png, .svg, .pdf.
     title : str
