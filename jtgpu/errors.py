@@ -17,6 +17,7 @@ __all__ = [
     "JtgpuError",
     "NetworkError",
     "OrderError",
+    "OutputExists",
     "ParseError",
     "PlanError",
     "TableTooLarge",
@@ -63,6 +64,10 @@ class FormatError(JtgpuError):
 
 class OrderError(JtgpuError):
     """An elimination order that is not a permutation of the model's variables."""
+
+
+class OutputExists(JtgpuError, FileExistsError):
+    """An output that exists already and is not replaced unless ``force`` is given."""
 
 
 class PlanError(JtgpuError):

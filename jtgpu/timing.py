@@ -207,7 +207,7 @@ def warm_up(backend: str = "auto") -> None:
             compile_cpu_kernels(tree.plan.plan)
 
 
-def time_network(
+def time_network(  # noqa: PLR0913
     path: str | os.PathLike[str],
     *,
     order: Any = "auto",
@@ -215,6 +215,8 @@ def time_network(
     runs: int = 10,
     evidence_share: float = 0.0,
     seed: int = 0,
+    order_seed: int = 0,
+    compile_options: Mapping[str, Any] | None = None,
     step: Callable[[str], None] = lambda _: None,
     **options: Any,
 ) -> NetworkTiming:
@@ -230,6 +232,10 @@ def time_network(
         Number of timed propagations, after a first one.
     evidence_share : float
         Fraction of the variables that are observed. If above 0, the runs cycle through up to ten cases.
+    seed, order_seed : int
+        Random seeds of the observations and of the order search.
+    compile_options : mapping, optional
+        Options of ``compile``, such as ``threads``.
     step : callable
         Called with the name of each step as it begins: "read", "plan", "compile", "propagate".
 
@@ -242,9 +248,9 @@ def time_network(
     net, t_read = _timed(lambda: read(path))
     step("plan")
     how = order_file(path) if order == "num" else order
-    plan, t_plan = _timed(lambda: net.plan(how, **options))
+    plan, t_plan = _timed(lambda: net.plan(how, seed=order_seed, **options))
     step("compile")
-    tree, t_compile = _timed(lambda: plan.compile(backend))
+    tree, t_compile = _timed(lambda: plan.compile(backend, **(compile_options or {})))
     with tree:
         step("propagate")
         cases = _cases(net, runs, evidence_share, seed)

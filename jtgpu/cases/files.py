@@ -21,7 +21,7 @@ from .pipeline import default_chunk, default_concurrency, run_chunks
 from .query import TableQuery, resolve_query
 from .reading import CaseChunk, open_cases
 from .solver import Solver
-from .writing import NO_SPACE, ResumableFile, writer_for
+from .writing import NO_SPACE, ResumableFile, no_space, writer_for
 
 __all__ = ["Keywords", "Progress", "Report", "answer_file", "run_file", "split_options", "used_columns"]
 
@@ -89,6 +89,9 @@ def answer_file(
         parses and, for a GPU, encodes.
     resume, force : bool
         Continue an unfinished run; overwrite an existing output.
+    escape_formulas : bool
+        In CSV output, put an apostrophe before cells that a spreadsheet would run as a formula; see
+        `jtgpu.cases.formulas`.
     progress : callable, optional
         Called after each chunk with the number of cases answered, the amount of input read, and the total amount.
     cluster : str or jtgpu.cluster.Cluster, optional
@@ -103,8 +106,10 @@ def answer_file(
     ParseError, UnknownState, UnknownVariable, ImpossibleEvidence, EvidenceError
         If a row is invalid; the message names the file and the row. Earlier chunks are saved, as after Ctrl-C and on a
         full disk.
+    OutputExists
+        If the output exists and `force` is not given.
     JtgpuError
-        If the disk is full; the message says how to continue.
+        If the disk is full or a limit of the file size is reached; the message says how to continue.
     """
     if cluster is not None:
         options.pop("threads", None)  # the share of a worker determines its threads
@@ -140,14 +145,16 @@ def run_file(
     query, kept = resolve_query(model, source.columns, table, source=str(cases))
     kept_types = list(zip(kept, source.types(kept), strict=True))
     schema = query.schema(model, kept_types)
-    identity = {
+    identity: dict[str, Any] = {
         "cases": file_fingerprint(cases),
         "network": model_fingerprint(model),
         "question": query_fingerprint(query, kept, table),
         "dialect": list(asdict(options.dialect).values()),
         "output": [output.name, options.compression],
     }
-    writer = writer_for(output, options.compression)
+    if options.escape_formulas:
+        identity["escape_formulas"] = True
+    writer = writer_for(output, options.compression, options.escape_formulas)
     unfinished = ResumableFile(output, writer, identity, resume=options.resume, force=options.force)
     before = unfinished.done
     with _saved(unfinished):
@@ -188,9 +195,8 @@ def _saved(unfinished: ResumableFile) -> Iterator[None]:
             raise
         with contextlib.suppress(OSError):
             unfinished.sync()
-        raise JtgpuError(
-            f"no space left for {unfinished.output}: {unfinished.safe:,} cases are saved in {unfinished.folder}; "
-            "free some space and continue with --resume"
+        raise no_space(
+            error, str(unfinished.output), f"{unfinished.safe:,} cases are saved in {unfinished.folder}"
         ) from None
     finally:
         with contextlib.suppress(OSError):

@@ -62,6 +62,7 @@ class FileKeywords(TypedDict, total=False):
     resume: bool
     force: bool
     part_rows: int | None
+    escape_formulas: bool
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class FileOptions:
     resume: bool = False
     force: bool = False
     part_rows: int | None = None  # on a cluster: approximate number of rows of a part
+    escape_formulas: bool = False  # in text: see `jtgpu.cases.formulas`
 
     def __post_init__(self) -> None:
         if self.chunk is not None and self.chunk < 1:

@@ -1,26 +1,21 @@
-"""Answers to questions as tables, as tab-separated text and as JSON."""
+"""Answers to questions as tables and as JSON."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from rich.table import Table
-
 from ..inference.queries.text import Question
 from ..inference.results.marginals import Posterior
 from ..inference.results.tables import Conditional, Joint
-from .console import cell, shown, stdout
+from .console import shown
+from .tables import bold, on_terminal, print_rows
 
-__all__ = ["BAR", "Answer", "answer_table", "as_json", "bar", "format_number", "print_answer", "print_rows"]
+__all__ = ["Answer", "answer_table", "as_json", "print_answer"]
 
 Cell = str | float
-
-BAR = 40  # length of the bar of probability 1, in characters
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 @dataclass(frozen=True)
@@ -96,45 +91,7 @@ def as_json(q: Question, answer: Any) -> dict[str, Any]:
     return found | {"value": float(answer) if math.isfinite(answer) else None, "unit": _UNITS[q.kind]}
 
 
-def print_answer(q: Question, answer: Answer) -> None:
+def print_answer(q: Question, answer: Answer, digits: int | None = None) -> None:
     """Print a question and its answer."""
-    if stdout().is_terminal:
-        stdout().print(cell(q.text, "bold"))
-    else:
-        print(f"# {shown(q.text)}")
-    print_rows(answer.header, answer.rows, bars=q.kind == "P")
-
-
-def print_rows(header: Sequence[str], rows: Sequence[Sequence[Cell]], *, bars: bool = False) -> None:
-    """Print a table on a terminal, tab-separated values elsewhere.
-
-    With `bars`, the table also shows the last number of each row as a bar.
-    """
-    console = stdout()
-    if not console.is_terminal:
-        for row in [header, *rows]:
-            print("\t".join(shown(x) if isinstance(x, str) else repr(float(x)) for x in row))
-        return
-    table = Table(box=None, pad_edge=False)
-    for i, name in enumerate(header):
-        numbers = any(not isinstance(row[i], str) for row in rows)
-        table.add_column(cell(name, "bold"), justify="right" if numbers else "left")
-    if bars:
-        table.add_column("", width=BAR, no_wrap=True)
-    for row in rows:
-        cells = [cell(x) if isinstance(x, str) else cell(format_number(float(x))) for x in row]
-        if bars:
-            cells.append(cell("" if isinstance(row[-1], str) else bar(float(row[-1])), "cyan"))
-        table.add_row(*cells)
-    console.print(table)
-
-
-def bar(p: float) -> str:
-    """A probability as a bar, with a resolution of an eighth of a character."""
-    eighths = round(8 * BAR * min(max(p, 0.0), 1.0))
-    return _EIGHTHS[8] * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
-
-
-def format_number(x: float) -> str:
-    """A number with six significant decimals, as tables on a terminal show it."""
-    return f"{x:.6f}" if x == 0 or 1e-4 <= abs(x) < 1e6 else f"{x:.6g}"
+    print(bold(q.text) if on_terminal() else f"# {shown(q.text)}")
+    print_rows(answer.header, answer.rows, digits=digits, bars=q.kind == "P")

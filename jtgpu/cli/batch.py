@@ -6,30 +6,40 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from ..cases.files import Report, run_file
-from ..cases.options import MISSING, CsvDialect, TableOptions
+from ..cases.options import MISSING, CsvDialect, FileOptions, TableOptions
 from ..cases.reading import open_cases
 from ..cases.writing import writer_for
 from ..cluster import Cluster
 from ..cluster.files import columns_in, run_files
-from ..errors import UnknownVariable, closest, format_bytes
+from ..errors import format_bytes
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
-from ..model.network import DiscreteModel
+from ..model.network import BayesianNetwork, DiscreteModel
 from .batch_options import ClusterOptions, CsvOptions, OutputOptions, TableQueryOptions
-from .console import command, format_seconds, print_json, shown, status, warn
-from .options import File, Json, PlanOptions, RunOptions, read_network
+from .console import command, format_seconds, print_json, print_stderr, shown, warn
+from .networks import read_network, split_names
+from .options import File, Json
+from .planning import PlanOptions
+from .progress import is_shown, status
+from .running import COMPILING, RunOptions
 
 __all__ = ["batch"]
+
+EXAMPLES = (
+    "jtgpu batch alarm.net cases.csv -o answers.parquet -t PAP,HR --keep id",
+    "jtgpu batch alarm.net cases.parquet -o answers.csv.gz --labels --resume",
+    "jtgpu batch alarm.net 's3://bucket/cases/*.parquet' -o s3://bucket/out --cluster auto",
+)
+
+INTERVAL = 10.0  # seconds between two lines of --progress in a log
 
 
 @command
@@ -46,7 +56,9 @@ def batch(  # noqa: PLR0913 (a Typer command)
     output: Annotated[
         str,
         typer.Option(
-            "-o", "--output", metavar="OUT",
+            "-o",
+            "--output",
+            metavar="OUT",
             help="Output file: .parquet, .csv, .tsv (.csv.gz, .csv.zst); on a cluster also a folder or a URI.",
         ),
     ],
@@ -64,58 +76,52 @@ def batch(  # noqa: PLR0913 (a Typer command)
     Probabilities are in columns named variable=state. Memory use does not depend on the size of the file. The output
     appears when it is complete; the results of an interrupted run are saved next to it, and --resume continues.
     """
-    query.check()
-    writing.check()
+    begun = time.perf_counter()
     dialect = csv.dialect()
     cluster.check(run)
     net = read_network(file)
     # validate everything before the computation starts
     columns = _columns(cases, output, net, cluster.cluster, dialect)
     options = _table_options(query, net, columns)
+    files = writing.file_options(csv, run.threads, cluster.part_rows)
+    startup: float | None = None
     if cluster.cluster is not None:
-        with status("planning"):
+        with status("planning", run.progress):
             made = plan.make(net, file)
-        report: Report = _answer_on_cluster(made, cases, output, options, (dialect, writing, cluster), run.backend)
+        report: Report = _answer_on_cluster(made, (cases, output), options, files, cluster, run)
     else:
-        with status("planning") as step:
+        with status("planning", run.progress) as step:
             made = plan.make(net, file, run)
-            step("compiling (takes longer the first time on a machine)")
-            tree = _compile(made, run, writing.threads, step)
-        report = _answer_here(tree, cases, output, options, (dialect, writing))
-    _print_report(report, cases, output, json)
+            step(COMPILING)
+            tree = run.compile(made, step)
+            _load_kernels(tree)
+        startup = time.perf_counter() - begun
+        with tree, _terminable(output), _progress(run.progress) as progress:
+            report = run_file(tree, Path(cases), Path(output), options, files, progress)
+    _print_report(report, cases, output, startup, json)
 
 
-def _compile(made: NetworkPlan, run: RunOptions, threads: int | None, step: Callable[[str], None]) -> JunctionTree:
-    """A tree; ``--threads`` without a backend or devices selects the CPU."""
-    backend, options = run.backend, run.compile_options()
-    if threads and run.devices is None and backend in ("auto", "cpu"):
-        backend, options = "cpu", options | {"threads": threads}
-    tree: JunctionTree = made.compile(backend, progress=step, **options)
-    return tree
+def _load_kernels(tree: JunctionTree) -> None:
+    """Load the CPU's compiled loops, so that the rate of the cases excludes it."""
+    if tree.backend != "cpu":
+        return
+    from ..backends.cpu.warm import warm_up  # imports Numba
 
-
-def _answer_here(
-    tree: JunctionTree, cases: str, output: str, options: TableOptions, how: tuple[CsvDialect, OutputOptions]
-) -> Report:
-    dialect, writing = how
-    with tree, _terminable(output), _progress() as progress:
-        return run_file(tree, Path(cases), Path(output), options, writing.file_options(dialect), progress)
+    small = BayesianNetwork({"a": ["0", "1"], "b": ["0", "1"]}, {"b": ["a"]}, {"a": [1, 1], "b": [[1, 1], [1, 1]]})
+    warm_up(small.plan("min-fill", cache=False).plan)
 
 
 def _answer_on_cluster(
-    made: NetworkPlan, cases: str, output: str, options: TableOptions,
-    how: tuple[CsvDialect, OutputOptions, ClusterOptions], backend: str,
+    made: NetworkPlan, paths: tuple[str, str], options: TableOptions, files: FileOptions, on: ClusterOptions,
+    run: RunOptions,
 ) -> Report:  # fmt: skip
-    dialect, writing, on = how
-    where = Cluster(on.cluster or "auto", on.workers, writing.threads)
+    where = Cluster(on.cluster or "auto", on.workers, run.threads)
     # Ray reports lost workers on stdout, which is reserved for results
-    with _terminable(output), redirect_stdout(sys.stderr), _progress() as progress:
-        return run_files(
-            made, cases, output, options, writing.file_options(dialect, on.part_rows), where, backend, progress
-        )
+    with _terminable(paths[1]), redirect_stdout(sys.stderr), _progress(run.progress) as progress:
+        return run_files(made, *paths, options, files, where, run.backend, progress)
 
 
-def _print_report(report: Report, cases: str, output: str, json: bool) -> None:
+def _print_report(report: Report, cases: str, output: str, startup: float | None, json: bool) -> None:
     if report.ignored:
         n_more = len(report.ignored) - 5
         some = ", ".join(report.ignored[:5]) + (f" and {n_more} more" if n_more > 0 else "")
@@ -123,7 +129,7 @@ def _print_report(report: Report, cases: str, output: str, json: bool) -> None:
     if report.flagged:
         warn(f"{report.flagged:,} of {report.cases:,} cases have no answer: see the column 'error'")
     if json:
-        print_json(report.as_dict())
+        print_json(report.as_dict() | ({} if startup is None else {"startup_seconds": startup}))
         return
     computed = report.cases - report.resumed
     print(
@@ -131,8 +137,8 @@ def _print_report(report: Report, cases: str, output: str, json: bool) -> None:
         + f"{report.cases:,} cases{f' ({report.resumed:,} from an earlier run)' if report.resumed else ''}, "
         + f"{len(report.targets):,} target{'s' if len(report.targets) != 1 else ''}, "
         + (f"{format_bytes(Path(output).stat().st_size)}, " if Path(output).is_file() else "")
-        + f"{format_seconds(report.seconds)}, "
-        + f"{computed / report.seconds:,.0f} cases/s"
+        + f"{format_seconds(report.seconds)} ({computed / report.seconds:,.0f} cases/s)"
+        + (f", start-up {format_seconds(startup)}" if startup is not None else "")
     )
 
 
@@ -148,10 +154,11 @@ def _columns(cases: str, output: str, net: DiscreteModel, cluster: str | None, d
 
 def _table_options(query: TableQueryOptions, net: DiscreteModel, columns: list[str]) -> TableOptions:
     evidence, keep = (
-        _names(n, columns, "column") if columns else _split(n) for n in (query.evidence_columns, query.keep)
+        None if n is None else split_names(n, columns, "column") if columns else _split(n)
+        for n in (query.evidence_columns, query.keep)
     )
     return TableOptions(
-        targets=_names(query.targets, net.variables, "variable"),
+        targets=None if query.targets is None else split_names(query.targets, net.variables, "variable"),
         evidence_columns=evidence,
         keep=keep or (),
         labels=query.labels,
@@ -163,28 +170,8 @@ def _table_options(query: TableQueryOptions, net: DiscreteModel, columns: list[s
     )
 
 
-def _split(given: list[str] | None) -> list[str] | None:
-    return None if given is None else [name.strip() for text in given for name in text.split(",")]
-
-
-def _names(given: list[str] | None, known: Sequence[str], what: str) -> list[str] | None:
-    """Split comma-separated names; names may contain commas themselves, and the longest known name matches."""
-    if given is None:
-        return None
-    valid = set(known)
-    found = []
-    for text in given:
-        parts = text.split(",")
-        while parts:
-            ends = (n for n in range(len(parts), 0, -1) if {",".join(parts[:n]), ",".join(parts[:n]).strip()} & valid)
-            n = next(ends, 0)
-            if not n:
-                name = parts[0].strip()
-                raise UnknownVariable(f"there is no {what} {name!r}{closest(name, known)}")
-            name = ",".join(parts[:n])
-            found.append(name if name in valid else name.strip())
-            parts = parts[n:]
-    return found
+def _split(given: list[str]) -> list[str]:
+    return [name.strip() for text in given for name in text.split(",")]
 
 
 @contextmanager
@@ -209,11 +196,37 @@ def _terminable(output: str | Path) -> Iterator[None]:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int, int], None] | None]:
-    """A progress bar on stderr with rate and remaining time; None if stderr is not a terminal."""
-    if not sys.stderr.isatty():
+def _progress(wanted: bool | None) -> Iterator[Callable[[int, int, int], None] | None]:
+    """A progress bar on stderr with rate and remaining time, or lines in a log; None if it is not wanted."""
+    if not is_shown(wanted):
         yield None
-        return
+    elif not sys.stderr.isatty():
+        yield _log_progress()
+    else:
+        with _progress_bar() as update:
+            yield update
+
+
+def _log_progress() -> Callable[[int, int, int], None]:
+    """Print a line now and then."""
+    begun: list[tuple[int, float]] = []
+    printed = time.perf_counter()
+
+    def update(cases: int, done: int, total: int) -> None:
+        nonlocal printed
+        rate = _rate(begun, cases)
+        if time.perf_counter() - printed >= INTERVAL or done >= total:
+            printed = time.perf_counter()
+            print_stderr(f"{cases:,} cases, {done / max(total, 1):.0%}{f', {rate}' if rate else ''}")
+
+    return update
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Callable[[int, int, int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
     bar = Progress(
         TextColumn("{task.fields[cases]}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(), console=Console(stderr=True), transient=True,
@@ -223,10 +236,16 @@ def _progress() -> Iterator[Callable[[int, int, int], None] | None]:
         task = bar.add_task("", total=None, cases="reading", rate="")
 
         def update(cases: int, done: int, total: int) -> None:
-            if not begun:  # the rate excludes an earlier run and the first chunk, which may compile kernels
-                begun.append((cases, time.perf_counter()))
-            first, since = begun[0]
-            rate = f"{(cases - first) / (time.perf_counter() - since):,.0f} cases/s" if cases > first else ""
-            bar.update(task, completed=done, total=max(total, 1), cases=f"{cases:,} cases", rate=rate)
+            bar.update(
+                task, completed=done, total=max(total, 1), cases=f"{cases:,} cases", rate=_rate(begun, cases)
+            )  # fmt: skip
 
         yield update
+
+
+def _rate(begun: list[tuple[int, float]], cases: int) -> str:
+    """Cases per second since the first call, which ends the first chunk; empty at first."""
+    if not begun:
+        begun.append((cases, time.perf_counter()))
+    first, since = begun[0]
+    return f"{(cases - first) / (time.perf_counter() - since):,.0f} cases/s" if cases > first else ""

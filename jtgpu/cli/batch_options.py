@@ -1,4 +1,4 @@
-"""Options of ``jtgpu batch``, in groups."""
+"""Option groups of ``jtgpu batch``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from ..cases.options import CsvDialect, FileOptions
-from .options import RunOptions
+from .completion import complete_targets
+from .options import CLUSTER, CSV, OUTPUT, RUNNING, EscapeFormulas, Force, one_of
+from .running import RunOptions
 
 __all__ = ["ClusterOptions", "CsvOptions", "OutputOptions", "TableQueryOptions"]
 
@@ -26,19 +28,20 @@ class TableQueryOptions:
     targets: Annotated[
         Names,
         typer.Option(
-            "-t", "--targets", metavar="A,B", help="Variables to compute. Default: all that are not evidence.",
-            show_default=False,
+            "-t", "--target", metavar="A,B", show_default=False, autocompletion=complete_targets,
+            help="Variables to compute. Repeatable. Default: all that are not evidence.",
         ),
     ] = None  # fmt: skip
     evidence_columns: Annotated[
         Names,
         typer.Option(
-            "--evidence-columns", metavar="A,B",
-            help="Columns that are evidence. Default: all that are variables, except the targets.",
-            show_default=False,
+            "-e", "--evidence-columns", metavar="A,B", show_default=False, autocompletion=complete_targets,
+            help="Columns that are evidence. Repeatable. Default: all that are variables, except the targets.",
         ),
     ] = None  # fmt: skip
-    keep: Annotated[Names, typer.Option("--keep", metavar="A,B", help="Columns to copy to the output.")] = None
+    keep: Annotated[Names, typer.Option("--keep", metavar="A,B", help="Columns to copy to the output. Repeatable.")] = (
+        None
+    )
     labels: Annotated[
         bool, typer.Option("--labels", help="Write the most probable state instead of probabilities.")
     ] = False
@@ -52,7 +55,7 @@ class TableQueryOptions:
     on_error: Annotated[
         str,
         typer.Option(
-            "--on-error", metavar="error|flag",
+            "--on-error", metavar="error|flag", callback=one_of("error", "flag"),
             help="Stop at the first row that has no answer, or write the reason into the column 'error'.",
         ),
     ] = "error"  # fmt: skip
@@ -64,11 +67,6 @@ class TableQueryOptions:
         ),
     ] = None  # fmt: skip
 
-    def check(self) -> None:
-        """Raise `typer.BadParameter` for a value that does not exist."""
-        if self.on_error not in ("error", "flag"):
-            raise typer.BadParameter(f"{self.on_error!r} is neither error nor flag", param_hint="--on-error")
-
 
 @dataclass(frozen=True)
 class CsvOptions:
@@ -77,13 +75,20 @@ class CsvOptions:
     delimiter: Annotated[
         str | None,
         typer.Option(
-            metavar="C", help="Column separator of a CSV file, or the word tab. Default: detected.", show_default=False
+            metavar="C", rich_help_panel=CSV, show_default=False,
+            help="Column separator of the cases, or the word tab. Default: detected.",
         ),
-    ] = None
+    ] = None  # fmt: skip
     quote: Annotated[
-        str, typer.Option(metavar="C", help="Quote character of a CSV; none if quotes are ordinary text.")
+        str,
+        typer.Option(
+            metavar="C", rich_help_panel=CSV, help="Quote character of the cases; none if quotes are ordinary text."
+        ),
     ] = '"'
-    encoding: Annotated[str, typer.Option(help="Text encoding of a CSV.")] = "utf-8"
+    encoding: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=CSV, help="Text encoding of the cases.")] = (
+        "utf-8"
+    )
+    escape_formulas: EscapeFormulas = False
 
     def dialect(self) -> CsvDialect:
         """The dialect; raises `typer.BadParameter` for characters and encodings that cannot be used."""
@@ -100,44 +105,33 @@ class CsvOptions:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """How the answers are computed and written."""
+    """How the answers are written."""
 
-    chunk: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Approximate number of cases per chunk. Default: some tens of MB.",
-            show_default=False,
-        ),
-    ] = None  # fmt: skip
+    resume: Annotated[bool, typer.Option("--resume", rich_help_panel=OUTPUT, help="Continue an interrupted run.")] = (
+        False
+    )
+    force: Force = False
     compression: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Compression of a Parquet output: snappy, zstd, lz4, gzip, none.",
-            show_default="snappy",
+            metavar="NAME", rich_help_panel=OUTPUT, show_default=False, callback=one_of(*COMPRESSIONS),
+            help="Compression of a Parquet output: snappy, zstd, lz4, gzip, brotli, none. Default: snappy.",
         ),
     ] = None  # fmt: skip
-    threads: Annotated[
+    chunk: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Number of cores; on a cluster, cores per worker. Default: all; on a cluster 1.",
-            show_default=False,
+            min=1, metavar="N", rich_help_panel=RUNNING, show_default=False,
+            help="Approximate number of cases per chunk. Default: some tens of MB.",
         ),
     ] = None  # fmt: skip
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="Overwrite an existing output; discard an unfinished run.")
-    ] = False
 
-    def file_options(self, dialect: CsvDialect, part_rows: int | None = None) -> FileOptions:
+    def file_options(self, csv: CsvOptions, threads: int | None, part_rows: int | None = None) -> FileOptions:
         """The options as `jtgpu.cases` takes them."""
         return FileOptions(
-            dialect, self.chunk, self.compression, self.threads, self.resume, self.force, part_rows
-        )
-
-    def check(self) -> None:
-        """Raise `typer.BadParameter` for a value that does not exist."""
-        if self.compression not in (None, *COMPRESSIONS):
-            raise typer.BadParameter(f"{self.compression!r} is not one of {', '.join(COMPRESSIONS)}")
+            csv.dialect(), self.chunk, self.compression, threads, self.resume, self.force, part_rows,
+            escape_formulas=csv.escape_formulas,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -147,21 +141,21 @@ class ClusterOptions:
     cluster: Annotated[
         str | None,
         typer.Option(
-            metavar="ADDRESS", show_default=False,
+            metavar="ADDRESS", rich_help_panel=CLUSTER, show_default=False,
             help="Run on a Ray cluster: auto (the cluster of this job), local, ray://host:10001 or host:6379.",
         ),
     ] = None  # fmt: skip
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", show_default=False,
+            min=1, metavar="N", rich_help_panel=CLUSTER, show_default=False,
             help="Number of workers on the cluster. Default: as many as fit.",
         ),
     ] = None  # fmt: skip
     part_rows: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", show_default=False,
+            min=1, metavar="N", rich_help_panel=CLUSTER, show_default=False,
             help="Approximate number of cases that a worker processes at a time. Default: up to a million.",
         ),
     ] = None  # fmt: skip

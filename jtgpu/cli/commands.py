@@ -6,38 +6,73 @@ import importlib
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from ..util.version import __version__
 
 __all__ = ["COMMANDS", "app"]
 
-# command (a function of the module of this name) -> its line in `jtgpu --help`, the first of the function's docstring
+QUESTIONS, TABLES, NETWORKS, SPEED = "Questions about one case", "Tables of cases", "Networks and plans", "Speed"
+
+# command (a function of the module of this name) -> its panel and line in `jtgpu --help`, the first of its docstring
 COMMANDS = {
-    "time": "Time reading, planning, compiling and propagating.",
-    "info": "Inspect a network file and report anything repaired while reading.",
-    "plan": "Choose an elimination order and print the cost of propagation. No table is allocated.",
-    "query": "Compute posterior probabilities given evidence, and answer questions.",
-    "batch": "Compute the posteriors of every case in a file.",
-    "mpe": "Find the most probable configuration given evidence, or the K most probable ones.",
-    "sample": "Draw exact samples of all variables given evidence, as CSV: a header with the names, then one sample per "
-    "line.",
-    "sensitivity": "Show how P(target | evidence) changes with each parameter of each table.",
-    "voi": "Rank variables by value of information: which to observe next.",
-    "solve": "Solve a task of the UAI competitions (PR in log10, MAR, MPE, MMAP) and write the competitions' solution "
-    "file.",
-    "convert": "Convert a network to another format.",
-    "tune": "Measure which engine or kernel configuration is fastest on this GPU.",
+    "query": (QUESTIONS, "Compute posterior probabilities given evidence, and answer questions."),
+    "mpe": (QUESTIONS, "Find the most probable configuration given evidence, or the K most probable ones."),
+    "voi": (QUESTIONS, "Rank variables by value of information: which to observe next."),
+    "sensitivity": (QUESTIONS, "Show how P(target | evidence) changes with each parameter of each table."),
+    "solve": (QUESTIONS, "Solve a task of the UAI competitions and write the competitions' solution file."),
+    "batch": (TABLES, "Compute the posteriors of every case in a file."),
+    "sample": (TABLES, "Draw exact samples of all variables given evidence, as CSV."),
+    "info": (NETWORKS, "Inspect a network file and report anything repaired while reading."),
+    "convert": (NETWORKS, "Convert a network to another format."),
+    "plan": (NETWORKS, "Choose an elimination order and print the cost of propagation. No table is allocated."),
+    "time": (SPEED, "Time reading, planning, compiling and propagating."),
+    "tune": (SPEED, "Measure which engine or kernel configuration is fastest on this GPU."),
 }
+
+# Earlier spellings of options, accepted but not shown.
+ALIASES = {
+    **{
+        name: {"--targets": "--target", "--seed": "--order-seed"} for name in COMMANDS if name not in ("sample", "time")
+    },
+    "sample": {},
+    "time": {"--evidence": "--observed"},
+    "plan": {"--save": "--output", "--seed": "--order-seed"},
+}
+
+
+class _PlainFlags:
+    """Help shows no type for a flag."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters, ``--help`` included."""
+        found = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in found:
+            if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+                parameter.metavar = ""
+        return found
+
+
+class _Group(_PlainFlags, TyperGroup):
+    """``jtgpu``."""
+
+
+class _Command(_PlainFlags, TyperCommand):
+    """A command, imported."""
+
 
 app = typer.Typer(
     name="jtgpu",
+    cls=_Group,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
     help="Exact inference in discrete Bayesian networks by junction trees.",
-    epilog="Exit codes: 0 success, 1 other error, 2 usage error, 3 does not fit in memory, 4 impossible evidence, "
-    "5 unreadable file.",
+    epilog="Exit codes: 0 success, 1 other error, 2 usage error (an unknown file, variable, state or option), "
+    "3 does not fit in memory, 4 impossible evidence, 5 unreadable file, 6 the output exists (--force replaces it), "
+    "130 interrupted.\n\n"
+    "Results go to stdout: aligned tables on a terminal, tab-separated values in a pipe. Run any command with --help.",
 )
 
 
@@ -47,9 +82,29 @@ class CommandOnDemand(TyperCommand):
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
         """Return the context of the command; it runs the command's function, not this placeholder's."""
         module = importlib.import_module(f".{self.name}", __package__)
-        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        alone.command(self.name)(getattr(module, str(self.name)))
-        return typer.main.get_command(alone).make_context(info_name, args, parent=parent, **extra)
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+        alone.command(self.name, cls=_Command, epilog=_examples(module))(getattr(module, str(self.name)))
+        command = typer.main.get_command(alone)
+        args = _without_aliases(list(args), ALIASES.get(str(self.name), {}))
+        if extra.get("resilient_parsing") and args and args[-1].startswith("-"):
+            args.pop()  # the option whose value the shell completes
+        return command.make_context(info_name, args, parent=parent, **extra)
+
+
+def _examples(module: Any) -> str | None:
+    """The examples of a command, one per line."""
+    found = getattr(module, "EXAMPLES", ())
+    return "\n\n".join(["Examples:", *(f"  {line}" for line in found)]) if found else None
+
+
+def _without_aliases(args: list[str], aliases: dict[str, str]) -> list[str]:
+    """Replace earlier spellings of options, up to ``--``."""
+    end = args.index("--") if "--" in args else len(args)
+    for i, word in enumerate(args[:end]):
+        name, equals, value = word.partition("=")
+        if name in aliases:
+            args[i] = f"{aliases[name]}{equals}{value}"
+    return args
 
 
 def _print_version(requested: bool) -> None:
@@ -61,7 +116,10 @@ def _print_version(requested: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, metavar="", help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Exact inference in discrete Bayesian networks by junction trees."""
@@ -71,5 +129,5 @@ def _placeholder() -> None:
     """The function of a command that is not imported yet; never called."""
 
 
-for _name, _help in COMMANDS.items():
-    app.command(_name, cls=CommandOnDemand, help=_help)(_placeholder)
+for _name, (_panel, _help) in COMMANDS.items():
+    app.command(_name, cls=CommandOnDemand, help=_help, rich_help_panel=_panel)(_placeholder)

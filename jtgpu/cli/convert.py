@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
@@ -11,26 +10,49 @@ from ..errors import JtgpuError
 from ..formats import open_text, save_text, writer_of
 from ..formats.comments import find_comments
 from ..formats.conversion import carry
+from .completion import complete_networks
 from .console import command, print_json, shown, warn
-from .options import Json, warn_of_repairs
+from .networks import check_output, one_target, warn_of_repairs
+from .options import Force, Json, one_of
 
 __all__ = ["convert"]
+
+EXAMPLES = ("jtgpu convert asia.net asia.xdsl", "jtgpu convert asia.net -o asia.bif.gz --force")
 
 
 @command
 def convert(
-    source: Annotated[
-        str, typer.Argument(metavar="FROM", help="Network file (.net, .bif, ...), optionally gzipped (.gz).")
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FROM",
+            help="Network file (.net, .bif, ...), optionally gzipped (.gz).",
+            autocompletion=complete_networks,
+        ),
     ],
-    target: Annotated[
-        str, typer.Argument(metavar="TO", help="Output file; the suffix selects the format, append .gz to compress.")
-    ],
-    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite an existing file.")] = False,
+    to: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TO",
+            help="Output file; the suffix selects the format, append .gz to compress.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="PATH", help="The same as TO.", show_default=False)
+    ] = None,
+    force: Force = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail if the format cannot represent everything in the network.")
     ] = False,
     zero_rows: Annotated[
-        str, typer.Option("--zero-rows", metavar="HOW", help="How to treat a row of zeros: error or uniform.")
+        str,
+        typer.Option(
+            "--zero-rows",
+            metavar="HOW",
+            callback=one_of("error", "uniform"),
+            help="How to treat a row of zeros: error or uniform.",
+        ),
     ] = "error",
     json: Json = False,
 ) -> None:
@@ -39,11 +61,9 @@ def convert(
     Whatever the format cannot represent (attributes, names, digits, comments) is reported on stderr. Before the file is
     written, its text is parsed again and compared with the network.
     """
-    if zero_rows not in ("error", "uniform"):
-        raise typer.BadParameter(f"{zero_rows!r} is neither error nor uniform", param_hint="--zero-rows")
+    target, source = one_target(to, output, "output", "--output"), file
     wanted = writer_of(target)  # fails before the computation starts
-    if os.path.exists(target) and not force:
-        raise typer.BadParameter(f"{shown(target)!r} exists; pass --force to overwrite it", param_hint="TO")
+    check_output(target, force)
     opened = open_text(source)
     model = opened.format.parse(opened.text, source, zero_rows=zero_rows)
     warn_of_repairs(model, source)

@@ -6,17 +6,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
 from ..errors import format_bytes
 from ..formats import open_text
 from ..formats.comments import Comments, find_comments
 from ..model.cpts import RowReport
 from ..model.network import BayesianNetwork, DiscreteModel
-from .console import cell, command, print_json, print_table
-from .options import File, Json, warn_of_repairs
+from .console import command, print_json
+from .networks import warn_of_repairs
+from .options import File, Json
+from .tables import print_report
 
 __all__ = ["facts", "info"]
+
+EXAMPLES = ("jtgpu info alarm.net", "jtgpu info alarm.net --json")
 
 MAX_LISTED = 12  # names in the table; --json lists all of them
 
@@ -104,10 +107,7 @@ def info(file: File, json: Json = False) -> None:
     if json:
         print_json({"file": file, **found})
         return
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in _rows(file, found, comments):
-        table.add_row(cell(name, "bold"), cell(value))
-    print_table(table)
+    print_report(("", ""), [*_rows(file, found, comments)], "ll", named=False)
 
 
 def _rows(file: str, found: dict[str, Any], comments: Comments) -> Iterator[tuple[str, str]]:

@@ -7,16 +7,23 @@ from typing import Annotated
 import typer
 
 from ..model.findings import parse_findings
-from .answers import print_rows
+from .completion import complete_targets
 from .console import command, print_json, warn
+from .networks import findings_as_json, read_network, target_names
 from .option_groups import Without
-from .options import Evidence, File, Json, PlanOptions, RunOptions, compiled, findings_as_json, read_network
+from .options import Digits, Evidence, File, Json
+from .planning import PlanOptions
+from .running import RunOptions
+from .tables import print_rows
+from .trees import compiled
 
 __all__ = ["mpe"]
 
+EXAMPLES = ("jtgpu mpe asia.net -e xray=yes -k 3", "jtgpu mpe asia.net -e xray=yes -t lung,bronc")
+
 
 @command
-def mpe(
+def mpe(  # noqa: PLR0913 (a Typer command)
     file: File,
     evidence: Evidence = None,
     k: Annotated[int, typer.Option("-k", metavar="K", min=1, help="Number of configurations, best first.")] = 1,
@@ -26,14 +33,16 @@ def mpe(
             "-t",
             "--target",
             metavar="NAME",
-            help="Variable to maximize over; all others are summed out (marginal MAP, which may cost far more). "
-            "Repeatable. Default: all variables.",
+            help="Variable to maximize over, or several separated by commas; all others are summed out (marginal MAP, "
+            "which may cost far more). Repeatable. Default: all variables.",
+            autocompletion=complete_targets,
         ),
     ] = None,
     *,
     plan: PlanOptions,
     run: Annotated[RunOptions, Without("dtype", "devices")],
     json: Json = False,
+    digits: Digits = None,
 ) -> None:
     """Find the most probable configuration given evidence, or the K most probable ones.
 
@@ -42,7 +51,7 @@ def mpe(
     """
     net = read_network(file)
     findings = parse_findings(net, evidence or [])
-    targets = [net.variables[net.index(t)] for t in dict.fromkeys(target or [])]
+    targets = target_names(net, target)
     with compiled(net, file, plan, run) as (tree, _):
         if targets:
             most = 2**62 if plan.max_table == 0 else plan.max_table
@@ -72,4 +81,5 @@ def mpe(
             ("# P(configuration | evidence)", *(p for _, p, _ in ranked)),
             ("# ln P(configuration, evidence)", *(log_joint for _, _, log_joint in ranked)),
         ],
+        digits=digits,
     )

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import BackendUnavailable, FormatError
-from .console import command, format_seconds, print_json, shown, status
-from .options import File, Json, SlicedPlanOptions, read_network
+from .console import command, format_seconds, print_json, shown
+from .networks import check_output, read_network
+from .options import OUTPUT, File, Force, Json, Progress
+from .planning import SlicedPlanOptions
+from .progress import is_shown, status
 
 if TYPE_CHECKING:
     from ..inference.network_plan import NetworkPlan
@@ -21,17 +24,38 @@ if TYPE_CHECKING:
 
 __all__ = ["plan"]
 
+EXAMPLES = (
+    "jtgpu plan munin1.net --order best --time 10",
+    "jtgpu plan munin1.net --order best -o munin1.plan",
+    "jtgpu plan munin1.net --plan munin1.plan",
+)
+
 
 @command
 def plan(
     file: File,
     *,
     options: SlicedPlanOptions,
-    save: Annotated[Path | None, typer.Option(help="Write the plan to this file.", metavar="PATH")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="PATH",
+            rich_help_panel=OUTPUT,
+            help="Save the plan in this file, for the option --plan of all commands and jtgpu.NetworkPlan.load.",
+        ),
+    ] = None,
+    force: Force = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Plot cost against search time into this .png, .svg or .pdf file.", metavar="PATH"),
+        typer.Option(
+            metavar="PATH",
+            rich_help_panel=OUTPUT,
+            help="Plot cost against search time into this .png, .svg or .pdf file.",
+        ),
     ] = None,
+    progress: Progress = None,
     json: Json = False,
 ) -> None:
     """Choose an elimination order and print the cost of propagation. No table is allocated.
@@ -39,11 +63,13 @@ def plan(
     With --order best, the output also lists how the cost decreased during the search; Ctrl-C stops the search and
     uses the best order found so far.
     """
+    if output is not None:
+        check_output(output, force)
     net = read_network(file)
-    with _search_progress(options.order) as progress:
-        made = options.make(net, file, progress=progress)
-    if save is not None:
-        made.save(save)
+    with _search_progress(options.order, progress) as report:
+        made = options.make(net, file, progress=report)
+    if output is not None:
+        made.save(output)
     found = made.search
     if plot is not None:
         _plot(found, plot, file)
@@ -77,10 +103,10 @@ def _as_json(made: NetworkPlan) -> dict[str, Any]:
 
 
 @contextmanager
-def _search_progress(order: str) -> Iterator[Callable[[float, float, float], None] | None]:
+def _search_progress(order: str, wanted: bool | None) -> Iterator[Callable[[float, float, float], None] | None]:
     """Show progress on stderr, if that is a terminal: a bar for ``best``, a status line for faster methods."""
-    if order != "best" or not sys.stderr.isatty():
-        with status("searching for an elimination order"):
+    if order != "best" or not is_shown(wanted) or not sys.stderr.isatty():
+        with status("searching for an elimination order", wanted):
             yield None
         return
     from rich.console import Console

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from ..errors import BackendUnavailable
 from ..formats.bundled import stem
 from ..util.system import cpu_name
-from .console import cell, print_json, print_table
-from .options import Json, PlanOptions, read_network
+from .console import print_json
+from .networks import read_network
+from .options import OUTPUT, Json
+from .planning import PlanOptions
+from .tables import print_report
 
 if TYPE_CHECKING:
     from ..backends.published.timetable import TimeTable
@@ -28,14 +30,21 @@ class TableOutput:
     """How ``jtgpu time`` prints and saves its table."""
 
     json: Json = False
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.", rich_help_panel=OUTPUT)] = False
     save: Annotated[
         Path | None,
-        typer.Option(help="With --backend indexed: save times.json, .csv and .rst in this folder.", metavar="DIR"),
-    ] = None
+        typer.Option(
+            help="With --backend indexed: save times.json, .csv and .rst in this folder.", metavar="DIR",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None  # fmt: skip
     plot: Annotated[
         Path | None,
-        typer.Option(help="With --backend indexed: draw the published figures in this folder.", metavar="DIR"),
+        typer.Option(
+            help="With --backend indexed: draw the published figures in this folder.",
+            metavar="DIR",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None
 
     def check(self, backend: str) -> None:
@@ -112,12 +121,7 @@ def measure_published_table(
 
 def _print(table: TimeTable) -> None:
     head, *rows = table.rows()
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for i, name in enumerate(head):
-        shown.add_column(cell(name), justify="right" if i else "left", no_wrap=True)
-    for row in rows:
-        shown.add_row(*(cell(text) for text in row))
-    print_table(shown)
-    print("\nmilliseconds here (published, GTX 680), speedup; " + ", ".join(
-        f"{k} {v}" for k, v in table.machine.items()
-    ))
+    print_report(head, rows, "l" + "r" * (len(head) - 1))
+    print(
+        "\nmilliseconds here (published, GTX 680), speedup; " + ", ".join(f"{k} {v}" for k, v in table.machine.items())
+    )

@@ -6,27 +6,37 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from ..errors import JtgpuError
 from ..inference.queries import text
 from ..inference.results.marginals import Posteriors
 from ..inference.tree import JunctionTree
 from ..model.findings import parse_findings
-from .answers import BAR, answer_table, as_json, bar, print_answer
-from .console import cell, command, print_json, shown, stdout
-from .options import Evidence, File, Json, RunOptions, SlicedPlanOptions, compiled, findings_as_json, read_network
+from .answers import answer_table, as_json, print_answer
+from .console import command, print_json
+from .networks import findings_as_json, read_network, target_names
+from .options import Digits, Evidence, File, Json, Targets
+from .planning import SlicedPlanOptions
+from .running import RunOptions
+from .tables import on_terminal, print_rows, show_number
+from .trees import compiled
 
 __all__ = ["query"]
 
+EXAMPLES = (
+    "jtgpu query asia.net -e xray=yes -e smoke=no -t lung,bronc",
+    'jtgpu query asia.net "P(lung, bronc | xray=yes)" "MPE(| xray=yes)" "MI(lung)"',
+    "jtgpu query asia.net -e smoke=yes,no --json",
+)
+
 
 @command
-def query(
+def query(  # noqa: PLR0913 (a Typer command)
     file: File,
     question: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[QUESTION]...",
+            metavar="QUESTION",
             help='For example "P(a, b | c=x)", "P(a | b, c=x)", "P(a=x)", "H(a)", "MI(a)", "MI(a; b)", "VOI(a)", '
             '"MPE(3 | c=x)", "MAP(a, b | c=x)", "CONFLICT(b=x, c=y)", "IMPORTANCE(a | b=x)". After the bar also '
             '"c={x, y}", "do(c=x)", "soft(c: 0.7, 0.3)", "likelihood(c: x=0.9, y=0.2)".',
@@ -34,14 +44,12 @@ def query(
         ),
     ] = None,
     evidence: Evidence = None,
-    target: Annotated[
-        list[str] | None,
-        typer.Option("-t", "--target", metavar="NAME", help="Variable to compute. Repeatable. Default: all."),
-    ] = None,
+    target: Targets = None,
     *,
     plan: SlicedPlanOptions,
     run: RunOptions,
     json: Json = False,
+    digits: Digits = None,
 ) -> None:
     """Compute posterior probabilities given evidence, and answer questions.
 
@@ -57,12 +65,12 @@ def query(
     if question and target:
         raise typer.BadParameter("a question names its own targets", param_hint="--target")
     questions = [text.parse(net, q).also(net, findings) for q in question or []]
-    targets = [net.variables[net.index(t)] for t in dict.fromkeys(target or [])] or None
+    targets = target_names(net, target) or None
     with compiled(net, file, plan, run) as (tree, _):
         posteriors = None if questions else tree.posteriors(findings, targets=targets)
         answers, error = answer_questions(tree, questions, as_json if json else answer_table)
     if posteriors is None:
-        print_answers(file, questions, answers, error, json)
+        print_answers(file, questions, answers, error, json, digits)
     elif json:
         print_json(
             {
@@ -75,7 +83,7 @@ def query(
             }
         )
     else:
-        print_posteriors(posteriors, given=bool(findings))
+        print_posteriors(posteriors, given=bool(findings), digits=digits)
 
 
 def answer_questions(
@@ -92,36 +100,28 @@ def answer_questions(
 
 
 def print_answers(
-    file: str, questions: list[text.Question], answers: list[Any], error: JtgpuError | None, json: bool
-) -> None:
+    file: str, questions: list[text.Question], answers: list[Any], error: JtgpuError | None, json: bool,
+    digits: int | None = None,
+) -> None:  # fmt: skip
     """Print the answers, then raise the error; with JSON print either everything or nothing."""
     if not json:
         for q, found in zip(questions, answers, strict=False):
-            print_answer(q, found)
+            print_answer(q, found, digits)
     if error is not None:
         raise error
     if json:
         print_json({"file": file, "questions": answers})
 
 
-def print_posteriors(answer: Posteriors, *, given: bool) -> None:
+def print_posteriors(answer: Posteriors, *, given: bool, digits: int | None = None) -> None:
     """Print one state per line: a table with bars on a terminal, tab-separated values elsewhere."""
-    console = stdout()
-    if not console.is_terminal:
-        for name, posterior in answer.items():
-            for state, p in zip(posterior.states, posterior, strict=True):
-                print(f"{shown(name)}\t{shown(state)}\t{p!r}")
-        if given:
-            print(f"# ln P(evidence)\t\t{answer.log_evidence!r}")
-        return
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(width=BAR, no_wrap=True)
-    for name, posterior in answer.items():
-        for i, (state, p) in enumerate(zip(posterior.states, posterior, strict=True)):
-            table.add_row(cell("" if i else name, "bold"), cell(state), f"{p:.6f}", cell(bar(p), "cyan"))
-    console.print(table)
-    if given:
-        print(f"ln P(evidence) = {answer.log_evidence:.9g}")
+    rows = [
+        ("" if i and on_terminal() else name, state, p)
+        for name, posterior in answer.items()
+        for i, (state, p) in enumerate(zip(posterior.states, posterior, strict=True))
+    ]
+    print_rows(("variable", "state", "P"), rows, digits=digits, bars=True, named=on_terminal())
+    if given and on_terminal():
+        print(f"ln P(evidence) = {show_number(answer.log_evidence, digits)}")
+    elif given:
+        print(f"# ln P(evidence)\t\t{show_number(answer.log_evidence, digits)}")

@@ -9,22 +9,28 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from gzip import GzipFile
 from io import TextIOWrapper
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import numpy as np
 import typer
 
+from ..cases.formulas import escape_formula
 from ..model.findings import parse_findings
 from ..util.atomic_file import open_atomic
-from .console import command, print_json, shown
+from .console import command
+from .networks import check_output, findings_as_json, read_network
 from .option_groups import Without
-from .options import Evidence, File, Json, PlanOptions, RunOptions, compiled, findings_as_json, read_network
+from .options import OUTPUT, EscapeFormulas, Evidence, File, Force, Json
+from .planning import PlanOptions
+from .running import RunOptions
+from .trees import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["sample"]
+
+EXAMPLES = ("jtgpu sample asia.net 5 -e xray=yes --seed 1", "jtgpu sample asia.net 1000000 -o cases.csv.gz")
 
 CELLS = 1 << 22  # drawn and written at a time
 
@@ -36,56 +42,75 @@ def sample(  # noqa: PLR0913 (a Typer command)
     evidence: Evidence = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", min=0, help="Random seed; the same seed gives the same samples. Default: random."),
+        typer.Option(
+            "--seed",
+            metavar="N",
+            min=0,
+            show_default=False,
+            help="Random seed; the same seed gives the same samples. Default: random.",
+        ),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="PATH", help="Output file. Default: stdout.")
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="PATH",
+            rich_help_panel=OUTPUT,
+            show_default=False,
+            help="Output file; append .gz to compress. Default: stdout.",
+        ),
     ] = None,
-    numbers: Annotated[bool, typer.Option("--numbers", help="Write state numbers instead of names.")] = False,
+    force: Force = False,
+    numbers: Annotated[
+        bool, typer.Option("--numbers", help="Write state numbers instead of names.", rich_help_panel=OUTPUT)
+    ] = False,
+    escape_formulas: EscapeFormulas = False,
     *,
-    plan: Annotated[PlanOptions, Without("seed")],
+    plan: PlanOptions,
     run: Annotated[RunOptions, Without("dtype", "devices")],
     json: Json = False,
 ) -> None:
-    """Draw exact samples of all variables given evidence, as CSV: a header with the names, then one sample per line.
+    """Draw exact samples of all variables given evidence, as CSV.
 
-    Sampling is exact for any evidence, however improbable: no sample is rejected or weighted.
+    The first line holds the names of the variables, each further line one sample. Sampling is exact for any
+    evidence, however improbable: no sample is rejected or weighted.
     """
-    if output is not None and not Path(output).absolute().parent.is_dir():
-        raise typer.BadParameter(f"the folder of {shown(output)!r} does not exist", param_hint="--output")
+    if output is not None:
+        check_output(output, force)
     net = read_network(file)
     findings = parse_findings(net, evidence or [])
     generator = np.random.default_rng(seed)
-    labels = [[str(i) for i in range(len(net.states(v)))] if numbers else list(net.states(v)) for v in net.variables]
+    names = list(net.variables)
+    labels = [[str(i) for i in range(len(net.states(v)))] if numbers else list(net.states(v)) for v in names]
+    if escape_formulas and not json:
+        names = [escape_formula(v) for v in names]
+        labels = [[escape_formula(state) for state in states] for states in labels]
     with compiled(net, file, plan, run) as (tree, step):
         step("sampling")
         tree.log_evidence(findings)  # fails for impossible evidence before a file is opened
         block = max(1, CELLS // len(net))
-        parts = (tree.sample(min(block, n - first), findings, seed=generator).states for first in range(0, n, block))
-        if not json:
-            _write_csv(output, list(net.variables), (row for states in parts for row in _rows(states, labels)))
-            return
-        rows = [row for states in parts for row in _rows(states, labels)]
-    found = {
-        "file": file,
-        "evidence": findings_as_json(findings),
-        "seed": seed,
-        "variables": list(net.variables),
-        "samples": rows,
-    }
-    if output is None:
-        print_json(found)
-        return
-    with _open_output(output) as stream:
-        encoder.dump(found, stream, allow_nan=False)
-        stream.write("\n")
+        sizes = (min(block, n - first) for first in range(0, n, block))
+        rows = (row for size in sizes for row in _rows(tree.sample(size, findings, seed=generator).states, labels))
+        with _open_output(output) as stream:
+            if json:
+                head = {"file": file, "evidence": findings_as_json(findings), "seed": seed, "variables": names}
+                _write_json(stream, head, rows)
+            else:
+                out = csv.writer(stream, lineterminator="\n")
+                out.writerow(names)
+                out.writerows(rows)
 
 
-def _write_csv(output: str | None, header: list[str], rows: Iterable[list[str]]) -> None:
-    with _open_output(output) as stream:
-        out = csv.writer(stream, lineterminator="\n")
-        out.writerow(header)
-        out.writerows(rows)
+def _write_json(stream: TextIO, head: dict[str, Any], rows: Iterable[list[str]]) -> None:
+    """Write a JSON object with one sample per line, in memory that does not grow with their number."""
+    fields = [f"  {encoder.dumps(name)}: {encoder.dumps(value, allow_nan=False)}" for name, value in head.items()]
+    stream.write("{\n" + ",\n".join([*fields, '  "samples": [']))
+    comma = ""
+    for row in rows:
+        stream.write(f"{comma}\n    {encoder.dumps(row)}")
+        comma = ","
+    stream.write("\n  ]\n}\n" if comma else "]\n}\n")
 
 
 def _rows(states: NDArray[np.int32], labels: list[list[str]]) -> Iterator[list[str]]:

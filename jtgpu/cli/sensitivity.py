@@ -6,24 +6,50 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import EvidenceError
+from ..errors import EvidenceError, closest
 from ..model.findings import parse_finding, parse_findings
-from .answers import format_number, print_rows
-from .console import command, print_json, shown, stdout
+from ..model.network import DiscreteModel
+from .completion import complete_findings
+from .console import command, print_json, shown
+from .networks import findings_as_json, one_target, read_network
 from .option_groups import Without
-from .options import Evidence, File, Json, PlanOptions, RunOptions, compiled, findings_as_json, read_network
+from .options import Digits, Evidence, File, Json
+from .planning import PlanOptions
+from .running import RunOptions
+from .tables import on_terminal, print_rows, show_number
+from .trees import compiled
 
 if TYPE_CHECKING:
     from ..inference.results.sensitivities import Bar
 
 __all__ = ["sensitivity"]
 
+EXAMPLES = ("jtgpu sensitivity asia.net -t lung=yes -e xray=yes -n 5",)
+
 
 @command
 def sensitivity(  # noqa: PLR0913 (a Typer command)
     file: File,
-    target: Annotated[str, typer.Argument(metavar="NAME=STATE", help="The variable and state of the probability.")],
+    event: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME=STATE",
+            help="The variable and state of the probability; also -t.",
+            autocompletion=complete_findings,
+            show_default=False,
+        ),
+    ] = None,
     evidence: Evidence = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "-t",
+            "--target",
+            metavar="NAME=STATE",
+            help="The variable and state of the probability.",
+            autocompletion=complete_findings,
+        ),
+    ] = None,
     n: Annotated[int, typer.Option("-n", metavar="N", min=0, help="Number of parameters to print.")] = 20,
     spread: Annotated[
         float, typer.Option("--spread", min=0.0, help="Change of each parameter, relative to its value.")
@@ -32,6 +58,7 @@ def sensitivity(  # noqa: PLR0913 (a Typer command)
     plan: PlanOptions,
     run: Annotated[RunOptions, Without("dtype", "devices")],
     json: Json = False,
+    digits: Digits = None,
 ) -> None:
     """Show how P(target | evidence) changes with each parameter of each table.
 
@@ -40,9 +67,7 @@ def sensitivity(  # noqa: PLR0913 (a Typer command)
     come from one computation.
     """
     net = read_network(file)
-    name, state = parse_finding(net, target)
-    if isinstance(state, frozenset):
-        raise EvidenceError(f"the target must be one state, not several: {target!r}")
+    name, state = _parse_target(net, one_target(event, target, "NAME=STATE"))
     findings = parse_findings(net, evidence or [])
     if not spread > 0:
         raise typer.BadParameter("must be greater than 0", param_hint="--spread")
@@ -62,12 +87,27 @@ def sensitivity(  # noqa: PLR0913 (a Typer command)
             }
         )
         return
-    p = format_number(found.probability) if stdout().is_terminal else repr(found.probability)
-    print(f"# P({shown(name)} = {shown(found.target[1])}) now\t{p}")
+    about = f"P({shown(name)} = {shown(found.target[1])}) now"
+    p = show_number(found.probability, digits)
+    print(f"{about}: {p}\n" if on_terminal() else f"# {about}\t{p}")
     print_rows(
         ("parameter", "value", "derivative", "P at low", "P at high"),
         [(str(b.parameter), b.parameter.value, b.parameter.derivative, b.at_low, b.at_high) for b in bars],
+        digits=digits,
     )
+
+
+def _parse_target(net: DiscreteModel, text: str) -> tuple[str, int]:
+    """The variable and the state of a target ``name=state``."""
+    if "=" not in text:
+        example = (
+            f"; for example {text}={net.states(text)[0]}" if text in net.variables else closest(text, net.variables)
+        )
+        raise EvidenceError(f"expected a target as name=state, got {text!r}{example}")
+    name, state = parse_finding(net, text)
+    if isinstance(state, frozenset):
+        raise EvidenceError(f"the target must be one state, not several: {text!r}")
+    return name, state
 
 
 def _bar_as_json(bar: Bar) -> dict[str, Any]:

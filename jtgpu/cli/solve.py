@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -18,12 +18,18 @@ import typer
 from ..errors import TableTooLarge, closest
 from ..formats import read_evidence_cases, read_query, save_text
 from ..inference.competition import TASKS, Limits, solve_text
+from ..model.network import DiscreteModel
 from ..util.system import peak_memory
-from .console import command, print_json, shown, status
+from .console import command, print_json, shown
+from .networks import read_network
 from .option_groups import Without
-from .options import Backend, Json, PlanOptions, read_network, resolve_order
+from .options import PLANNING, Backend, Json, Progress
+from .planning import PlanOptions
+from .progress import status
 
 __all__ = ["solve"]
+
+EXAMPLES = ("jtgpu solve model.uai evidence.evid MAR", "jtgpu solve -f model.uai -e evidence.evid -t MPE -o -")
 
 
 @dataclass(frozen=True)
@@ -54,29 +60,35 @@ def solve(
             show_default=False,
         ),
     ] = None,
-    order: Annotated[
-        str | None, typer.Option("--order", metavar="HOW", help="Elimination order, as for the other commands.")
-    ] = None,
-    backend: Backend = "auto",
-    json: Json = False,
     *,
     files: TaskFiles,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            "--order", metavar="HOW", help="Elimination order, as for the other commands.", rich_help_panel=PLANNING
+        ),
+    ] = None,
     plan: Annotated[PlanOptions, Without("order", "time_limit")],
+    backend: Backend = "auto",
+    progress: Progress = None,
+    json: Json = False,
 ) -> None:
-    """Solve a task of the UAI competitions (PR in log10, MAR, MPE, MMAP) and write the competitions' solution file.
+    """Solve a task of the UAI competitions and write the competitions' solution file.
 
-    Solutions are exact. If a model does not fit in memory, the command reports its width, writes no file and exits with
-    code 3. The environment variables INF_TIME (seconds) and INF_MEMORY (gigabytes) set limits.
+    The tasks are PR (in log10), MAR, MPE and MMAP. Solutions are exact. If a model does not fit in memory, the command
+    reports its width, writes no file and exits with code 3. The environment variables INF_TIME (seconds) and INF_MEMORY
+    (gigabytes) set limits.
     """
     problem = _problem(given or [], files)
     begun = time.perf_counter()
     seconds = _number_of("INF_TIME")
-    options: dict[str, Any] = {"seed": plan.seed, "cache": not plan.no_cache}
-    if order is not None:
-        options["order"] = resolve_order(order, problem.model)
+    options: dict[str, Any] = {"seed": plan.order_seed, "cache": not plan.no_cache}
     limits = Limits(_memory(plan.memory_limit), plan.max_table or None, seconds, options)
-    with _deadline(seconds), status("reading") as step:
-        text = _solve(problem, limits, backend, step)
+    with _deadline(seconds), status("reading", progress) as step:
+        net = read_network(problem.model)
+        if order is not None or plan.saved is not None:
+            options["order"] = replace(plan, order=order or "auto").how(net, problem.model)
+        text = _solve(problem, net, limits, backend, step)
     if json:
         elapsed = round(time.perf_counter() - begun, 6)
         print_json({
@@ -98,9 +110,8 @@ class _Problem:
     output: str  # "-" for stdout
 
 
-def _solve(problem: _Problem, limits: Limits, backend: str, step: Callable[[str], None]) -> str:
+def _solve(problem: _Problem, net: DiscreteModel, limits: Limits, backend: str, step: Callable[[str], None]) -> str:
     """Solve a task and write its solution file; returns the solution's text."""
-    net = read_network(problem.model)
     cases = read_evidence_cases(problem.evidence, net) if problem.evidence is not None else []
     targets = read_query(problem.query, net) if problem.query is not None and problem.task == "MMAP" else []
     text = solve_text(net, cases, problem.task, targets, limits=limits, backend=backend, step=step)

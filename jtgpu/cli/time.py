@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from ..errors import JtgpuError, format_bytes
 from ..formats.bundled import benchmark_files, stem
@@ -17,21 +16,24 @@ from ..timing import NetworkTiming, time_network, warm_up
 from ..util.system import peak_memory
 from .console import (
     INTERRUPTED,
-    cell,
     command,
     exit_code,
     format_seconds,
     print_error,
     print_json,
-    print_table,
     shown,
-    status,
 )
+from .networks import network_files, read_network
 from .option_groups import Without
-from .options import PlanOptions, RunOptions, network_files
+from .planning import PlanOptions
+from .progress import status
 from .published import TableOutput, measure_published_table
+from .running import RunOptions
+from .tables import print_report
 
 __all__ = ["time"]
+
+EXAMPLES = ("jtgpu time nets --runs 10 --json > times.json", "jtgpu time munin1.net --observed 10 --threads 1")
 
 
 @command
@@ -39,15 +41,17 @@ def time(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE|FOLDER]...",
+            metavar="FILE|FOLDER",
             help="Network files, or folders of them. Default: the seven networks of the published table.",
             show_default=False,
         ),
     ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Timed propagations, after one that is not timed.")] = 5,
-    evidence: Annotated[
-        float, typer.Option(metavar="PERCENT", min=0.0, max=100.0, help="Share of the variables to observe.")
+    runs: Annotated[int, typer.Option(metavar="N", min=1, help="Timed propagations, after one that is not timed.")] = 5,
+    observed: Annotated[
+        float,
+        typer.Option("--observed", metavar="PERCENT", min=0.0, max=100.0, help="Share of the variables to observe."),
     ] = 0.0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed of the observations.")] = 0,
     *,
     plan: PlanOptions,
     run: Annotated[RunOptions, Without("dtype", "devices")],
@@ -64,13 +68,13 @@ def time(
     output.check(run.backend)
     names = network_files(files) if files else [str(p) for p in benchmark_files()]
     if run.backend == "indexed":
-        if evidence:
+        if observed:
             raise typer.BadParameter("the published table is measured without evidence")
-        with status("opening the device") as step:
+        with status("opening the device", run.progress) as step:
             table = measure_published_table(names, plan, runs, step)
         output.write(table)
         return
-    timings = _measure(names, plan, run.backend, runs, evidence / 100)
+    timings = _measure(names, plan, run, _Runs(runs, observed / 100, seed))
     if output.json:
         print_json(timings.as_dict())
     elif output.as_csv:
@@ -100,21 +104,29 @@ class _Timings:
         }
 
 
-def _measure(names: Sequence[str], plan: PlanOptions, backend: str, runs: int, evidence_share: float) -> _Timings:
+@dataclass(frozen=True)
+class _Runs:
+    """How the propagations are timed."""
+
+    runs: int
+    evidence_share: float
+    seed: int
+
+
+def _measure(names: Sequence[str], plan: PlanOptions, run: RunOptions, runs: _Runs) -> _Timings:
     """Time one network after the other; Ctrl-C keeps the times measured so far."""
     found = _Timings()
     options = plan.keywords()
-    with status("compiling CPU kernels (takes longer the first time on a machine)") as now:
-        warm_up(backend)
+    options |= asdict(runs) | {"order_seed": options.pop("seed"), "compile_options": run.threads_option()}
+    if plan.saved is not None and len(names) != 1:
+        raise typer.BadParameter("a saved plan belongs to one network", param_hint="--plan")
+    with status("compiling CPU kernels (takes longer the first time on a machine)", run.progress) as now:
+        warm_up(run.backend)
         for i, name in enumerate(names):
             step = _step_of(now, f"{stem(name)} ({i + 1} of {len(names)})")
             try:
-                found.done.append(
-                    time_network(
-                        name, order=plan.order, backend=backend, runs=runs, evidence_share=evidence_share, step=step,
-                        **options,
-                    )
-                )  # fmt: skip
+                order = plan.order if plan.saved is None else plan.how(read_network(name), name)
+                found.done.append(time_network(name, order=order, backend=run.backend, step=step, **options))
             except (JtgpuError, MemoryError) as error:
                 print_error(error)
                 found.failed.append((name, error))
@@ -130,25 +142,29 @@ def _step_of(now: Callable[[str], None], network: str) -> Callable[[str], None]:
 
 def print_times(done: list[NetworkTiming]) -> None:
     """Print one row per network, and below the table what all rows have in common."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("network")
-    for name in ("cliques", "largest", "total", "read", "plan", "compile", "first", "propagate", "spread"):
-        table.add_column(name, justify="right", no_wrap=True)
+    head = ("network", "cliques", "largest", "total", "read", "plan", "compile", "first", "propagate", "spread")
+    rows = []
     for t in done:
         seconds = (t.read, t.plan, t.compile, t.first, t.propagate.median)
         spread = f"{format_seconds(t.propagate.low)} - {format_seconds(t.propagate.high)}"
         sizes = (t.cliques, t.largest, t.entries)
-        table.add_row(cell(t.network), *(f"{n:,}" for n in sizes), *map(format_seconds, seconds), spread)
-    print_table(table)
+        rows.append((t.network, *(f"{n:,}" for n in sizes), *map(format_seconds, seconds), spread))
+    print_report(head, rows, "l" + "r" * (len(head) - 1))
     t = done[0]
     most = max(x.observed for x in done)
     runs = f"{t.propagate.runs} run{'s' if t.propagate.runs != 1 else ''}"
     print(f"\nlargest, total: entries of the largest clique and of all; propagate: median, spread: quartiles of {runs}")
     print(
-        shown(f"backend {t.backend} on {t.device}; order {t.order}; ")
+        shown(f"backend {t.backend} on {t.device}; {_orders(done)}; ")
         + (f"up to {most} variables observed; " if most else "")
         + f"peak memory {format_bytes(peak_memory())}"
     )
+
+
+def _orders(done: list[NetworkTiming]) -> str:
+    """The elimination orders of all rows; order files by name if they differ."""
+    orders = list(dict.fromkeys(t.order for t in done))
+    return f"order{'s' if len(orders) > 1 else ''} {', '.join(orders)}"
 
 
 def print_csv(done: list[NetworkTiming]) -> None:

@@ -7,14 +7,21 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from ..util.progress import reporting
-from .console import cell, command, format_seconds, print_json, print_table, status
+from .completion import complete_networks
+from .console import command, format_seconds, print_json
+from .networks import read_network
 from .option_groups import Without
-from .options import Json, PlanOptions, RunOptions, read_network
+from .options import Json, Progress
+from .planning import PlanOptions
+from .progress import status
+from .running import RunOptions
+from .tables import print_report
 
 __all__ = ["tune"]
+
+EXAMPLES = ("jtgpu tune munin1.net", "jtgpu tune --save")
 
 
 @command
@@ -22,7 +29,9 @@ def tune(
     file: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FILE]", help="Network file: find the fastest engine for its single cases and save the result.",
+            metavar="FILE",
+            autocompletion=complete_networks,
+            help="Network file: find the fastest engine for its single cases and save the result.",
             show_default=False,
         ),
     ] = None,
@@ -31,8 +40,13 @@ def tune(
     save: Annotated[
         bool, typer.Option("--save", help="Without a network: save the result, for thresholds='tuned'.")
     ] = False,
-    launches: Annotated[int, typer.Option(min=1, help="Kernel launches per table size and configuration.")] = 100,
-    device: Annotated[int | None, typer.Option(min=0, help="CUDA device number. Default: the fastest.")] = None,
+    launches: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Kernel launches per table size and configuration.")
+    ] = 100,
+    device: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="CUDA device number. Default: the fastest.")
+    ] = None,
+    progress: Progress = None,
     json: Json = False,
 ) -> None:
     """Measure which engine or kernel configuration is fastest on this GPU.
@@ -44,47 +58,42 @@ def tune(
     the published engine did, and print the best rules.
     """
     if file is not None:
-        _tune_network(file, plan, device, json)
+        _tune_network(file, plan, device, progress, json)
         return
     from ..backends.published import tuning
     from ..backends.published.best_rules import Row
 
-    with status("measuring") as now:
+    with status("measuring", progress) as now:
         found = tuning.tune(device, launches=launches, progress=now)
     saved = str(tuning.save(found)) if save else None
     if json:
         rows = [row._asdict() if hasattr(row, "_asdict") else vars(row) for row in found.rows]
         print_json({"device": found.device, "rules": found.rules, "saved": saved, "rows": rows})
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("operation", "n", "m", "best choice", "time"):
-        table.add_column(name, justify="left" if name == "operation" else "right")
     best: dict[tuple[str, int, int], Row] = {}
     for row in found.rows:
         key = (row.operation, row.n, row.m)
         if key not in best or row.seconds < best[key].seconds:
             best[key] = row
-    for (operation, n, m), row in best.items():
-        table.add_row(cell(operation), f"{n:,}", f"{m:,}", str(row.choice), format_seconds(row.seconds))
-    print_table(table)
+    lines = [
+        (operation, f"{n:,}", f"{m:,}", str(row.choice), format_seconds(row.seconds))
+        for (operation, n, m), row in best.items()
+    ]
+    print_report(("operation", "n", "m", "best choice", "time"), lines, "lrrrr")
     print(f"\n{found.device}: " + ", ".join(f"{k}={v}" for k, v in found.rules.items()))
     if saved:
         print(f"saved to {saved}")
 
 
-def _tune_network(file: str, plan: PlanOptions, device: int | None, json: bool) -> None:
+def _tune_network(file: str, plan: PlanOptions, device: int | None, progress: bool | None, json: bool) -> None:
     made = plan.make(read_network(file), file, RunOptions(backend="gpu"))
-    with status("measuring") as now, reporting(now):
+    with status("measuring", progress) as now, reporting(now):
         name, tried = made.tune(device)
     able = [t for t in tried if t.microseconds < math.inf]
     if json:
         rows = [{"config": str(t.config), "microseconds": t.microseconds, **asdict(t.config)} for t in able]
         print_json({"device": name, "best": str(able[0].config), "configs": rows})
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("configuration")
-    table.add_column("time", justify="right")
-    for t in able:
-        table.add_row(cell(str(t.config)), format_seconds(t.microseconds * 1e-6))
-    print_table(table)
+    lines = [(str(t.config), format_seconds(t.microseconds * 1e-6)) for t in able]
+    print_report(("configuration", "time"), lines, "lr")
     print(f"\n{name}: single cases use {able[0].config} from now on")

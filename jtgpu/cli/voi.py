@@ -7,32 +7,55 @@ from typing import Annotated
 import typer
 
 from ..model.findings import parse_findings
-from .answers import print_rows
+from .completion import complete_targets
 from .console import command, print_json, shown
+from .networks import findings_as_json, one_target, read_network, target_names
 from .option_groups import Without
-from .options import File, Json, PlanOptions, RunOptions, compiled, findings_as_json, read_network
+from .options import Digits, Evidence, File, Json
+from .planning import PlanOptions
+from .running import RunOptions
+from .tables import on_terminal, print_rows, show_number
+from .trees import compiled
 
 __all__ = ["voi"]
 
+EXAMPLES = ("jtgpu voi asia.net -t lung -e dysp=yes", "jtgpu voi asia.net -t lung -c smoke,xray")
+
 
 @command
-def voi(
+def voi(  # noqa: PLR0913 (a Typer command)
     file: File,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="Variable to learn about.")],
-    evidence: Annotated[
-        list[str] | None,
-        typer.Option("-e", "--evidence", metavar="NAME=STATE", help="Observed state. Repeatable."),
+    variable: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TARGET",
+            help="Variable to learn about; also -t.",
+            autocompletion=complete_targets,
+            show_default=False,
+        ),
+    ] = None,
+    evidence: Evidence = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "-t", "--target", metavar="NAME", help="Variable to learn about.", autocompletion=complete_targets
+        ),
     ] = None,
     candidate: Annotated[
         list[str] | None,
         typer.Option(
-            "-c", "--candidate", metavar="NAME", help="Variable that could be observed. Repeatable. Default: all."
+            "-c",
+            "--candidate",
+            metavar="NAME",
+            autocompletion=complete_targets,
+            help="Variable that could be observed, or several separated by commas. Repeatable. Default: all.",
         ),
     ] = None,
     *,
     plan: PlanOptions,
     run: Annotated[RunOptions, Without("devices")],
     json: Json = False,
+    digits: Digits = None,
 ) -> None:
     """Rank variables by value of information: which to observe next.
 
@@ -41,8 +64,8 @@ def voi(
     """
     net = read_network(file)
     findings = parse_findings(net, evidence or [])
-    name = net.variables[net.index(target)]
-    candidates = [net.variables[net.index(c)] for c in dict.fromkeys(candidate or [])] or None
+    name = net.variables[net.index(one_target(variable, target, "TARGET"))]
+    candidates = target_names(net, candidate) or None
     with compiled(net, file, plan, run) as (tree, _):
         entropy = tree.entropy(name, findings)
         found = tree.value_of_information(name, candidates, findings)
@@ -57,8 +80,12 @@ def voi(
             }
         )
         return
-    print(f"# H({shown(name)}) now\t{entropy!r} nats")
+    if on_terminal():
+        print(f"H({shown(name)}) now: {show_number(entropy, digits)} nats\n")
+    else:
+        print(f"# H({shown(name)}) now\t{show_number(entropy, digits)} nats")
     print_rows(
         ("variable", "gain", "expected entropy", "expected accuracy"),
         [(o.variable, o.gain, o.expected_entropy, o.expected_accuracy) for o in found],
+        digits=digits,
     )

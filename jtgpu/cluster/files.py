@@ -14,7 +14,7 @@ from ..cases.fingerprint import model_fingerprint, query_fingerprint
 from ..cases.options import CsvDialect, FileOptions, TableOptions
 from ..cases.pipeline import default_chunk
 from ..cases.query import TableQuery, resolve_query
-from ..cases.writing import NO_SPACE, writer_for
+from ..cases.writing import NO_SPACE, no_space, writer_for
 from ..errors import JtgpuError
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
@@ -135,14 +135,14 @@ def run_files(  # noqa: PLR0913 (`answer_files` with its options in groups)
             counter = _ProgressCounter(parts, done, progress)
             for number, rows in answer_parts(ray, run.job(spec, folder), left):
                 counter.add(number, rows)
-        counts = folder.join(parts, run.schema, options.compression) if run.single else folder.finish(parts)
+        if run.single:
+            counts = folder.join(parts, run.schema, options.compression, options.escape_formulas)
+        else:
+            counts = folder.finish(parts)
     except OSError as error:
         if isinstance(error, JtgpuError) or error.errno not in NO_SPACE:
             raise
-        raise JtgpuError(
-            f"no space left for {output}: finished parts are saved in {folder.at.uri}; free some space and continue "
-            "with --resume"
-        ) from None
+        raise no_space(error, output, f"finished parts are saved in {folder.at.uri}") from None
     finally:
         folder.close()
     return ClusterReport(
@@ -207,6 +207,7 @@ class _Run:
             "dialect": asdict(self.options.dialect),
             "chunk": self.step,
             "output": self.options.compression,
+            **({"escape_formulas": True} if self.options.escape_formulas else {}),
         }
 
     def divide(self, folder: Folder, workers: int) -> list[Part]:

@@ -23,7 +23,7 @@ from typing import Any
 
 from ..cases.fingerprint import check_same_run
 from ..cases.writing import ResumableFile, writer_for
-from ..errors import JtgpuError, ParseError
+from ..errors import JtgpuError, OutputExists, ParseError
 from ..inference.tables.arrow import arrow_parquet
 from .part_writer import TEMPORARY, RowCounts, part_name, read_counts
 from .parts import Part
@@ -91,17 +91,17 @@ class Folder:
             raise JtgpuError(f"{output} is a {existing}")
         complete = existing and (self.output.local or self.output.child(SUCCESS).kind())
         if complete and not self._force:
-            raise JtgpuError(f"{output} exists; pass --force to overwrite it")
+            raise OutputExists(f"{output} exists; pass --force to overwrite it")
         before = self._read_record() if not complete or self.output.local else None
         if before is not None and not resume and not self._force:
-            raise JtgpuError(
+            raise OutputExists(
                 f"{self.at.uri} holds an unfinished run: pass --resume to continue it or --force to discard it"
             )
         if before is not None and resume:
             check_same_run(before["identity"], self._identity, self.at.uri)
             return before
         if not self.output.local and existing and not self._force and self.at.names():
-            raise JtgpuError(f"{output} is not empty; pass --force to overwrite it")
+            raise OutputExists(f"{output} is not empty; pass --force to overwrite it")
         return None
 
     def _read_record(self) -> dict[str, Any] | None:
@@ -194,12 +194,12 @@ class Folder:
         self.close()
         return total
 
-    def join(self, parts: Sequence[Part], schema: Any, compression: str | None) -> RowCounts:
-        """Concatenate the parts into a single file and delete the folder; see `finish`."""
+    def join(self, parts: Sequence[Part], schema: Any, compression: str | None, escape: bool = False) -> RowCounts:
+        """Concatenate the parts into a single file and delete the folder; see `finish` and `writer_for`."""
         total = self._check(parts)
         output = Path(self.output.path)
         identity = {"run": self.run, "compression": compression}
-        file = ResumableFile(output, writer_for(output, compression), identity, resume=True, force=self._force)
+        file = ResumableFile(output, writer_for(output, compression, escape), identity, resume=True, force=self._force)
         try:
             for part in parts[file.done.position["part"] + 1 if file.done.position else 0 :]:
                 path = self.at.child(part_name(part.number)).path

@@ -256,7 +256,7 @@ def test_existing_files_are_overwritten_only_with_force(tmp_path: Path) -> None:
     target = tmp_path / "a.bif"
     target.write_text("mine")
     result = run(ASIA, str(target))
-    assert result.exit_code == 2
+    assert result.exit_code == 6
     assert "exists; pass --force" in re.sub(r"[\s│]+", " ", result.stderr)
     assert target.read_text() == "mine"
     assert run(ASIA, str(target), "--force").exit_code == 0

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .formats import Writer, writer_for
-from .resumable import NO_SPACE, ResumableFile
+from .resumable import NO_SPACE, ResumableFile, no_space
 
-__all__ = ["NO_SPACE", "ResumableFile", "Writer", "writer_for"]
+__all__ = ["NO_SPACE", "ResumableFile", "Writer", "no_space", "writer_for"]

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from ...errors import FormatError
 from ...inference.tables.arrow import arrow, arrow_csv, arrow_parquet
+from ..formulas import escape_formulas
 from .parquet_footer import MAGIC, body_and_footer, join_footers, shifted_row_groups
 
 __all__ = ["EncodedChunk", "Writer", "writer_for"]
@@ -46,8 +47,10 @@ class Writer(Protocol):
         """Last bytes of the file."""
 
 
-def writer_for(path: Path, compression: str | None = None) -> Writer:
+def writer_for(path: Path, compression: str | None = None, escape: bool = False) -> Writer:
     """The writer for a file, by suffix: .parquet, .csv or .tsv; append .gz or .zst to compress the latter two.
+
+    With `escape`, text that a spreadsheet would run as a formula is escaped in .csv and .tsv files.
 
     Raises
     ------
@@ -60,16 +63,16 @@ def writer_for(path: Path, compression: str | None = None) -> Writer:
     for ending, codec in (("", None), (".gz", "gzip"), (".zst", "zstd")):
         for suffix, delimiter in ((".csv", ","), (".tsv", "\t")):
             if name.endswith(suffix + ending):
-                return _CsvWriter(delimiter, codec)
+                return _CsvWriter(delimiter, codec, escape)
     raise FormatError(f"{path}: the suffix of the output must be .parquet, .csv or .tsv (.csv.gz, .csv.zst)")
 
 
 class _CsvWriter:
     """Text: the shortest decimals that identify a float64, nothing for null."""
 
-    def __init__(self, delimiter: str, codec: str | None):
+    def __init__(self, delimiter: str, codec: str | None, escape: bool):
         self.name = "csv"
-        self._delimiter, self._codec = delimiter, codec
+        self._delimiter, self._codec, self._escape = delimiter, codec, escape
         self._begun = False
 
     def start(self) -> bytes:
@@ -83,6 +86,8 @@ class _CsvWriter:
         return [chunk.body] if begun else [chunk.frame, chunk.body], {}
 
     def _text(self, table: Any, header: bool) -> Any:
+        if self._escape:
+            table = escape_formulas(table)
         writing = arrow_csv()
         out = arrow().BufferOutputStream()
         writing.write_csv(table, out, writing.WriteOptions(include_header=header, delimiter=self._delimiter))

@@ -19,16 +19,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import JtgpuError
+from ...errors import JtgpuError, OutputExists
 from ...util.atomic_file import flush_folder
 from ..fingerprint import check_same_run
 from .formats import EncodedChunk, Writer
 from .journal import Journal
 
-__all__ = ["NO_SPACE", "Progress", "ResumableFile"]
+__all__ = ["NO_SPACE", "Progress", "ResumableFile", "no_space"]
 
 SYNC_INTERVAL = 5.0  # seconds between two flushes to the disk
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def no_space(error: OSError, output: str, saved: str) -> JtgpuError:
+    """The error for an output that cannot grow; `saved` says what is complete."""
+    if error.errno == errno.EFBIG:
+        return JtgpuError(
+            f"{output} would exceed the limit of the file size (ulimit -f): {saved}; raise the limit, or write to a "
+            "compressed file, and continue with --resume"
+        )
+    return JtgpuError(f"no space left for {output}: {saved}; free some space and continue with --resume")
 
 
 @dataclass(frozen=True)
@@ -64,8 +74,10 @@ class ResumableFile:
 
     Raises
     ------
-    JtgpuError
+    OutputExists
         If the output or an unfinished run exists; the message names the options that resolve this.
+    JtgpuError
+        If the output is a folder, its folder does not exist, or there is no space for it.
     """
 
     def __init__(self, output: Path, writer: Writer, identity: Mapping[str, Any], *, resume: bool, force: bool):
@@ -84,9 +96,14 @@ class ResumableFile:
         if output.is_dir():
             raise JtgpuError(f"{output} is a folder")
         if output.exists() and not force:
-            raise JtgpuError(f"{output} exists; pass --force to overwrite it")
+            raise OutputExists(f"{output} exists; pass --force to overwrite it")
         try:
             self._open(resume)
+        except OSError as error:
+            self.close()
+            if isinstance(error, JtgpuError) or error.errno not in NO_SPACE:
+                raise
+            raise no_space(error, str(output), f"{self.safe:,} cases are saved in {self.folder}") from None
         except BaseException:
             self.close()
             raise
@@ -98,7 +115,7 @@ class ResumableFile:
         self._journal = Journal(self.folder / "journal.jsonl")
         entries = self._journal.entries()
         if len(entries) > 1 and not resume and not self._force:
-            raise JtgpuError(
+            raise OutputExists(
                 f"{self.folder} holds an unfinished run: pass --resume to continue it or --force to discard it"
             )
         if resume and entries:

@@ -1,0 +1,115 @@
+"""Networks, variables and outputs that a command line names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ..errors import OutputExists, UnknownVariable, closest
+from ..formats import formats, read
+from ..model.network import BayesianNetwork, DiscreteModel
+from .console import shown, warn
+
+__all__ = [
+    "check_output",
+    "findings_as_json",
+    "network_files",
+    "one_target",
+    "read_network",
+    "split_names",
+    "target_names",
+    "warn_of_repairs",
+]
+
+
+def read_network(file: str) -> DiscreteModel:
+    """Read a network and warn about rows that had to be repaired."""
+    net = read(file)
+    warn_of_repairs(net, file)
+    return net
+
+
+def warn_of_repairs(net: DiscreteModel, file: str) -> None:
+    """Warn about table rows that did not sum to 1 in the file."""
+    report = net.row_report if isinstance(net, BayesianNetwork) else None
+    if report is not None and (report.n_off or report.zero_rows):
+        warn(f"{file}: {report}")
+
+
+def network_files(given: list[str]) -> list[str]:
+    """The files as they are, and the network files of folders, sorted by name."""
+    suffixes = tuple(s + z for _, known, _ in formats() for s in known for z in ("", ".gz"))
+    files = []
+    for name in given:
+        if not Path(name).is_dir():
+            files.append(name)
+            continue
+        found = sorted(str(p) for p in Path(name).iterdir() if p.name.lower().endswith(suffixes) and p.is_file())
+        if not found:
+            raise typer.BadParameter(f"folder {shown(name)!r} contains no network file ({', '.join(suffixes)})")
+        files += found
+    return files
+
+
+def target_names(net: DiscreteModel, given: list[str] | None) -> list[str]:
+    """The variables that ``--target`` names, without repetitions; empty if it was not given."""
+    return list(dict.fromkeys(split_names(given or [], net.variables, "variable")))
+
+
+def one_target(argument: str | None, option: str | None, what: str, hint: str = "--target") -> str:
+    """A value that is given either as an argument or as an option, which `hint` names."""
+    if (argument is None) == (option is None):
+        raise typer.BadParameter(f"missing {what}" if option is None else f"{what} is given twice", param_hint=hint)
+    return str(argument if option is None else option)
+
+
+def split_names(given: Sequence[str], known: Sequence[str], what: str) -> list[str]:
+    """Split comma-separated names; names may contain commas themselves, and the longest known name matches.
+
+    Raises
+    ------
+    UnknownVariable
+        If a name is not known; the message calls it a `what` and suggests the closest ones.
+    """
+    valid = set(known)
+    found = []
+    for text in given:
+        parts = text.split(",")
+        while parts:
+            ends = (n for n in range(len(parts), 0, -1) if {",".join(parts[:n]), ",".join(parts[:n]).strip()} & valid)
+            n = next(ends, 0)
+            if not n:
+                name = parts[0].strip()
+                raise UnknownVariable(f"there is no {what} {name!r}{closest(name, known)}")
+            name = ",".join(parts[:n])
+            found.append(name if name in valid else name.strip())
+            parts = parts[n:]
+    return found
+
+
+def findings_as_json(findings: Mapping[str, int | frozenset[int]]) -> dict[str, Any]:
+    """Evidence as JSON: the number of a state, or a list of numbers."""
+    return {name: list(state) if isinstance(state, frozenset) else state for name, state in findings.items()}
+
+
+def check_output(path: str | os.PathLike[str], force: bool) -> None:
+    """Reject an output before the computation starts.
+
+    Raises
+    ------
+    OutputExists
+        If the file exists, unless `force` is given.
+    typer.BadParameter
+        If its folder does not exist, or it is a folder itself.
+    """
+    target = Path(path)
+    if not target.absolute().parent.is_dir():
+        raise typer.BadParameter(f"the folder of {shown(str(path))!r} does not exist", param_hint="--output")
+    if target.is_dir():
+        raise typer.BadParameter(f"{shown(str(path))!r} is a folder", param_hint="--output")
+    if target.is_file() and not force:
+        raise OutputExists(f"{path} exists; pass --force to overwrite it")

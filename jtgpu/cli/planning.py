@@ -1,0 +1,109 @@
+"""How a network is planned: option groups, and the plan that they make."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ..errors import FormatError, PlanError
+from ..formats.bundled import order_file
+from ..inference.network_plan import NetworkPlan
+from ..model.network import DiscreteModel
+from .options import MaxTable, MemoryLimit, NoCache, Order, OrderSeed, PlanFile, Slices, TimeLimit
+from .running import RunOptions
+
+__all__ = ["PlanOptions", "SlicedPlanOptions"]
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """How a network is planned."""
+
+    order: Order = "auto"
+    saved: PlanFile = None
+    time_limit: TimeLimit = None
+    memory_limit: MemoryLimit = None
+    max_table: MaxTable = None
+    order_seed: OrderSeed = 0
+    no_cache: NoCache = False
+
+    @property
+    def memory(self) -> float | str | None:
+        """The keyword ``memory_limit``: infinity for ``none``."""
+        return math.inf if self.memory_limit == "none" else self.memory_limit
+
+    def keywords(self, run: RunOptions | None = None) -> dict[str, Any]:
+        """Keywords of ``net.plan`` except the order; those that were not given are left to its defaults.
+
+        Parameters
+        ----------
+        run : RunOptions, optional
+            The plan has to fit in the memory of the devices named here.
+        """
+        options: dict[str, Any] = {"seed": self.order_seed, "cache": not self.no_cache}
+        if self.time_limit is not None:
+            options["time_limit"] = self.time_limit
+        if self.memory_limit is not None:
+            options["memory_limit"] = self.memory
+        if self.max_table is not None:
+            options["max_table"] = self.max_table or None
+        if run is not None and (run.backend != "auto" or run.devices is not None):
+            options["backend"] = "gpu" if run.backend == "auto" else run.backend
+            options |= run.device_option()
+        return options
+
+    def make(self, net: DiscreteModel, file: str, run: RunOptions | None = None, **more: Any) -> NetworkPlan:
+        """Plan a network that was read from a file, or load the plan that ``--plan`` names."""
+        if self.saved is not None:
+            return self.load(net)
+        made: NetworkPlan = net.plan(self.how(net, file), **self.keywords(run), **more)
+        return made
+
+    def how(self, net: DiscreteModel, file: str) -> str | Path | Sequence[str]:
+        """The argument `order` of ``net.plan``: names if ``--plan`` gives them."""
+        if self.saved is not None:
+            return self.load(net).elimination_order
+        return order_file(file) if self.order == "num" else self.order
+
+    def load(self, net: DiscreteModel) -> NetworkPlan:
+        """Load the plan that ``--plan`` names.
+
+        Raises
+        ------
+        FormatError
+            If the file holds no plan, or the plan of another network.
+        """
+        assert self.saved is not None
+        if self.order != "auto" or self.time_limit is not None:
+            raise typer.BadParameter("a saved plan has its order; omit --order and --time", param_hint="--plan")
+        try:
+            return NetworkPlan.load(self.saved, net)
+        except PlanError as error:
+            raise FormatError(f"{self.saved}: {error}") from None
+        except OSError as error:
+            raise typer.BadParameter(f"{self.saved}: {error.strerror or error}", param_hint="--plan") from None
+
+
+@dataclass(frozen=True)
+class SlicedPlanOptions(PlanOptions):
+    """How a network is planned, with cutset conditioning."""
+
+    slices: Slices = None
+
+    def keywords(self, run: RunOptions | None = None) -> dict[str, Any]:
+        """See `PlanOptions.keywords`."""
+        options = super().keywords(run)
+        if self.slices:
+            options["slices"] = "auto" if self.slices == ["auto"] else self.slices
+        return options
+
+    def load(self, net: DiscreteModel) -> NetworkPlan:
+        """See `PlanOptions.load`."""
+        if self.slices:
+            raise typer.BadParameter("a saved plan has no slices; omit --slice", param_hint="--plan")
+        return super().load(net)

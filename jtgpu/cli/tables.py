@@ -1,0 +1,103 @@
+"""Tables on stdout: aligned text on a terminal, tab-separated values in a pipe or a file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..util.terminal_table import DIGITS, TableStyle, format_number, format_table
+from .console import shown
+
+__all__ = ["bold", "on_terminal", "print_report", "print_rows", "show_number"]
+
+Cell = str | float
+
+MIN_WIDTH = 40  # narrower terminals wrap the lines themselves
+
+
+def on_terminal() -> bool:
+    """Whether stdout is a terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def print_rows(
+    header: Sequence[str], rows: Sequence[Sequence[Cell]], *, digits: int | None = None, bars: bool = False,
+    named: bool = True,
+) -> None:  # fmt: skip
+    """Print results: a table on a terminal, tab-separated values elsewhere.
+
+    Parameters
+    ----------
+    header : sequence of str
+    rows : sequence of sequences
+        Strings and numbers.
+    digits : int, optional
+        Significant digits. Default: 6 on a terminal; elsewhere as many as identify the number.
+    bars : bool
+        On a terminal, draw the last number of each row as a bar.
+    named : bool
+        Print the header.
+    """
+    if on_terminal():
+        _print_lines(header, rows, _style(digits or DIGITS, bars=bars, header=named))
+        return
+    for row in [header, *rows] if named else rows:
+        print("\t".join(shown(x) if isinstance(x, str) else show_number(x, digits) for x in row))
+
+
+def print_report(header: Sequence[str], rows: Sequence[Sequence[str]], align: str = "", *, named: bool = True) -> None:
+    """Print a table that is for people: aligned text everywhere. Programs use ``--json``.
+
+    Parameters
+    ----------
+    header : sequence of str
+    rows : sequence of sequences of str
+    align : str
+        One letter per column, ``l`` or ``r``.
+    named : bool
+        Print the header.
+    """
+    style = _style(DIGITS, header=named, align=align) if on_terminal() else TableStyle(header=named, align=align)
+    _print_lines(header, rows, style)
+
+
+def show_number(x: float, digits: int | None = None) -> str:
+    """A number as commands print it; see `print_rows`."""
+    if digits is None and not on_terminal():
+        return repr(float(x))
+    return format_number(float(x), digits or DIGITS)
+
+
+def bold(text: str) -> str:
+    """Text in bold on a terminal; unprintable characters are escaped."""
+    text = shown(text)
+    return f"\x1b[1m{text}\x1b[0m" if on_terminal() and _has_colours() else text
+
+
+def _print_lines(header: Sequence[str], rows: Sequence[Sequence[Cell]], style: TableStyle) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in format_table(header, rows, style)))
+
+
+def _style(digits: int, *, bars: bool = False, header: bool = True, align: str = "") -> TableStyle:
+    """The style for the terminal that stdout is."""
+    width = max(MIN_WIDTH, shutil.get_terminal_size().columns)
+    style = TableStyle(digits, width, bars, header, align, _has_blocks())
+    if not _has_colours():
+        return style
+    return replace(style, emphasis="\x1b[1m{}\x1b[0m".format, accent="\x1b[36m{}\x1b[0m".format)
+
+
+def _has_colours() -> bool:
+    """Whether to write escape sequences: see https://no-color.org."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def _has_blocks() -> bool:
+    try:
+        "█".encode(sys.stdout.encoding or "ascii")
+    except (UnicodeError, LookupError):
+        return False
+    return True
