@@ -20,6 +20,7 @@ from .errors import JtgpuError
 from .formats import read
 from .formats.bundled import BENCHMARK, benchmark_files, networks_folder, order_file, stem
 from .model.network import BayesianNetwork, DiscreteModel
+from .util.options import BackendName
 from .util.system import cpu_name
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def check_answers(posteriors: Posteriors, *, observed: Mapping[str, int] | None 
             )
 
 
-def warm_up(backend: str = "auto") -> None:
+def warm_up(backend: BackendName = "auto") -> None:
     """Import and compile everything, so that the first measured network does not pay for it.
 
     Raises
@@ -211,7 +212,7 @@ def time_network(  # noqa: PLR0913
     path: str | os.PathLike[str],
     *,
     order: Any = "auto",
-    backend: str = "auto",
+    backend: BackendName = "auto",
     runs: int = 10,
     evidence_share: float = 0.0,
     seed: int = 0,

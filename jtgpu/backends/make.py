@@ -38,6 +38,9 @@ OPTIONS = {
 }  # fmt: skip
 
 
+TREE_OPTIONS = ("replan", "devices", "executor", "progress")  # of every backend
+
+
 def make(
     name: str, plan: Plan, factors: Sequence[NDArray[np.float64]], *, devices: Any = None, replan: bool = True,
     **options: Any,
@@ -125,7 +128,7 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
     known = OPTIONS.get(name, ())
     for option in options:
         if option not in known:
-            all_known = (*known, "replan", "devices", "executor", "progress")
+            all_known = (*known, *TREE_OPTIONS)
             raise TypeError(f"the backend {name!r} has no option {option!r}{closest(option, all_known)}")
 
 

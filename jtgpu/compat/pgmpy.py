@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interop.pgmpy import read_pgmpy
+from ..util.options import BackendName
 
 __all__ = ["VariableElimination"]
 
@@ -30,7 +31,7 @@ class VariableElimination:
         See `jtgpu.BayesianNetwork.plan`: ``order``, ``memory_limit`` ...
     """
 
-    def __init__(self, model: Any, backend: str = "auto", **options: Any):
+    def __init__(self, model: Any, backend: BackendName = "auto", **options: Any):
         self.model = model
         self._read = read_pgmpy(model)
         self._ours = {name: v for v, name in self._read.names.items()}

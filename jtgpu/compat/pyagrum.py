@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import EvidenceError
 from ..interop.pyagrum import from_pyagrum, module
+from ..util.options import BackendName
 
 __all__ = ["LazyPropagation"]
 
@@ -32,7 +33,7 @@ class LazyPropagation:
         See `jtgpu.BayesianNetwork.plan`: ``order``, ``memory_limit`` ...
     """
 
-    def __init__(self, bn: Any, backend: str = "auto", **options: Any):
+    def __init__(self, bn: Any, backend: BackendName = "auto", **options: Any):
         self._bn = bn
         self._net = from_pyagrum(bn)
         self._tree = self._net.compile(backend, **options)

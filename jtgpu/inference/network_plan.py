@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from .. import backends
 from ..backends import auto
 from ..backends.base import Backend
-from ..backends.make import OPTIONS, make, make_conditioned
+from ..backends.make import OPTIONS, TREE_OPTIONS, make, make_conditioned
 from ..backends.wrappers.slices import Start
 from ..errors import JtgpuError, PlanError, closest, format_bytes
 from ..model.network import DiscreteModel
@@ -26,12 +26,16 @@ from ..util.system import free_memory, parse_bytes
 from .named_tree import NamedTree, named_tree, named_tree_of_slice
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import networkx
     from numpy.typing import NDArray
 
     from ..plans.ordering.result import OrderResult
+    from ..util.doors import JunctionTree
+    from ..util.options import BackendName, Devices, Lowering, Order, TreeOptions
 
-__all__ = ["NetworkPlan", "SlicedPlan", "make_plan"]
+__all__ = ["NetworkPlan", "SlicedPlan", "make_plan", "split_options"]
 
 
 @dataclass(frozen=True)
@@ -178,17 +182,23 @@ class NetworkPlan:
             raise PlanError("executor= runs the slices of a plan, and this plan has none; use net.plan(slices=...)")
         return make(backend, self.plan, factors, devices=devices, replan=replan, **options)
 
-    def compile(self, backend: str = "auto", **options: Any) -> Any:
+    def compile(self, backend: BackendName = "auto", **options: Unpack[TreeOptions]) -> JunctionTree:
         """Create a `jtgpu.JunctionTree`: allocate the memory and copy the tables.
 
         Parameters
         ----------
         backend : {"auto", "cpu", "gpu", "indexed", "reference"}
-        **options
+        **options : `jtgpu.util.options.TreeOptions`
             See `jtgpu.JunctionTree`: ``replan``, ``devices``, ``executor``, ``progress``, and options of the backend
             such as ``threads`` and ``dtype``.
+
+        Raises
+        ------
+        TypeError
+            If the backend has no such option; the message suggests the closest one.
         """
-        return doors.compiling().JunctionTree(self, backend, **options)
+        made: JunctionTree = doors.compiling().JunctionTree(self, backend, **options)
+        return made
 
     def tune(self, device: int | None = None) -> tuple[str, list[Any]]:
         """Measure which GPU engine answers single cases fastest, and save the result.
@@ -296,17 +306,17 @@ class SlicedPlan(NetworkPlan):
 
 def make_plan(  # noqa: PLR0913
     model: DiscreteModel,
-    order: Any = "auto",
+    order: Order = "auto",
     *,
     time_limit: float | None = None,
     memory_limit: int | float | str | None = None,
     max_table: int | float | None = MAX_TABLE,
     seed: int = 0,
-    lowering: str = "pairwise",
+    lowering: Lowering = "pairwise",
     together: Sequence[Sequence[str | int]] = (),
     slices: Sequence[str | int] | str = (),
-    backend: str = "auto",
-    devices: Any = None,
+    backend: BackendName = "auto",
+    devices: Devices = None,
     **search: Any,
 ) -> NetworkPlan:
     """Choose an elimination order, build the junction tree and lower it. Allocates no tables.
@@ -366,19 +376,42 @@ def make_plan(  # noqa: PLR0913
     return SlicedPlan(model, cut.plan, cut.order, tuple(model.variables[v] for v in cut.cutset), cut.n_runs)
 
 
+def split_options(backend: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keywords of ``net.compile``: those of `make_plan`, and those of `NetworkPlan.compile`.
+
+    Raises
+    ------
+    TypeError
+        If neither has an option of that name; the message suggests the closest one.
+    """
+    plans = set(_plan_options()) - {"progress"}  # net.compile(progress=...) is that of the tree
+    trees = {*TREE_OPTIONS, *(option for known in OPTIONS.values() for option in known)}
+    for name in options:
+        if name not in plans and name not in trees:
+            raise TypeError(f"compile() has no option {name!r}{closest(name, sorted(plans | trees))}")
+    for_plan = {"backend": backend} | {name: value for name, value in options.items() if name in plans}
+    return for_plan, {name: value for name, value in options.items() if name in trees}
+
+
+def _plan_options() -> list[str]:
+    """Names of the options of planning."""
+    from ..plans.ordering import find_order
+
+    of_search = [*inspect.signature(find_order).parameters][3:]
+    of_plan = [p for p in inspect.signature(make_plan).parameters if p not in ("model", "order", "search")]
+    return [*dict.fromkeys((*of_plan, *of_search))]
+
+
 def _check_search_options(search: dict[str, Any]) -> None:
     """Raise `TypeError` for an option that planning does not have."""
     if not search:
         return
-    from ..plans.ordering import find_order  # imports numba
-
-    known = [*inspect.signature(find_order).parameters][3:]
-    known = [*known, *(p for p in inspect.signature(make_plan).parameters if p not in ("model", "search"))]
+    known = _plan_options()
     for name in search:
         if name in known:
             continue
-        if any(name in options for options in OPTIONS.values()):
-            raise TypeError(f"{name!r} is an option of a backend: net.plan(...).compile(backend, {name}=...)")
+        if any(name in options for options in (*OPTIONS.values(), TREE_OPTIONS)):
+            raise TypeError(f"plan() has no option {name!r}; it belongs to compile: net.compile({name}=...)")
         raise TypeError(f"plan() has no option {name!r}{closest(name, known)}")
 
 

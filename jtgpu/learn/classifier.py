@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from ..inference.tree import JunctionTree
+    from ..util.options import BackendName
 
 __all__ = ["JunctionTreeClassifier", "NotFitted"]
 
@@ -92,7 +93,7 @@ class JunctionTreeClassifier:
         states: Mapping[str, Sequence[Any]] | None = None,
         unknown: str = "error",
         order: Any = "auto",
-        backend: str = "auto",
+        backend: BackendName = "auto",
     ):
         self.structure = structure
         self.target = target

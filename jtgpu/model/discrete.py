@@ -12,7 +12,12 @@ from ..errors import NetworkError, UnknownState, UnknownVariable, closest
 from ..util import doors
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from numpy.typing import NDArray
+
+    from ..util.doors import JunctionTree, NetworkPlan
+    from ..util.options import BackendName, CompileOptions, Order, PlanOptions
 
 __all__ = ["DiscreteModel", "Factor"]
 
@@ -169,7 +174,7 @@ class DiscreteModel:
 
     # Planning and compiling, by the layers above; imported on use -------------------------------------------
 
-    def plan(self, order: Any = "auto", **options: Any) -> Any:
+    def plan(self, order: Order = "auto", **options: Unpack[PlanOptions]) -> NetworkPlan:
         """Choose an elimination order and plan the computation, without allocating tables.
 
         Parameters
@@ -189,7 +194,7 @@ class DiscreteModel:
             The same seed and options give the same plan.
         slices : sequence or "auto", optional
             Variables whose states are enumerated, for models that do not fit into the memory; ``"auto"`` chooses them.
-        **options
+        **options : `jtgpu.util.options.PlanOptions`
             ``lowering``, ``together``, ``cache`` and others: see `jtgpu.inference.network_plan.make_plan`.
 
         Returns
@@ -203,32 +208,45 @@ class DiscreteModel:
             If the plan exceeds a limit; the message has the sizes and what to try.
         OrderError
             If `order` is neither a method nor a permutation of the variables.
+        TypeError
+            If there is no such option; the message suggests the closest one.
         """
-        return doors.planning().make_plan(self, order, **options)
+        made: NetworkPlan = doors.planning().make_plan(self, order, **options)
+        return made
 
     def compile(
-        self, backend: str = "auto", *, order: Any = "auto", devices: Any = None, dtype: str = "float64", **options: Any
-    ) -> Any:
+        self, backend: BackendName = "auto", *, order: Order = "auto", **options: Unpack[CompileOptions]
+    ) -> JunctionTree:
         """Plan the model and prepare a backend: ``net.plan(order).compile(backend)`` in one call.
 
         Parameters
         ----------
         backend : {"auto", "cpu", "gpu", "reference", "indexed"}
             Where to compute. ``"auto"`` chooses the GPU if there is one and it is expected to be faster, else the CPU.
-        order, **options
+        order : str, path or sequence, default "auto"
             See `plan`.
         devices : "all", int or sequence of int, optional
             Numbers of the GPUs to use.
         dtype : {"float64", "float32"}
             ``"float32"`` halves the memory on a GPU; posteriors are then accurate to about 1e-6.
+        threads : int, optional
+            Number of CPU threads. Default: all cores.
+        **options : `jtgpu.util.options.CompileOptions`
+            Options of `plan` (``memory_limit``, ``slices``, ``seed`` ...) and of `jtgpu.JunctionTree` (``replan``,
+            ``progress``, ``stream`` ...); each goes where it belongs.
 
         Returns
         -------
         jtgpu.JunctionTree
+
+        Raises
+        ------
+        TypeError
+            If there is no such option; the message suggests the closest one.
         """
-        made = self.plan(order, backend=backend, devices=devices, **options)
-        more = {} if devices is None else {"devices": devices}
-        return made.compile(backend, **more) if dtype == "float64" else made.compile(backend, dtype=dtype, **more)
+        for_plan, for_tree = doors.planning().split_options(backend, options)
+        made: JunctionTree = self.plan(order, **for_plan).compile(backend, **for_tree)
+        return made
 
 
 def _checked_states(variable: str, given: Sequence[str]) -> tuple[str, ...]:

@@ -8,7 +8,11 @@ program that only reads networks never imports the engine.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what net.plan() and net.compile() return; pyproject.toml exempts these two imports from the layers
+    from ..inference.network_plan import NetworkPlan as NetworkPlan
+    from ..inference.tree import JunctionTree as JunctionTree
 
 __all__ = ["cases", "cluster", "compiling", "planning"]
 

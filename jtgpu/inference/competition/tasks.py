@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import ImpossibleEvidence
 from ...model.network import DiscreteModel
+from ...util.options import BackendName
 from .limits import Limits, fitting_plan
 from .observed_model import Finding, conditioned
 
@@ -26,7 +27,7 @@ def solve_text(
     query: Sequence[int] = (),
     *,
     limits: Limits | None = None,
-    backend: str = "auto",
+    backend: BackendName = "auto",
     step: Callable[[str], None] = lambda _: None,
 ) -> str:
     """Solve a task and return the text of its solution file.
