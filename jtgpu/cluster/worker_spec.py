@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..cases.options import TableOptions
 from ..cases.query import TableQuery
@@ -13,6 +13,9 @@ from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
 from ..util.version import __version__
 from .connect import Share
+
+if TYPE_CHECKING:
+    from ..util.options import BackendName
 
 __all__ = ["WorkerSpec", "plan_of"]
 
@@ -45,7 +48,7 @@ class WorkerSpec:
         """A tree, on the worker; raises `JtgpuError` if the worker has another version of jtgpu."""
         if self.version != __version__:
             raise JtgpuError(f"this worker has jtgpu {__version__}, but the run was started by jtgpu {self.version}")
-        tree: JunctionTree = self.plan.compile(self.share.backend, **self.options)
+        tree: JunctionTree = self.plan.compile(cast("BackendName", self.share.backend), **self.options)
         return tree
 
     def solver(self, tree: JunctionTree | None = None) -> Solver:

@@ -13,6 +13,7 @@ from .network_files import read
 
 if TYPE_CHECKING:
     from ..model.network import DiscreteModel
+    from ..util.options import ZeroRows
 
 __all__ = [
     "BENCHMARK",
@@ -51,7 +52,7 @@ def networks() -> tuple[str, ...]:
     return tuple(sorted(_files()))
 
 
-def load(name: str | os.PathLike[str], *, zero_rows: str = "error") -> DiscreteModel:
+def load(name: str | os.PathLike[str], *, zero_rows: ZeroRows = "error") -> DiscreteModel:
     """Read a network file, or one of the bundled networks by its name.
 
     Parameters

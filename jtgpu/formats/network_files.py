@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import FormatError
 from ..model.network import DiscreteModel
@@ -12,6 +12,9 @@ from .common.files import read_bytes, write_bytes
 from .common.text import decode
 from .common.xml_encoding import declared_text
 from .registry import FORMATS, UNSUPPORTED, Format, format_of_suffix, supported
+
+if TYPE_CHECKING:
+    from ..util.options import ZeroRows
 
 __all__ = ["Opened", "open_text", "read", "save_text", "write", "writer_of"]
 
@@ -24,7 +27,7 @@ class Opened(NamedTuple):
     n_bytes: int  # uncompressed
 
 
-def read(path: str | os.PathLike[str], *, zero_rows: str = "error") -> DiscreteModel:
+def read(path: str | os.PathLike[str], *, zero_rows: ZeroRows = "error") -> DiscreteModel:
     """Read a network file. The format is recognised by the content, or else by the suffix.
 
     Parameters

@@ -28,6 +28,7 @@ from .soft import fit_case
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
+    from ..util.options import BackendName
     from .evidence import More
 
 __all__ = ["CompiledModel"]
@@ -41,7 +42,7 @@ class CompiledModel:
     def __init__(
         self,
         plan: NetworkPlan,
-        backend: str = "auto",
+        backend: BackendName = "auto",
         *,
         replan: bool = True,
         devices: Any = None,

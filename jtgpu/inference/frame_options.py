@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
+from ..util.options import OnProblem
+
 __all__ = ["FrameOptions"]
 
 
@@ -15,7 +17,7 @@ class FrameOptions(TypedDict, total=False):
     log_evidence: bool
     conflict: bool
     mpe: bool
-    on_error: str
+    on_error: OnProblem
     missing: Iterable[str]
     do: Mapping[Any, Any] | None
     cluster: Any  # str, jtgpu.cluster.Cluster or None

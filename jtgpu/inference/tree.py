@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from ..util.options import ImputeMethod, JointMethod, OnProblem
+
 __all__ = ["JunctionTree"]
 
 
@@ -163,7 +165,7 @@ class JunctionTree(CompiledModel):
         soft: Mapping[Any, Any] | None = None,
         do: Mapping[Any, Any] | None = None,
         targets: Iterable[str | int] | None = None,
-        on_impossible: str = "error",
+        on_impossible: OnProblem = "error",
     ) -> CasePosteriors:
         """Compute posteriors of a table of B cases in one call.
 
@@ -312,7 +314,7 @@ class JunctionTree(CompiledModel):
     # Joint distributions, explanations, samples, analysis ---------------------------------------------------------
 
     def joint(
-        self, variables: Iterable[str | int], evidence: Findings | None = None, *, how: str = "auto",
+        self, variables: Iterable[str | int], evidence: Findings | None = None, *, how: JointMethod = "auto",
         max_table: int | None = None, **more: Unpack[More],
     ) -> Joint:  # fmt: skip
         """Compute the joint posterior P(variables | evidence) of any set of variables.
@@ -342,7 +344,7 @@ class JunctionTree(CompiledModel):
         return joint(self, variables, self.settle(evidence, **more), how, max_table)
 
     def joint_cost(
-        self, variables: Iterable[str | int], evidence: Findings | None = None, *, how: str = "auto",
+        self, variables: Iterable[str | int], evidence: Findings | None = None, *, how: JointMethod = "auto",
         **more: Unpack[More],
     ) -> JointCost:  # fmt: skip
         """Estimate the cost of `joint` without computing it.
@@ -492,7 +494,7 @@ class JunctionTree(CompiledModel):
 
     def mpe_batch(
         self, cases: Cases, *, likelihood: Mapping[Any, ArrayLike] | None = None, do: Mapping[Any, Any] | None = None,
-        on_impossible: str = "error",
+        on_impossible: OnProblem = "error",
     ) -> CaseExplanations:  # fmt: skip
         """Find the most probable explanations of a table of B cases.
 
@@ -573,8 +575,8 @@ class JunctionTree(CompiledModel):
         return sample(self, self.settle(evidence, **more), n, seed)
 
     def impute(
-        self, cases: Cases, *, how: str = "sample", seed: Any = None, likelihood: Mapping[Any, ArrayLike] | None = None,
-        do: Mapping[Any, Any] | None = None, on_impossible: str = "error",
+        self, cases: Cases, *, how: ImputeMethod = "sample", seed: Any = None, likelihood: Mapping[Any, ArrayLike] | None = None,
+        do: Mapping[Any, Any] | None = None, on_impossible: OnProblem = "error",
     ) -> Imputed:  # fmt: skip
         """Fill in the missing cells of a table of B cases.
 

@@ -10,7 +10,7 @@ import importlib
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class JunctionTreeClassifier:
         target: str = "class",
         pseudo_count: float = 1.0,
         states: Mapping[str, Sequence[Any]] | None = None,
-        unknown: str = "error",
+        unknown: Literal["error", "missing"] = "error",
         order: Any = "auto",
         backend: BackendName = "auto",
     ):

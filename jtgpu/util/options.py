@@ -15,6 +15,8 @@ __all__ = [
     "CompileOptions",
     "Devices",
     "Dtype",
+    "ImputeMethod",
+    "JointMethod",
     "Lowering",
     "Objective",
     "OnProblem",
@@ -22,6 +24,7 @@ __all__ = [
     "OrderMethod",
     "PlanOptions",
     "TreeOptions",
+    "ZeroRows",
 ]
 
 BackendName = Literal["auto", "cpu", "gpu", "reference", "indexed"]
@@ -29,7 +32,10 @@ Dtype = Literal["float64", "float32"]
 Devices = Literal["all"] | int | Sequence[int] | None
 Lowering = Literal["pairwise", "clique", "shallow"]
 Objective = Literal["entries", "largest", "time"]
-OnProblem = Literal["error", "flag"]
+OnProblem = Literal["error", "flag"]  # raise, or mark the row
+ZeroRows = Literal["error", "uniform"]  # of a CPT
+JointMethod = Literal["auto", "cases", "together"]
+ImputeMethod = Literal["sample", "mpe"]
 OrderMethod = Literal["auto", "best", "saved", "min-fill", "min-weight", "weighted-min-fill", "min-neighbours"]
 # a method, the path of a .num or .td file, or the variables, first eliminated first
 Order = OrderMethod | str | os.PathLike[str] | Iterable[str | int]
