@@ -26,7 +26,7 @@ _SPLIT = "_JTGPU_FINDING"  # set if bash has split the finding to complete at it
 def complete_networks(incomplete: str) -> list[str]:
     """Bundled networks by name, network files and folders."""
     from ..formats import formats
-    from ..formats.bundled import networks_folder, stem
+    from ..formats.bundled import networks
 
     suffixes = tuple(s + z for _, known, _ in formats() for s in known for z in ("", ".gz"))
     found: list[str] = []
@@ -42,8 +42,7 @@ def complete_networks(incomplete: str) -> list[str]:
                 found.append(folder + entry.name)
     if not folder:
         with suppress(Exception):  # an incomplete installation
-            names = {stem(p) for p in networks_folder().iterdir() if p.name.lower().endswith(suffixes)}
-            found += sorted(n for n in names if n.startswith(incomplete))
+            found += [n for n in networks() if n.startswith(incomplete)]
     return found
 
 

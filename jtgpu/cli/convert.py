@@ -8,6 +8,7 @@ import typer
 
 from ..errors import JtgpuError
 from ..formats import open_text, save_text, writer_of
+from ..formats.bundled import network_path
 from ..formats.comments import find_comments
 from ..formats.conversion import carry
 from .completion import complete_networks
@@ -26,7 +27,7 @@ def convert(
         str,
         typer.Argument(
             metavar="FROM",
-            help="Network file (.net, .bif, ...), optionally gzipped (.gz).",
+            help="Network file (.net, .bif, ...), optionally gzipped (.gz), or the name of a bundled network.",
             autocompletion=complete_networks,
         ),
     ],
@@ -64,7 +65,7 @@ def convert(
     target, source = one_target(to, output, "output", "--output"), file
     wanted = writer_of(target)  # fails before the computation starts
     check_output(target, force)
-    opened = open_text(source)
+    opened = open_text(network_path(source))
     model = opened.format.parse(opened.text, source, zero_rows=zero_rows)
     warn_of_repairs(model, source)
     made = carry(model, wanted)

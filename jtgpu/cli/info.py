@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import format_bytes
 from ..formats import open_text
+from ..formats.bundled import network_path
 from ..formats.comments import Comments, find_comments
 from ..model.cpts import RowReport
 from ..model.network import BayesianNetwork, DiscreteModel
@@ -94,7 +95,7 @@ def _attributes(net: BayesianNetwork) -> dict[str, list[str]]:
 @command
 def info(file: File, json: Json = False) -> None:
     """Inspect a network file and report anything repaired while reading."""
-    opened = open_text(file)
+    opened = open_text(network_path(file))
     net = opened.format.parse(opened.text, file)
     comments = find_comments(opened.text, opened.format.name)
     warn_of_repairs(net, file)

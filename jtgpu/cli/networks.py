@@ -10,7 +10,8 @@ from typing import Any
 import typer
 
 from ..errors import OutputExists, UnknownVariable, closest
-from ..formats import formats, read
+from ..formats import formats, load
+from ..formats.bundled import network_path
 from ..model.network import BayesianNetwork, DiscreteModel
 from .console import shown, warn
 
@@ -27,8 +28,8 @@ __all__ = [
 
 
 def read_network(file: str) -> DiscreteModel:
-    """Read a network and warn about rows that had to be repaired."""
-    net = read(file)
+    """Read a file or a bundled network, and warn about rows that had to be repaired."""
+    net = load(file)
     warn_of_repairs(net, file)
     return net
 
@@ -41,12 +42,12 @@ def warn_of_repairs(net: DiscreteModel, file: str) -> None:
 
 
 def network_files(given: list[str]) -> list[str]:
-    """The files as they are, and the network files of folders, sorted by name."""
+    """The files as they are, those of bundled networks, and the network files of folders, sorted by name."""
     suffixes = tuple(s + z for _, known, _ in formats() for s in known for z in ("", ".gz"))
     files = []
     for name in given:
         if not Path(name).is_dir():
-            files.append(name)
+            files.append(network_path(name))
             continue
         found = sorted(str(p) for p in Path(name).iterdir() if p.name.lower().endswith(suffixes) and p.is_file())
         if not found:

@@ -89,7 +89,8 @@ File = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="Network file (.net, .bif, .xdsl, .uai, ...), optionally gzipped (.gz).",
+        help="Network file (.net, .bif, .xdsl, .uai, ...), optionally gzipped (.gz), or the name of a bundled network "
+        "such as asia.",
         autocompletion=complete_networks,
     ),
 ]

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from ..errors import FormatError, PlanError
-from ..formats.bundled import order_file
+from ..formats.bundled import network_path, order_file
 from ..inference.network_plan import NetworkPlan
 from ..model.network import DiscreteModel
 from .options import MaxTable, MemoryLimit, NoCache, Order, OrderSeed, PlanFile, Slices, TimeLimit
@@ -68,7 +68,7 @@ class PlanOptions:
         """The argument `order` of ``net.plan``: names if ``--plan`` gives them."""
         if self.saved is not None:
             return self.load(net).elimination_order
-        return order_file(file) if self.order == "num" else self.order
+        return order_file(network_path(file)) if self.order == "num" else self.order
 
     def load(self, net: DiscreteModel) -> NetworkPlan:
         """Load the plan that ``--plan`` names.

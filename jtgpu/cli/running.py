@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
 from .options import Backend, Devices, Dtype, Progress, Threads
+
+if TYPE_CHECKING:
+    from ..util.options import BackendName
 
 __all__ = ["COMPILING", "RunOptions"]
 
@@ -48,7 +51,7 @@ class RunOptions:
         step : callable
             Shows the steps of a long compilation.
         """
-        backend, options = self.backend, self.compile_options()
+        backend, options = cast("BackendName", self.backend), self.compile_options()
         if self.threads and self.devices is None and backend in ("auto", "cpu"):
             backend, options = "cpu", options | {"threads": self.threads}
         tree: JunctionTree = made.compile(backend, progress=step, **options)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -26,6 +26,9 @@ from .option_groups import Without
 from .options import PLANNING, Backend, Json, Progress
 from .planning import PlanOptions
 from .progress import status
+
+if TYPE_CHECKING:
+    from ..util.options import BackendName
 
 __all__ = ["solve"]
 
@@ -114,7 +117,7 @@ def _solve(problem: _Problem, net: DiscreteModel, limits: Limits, backend: str, 
     """Solve a task and write its solution file; returns the solution's text."""
     cases = read_evidence_cases(problem.evidence, net) if problem.evidence is not None else []
     targets = read_query(problem.query, net) if problem.query is not None and problem.task == "MMAP" else []
-    text = solve_text(net, cases, problem.task, targets, limits=limits, backend=backend, step=step)
+    text = solve_text(net, cases, problem.task, targets, limits=limits, backend=cast("BackendName", backend), step=step)
     if problem.output != "-":
         save_text(text, problem.output)
     return text

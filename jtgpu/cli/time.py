@@ -6,7 +6,7 @@ import csv
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -30,6 +30,9 @@ from .progress import status
 from .published import TableOutput, measure_published_table
 from .running import RunOptions
 from .tables import print_report
+
+if TYPE_CHECKING:
+    from ..util.options import BackendName
 
 __all__ = ["time"]
 
@@ -121,12 +124,13 @@ def _measure(names: Sequence[str], plan: PlanOptions, run: RunOptions, runs: _Ru
     if plan.saved is not None and len(names) != 1:
         raise typer.BadParameter("a saved plan belongs to one network", param_hint="--plan")
     with status("compiling CPU kernels (takes longer the first time on a machine)", run.progress) as now:
-        warm_up(run.backend)
+        backend = cast("BackendName", run.backend)
+        warm_up(backend)
         for i, name in enumerate(names):
             step = _step_of(now, f"{stem(name)} ({i + 1} of {len(names)})")
             try:
                 order = plan.order if plan.saved is None else plan.how(read_network(name), name)
-                found.done.append(time_network(name, order=order, backend=run.backend, step=step, **options))
+                found.done.append(time_network(name, order=order, backend=backend, step=step, **options))
             except (JtgpuError, MemoryError) as error:
                 print_error(error)
                 found.failed.append((name, error))
