@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _loops = loops("jtgpu.plans.loops.specialise")
 
-__all__ = ["FREE", "HARD", "SOFT", "UNIT", "FlatProgram", "Reduced", "conditional_heads", "flatten", "reduce"]
+__all__ = ["FREE", "HARD", "SOFT", "UNIT", "FlatProgram", "Reduced", "conditional_heads", "flatten", "pack", "reduce"]
 
 FREE, HARD, SOFT = 0, 1, 2  # what a pattern knows of a variable: nothing, its state, a weight for each state
 HEAD_TOLERANCE = 1e-14  # a number: how far the sums of a table may be from 1 for it to be a conditional density
@@ -50,13 +50,23 @@ class FlatProgram(NamedTuple):
     op_out: NDArray[np.int64]  # (P,)
     op_in_ptr: NDArray[np.int64]  # (P+1,)
     op_in: NDArray[np.int64]
-    op_maximal: NDArray[np.bool_]  # (P,)
+    op_maximal: NDArray[np.int64]  # (P,) 0 or 1
     answers: NDArray[np.int64]  # (P,) variable of a POSTERIOR, factor of a FAMILY, else -1
     factor_head: NDArray[np.int64]  # (F,) the variable over which the factor sums to one, -1
     head_factor: NDArray[np.int64]  # (V+1,) and back
     evidence_factor: NDArray[np.int64]  # (V,)
     roots: NDArray[np.int64]  # tables whose product is P(e)
     wanted: NDArray[np.int64]  # other tables that are read
+    uses: NDArray[np.int64]  # (V+1,) factors that contain each variable
+
+
+def pack(sk: FlatProgram) -> NDArray[np.int64]:
+    """A flat program in one array: where each field begins and where the last one ends, then the fields.
+
+    Compiled code takes it apart again; a NamedTuple of many arrays is slow to pass to compiled code.
+    """
+    ends = np.cumsum([len(sk) + 1, *map(len, sk)])
+    return np.concatenate([ends, *sk])
 
 
 class Reduced(NamedTuple):
@@ -67,7 +77,7 @@ class Reduced(NamedTuple):
     scope: NDArray[np.int64]  # as FlatProgram.table_var: the first `length` of each scope are what is left
     use: NDArray[np.int64]  # as FlatProgram.op_in: the input of a contraction, UNIT where it falls away
     needed: NDArray[np.bool_]  # (T,) for a target or for P(e)
-    cut: NDArray[np.bool_]  # (F,) factors that are observed or weighed, and so depend on the case
+    cut: NDArray[np.bool_]  # (F,) needed factors that are observed or weighed, and so depend on the case
 
 
 def conditional_heads(
@@ -138,6 +148,7 @@ def flatten(program: Program, heads: Sequence[int] | None = None) -> FlatProgram
     answers[posteriors] = rank[answers[posteriors]]
     ptr, scope = ragged(program.scopes)
     in_ptr, ins = ragged(program.ins)
+    in_factors = rank[scope[: ptr[program.n_factors]]]
     return FlatProgram(
         np.append(program.cardinality[by_rank], 1),
         ptr[:-1] + np.arange(n),
@@ -147,13 +158,14 @@ def flatten(program: Program, heads: Sequence[int] | None = None) -> FlatProgram
         np.array(program.outs, np.int64),
         in_ptr,
         ins,
-        np.array(program.maximal, np.bool_),
+        np.array(program.maximal, np.int64),
         answers,
         head,
         head_factor,
         program.evidence_factor[by_rank],
         np.array(program.roots, np.int64),
         np.array(program.wanted, np.int64),
+        np.bincount(in_factors, minlength=program.n_variables + 1).astype(np.int64),
     )
 
 
@@ -169,4 +181,6 @@ def reduce(sk: FlatProgram, seen: NDArray[np.uint8], target: NDArray[np.bool_]) 
     target : (V,) bool
         Variables whose posteriors are wanted, by rank; those of observed ones are never made.
     """
-    return Reduced(*_loops.reduce_flat(sk, np.append(seen, np.uint8(0)), np.append(target, True)))
+    flags = np.append(target, True).view(np.uint8)
+    rep, length, scope, use, needed, cut = _loops.reduce(sk, np.append(seen, np.uint8(0)), flags)
+    return Reduced(rep, length, scope, use, needed.view(np.bool_), cut.view(np.bool_))

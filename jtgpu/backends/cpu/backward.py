@@ -65,7 +65,7 @@ def steps_of(program: FlatProgram, pattern: NDArray[np.uint8], records: Records)
     records : Records
         Lowered for the pattern.
     """
-    with_step = program.op_maximal
+    with_step = program.op_maximal != 0
     if not with_step.any():
         with_step = np.ones(len(with_step), np.bool_)
     left = reduce(program, pattern, np.ones(len(pattern), np.bool_))

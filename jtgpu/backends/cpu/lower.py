@@ -2,55 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...plans.specialise import FlatProgram
+from ...plans.specialise import FlatProgram, pack
 from ...util.loops import loops
-from .records import (
-    Layout,
-    Records,
-)
+from .records import Layout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _loops = loops("jtgpu.backends.cpu.loops.lower")
 
-__all__ = ["lower"]
+__all__ = ["Lowering"]
 
-_NO_ROOM = np.zeros(0, np.int64)
+ROOM = 1 << 18  # numbers of scratch memory at first
 
 
-def lower(
-    program: FlatProgram,
-    layout: Layout,
-    seen: NDArray[np.uint8],
-    target: NDArray[np.bool_],
-    lanes: int = 1,
-    room: NDArray[np.int64] = _NO_ROOM,
-) -> Records:
-    """The records for a pattern and targets.
-
-    With several lanes the program answers as many cases at once: every table that depends on the evidence has one
-    more axis, its fastest, that runs over the cases; all others are made once for all.
+class Lowering:
+    """A program in the form in which patterns are lowered. Thread-safe.
 
     Parameters
     ----------
     program : FlatProgram
-    layout : Layout
-    seen : (V,) uint8
-        `jtgpu.plans.specialise.FREE`, ``HARD`` or ``SOFT`` for each variable, by rank.
-    target : (V,) bool
-        Variables whose posteriors are wanted, by rank; those of observed ones are never made.
-    lanes : int
-        Cases that the program answers at once.
-    room : int64
-        Scratch memory.
+    axis_rank : (V,) int64
     """
-    card = program.card.copy()
-    card[-1] = lanes
-    return Records(
-        *_loops.lower(program._replace(card=card), np.append(seen, np.uint8(0)), np.append(target, True), layout, room)
-    )
+
+    def __init__(self, program: FlatProgram, axis_rank: NDArray[np.int64]):
+        self._image, self._axis_rank = pack(program), np.ascontiguousarray(axis_rank)
+        lengths = (program.table_end - program.table_ptr + 1)[program.op_in]
+        ptr = program.op_in_ptr.tolist()
+        each = [(j - i, int(lengths[i:j].sum())) for i, j in pairwise(ptr)]
+        self._most = max((k for k, _ in each), default=0) + 2
+        self._widest = max((wide for _, wide in each), default=0) + 1
+        self._rooms: list[NDArray[np.int64]] = []  # idle scratch memory
+
+    def lower(
+        self,
+        layout: Layout,
+        seen: NDArray[np.bool_],
+        soft: tuple[int, ...] = (),
+        targets: Sequence[int] | None = None,
+        lanes: int = 1,
+    ) -> NDArray[np.int64]:
+        """The code of a pattern, see `records.Records`.
+
+        With several lanes the program answers as many cases at once: every table that depends on the evidence has one
+        more axis, its fastest, that runs over the cases; all others are made once for all.
+
+        Parameters
+        ----------
+        layout : Layout
+        seen : (V,) bool
+            Observed variables, by number.
+        soft : tuple of int
+            Variables with weights that are not observed.
+        targets : sequence of int, optional
+            Variables whose posteriors are wanted; those of observed ones are never made. Default: all.
+        lanes : int
+            Cases that the program answers at once.
+        """
+        sizes = np.array((self._most, self._widest, layout.first, lanes))
+        wanted = _ALL if targets is None else np.array(targets, np.int64)
+        weighed = np.array(soft, np.int64) if soft else _NONE
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = np.zeros(ROOM, np.int64)
+        while True:
+            begin, end = _loops.specialise(
+                self._image, sizes, self._axis_rank, layout.factor, layout.answer, layout.places, seen, weighed, wanted,
+                room,
+            )  # fmt: skip
+            if begin >= 0:
+                break
+            room = np.zeros(end, np.int64)
+        code = room[begin:end].copy()
+        self._rooms.append(room)
+        return code
+
+
+_ALL, _NONE = np.full(1, -1, np.int64), np.zeros(0, np.int64)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...plans.program import Program
-from ...plans.specialise import FREE, HARD, SOFT, FlatProgram, conditional_heads, flatten
+from ...plans.specialise import FREE, HARD, SOFT, conditional_heads, flatten
 from ...util.loops import loops
 from ...util.lru import LRU
 from .backward import Steps, steps_of
-from .lower import lower
+from .lower import Lowering
 from .parallel import Tasks, make_tasks
-from .records import Layout, Records
+from .records import CELLS, HEADER, Layout, Records
 from .zeros import without_zeros
 
 if TYPE_CHECKING:
@@ -31,45 +31,51 @@ MOST_PROGRAMS = 256  # a table of cases with many missing cells has more pattern
 MOST_PROGRAM_BYTES = 64 << 20
 FEW = 50_000  # terms below which it does not pay to look for zeros
 LOOK = 40  # queries that take as long as looking for zeros
-MOST_ROOM = 1 << 20  # numbers of scratch memory for deriving a program
+OVERHEAD = 2000  # bytes of a program besides its code, about
 
 
 class CachedProgram:
-    """The records of a pattern, and what else a query of that pattern needs.
+    """The code of a pattern, and what else a query of that pattern needs.
 
     Parameters
     ----------
-    flat : FlatProgram
-    records : Records
-    pattern : (V,) uint8
-        `FREE`, `HARD` or `SOFT` for each variable, by rank.
-    wanted : (V,) bool
-        Variables whose posteriors are wanted, by number.
-    program : Program
+    source : ProgramCache
+        What derived it.
+    code : int64
+        See `records.Records`.
+    seen : (V,) bool
+        Observed variables, by number.
+    soft : tuple of int
+        Variables with weights.
     """
 
     def __init__(
-        self,
-        flat: FlatProgram,
-        records: Records,
-        pattern: NDArray[np.uint8],
-        wanted: NDArray[np.bool_],
-        program: Program,
+        self, source: ProgramCache, code: NDArray[np.int64], seen: NDArray[np.bool_], soft: tuple[int, ...]
     ):
-        self.records = self._dense = records
+        self.code = self._dense = code
         # as plain integers: every query reads them
-        self.terms, self.bytes, self.cells = records.terms, records.bytes, records.cells
-        self.row = records.longest_row
-        self.work = 4 * records.most_inputs + 64 + self.row
-        seen = (pattern == HARD)[program.axis_rank]
-        self.hard = np.flatnonzero(seen)  # observed variables
-        self.first = program.posterior_ptr[self.hard]  # the first cell of each among the posteriors
-        self.blank = np.flatnonzero(~np.repeat(wanted & ~seen, program.cardinality))  # cells that are not written
-        self.is_sparse = False  # whether the records leave out zeros
-        self._flat, self._pattern = flat, pattern
+        self.cells, most_inputs, self.row, self.terms = code[CELLS:HEADER].tolist()
+        self.work = 4 * most_inputs + 64 + self.row
+        self.bytes = code.nbytes + OVERHEAD
+        self.is_sparse = False  # whether the code leaves out zeros
+        self._source, self._seen, self._soft = source, seen, soft
         self._spent = 0  # terms of all queries so far
+        self._records: Records | None = None
         self._tasks: tuple[int, Records, Tasks] | None = None
         self._hashes: tuple[Records, tuple[NDArray[np.uint64], NDArray[np.uint64]]] | None = None
+
+    @property
+    def records(self) -> Records:
+        """The parts of the code."""
+        found = self._records
+        if found is None:
+            self._records = found = Records.of(self.code)
+        return found
+
+    @cached_property
+    def hard(self) -> NDArray[np.int64]:
+        """Observed variables."""
+        return np.flatnonzero(self._seen)
 
     def tasks(self, records: Records, n_exponents: int, threads: int) -> Tasks:
         """The records, those of this program at some time, split for some threads."""
@@ -97,7 +103,10 @@ class CachedProgram:
         if self.is_sparse or self.terms < FEW or self._spent < LOOK * self.terms:
             return
         self.is_sparse = True
-        self.records = without_zeros(self.records, numbers, cards, lanes, cells)
+        dense = Records.of(self.code)
+        records = without_zeros(dense, numbers, cards, lanes, cells)
+        if records is not dense:
+            self._records, self.code = None, records.code()
 
     def hashes(self, records: Records) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Of the contractions and of the loads of `records`, those of this program at some time."""
@@ -121,7 +130,7 @@ class CachedProgram:
     @cached_property
     def steps(self) -> Steps:
         """The backward pass; of a program by sum, or one that eliminates some variables by maximum."""
-        return steps_of(self._flat, self._pattern, self._dense)
+        return steps_of(self._source.flat, self._source.by_rank(self._seen, self._soft), Records.of(self._dense))
 
 
 class ProgramCache:
@@ -139,9 +148,9 @@ class ProgramCache:
         self._program, self._layout = program, layout
         self._heads = self._find_heads(factors)
         self._support = [table > 0 for table in factors]
-        self._flat = flatten(program, self._heads)
+        self.flat = flatten(program, self._heads)
+        self._lowering = Lowering(self.flat, program.axis_rank)
         self._cached: LRU[Any, CachedProgram] = LRU(MOST_PROGRAMS, MOST_PROGRAM_BYTES, lambda cached: cached.bytes)
-        self._rooms: list[NDArray[np.int64]] = []  # idle scratch memory
 
     def _find_heads(self, factors: Sequence[NDArray[np.float64]]) -> list[int] | None:
         program = self._program
@@ -173,33 +182,16 @@ class ProgramCache:
         key = (seen.tobytes(), soft, None if targets is None else tuple(targets), lanes, layout is None)
         cached = self._cached.get(key)
         if cached is None:
-            cached = self._derive(seen, soft, targets, lanes, self._layout if layout is None else layout)
-            cached = self._cached.add(key, cached)
+            code = self._lowering.lower(self._layout if layout is None else layout, seen, soft, targets, lanes)
+            cached = self._cached.add(key, CachedProgram(self, code, seen.copy(), soft))
         return cached
 
-    def _derive(
-        self,
-        seen: NDArray[np.bool_],
-        soft: tuple[int, ...],
-        targets: Sequence[int] | None,
-        lanes: int,
-        layout: Layout,
-    ) -> CachedProgram:
-        program = self._program
-        pattern = np.full(program.n_variables, FREE, np.uint8)
+    def by_rank(self, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> NDArray[np.uint8]:
+        """(V,) `FREE`, `HARD` or `SOFT` for each variable, by rank."""
+        pattern = np.full(self._program.n_variables, FREE, np.uint8)
         pattern[seen] = HARD
         pattern[list(soft)] = SOFT
-        pattern = pattern[program.by_rank]
-        wanted = np.full(program.n_variables, targets is None)
-        if targets is not None:
-            wanted[list(targets)] = True
-        try:
-            room = self._rooms.pop()
-        except IndexError:
-            room = np.empty(MOST_ROOM, np.int64)
-        records = lower(self._flat, layout, pattern, wanted[program.by_rank], lanes, room)
-        self._rooms.append(room)
-        return CachedProgram(self._flat, records, pattern, wanted, program)
+        return pattern[self._program.by_rank]
 
     def serves(self, factors: Sequence[NDArray[np.float64]]) -> bool:
         """Whether the cached programs are right for other numbers: the same densities and the same zeros."""

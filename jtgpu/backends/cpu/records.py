@@ -75,6 +75,29 @@ LIST = 2048  # offsets of reduced cells that a contraction lists at a time
 IMPOSSIBLE = -math.inf  # ln P(e) of evidence that cannot be
 
 
+# The *code* of a pattern: one array that has everything in it, so that deriving, caching and running it take one array.
+# It begins with these numbers: where its parts end (each begins where the one before it ends, except the wanted tables
+# and the answers), and sizes.
+(
+    END_ROOTS,
+    FIRST_WANTED,
+    END_WANTED,
+    FIRST_ANSWER,
+    END_ANSWERS,
+    END_LOAD_PTR,
+    END_RECORD_PTR,
+    END_STORE_PTR,
+    END_LOADS,
+    END_RECORDS,
+    END_STORES,
+    CELLS,  # of the arena
+    MOST_INPUTS,  # of a contraction
+    LONGEST_ROW,  # cells of the longest row of a contraction of more than two tables
+    TERMS,  # products that all contractions accumulate
+    HEADER,
+) = range(16)
+
+
 class Layout(NamedTuple):
     """The cells of every arena of a backend that outlive a query."""
 
@@ -99,6 +122,33 @@ class Records(NamedTuple):
     wanted: Matrix[np.int64]  # (n, 3) the same of the wanted tables
     answers: Matrix[np.int64]  # (targets, 3) variable by rank, first cell of its posterior, whether by case
     counts: NDArray[np.int64]  # (4,) see the properties
+
+    @classmethod
+    def of(cls, code: NDArray[np.int64]) -> Records:
+        """Views of the parts of a pattern's code."""
+        c: list[int] = code[:HEADER].tolist()
+        return cls(
+            code[c[END_LOADS] : c[END_RECORDS]],
+            code[c[END_LOAD_PTR] : c[END_RECORD_PTR]],
+            code[c[END_STORE_PTR] : c[END_LOADS]],
+            code[c[END_ANSWERS] : c[END_LOAD_PTR]],
+            code[c[END_RECORDS] : c[END_STORES]],
+            code[c[END_RECORD_PTR] : c[END_STORE_PTR]],
+            code[HEADER : c[END_ROOTS]].reshape(-1, 3),
+            code[c[FIRST_WANTED] : c[END_WANTED]].reshape(-1, 3),
+            code[c[FIRST_ANSWER] : c[END_ANSWERS]].reshape(-1, 3),
+            code[CELLS:HEADER],
+        )
+
+    def code(self) -> NDArray[np.int64]:
+        """One array, of which `of` makes these again."""
+        parts = (
+            self.roots.ravel(), self.wanted.ravel(), self.answers.ravel(), self.load_ptr, self.record_ptr,
+            self.store_ptr, self.loads, self.records, self.stores,
+        )  # fmt: skip
+        ends = np.cumsum([HEADER, *map(len, parts)])
+        first = ends[[1, 2]]
+        return np.concatenate([ends[1:2], first[:1], ends[2:3], first[1:], ends[3:], self.counts, *parts])
 
     @property
     def cells(self) -> int:

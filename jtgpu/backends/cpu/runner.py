@@ -126,17 +126,17 @@ class Runner:
         """
         weights, weight_ptr, log_scale = scaled_weights(evidence, self.program.axis_rank)
         cached.leave_out_zeros(space.numbers, self.cards)
-        p = cached.records
         space.fit_program(cached)
         log_evidence = IMPOSSIBLE
         if log_scale != IMPOSSIBLE:
-            states = evidence.state[self.by_rank]
             if self.threads > 1 and cached.terms >= PARALLEL and not zeros:
-                log_evidence = self._run_with_threads(space, cached, (states, weights, weight_ptr))
+                case = evidence.state[self.by_rank], weights, weight_ptr
+                log_evidence = self._run_with_threads(space, cached, case)
             else:
+                state = np.ascontiguousarray(evidence.state, np.int32)
                 log_evidence = _sweep.run(
-                    space.arena, space.exponent, p.records, p.record_ptr, p.loads, p.load_ptr, p.roots, states, weights,
-                    weight_ptr, self.limit, zeros, space.block,
+                    cached.code, space.arena, space.exponent, self.by_rank, state, weights, weight_ptr, self.limit,
+                    zeros, space.block,
                 )  # fmt: skip
         if log_evidence == IMPOSSIBLE and not (zeros and log_scale != IMPOSSIBLE):
             raise ImpossibleEvidence("the evidence has probability 0")
@@ -144,10 +144,10 @@ class Runner:
 
     def posteriors(self, space: Workspace, cached: CachedProgram, evidence: Evidence) -> NDArray[np.float64]:
         """The posteriors that a program left in the arena, variable after variable, with the observed variables'."""
-        first = space.numbers.factor_cells
-        posterior = space.arena[first : first + int(self.program.posterior_ptr[-1])].copy()
-        posterior[cached.blank] = 0.0
-        posterior[cached.first + evidence.state[cached.hard]] = 1.0
+        posterior: NDArray[np.float64] = _sweep.copy_posteriors(
+            cached.code, space.arena, self.by_rank, np.ascontiguousarray(evidence.state, np.int32),
+            self.program.posterior_ptr,
+        )  # fmt: skip
         return posterior
 
     def _run_with_threads(

@@ -13,122 +13,221 @@ from ..specialise import FREE, HARD, SOFT, FlatProgram
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["reduce_flat"]
+__all__ = ["part", "reduce", "reduce_flat", "shrink_room", "unpack", "with_card"]
 
 
-@compiled()
-def _prune(sk, seen, target, gone, tainted, count):  # type: ignore[no-untyped-def]
-    """Remove barren variables, repeatedly.
+@inlined
+def unpack(image):  # type: ignore[no-untyped-def]
+    """The `FlatProgram` in an array that `pack` made."""
+    return FlatProgram(
+        image[image[0] : image[1]], image[image[1] : image[2]], image[image[2] : image[3]], image[image[3] : image[4]],
+        image[image[4] : image[5]], image[image[5] : image[6]], image[image[6] : image[7]], image[image[7] : image[8]],
+        image[image[8] : image[9]], image[image[9] : image[10]], image[image[10] : image[11]],
+        image[image[11] : image[12]], image[image[12] : image[13]], image[image[13] : image[14]],
+        image[image[14] : image[15]], image[image[15] : image[16]],
+    )  # fmt: skip
+
+
+@inlined
+def with_card(sk, card):  # type: ignore[no-untyped-def]
+    """A `FlatProgram` with other cardinalities."""
+    return FlatProgram(
+        card, sk.table_ptr, sk.table_end, sk.table_var, sk.op_kind, sk.op_out, sk.op_in_ptr, sk.op_in, sk.op_maximal,
+        sk.answers, sk.factor_head, sk.head_factor, sk.evidence_factor, sk.roots, sk.wanted, sk.uses,
+    )  # fmt: skip
+
+
+@inlined
+def _prune(sk, seen, target, s):  # type: ignore[no-untyped-def]
+    """Remove barren variables, repeatedly: sets `s.gone` and `s.count`.
 
     Parameters
     ----------
     sk : FlatProgram
     seen : (V+1,) uint8
         `FREE`, `HARD` or `SOFT` for each variable, by rank; `FREE` for the case axis.
-    target : (V+1,) bool
-        Variables whose posteriors are wanted, by rank.
-    gone : (F,) bool
-        Set for the factors of barren variables.
-    tainted : (T,) bool
-        Set for the factors that are no conditional density under the pattern.
-    count : (V+1,) int64
-        Zeros; gets the number of remaining factors of each variable.
+    target : (V+1,) uint8
+        1 for variables whose posteriors are wanted, by rank, and for the case axis.
+    s : _Shrink
+        `tainted` is 1 for factors that weights are multiplied into.
 
     Returns
     -------
     bool
         Whether any factor is gone.
     """
-    n_factors = len(sk.factor_head)
-    for f in range(n_factors):
-        head = sk.factor_head[f]
-        tainted[f] = head < 0 or seen[head] == HARD
-        for j in range(sk.table_ptr[f], sk.table_end[f]):
-            count[sk.table_var[j]] += 1
-    for v in range(len(sk.evidence_factor)):
-        if seen[v] == SOFT:
-            tainted[sk.evidence_factor[v]] = True
-    stack = np.empty(len(seen), np.int64)
-    n = 0
+    stack, n = s.stack, 0
     for v in range(len(seen)):
+        s.count[v] = sk.uses[v]
         f = sk.head_factor[v]
-        if f >= 0 and count[v] == 1 and seen[v] == FREE and not target[v] and not tainted[f]:
+        if f >= 0 and sk.uses[v] == 1 and seen[v] == FREE and target[v] == 0 and s.tainted[f] == 0:
             stack[n] = v
             n += 1
     pruned = n > 0
     while n > 0:
         n -= 1
         f = sk.head_factor[stack[n]]
-        gone[f] = True
+        s.gone[f] = 1
         for j in range(sk.table_ptr[f], sk.table_end[f]):
             u = sk.table_var[j]
-            count[u] -= 1
+            s.count[u] -= 1
             g = sk.head_factor[u]
-            if count[u] == 1 and g >= 0 and seen[u] == FREE and not target[u] and not tainted[g] and not gone[g]:
+            if s.count[u] != 1 or g < 0 or seen[u] != FREE or target[u] != 0:
+                continue
+            if s.tainted[g] == 0 and s.gone[g] == 0:
                 stack[n] = u
                 n += 1
     return pruned
 
 
+@inlined
+def _mark_reached(sk, seen, target, pruned, s):  # type: ignore[no-untyped-def]
+    """Set `s.empty` for tables without a remaining factor, and `s.reached` for the others that an answer depends on.
+
+    Parameters as for `_shrink`.
+    """
+    if pruned:
+        for f in range(len(sk.factor_head)):
+            s.empty[f] = s.gone[f]
+        for i in range(len(sk.op_out)):
+            empty = 1
+            for k in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+                empty &= s.empty[sk.op_in[k]]
+            s.empty[sk.op_out[i]] = empty
+    for tables in (sk.roots, sk.wanted):
+        for r in range(len(tables)):
+            s.reached[tables[r]] = 1 - s.empty[tables[r]]
+    for i in range(len(sk.op_out) - 1, -1, -1):
+        out, v = sk.op_out[i], sk.answers[i]
+        if sk.op_kind[i] == POSTERIOR:
+            s.reached[out] = target[v] != 0 and seen[v] != HARD
+        elif sk.op_kind[i] == FAMILY:
+            s.reached[out] = 1
+        if s.reached[out] != 0:
+            for k in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
+                t = sk.op_in[k]
+                s.reached[t] |= 1 - s.empty[t]
+
+
 class _Shrink(NamedTuple):
     """Tables under a pattern, and scratch memory, while `_shrink` goes through the contractions.
 
-    T tables, S entries of all scopes, V variables and the case axis.
+    T tables, F factors, S entries of all scopes, V variables and the case axis. Flags are 0 or 1.
     """
 
     rep: NDArray[np.int64]  # (T,) Reduced.stands_for
     length: NDArray[np.int64]  # (T,)
     scope: NDArray[np.int64]  # (S,)
     use: NDArray[np.int64]  # inputs of the contractions
-    head: NDArray[np.bool_]  # (S,) as scope: whether the variable is a head of the table
-    tainted: NDArray[np.bool_]  # (T,) tables that are no conditional densities
-    below: NDArray[np.int64]  # (S,) factors with the variable in the subtree; empty if nothing is pruned
+    below: NDArray[np.int64]  # (S,) factors with the variable in the subtree; not written if nothing is pruned
+    count: NDArray[np.int64]  # (V+1,) remaining factors of each variable
     outside: NDArray[np.int64]  # (V+1,) the contraction that keeps the variable
-    holders: NDArray[np.int64]  # (V+1,) inputs of this contraction that contain the variable
-    heads: NDArray[np.bool_]  # (V+1,) heads of the inputs of this contraction
+    holders: NDArray[np.int64]  # (V+1,) zeros: inputs of this contraction that contain the variable
     factors: NDArray[np.int64]  # (V+1,) scratch memory, zeros
+    stack: NDArray[np.int64]  # (V+1,) scratch memory
+    head: NDArray[np.uint8]  # (S,) as scope: whether the variable is a head of the table
+    tainted: NDArray[np.uint8]  # (T,) tables that are no conditional densities
+    gone: NDArray[np.uint8]  # (F,) factors of barren variables
+    cut: NDArray[np.uint8]  # (F,) Reduced.cut
+    empty: NDArray[np.uint8]  # (T,) tables without a remaining factor
+    reached: NDArray[np.uint8]  # (T,) tables that an answer may depend on
+    needed: NDArray[np.uint8]  # (T,) Reduced.needed
+    heads: NDArray[np.uint8]  # (V+1,) zeros: heads of the inputs of this contraction
 
 
 @inlined
-def _shrink_factors(sk, seen, gone, cut, pruned, s):  # type: ignore[no-untyped-def]
+def shrink_room(sk):  # type: ignore[no-untyped-def]
+    """Numbers (int64) of scratch memory for `reduce_flat`."""
+    n_tables, n_factors, n_vars = len(sk.table_ptr), len(sk.factor_head), len(sk.card)
+    n_bytes = len(sk.table_var) + 4 * n_tables + 2 * n_factors + n_vars
+    return 2 * n_tables + 2 * len(sk.table_var) + len(sk.op_in) + 5 * n_vars + n_bytes // 8 + 10
+
+
+@inlined
+def part(room, at, n):  # type: ignore[no-untyped-def]
+    """The numbers room[at:at+n], and where they end."""
+    return room[at : at + n], at + n
+
+
+@compiled()
+def _scratch(sk, room):  # type: ignore[no-untyped-def]
+    """A `_Shrink` in `room` (int64), with what must be zero set to zero."""
+    n_tables, n_factors, n_vars = len(sk.table_ptr), len(sk.factor_head), len(sk.card)
+    n_entries, n_ins = len(sk.table_var), len(sk.op_in)
+    rep, at = part(room, 0, n_tables)
+    length, at = part(room, at, n_tables)
+    use, at = part(room, at, n_ins)
+    scope, at = part(room, at, n_entries)
+    below, at = part(room, at, n_entries)
+    count, at = part(room, at, n_vars)
+    outside, at = part(room, at, n_vars)
+    holders, at = part(room, at, n_vars)
+    factors, at = part(room, at, n_vars)
+    stack, at = part(room, at, n_vars)
+    flags, last = room[at:].view(np.uint8), 0
+    tainted, last = part(flags, 0, n_tables)
+    gone, last = part(flags, last, n_factors)
+    cut, last = part(flags, last, n_factors)
+    empty, last = part(flags, last, n_tables)
+    reached, last = part(flags, last, n_tables)
+    needed, last = part(flags, last, n_tables)
+    heads, last = part(flags, last, n_vars)
+    flags[:last] = 0
+    head, last = part(flags, last, n_entries)
+    rep[:], length[:], use[:] = UNIT, 0, UNIT
+    outside[:], holders[:], factors[:] = -1, 0, 0
+    return _Shrink(
+        rep, length, scope, use, below, count, outside, holders, factors, stack, head, tainted, gone, cut, empty,
+        reached, needed, heads,
+    )  # fmt: skip
+
+
+@inlined
+def _shrink_factors(sk, seen, pruned, s):  # type: ignore[no-untyped-def]
     """The factors' scopes under the pattern; parameters as for `_shrink`."""
     case = len(seen) - 1
     for f in range(len(sk.factor_head)):
-        first = sk.table_ptr[f]
-        s.rep[f] = UNIT if gone[f] else f
+        if s.reached[f] == 0:
+            continue
+        first, head, cut = sk.table_ptr[f], sk.factor_head[f], False
         n = first
+        tainted = s.tainted[f] != 0 or head < 0 or seen[head] == HARD
         for j in range(first, sk.table_end[f]):
             v = sk.table_var[j]
             if pruned:
-                s.below[j] = 0 if gone[f] else 1
+                s.below[j] = 1
+            cut = cut or seen[v] == HARD or (seen[v] == SOFT and sk.evidence_factor[v] == f)
             if seen[v] != HARD:
                 s.scope[n] = v
-                s.head[n] = not s.tainted[f] and v == sk.factor_head[f]
+                s.head[n] = not tainted and v == head
                 n += 1
-        if sk.card[case] > 1 and cut[f]:
+        if sk.card[case] > 1 and cut:
             s.scope[n] = case
+            s.head[n] = False
             n += 1
-        s.length[f] = n - first
+        s.rep[f], s.length[f], s.tainted[f], s.cut[f] = f, n - first, tainted, cut
 
 
 @inlined
-def _eliminate_early(sk, target, count, i, s):  # type: ignore[no-untyped-def]
+def _eliminate_early(sk, target, i, s):  # type: ignore[no-untyped-def]
     """Mark what contraction i eliminates since its other factors are gone: what no remaining factor elsewhere has."""
     out = sk.op_out[i]
     begin, end = sk.op_in_ptr[i], sk.op_in_ptr[i + 1]
     for k in range(begin, end):
         t = sk.op_in[k]
-        for j in range(sk.table_ptr[t], sk.table_end[t]):
-            s.factors[sk.table_var[j]] += s.below[j]
+        if s.empty[t] == 0:
+            for j in range(sk.table_ptr[t], sk.table_end[t]):
+                s.factors[sk.table_var[j]] += s.below[j]
     for j in range(sk.table_ptr[out], sk.table_end[out]):
         v = sk.table_var[j]
         s.below[j] = s.factors[v]
-        if s.factors[v] == count[v] and not target[v]:
+        if s.factors[v] == s.count[v] and target[v] == 0:
             s.outside[v] = -1
     for k in range(begin, end):
         t = sk.op_in[k]
-        for j in range(sk.table_ptr[t], sk.table_end[t]):
-            s.factors[sk.table_var[j]] = 0
+        if s.empty[t] == 0:
+            for j in range(sk.table_ptr[t], sk.table_end[t]):
+                s.factors[sk.table_var[j]] = 0
 
 
 @inlined
@@ -150,10 +249,10 @@ def _choose_inputs(sk, i, s):  # type: ignore[no-untyped-def]
 @inlined
 def _sums_to_one(sk, i, t, s):  # type: ignore[no-untyped-def]
     """Whether input t is a density whose heads contraction i eliminates, and that no other input mentions."""
-    if t < 0 or s.tainted[t]:
+    if t < 0 or s.tainted[t] != 0:
         return False
     for j in range(sk.table_ptr[t], sk.table_ptr[t] + s.length[t]):
-        if s.head[j] and (s.outside[s.scope[j]] == i or s.holders[s.scope[j]] > 1):
+        if s.head[j] != 0 and (s.outside[s.scope[j]] == i or s.holders[s.scope[j]] > 1):
             return False
     return True
 
@@ -183,15 +282,15 @@ def _output_scope(sk, i, s):  # type: ignore[no-untyped-def]
         t = s.use[k]
         if t >= 0:
             for j in range(sk.table_ptr[t], sk.table_ptr[t] + s.length[t]):
-                if s.head[j]:
-                    s.heads[s.scope[j]] = True
+                if s.head[j] != 0:
+                    s.heads[s.scope[j]] = 1
     n, any_head = sk.table_ptr[out], False
     for j in range(sk.table_ptr[out], sk.table_end[out]):
         v = sk.table_var[j]
         if s.outside[v] == i and s.holders[v] > 0:
             s.scope[n] = v
             s.head[n] = s.heads[v]
-            any_head = any_head or s.heads[v]
+            any_head = any_head or s.heads[v] != 0
             n += 1
     if s.holders[case] > 0:
         s.scope[n] = case
@@ -220,12 +319,12 @@ def _finish_contraction(sk, i, left, any_head, s):  # type: ignore[no-untyped-de
         t = s.use[k]
         if t >= 0:
             only = t
-            tainted = tainted or s.tainted[t]
+            tainted = tainted or s.tainted[t] != 0
             for j in range(sk.table_ptr[t], sk.table_ptr[t] + s.length[t]):
                 v = s.scope[j]
                 if s.outside[v] != i:
                     eliminates = True
-                    tainted = tainted or not s.heads[v]
+                    tainted = tainted or s.heads[v] == 0
     for k in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
         t = s.rep[sk.op_in[k]]
         if t >= 0:
@@ -246,74 +345,80 @@ def _finish_contraction(sk, i, left, any_head, s):  # type: ignore[no-untyped-de
 
 
 @compiled(allocates=False)
-def _shrink(sk, seen, target, gone, cut, count, pruned, s):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Fill in `s.rep`, `s.length`, `s.scope` and `s.use`.
+def _shrink(sk, seen, target, pruned, s):  # type: ignore[no-untyped-def]
+    """Fill in `s.rep`, `s.length`, `s.scope` and `s.use` of the tables that an answer may depend on.
 
     Parameters
     ----------
     sk : FlatProgram
-    seen, target, gone, count
+    seen, target
         See `_prune`.
-    cut : (F,) bool
-        See `Reduced.cut`.
     pruned : bool
         Whether any factor is gone.
     s : _Shrink
     """
     case = len(seen) - 1
-    _shrink_factors(sk, seen, gone, cut, pruned, s)
+    _shrink_factors(sk, seen, pruned, s)
     for i in range(len(sk.op_out)):
         out = sk.op_out[i]
+        if s.reached[out] == 0:
+            continue
         for j in range(sk.table_ptr[out], sk.table_end[out]):
             s.outside[sk.table_var[j]] = i
         s.outside[case] = i
         if pruned and sk.op_kind[i] == COLLECT:
-            _eliminate_early(sk, target, count, i, s)
+            _eliminate_early(sk, target, i, s)
         left = _drop_densities(sk, i, _choose_inputs(sk, i, s), s)
         _finish_contraction(sk, i, left, _output_scope(sk, i, s), s)
 
 
 @compiled(allocates=False)
-def _mark_needed(sk, seen, target, s, need):  # type: ignore[no-untyped-def]
-    """Set `need` (T,) bool for the tables that the answers, the roots and the wanted tables need; see `_shrink`."""
+def _mark_needed(sk, seen, target, s):  # type: ignore[no-untyped-def]
+    """Set `s.needed` for the tables that the answers, the roots and the wanted tables need; see `_shrink`."""
     for tables in (sk.roots, sk.wanted):
         for r in range(len(tables)):
             t = s.rep[tables[r]]
             if t >= 0:
-                need[t] = True
+                s.needed[t] = 1
     for i in range(len(sk.op_out) - 1, -1, -1):
-        v = sk.answers[i]
-        out = sk.op_out[i]
+        v, out = sk.answers[i], sk.op_out[i]
+        if s.reached[out] == 0:
+            continue
         if sk.op_kind[i] == POSTERIOR:
-            need[out] = target[v] and seen[v] != HARD
+            s.needed[out] = target[v] != 0 and seen[v] != HARD
         elif sk.op_kind[i] == FAMILY:  # one whose variables are all observed is known
-            need[out] = s.length[out] > 0 and s.scope[sk.table_ptr[out]] != len(seen) - 1
-        if need[out] and s.rep[out] == out:
+            s.needed[out] = s.length[out] > 0 and s.scope[sk.table_ptr[out]] != len(seen) - 1
+        if s.needed[out] != 0 and s.rep[out] == out:
             for k in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
                 if s.use[k] >= 0:
-                    need[s.use[k]] = True
+                    s.needed[s.use[k]] = 1
 
 
-@compiled("FlatProgram, u1[:], b1[:]")
-def reduce_flat(sk, seen, target):  # type: ignore[no-untyped-def]
-    """`reduce` for compiled callers: `seen` and `target` have the case axis behind the variables; a plain tuple."""
-    n_tables, n_factors, n_vars = len(sk.table_ptr), len(sk.factor_head), len(seen)
-    gone, tainted = np.zeros(n_factors, np.bool_), np.zeros(n_tables, np.bool_)
-    count = np.zeros(n_vars, np.int64)
-    pruned = _prune(sk, seen, target, gone, tainted, count)
-    n_entries = len(sk.table_var)
-    s = _Shrink(
-        np.empty(n_tables, np.int64), np.empty(n_tables, np.int64), np.empty(n_entries, np.int64),
-        np.empty(len(sk.op_in), np.int64), np.zeros(n_entries, np.bool_), tainted,
-        np.zeros(n_entries if pruned else 0, np.int64), np.full(n_vars, -1, np.int64), np.zeros(n_vars, np.int64),
-        np.zeros(n_vars, np.bool_), np.zeros(n_vars, np.int64),
-    )  # fmt: skip
-    cut = np.zeros(n_factors, np.bool_)
-    for f in range(n_factors):
-        for j in range(sk.table_ptr[f], sk.table_end[f]):
-            v = sk.table_var[j]
-            cut[f] = cut[f] or seen[v] == HARD or (seen[v] == SOFT and sk.evidence_factor[v] == f)
-    _shrink(sk, seen, target, gone, cut, count, pruned, s)
-    need = np.zeros(n_tables, np.bool_)
-    _mark_needed(sk, seen, target, s, need)
-    return s.rep, s.length, s.scope, s.use, need, cut
+@compiled()
+def reduce_flat(sk, seen, target, room):  # type: ignore[no-untyped-def]
+    """`reduce` for compiled callers; the result is a `_Shrink`, whose arrays are in `room`.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    seen, target : (V+1,) uint8
+        As of `reduce`, with the case axis behind the variables: `FREE` and 1.
+    room : int64
+        Scratch memory, at least `shrink_room` numbers.
+    """
+    s = _scratch(sk, room)
+    for v in range(len(sk.evidence_factor)):
+        if seen[v] == SOFT:
+            s.tainted[sk.evidence_factor[v]] = 1
+    pruned = _prune(sk, seen, target, s)
+    _mark_reached(sk, seen, target, pruned, s)
+    _shrink(sk, seen, target, pruned, s)
+    _mark_needed(sk, seen, target, s)
+    return s
+
+
+@compiled("FlatProgram, u1[:], u1[:]")
+def reduce(sk, seen, target):  # type: ignore[no-untyped-def]
+    """The fields of `Reduced`; parameters as for `reduce_flat`."""
+    s = reduce_flat(sk, seen, target, np.empty(shrink_room(sk), np.int64))
+    return s.rep, s.length, s.scope, s.use, s.needed, s.cut

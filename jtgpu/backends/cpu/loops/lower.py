@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ....plans.loops.specialise import reduce_flat
+from ....plans.loops.specialise import part, reduce_flat, shrink_room, unpack, with_card
 from ....plans.program import FAMILY
-from ....plans.specialise import HARD, SOFT, FlatProgram
+from ....plans.specialise import FREE, HARD, SOFT
 from ....util.jit import compiled, inlined
 from ..records import (
     A_EXP,
@@ -16,7 +16,20 @@ from ..records import (
     ANSWER,
     B_EXP,
     BY_CASE,
+    CELLS,
+    END_ANSWERS,
+    END_LOAD_PTR,
+    END_LOADS,
+    END_RECORD_PTR,
+    END_RECORDS,
+    END_ROOTS,
+    END_STORE_PTR,
+    END_STORES,
+    END_WANTED,
+    FIRST_ANSWER,
     FIRST_LOOP,
+    FIRST_WANTED,
+    HEADER,
     INPUTS,
     KEPT,
     LENGTH,
@@ -31,7 +44,9 @@ from ..records import (
     LOAD_OUT,
     LOAD_OUT_EXP,
     LOAD_WEIGHTS,
+    LONGEST_ROW,
     MAXIMAL,
+    MOST_INPUTS,
     OUT,
     OUT_EXP,
     REDUCED,
@@ -40,16 +55,16 @@ from ..records import (
     ROW_B,
     ROW_OUT,
     SIZE,
+    TERMS,
     A,
     B,
-    Layout,
 )
 from .fields import input_field
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["lower"]
+__all__ = ["specialise"]
 
 # Terms up to which a contraction is listed. Loops cost about 100 ns before they begin and a list 1 ns a term; the loops
 # of more than two tables cost ten times as much a term.
@@ -63,8 +78,8 @@ class _Tables(NamedTuple):
     length: NDArray[np.int64]
     scope: NDArray[np.int64]
     use: NDArray[np.int64]
-    needed: NDArray[np.bool_]
-    cut: NDArray[np.bool_]
+    needed: NDArray[np.uint8]
+    cut: NDArray[np.uint8]
     cell: NDArray[np.int64]  # (T,) first cell of each table
     exponent: NDArray[np.int64]  # (T,) place of its exponent
 
@@ -171,9 +186,24 @@ def _load_room(sk, f):  # type: ignore[no-untyped-def]
     return LOAD_FIELDS + 5 * (sk.table_end[f] - sk.table_ptr[f])
 
 
-@compiled()
-def _make_loads(sk, seen, s, source, places, at):  # type: ignore[no-untyped-def]
-    """The loads of the factors that are restricted or weighed; notes cell and exponent of every factor in `s`.
+@compiled(allocates=False)
+def _measure_loads(sk, s):  # type: ignore[no-untyped-def]
+    """Loads, stores, and the numbers that both take at most."""
+    n_loads, n_stores, room = 0, 0, 0
+    for f in range(len(sk.factor_head)):
+        if s.cut[f] != 0 and s.needed[f] != 0:
+            n_loads += 1
+            room += _load_room(sk, f)
+    for i in range(len(sk.op_out)):
+        if sk.op_kind[i] == FAMILY:
+            n_stores += 1
+            room += _load_room(sk, sk.answers[i])
+    return n_loads, n_stores, room
+
+
+@compiled(allocates=False)
+def _make_loads(sk, seen, s, source, places, at, loads, load_ptr):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Write the loads of the factors that are restricted or weighed; notes cell and exponent of every factor in `s`.
 
     Parameters
     ----------
@@ -186,24 +216,20 @@ def _make_loads(sk, seen, s, source, places, at):  # type: ignore[no-untyped-def
         See `Layout.places`.
     at : int64
         First free cell.
+    loads, load_ptr : int64
+        Written; see `Records`.
 
     Returns
     -------
-    loads, load_ptr : int64
-    at : int64
-        First free cell behind the copies.
+    tuple of int64
+        Numbers of the loads, and the first free cell behind the copies.
     """
     n_tables, n_factors, lanes = len(sk.table_ptr), len(source), sk.card[-1]
-    n_loads, room = 0, 0
+    n, n_loads = 0, 0
+    load_ptr[0] = 0
     for f in range(n_factors):
         s.cell[f], s.exponent[f] = source[f], f
-        if s.cut[f] and s.needed[f]:
-            n_loads += 1
-            room += _load_room(sk, f)
-    loads, load_ptr = np.empty(room, np.int64), np.zeros(n_loads + 1, np.int64)
-    n, n_loads = 0, 0
-    for f in range(n_factors):
-        if not (s.cut[f] and s.needed[f]):
+        if s.cut[f] == 0 or s.needed[f] == 0:
             continue
         s.cell[f], s.exponent[f] = places[f] if len(places) else at, n_tables + 1 + f
         end = _write_load(sk, seen, f, s, source[f], loads, n)
@@ -213,30 +239,26 @@ def _make_loads(sk, seen, s, source, places, at):  # type: ignore[no-untyped-def
         n = end
         n_loads += 1
         load_ptr[n_loads] = n
-    return loads[:n].copy(), load_ptr, at
+    return n, at
 
 
-@compiled()
-def _make_stores(sk, seen, s, source):  # type: ignore[no-untyped-def]
-    """The stores of all families, in the order of their contractions; parameters as for `_make_loads`."""
-    n_stores, room = 0, 0
-    for i in range(len(sk.op_out)):
-        if sk.op_kind[i] == FAMILY:
-            n_stores += 1
-            room += _load_room(sk, sk.answers[i])
-    stores, store_ptr = np.empty(room, np.int64), np.zeros(n_stores + 1, np.int64)
+@compiled(allocates=False)
+def _make_stores(sk, seen, s, source, stores, store_ptr):  # type: ignore[no-untyped-def]
+    """Write the stores of all families, in the order of their contractions; parameters as for `_make_loads`."""
     n, n_stores, case = 0, 0, len(sk.card) - 1
+    store_ptr[0] = 0
     for i in range(len(sk.op_out)):
         if sk.op_kind[i] == FAMILY:
             out, f = sk.op_out[i], sk.answers[i]
             end = _write_load(sk, seen, f, s, source[f], stores, n)
             last = sk.table_ptr[out] + s.length[out] - 1
-            stores[n + LOAD_OUT] = s.cell[out] if s.needed[out] else -1
-            stores[n + LOAD_OUT_EXP] = s.needed[out] and s.scope[last] == case
+            needed = s.needed[out] != 0
+            stores[n + LOAD_OUT] = s.cell[out] if needed else -1
+            stores[n + LOAD_OUT_EXP] = 1 if needed and s.scope[last] == case else 0
             n = end
             n_stores += 1
             store_ptr[n_stores] = n
-    return stores[:n].copy(), store_ptr
+    return n
 
 
 @inlined
@@ -432,33 +454,35 @@ def _write_record(sk, i, s, room, to, n):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _measure(sk, s):  # type: ignore[no-untyped-def]
-    """Contractions that are made, numbers that their records take at most, most inputs, and variables of these."""
-    n_ops, room, most, widest = 0, 0, 2, 0
+    """Contractions that are made, posteriors among them, and numbers that their records take at most."""
+    n_ops, n_answers, room = 0, 0, 0
     for i in range(len(sk.op_out)):
         out = sk.op_out[i]
-        if s.needed[out] and s.rep[out] == out:
+        if s.needed[out] != 0 and s.rep[out] == out:
             n_ops += 1
+            n_answers += sk.answers[i] >= 0 and sk.op_kind[i] != FAMILY
             k, wide = 0, 0
             for j in range(sk.op_in_ptr[i], sk.op_in_ptr[i + 1]):
                 if s.use[j] >= 0:
                     k += 1
                     wide += s.length[s.use[j]]
             k = max(k, 2)
-            most, widest = max(most, k), max(widest, wide)
             room += FIRST_LOOP + 3 * k + max((k + 2) * (wide + 1), k * _most_listed(k))
-    return n_ops, room, most, widest
+    return n_ops, n_answers, room
 
 
 @compiled(allocates=False)
-def _fill_records(sk, s, layout_cells, at, room, records, record_ptr, answers):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+def _fill_records(sk, s, answer_cell, places, at, room, records, record_ptr, answers):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Write the records of the contractions that are made.
 
     Parameters
     ----------
     sk : FlatProgram
     s : _Tables
-    layout_cells : tuple
-        See `_make_records`: `answer_cell` and `places`.
+    answer_cell : (V,) int64
+        See `Layout.answer`.
+    places : (T,) or (0,) int64
+        See `Layout.places`, without the restricted factors.
     at : int64
         First free cell.
     room : _Room
@@ -468,14 +492,14 @@ def _fill_records(sk, s, layout_cells, at, room, records, record_ptr, answers): 
     Returns
     -------
     tuple of int64
-        Numbers of the records and of the answers, cells of the arena, longest row, terms.
+        Numbers of the records, cells of the arena, most inputs, longest row, terms.
     """
-    answer_cell, places = layout_cells
     lanes = sk.card[-1]
-    n, n_ops, longest, work, n_answers = 0, 0, 1, 0, 0
+    n, n_ops, most, longest, work, n_answers = 0, 0, 2, 1, 0, 0
+    record_ptr[0] = 0
     for i in range(len(sk.op_out)):
         out, v = sk.op_out[i], sk.answers[i]
-        if not (s.needed[out] and s.rep[out] == out):
+        if s.needed[out] == 0 or s.rep[out] != out:
             continue
         is_posterior = v >= 0 and sk.op_kind[i] != FAMILY
         s.exponent[out] = out
@@ -487,82 +511,193 @@ def _fill_records(sk, s, layout_cells, at, room, records, record_ptr, answers): 
         if not len(places) and s.cell[out] == at:
             at += _padded(records[n + SIZE])
         if is_posterior:
-            answers[n_answers, 0], answers[n_answers, 1] = v, s.cell[out]
-            answers[n_answers, 2] = records[n + BY_CASE]
-            n_answers += 1
+            answers[n_answers], answers[n_answers + 1] = v, s.cell[out]
+            answers[n_answers + 2] = records[n + BY_CASE]
+            n_answers += 3
         work += terms
+        most = max(most, records[n + INPUTS])
         if records[n + INPUTS] > 2:
             longest = max(longest, records[n + ROW])
         n = end
         n_ops += 1
         record_ptr[n_ops] = n
-    return n, n_answers, at, longest, work
+    return n, at, most, longest, work
+
+
+@compiled(allocates=False)
+def _locate(tables, s, found):  # type: ignore[no-untyped-def]
+    """Write cell, exponent and length of some tables that are made or are factors; returns how many numbers."""
+    n = 0
+    for r in range(len(tables)):
+        t = s.rep[tables[r]]
+        if t >= 0:
+            found[n], found[n + 1], found[n + 2] = s.cell[t], s.exponent[t], s.length[t]
+            n += 3
+    return n
+
+
+@inlined
+def _lowering_room(sk, most, widest):  # type: ignore[no-untyped-def]
+    """Numbers of scratch memory besides `shrink_room`; parameters as for `_take_room`."""
+    n_vars, n_tables = len(sk.card), len(sk.table_ptr)
+    return (most + 4) * n_vars + (widest + 1) * (most + 6) + 2 * most + 2 * n_tables
 
 
 @compiled()
-def _make_records(sk, s, answer_cell, places, at, records):  # type: ignore[no-untyped-def]
-    """Records of the contractions that are made.
+def _take_room(sk, most, widest, room):  # type: ignore[no-untyped-def]
+    """A `_Room` at the beginning of `room`, and where it ends.
 
     Parameters
     ----------
     sk : FlatProgram
+    most, widest : int64
+        Inputs of a contraction, and variables of all its inputs, at most.
+    room : int64
+        The strides come first: they are zeros before and after every program.
+    """
+    n_vars = len(sk.card)
+    strides, at = part(room, 0, (most + 1) * n_vars)
+    joint, at = part(room, at, widest)
+    loops, at = part(room, at, (widest + 1) * (most + 2))
+    tables, at = part(room, at, most)
+    there, at = part(room, at, n_vars)
+    order, at = part(room, at, widest + 1)
+    rounds, at = part(room, at, widest + 1)
+    base, at = part(room, at, most)
+    there[:] = -1
+    return (
+        _Room(
+            strides.reshape((most + 1, n_vars)), joint, loops.reshape((widest + 1, most + 2)), tables, there, order,
+            rounds, base,
+        ),
+        at,
+    )  # fmt: skip
+
+
+@compiled()
+def _reduce_pattern(sk, axis_rank, seen, soft, targets, room):  # type: ignore[no-untyped-def]
+    """`reduce_flat` of a pattern by number: what it leaves, and the pattern by rank.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    axis_rank, seen, soft, targets
+        See `specialise`.
+    room : int64
+        Scratch memory.
+    """
+    n_vars = len(sk.card)
+    flags = room[: n_vars // 4 + 1].view(np.uint8)
+    pattern, target = flags[:n_vars], flags[n_vars : 2 * n_vars]
+    pattern[n_vars - 1], target[n_vars - 1] = FREE, 1
+    everything = len(targets) == 1 and targets[0] < 0
+    for v in range(n_vars - 1):
+        pattern[axis_rank[v]] = HARD if seen[v] else FREE
+        target[axis_rank[v]] = everything
+    for v in soft:
+        pattern[axis_rank[v]] = SOFT
+    if not everything:
+        for v in targets:
+            target[axis_rank[v]] = 1
+    return reduce_flat(sk, pattern, target, room[n_vars // 4 + 1 :]), pattern
+
+
+@inlined
+def _write_code(sk, pattern, s, layout, counts, loops, code):  # type: ignore[no-untyped-def]
+    """Write the code of what `reduce_flat` leaves; returns its length.
+
+    Parameters
+    ----------
+    sk : FlatProgram
+    pattern : (V+1,) uint8
     s : _Tables
-    answer_cell : (V,) int64
-        See `Layout.answer`.
-    places : (T,) or (0,) int64
-        See `Layout.places`.
-    at : int64
-        First free cell.
-    records : int64
+    layout : tuple
+        The fields of a `Layout`, the first free cell last.
+    counts : tuple of int64
+        Loads, contractions, stores, posteriors.
+    loops : _Room
+    code : int64
+        Written; see `Records`.
+    """
+    factor_cell, answer_cell, places, free = layout
+    n_loads, n_ops, n_stores, n_answers = counts
+    n_factors = len(factor_cell)
+    roots = code[HEADER:]
+    wanted = roots[3 * len(sk.roots) :]
+    answers, at = part(code, HEADER + 3 * (len(sk.roots) + len(sk.wanted)), 3 * n_answers)
+    code[END_ANSWERS] = at
+    load_ptr, at = part(code, at, n_loads + 1)
+    code[END_LOAD_PTR] = at
+    record_ptr, at = part(code, at, n_ops + 1)
+    code[END_RECORD_PTR] = at
+    store_ptr, at = part(code, at, n_stores + 1)
+    code[END_STORE_PTR] = at
+    n, free = _make_loads(sk, pattern, s, factor_cell, places, free, code[at:], load_ptr)
+    at += n
+    code[END_LOADS] = at
+    n, code[CELLS], code[MOST_INPUTS], code[LONGEST_ROW], code[TERMS] = _fill_records(
+        sk, s, answer_cell, places[n_factors:], free, loops, code[at:], record_ptr, answers
+    )
+    at += n
+    code[END_RECORDS] = at
+    at += _make_stores(sk, pattern, s, factor_cell, code[at:], store_ptr)
+    code[END_STORES] = at
+    code[END_ROOTS] = HEADER + _locate(sk.roots, s, roots)
+    code[END_WANTED] = HEADER + 3 * len(sk.roots) + _locate(sk.wanted, s, wanted)
+    code[FIRST_WANTED], code[FIRST_ANSWER] = HEADER + 3 * len(sk.roots), HEADER + 3 * (len(sk.roots) + len(sk.wanted))
+    return at
+
+
+@compiled("i8[:], i8[:], const(i8[:]), i8[:], i8[:], i8[:], b1[:], i8[:], i8[:], i8[:]")
+def specialise(  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    image, sizes, axis_rank, factor_cell, answer_cell, places, seen, soft, targets, room
+):
+    """Write the code of a pattern at the end of the scratch memory.
+
+    Parameters
+    ----------
+    image : int64
+        A program, see `jtgpu.plans.specialise.pack`.
+    sizes : (4,) int64
+        Inputs of a contraction, variables of all its inputs, at most; first cell that the program may use; lanes.
+    axis_rank : (V,) int64
+    factor_cell, answer_cell, places : int64
+        See `Layout`.
+    seen : (V,) bool
+        Observed variables, by number.
+    soft, targets : int64
+        Variables with weights, and variables whose posteriors are wanted, by number; -1 for all variables.
+    room : int64
         Scratch memory.
 
     Returns
     -------
-    records, record_ptr, answers, counts : int64
-        See `Records`.
+    tuple of int64
+        Where the code begins in `room` and where it ends. If the first is negative, nothing was written, and the
+        second is the size that `room` needs.
     """
-    case = len(sk.card) - 1
-    n_ops, size, most, widest = _measure(sk, s)
-    if len(records) < size:
-        records = np.empty(size, np.int64)
-    record_ptr, answers = np.zeros(n_ops + 1, np.int64), np.empty((n_ops, 3), np.int64)
-    room = _Room(
-        np.zeros((most + 1, case + 1), np.int64), np.empty(widest, np.int64),
-        np.empty((widest + 1, most + 2), np.int64), np.empty(most, np.int64), np.full(case + 1, -1, np.int64),
-        np.empty(widest + 1, np.int64), np.empty(widest + 1, np.int64), np.empty(most, np.int64),
+    sk = unpack(image)
+    most, widest, free, lanes = sizes[0], sizes[1], sizes[2], sizes[3]
+    begin = _lowering_room(sk, most, widest) + shrink_room(sk) + len(sk.card) // 4 + 1
+    if begin + HEADER > len(room):
+        return -1, 2 * begin
+    loops, at = _take_room(sk, most, widest, room)
+    card, at = part(room, at, len(sk.card))
+    card[:] = sk.card
+    card[-1] = lanes
+    sk = with_card(sk, card)
+    cell, at = part(room, at, len(sk.table_ptr))
+    exponent, at = part(room, at, len(sk.table_ptr))
+    left, pattern = _reduce_pattern(sk, axis_rank, seen, soft, targets, room[at:begin])
+    exponent[:] = len(sk.table_ptr)
+    s = _Tables(left.rep, left.length, left.scope, left.use, left.needed, left.cut, cell, exponent)
+    n_loads, n_stores, load_room = _measure_loads(sk, s)
+    n_ops, n_answers, record_room = _measure(sk, s)
+    fixed = HEADER + 3 * (len(sk.roots) + len(sk.wanted) + n_answers) + n_loads + n_ops + n_stores + 3
+    if begin + fixed + load_room + record_room > len(room):
+        return -1, begin + fixed + load_room + record_room
+    end = _write_code(
+        sk, pattern, s, (factor_cell, answer_cell, places, free), (n_loads, n_ops, n_stores, n_answers), loops,
+        room[begin:],
     )  # fmt: skip
-    n, n_answers, at, longest, work = _fill_records(
-        sk, s, (answer_cell, places), at, room, records, record_ptr, answers
-    )
-    return records[:n].copy(), record_ptr, answers[:n_answers].copy(), np.array([at, most, longest, work])
-
-
-@compiled()
-def _locate(tables, s):  # type: ignore[no-untyped-def]
-    """(n, 3) cell, exponent and length of some tables that are made or are factors."""
-    found, n = np.empty((len(tables), 3), np.int64), 0
-    for r in range(len(tables)):
-        t = s.rep[tables[r]]
-        if t >= 0:
-            found[n, 0], found[n, 1], found[n, 2] = s.cell[t], s.exponent[t], s.length[t]
-            n += 1
-    return found[:n].copy()
-
-
-@compiled("FlatProgram, u1[:], b1[:], Layout, i8[:]")
-def lower(sk, seen, target, layout, room):  # type: ignore[no-untyped-def]
-    """`lower` for flat arguments: `seen` and `target` have the case axis behind the variables."""
-    rep, length, scope, use, needed, cut = reduce_flat(sk, seen, target)
-    n_tables = len(sk.table_ptr)
-    s = _Tables(
-        rep, length, scope, use, needed, cut, np.zeros(n_tables, np.int64), np.full(n_tables, n_tables, np.int64)
-    )
-    loads, load_ptr, at = _make_loads(sk, seen, s, layout.factor, layout.places, layout.first)
-    records, record_ptr, answers, counts = _make_records(
-        sk, s, layout.answer, layout.places[len(layout.factor) :], at, room
-    )
-    stores, store_ptr = _make_stores(sk, seen, s, layout.factor)
-    return (
-        records, record_ptr, loads, load_ptr, stores, store_ptr, _locate(sk.roots, s), _locate(sk.wanted, s), answers,
-        counts,
-    )  # fmt: skip
+    return begin, begin + end

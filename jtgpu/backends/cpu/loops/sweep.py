@@ -15,6 +15,14 @@ from ..records import (
     A_EXP,
     ANSWER,
     B_EXP,
+    END_ANSWERS,
+    END_LOAD_PTR,
+    END_LOADS,
+    END_RECORD_PTR,
+    END_ROOTS,
+    END_STORE_PTR,
+    FIRST_ANSWER,
+    HEADER,
     IMPOSSIBLE,
     INPUTS,
     LOAD_CELLS,
@@ -35,7 +43,7 @@ from .fields import input_field
 from .kernels import contract
 from .vector import peek, peek_int, poke, poke_int
 
-__all__ = ["evidence_log", "finish", "hashes", "load_all", "run", "run_changed"]
+__all__ = ["copy_posteriors", "evidence_log", "finish", "hashes", "load_all", "run", "run_changed"]
 
 LOG2 = math.log(2.0)
 
@@ -211,22 +219,24 @@ def evidence_log(arena, roots, exponent):  # type: ignore[no-untyped-def]
     return log_evidence
 
 
-@compiled("f8[:], i8[:], i8[:], i8[:], i8[:], i8[:], i8[:, :], i4[:], f8[:], i8[:], i8, b1, i8[:]")
+@compiled("i8[:], f8[:], i8[:], const(i8[:]), const(i4[:]), f8[:], i8[:], i8, b1, i8[:]")
 def run(  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    arena, exponent, records, record_ptr, loads, load_ptr, roots, states, weights, weight_ptr, limit, zeros, scratch
+    code, arena, exponent, by_rank, state, weights, weight_ptr, limit, zeros, scratch
 ):
     """Run a program: factors restricted to the states, every contraction, distributions normalised into their cells.
 
     Parameters
     ----------
+    code : int64
+        See `records`.
     arena : float64
         Cells of all tables; see `workspace.Numbers`.
     exponent : (E,) int64
         Of every table, see `workspace.Numbers`.
-    records, record_ptr, loads, load_ptr, roots : int64
-        See `records.Records`.
-    states : (V,) int32
-        Observed states by rank, -1 elsewhere.
+    by_rank : (V,) int64
+        The variables' numbers by rank.
+    state : (V,) int32
+        Observed states by number, -1 elsewhere.
     weights, weight_ptr : float64, (V,) int64
         See `workspace.scaled_weights`.
     limit : int64
@@ -242,16 +252,46 @@ def run(  # type: ignore[no-untyped-def]  # noqa: PLR0913
         ln P(e); `IMPOSSIBLE` if it is zero.
     """
     lowest, highest = 2.0**-limit, 2.0**limit
+    loads, load_ptr = code[code[END_STORE_PTR] : code[END_LOADS]], code[code[END_ANSWERS] : code[END_LOAD_PTR]]
+    states = np.empty(len(by_rank), np.int32)
+    for r in range(len(by_rank)):
+        states[r] = state[by_rank[r]]
     if not load_all(arena, loads, load_ptr, states, weights, weight_ptr, exponent, limit, zeros, scratch):
         return IMPOSSIBLE
     memory, room, exponents = arena.ctypes.data, scratch.ctypes.data, exponent.ctypes.data
-    for p in range(len(record_ptr) - 1):
-        record = records.ctypes.data + 8 * record_ptr[p]
+    records = code.ctypes.data + 8 * code[END_LOADS]
+    for p in range(code[END_LOAD_PTR], code[END_RECORD_PTR] - 1):
+        record = records + 8 * code[p]
         top = contract(memory, record, room)
         if not top > 0.0 and not zeros:
             return IMPOSSIBLE
         finish(memory, record, top, exponents, lowest, highest)
-    return evidence_log(arena, roots, exponent)
+    return evidence_log(arena, code[HEADER : code[END_ROOTS]].reshape((-1, 3)), exponent)
+
+
+@compiled("i8[:], f8[:], const(i8[:]), const(i4[:]), const(i8[:])")
+def copy_posteriors(code, arena, by_rank, state, posterior_ptr):  # type: ignore[no-untyped-def]
+    """The posteriors (float64) that a program left in the arena, variable after variable, 0 for what is not a target.
+
+    Observed variables have probability 1 in their states.
+
+    Parameters
+    ----------
+    posterior_ptr : (V+1,) int64
+        First cell of each variable in the result.
+    others
+        See `run`.
+    """
+    posterior = np.zeros(posterior_ptr[-1])
+    for a in range(code[FIRST_ANSWER], code[END_ANSWERS], 3):
+        v, cell = by_rank[code[a]], code[a + 1]
+        for i in range(posterior_ptr[v], posterior_ptr[v + 1]):
+            posterior[i] = arena[cell]
+            cell += 1
+    for v in range(len(state)):
+        if state[v] >= 0:
+            posterior[posterior_ptr[v] + state[v]] = 1.0
+    return posterior
 
 
 # Incremental runs. Every table has a signature: a hash of all that its numbers depend on (the records before it, the
