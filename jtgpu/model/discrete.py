@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -161,10 +162,23 @@ class DiscreteModel:
         """Whether the model has a variable of this name."""
         return isinstance(variable, str) and variable in self._index
 
+    @cached_property
+    def codes(self) -> dict[str, tuple[int, dict[str | int, int]]]:
+        """The number of each variable by name, and of its states by name and number; without names that are not unique.
+
+        For readers of evidence: two look-ups a finding in place of all checks of `index` and `state_index`.
+        """
+        found: dict[str, tuple[int, dict[str | int, int]]] = {}
+        for v, (name, labels) in enumerate(zip(self._variables, self._states, strict=True)):
+            states: dict[str | int, int] = {s: i for i, s in enumerate(labels) if labels.count(s) == 1}
+            states.update((i, i) for i in range(len(labels)))
+            found[name] = v, states
+        return found
+
     # Pickling ----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return dict(self.__dict__)
+        return {name: value for name, value in self.__dict__.items() if name != "codes"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a pickled model. Unpickled arrays are writeable; those of a model are not."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,10 @@ def read_findings(model: DiscreteModel, findings: Findings | None, likelihood: F
     ImpossibleEvidence
         If a set of states is empty, or all weights are zero.
     """
+    if likelihood is None and type(findings) is dict:
+        simple = _read_states(model, findings)
+        if simple is not None:
+            return simple
     state = np.full(len(model), -1, np.int32)
     given: dict[int, NDArray[np.float64]] = {}
     for v, value in by_number(model, findings, "evidence"):
@@ -61,6 +66,21 @@ def read_findings(model: DiscreteModel, findings: Findings | None, likelihood: F
             vector = weights(model, v, value)
             given[v] = given[v] * vector if v in given else vector
     return Evidence(state, given)
+
+
+def _read_states(model: DiscreteModel, findings: dict[Any, Any]) -> Evidence | None:
+    """The common case: variables by name, each with the name or number of a state; None for anything else."""
+    codes, state = model.codes, array("i", (-1,)) * len(model)
+    for variable, value in findings.items():
+        entry = codes.get(variable)
+        kind = type(value)
+        if entry is None or (kind is not str and kind is not int):
+            return None
+        s = entry[1].get(value)
+        if s is None:
+            return None
+        state[entry[0]] = s
+    return Evidence(np.frombuffer(state, np.int32))
 
 
 def _observed_states(model: DiscreteModel, v: int, value: Any) -> list[int]:
