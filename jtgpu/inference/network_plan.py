@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,12 +107,12 @@ class NetworkPlan:
 
         For a sliced plan, these are the cliques of a slice without the variables in `slices`.
         """
-        return self._tree().cliques
+        return self._tree.cliques
 
     @property
     def separators(self) -> tuple[tuple[str, ...], ...]:
         """Names of the variables that each clique shares with its parent, in the order of `cliques`; () for a root."""
-        return self._tree().separators
+        return self._tree.separators
 
     def junction_tree(self) -> networkx.Graph[tuple[str, ...]]:
         """Return the junction tree as a `networkx.Graph`, one component for each component of the network.
@@ -130,8 +131,9 @@ class NetworkPlan:
         >>> sorted(tree.nodes), [separator for _, _, separator in tree.edges(data="separator")]
         ([('a', 'b'), ('b', 'c')], [('b',)])
         """
-        return self._tree().graph(self.model)
+        return self._tree.graph(self.model)
 
+    @cached_property
     def _tree(self) -> NamedTree:
         return named_tree(self.model, self.plan)
 
@@ -265,6 +267,7 @@ class SlicedPlan(NetworkPlan):
         order = split.origin[self.plan.elimination_order].tolist()
         return tuple(self.model.variables[v] for v in order if not split.observed[v])
 
+    @cached_property
     def _tree(self) -> NamedTree:
         return named_tree_of_slice(self.model, self.plan, self._split())
 

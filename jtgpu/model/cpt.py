@@ -99,8 +99,15 @@ class Cpt(_Base):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         """Compute with plain arrays, so that results are plain arrays."""
-        plain = [np.asarray(x) if isinstance(x, Cpt) else x for x in inputs]
-        return getattr(ufunc, method)(*plain, **options)
+        if "out" in options:  # a Cpt is read-only, which NumPy reports
+            options["out"] = tuple(_plain(x) for x in options["out"])
+        return getattr(ufunc, method)(*map(_plain, inputs), **options)
+
+    def __copy__(self) -> Cpt:
+        return self  # immutable
+
+    def __deepcopy__(self, memo: Any, /) -> Cpt:
+        return self  # immutable
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (np.array(self), self._axes)
@@ -120,6 +127,10 @@ class Cpt(_Base):
         labels = [_Labels(a.states, stride, len(rows)) for a, stride in zip(above, strides, strict=True)]
         table = format_table([*parents, *columns], [*labels, *rows.T], fixed=len(above), digits=_digits(rows))
         return f"P({own.variable}{given})\n{table}"
+
+
+def _plain(x: Any) -> Any:
+    return np.asarray(x) if isinstance(x, Cpt) else x
 
 
 class _Labels(Sequence[str]):

@@ -35,6 +35,7 @@ _TOKEN = re.compile(
 )
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _INTEGER = re.compile(r"[+-]?\d{1,15}", re.ASCII)
+_FILE = re.compile(r".*\.(net|hugin|bif|xmlbif|xbif|xml|xdsl|dsl|dsc|uai|erg|ergo|fg)(\.\w+)?", re.IGNORECASE)
 _MISTAKES = {
     "-": "a line is not an arrow: write '->' or '<-', and a name that contains '-' in quotes",
     "=": "an arrow is written '->' or '<-'",
@@ -99,6 +100,8 @@ class _Parser:
 
     def parsed(self) -> NetworkText:
         """Read the whole text."""
+        if _FILE.fullmatch(self.text.strip()):
+            self._fail(0, f"{self.text.strip()!r} seems to be a file, which jtgpu.read reads; write a name in quotes")
         left: str | None = None  # the node before
         arrow: _Token | None = None  # the arrow before
         for token in self._tokens():

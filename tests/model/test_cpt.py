@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from typing import Any
 
@@ -147,8 +148,12 @@ def test_a_cpt_is_an_array() -> None:
     assert isinstance(table.sum(), float)
     assert isinstance(table.max(), float)
     assert str(table.T) == str(WET.T)
-    with pytest.raises(ValueError, match="read-only"):
-        table[0, 0, 0] = 1
+    for change in (lambda: table.__setitem__((0, 0, 0), 1), lambda: np.multiply(table, 2, out=table)):
+        with pytest.raises(ValueError, match="read-only"):
+            change()
+    assert str(copy.deepcopy(table)) == str(copy.copy(table)) == str(table)
+    assert table.copy().flags.writeable
+    assert np.array(table).flags.writeable
 
 
 def test_a_cpt_selects_by_name() -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import pkgutil
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu import errors
+from jtgpu.model.network import BayesianNetwork
+from tests.support import random_nets
 
 CHAIN = "smoke->lung; smoke->bronc"
 
@@ -89,6 +94,7 @@ def test_names_in_quotes_and_with_blanks() -> None:
     net = jtgpu.network("\"a->b\" -> 'x;y' <- blood pressure[3]; O'Brien; C++; v.1/2 (old)")
     assert net.variables == ("a->b", "x;y", "blood pressure", "O'Brien", "C++", "v.1/2 (old)")
     assert net.parents("x;y") == ("a->b", "blood pressure")
+    assert jtgpu.network("'asia.net'").variables == ("asia.net",)
 
 
 @pytest.mark.parametrize(
@@ -125,6 +131,8 @@ def test_names_in_quotes_and_with_blanks() -> None:
         ("a{3}", 1, 2, r"write \[3\] for 3 states"),
         ("a{1:3}", 1, 2, r"write \[1,3\] for a range"),
         ("a{3|1|2}", 1, 2, r"must ascend: write \{1\|2\|3\}"),
+        ("nets/asia.net", 1, 1, "seems to be a file, which jtgpu.read reads"),
+        ("alarm.bif.gz", 1, 1, "seems to be a file"),
         ("[3]->a", 1, 1, r"expected a name before the states '\[3\]'"),
     ],
 )
@@ -135,6 +143,28 @@ def test_errors_name_line_and_column(text: str, line: int, column: int, says: st
     *_, shown, mark = str(caught.value).split("\n")
     assert shown.strip() == text.split("\n")[line - 1].strip()
     assert mark == " " * (3 + column) + "^"
+
+
+@given(st.text(st.sampled_from(list("aB1é ->-<;[]{}|:,.+#'\"=\n\t\r→")), max_size=30))
+def test_any_text_is_a_network_or_a_clear_error(text: str) -> None:
+    try:
+        net = jtgpu.network(text)
+    except errors.ParseError as error:
+        line, column, lines = error.line or 0, error.column or 0, text.split("\n")
+        valid = 1 <= line <= len(lines) and 1 <= column <= len(lines[line - 1]) + 1
+    except errors.NetworkError as error:
+        valid = "cycle" in str(error)
+    else:
+        valid = all(v.strip() and all(net.states(v)) for v in net)
+    assert valid
+
+
+@given(random_nets.bayesian_networks(), st.randoms())
+def test_structures_written_as_text_are_read_back(net: BayesianNetwork, random: Random) -> None:
+    nodes = [f"{v}{{{'|'.join(net.states(v))}}}" for v in net]
+    arcs = [f"'{p}' -> {v}" if random.random() < 0.5 else f"{v}<-{p}" for v in net for p in net.parents(v)]
+    again = jtgpu.network(";".join(nodes) + "\n" + "\n".join(arcs), cpts={v: net.cpt(v) for v in net}, name=net.name)
+    assert again == net
 
 
 def test_a_long_line_is_shown_round_the_error() -> None:
