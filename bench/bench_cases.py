@@ -42,6 +42,7 @@ from jtgpu import timing
 from jtgpu.cases import answer_file
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util import system
+from jtgpu.util.options import BackendName
 
 RESULTS = ROOT / "bench" / "results" / "cases.jsonl"
 QUESTIONS = ("file", "frame", "peers", "memory")
@@ -71,7 +72,7 @@ def on_cores(n: int) -> Iterator[None]:
 class Bench:
     """One network and its cases."""
 
-    def __init__(self, path: Path, n: int, seed: int, folder: Path, backend: str = "cpu"):
+    def __init__(self, path: Path, n: int, seed: int, folder: Path, backend: BackendName = "cpu"):
         net = jtgpu.read(path)
         if not isinstance(net, BayesianNetwork):
             raise SystemExit(f"{path}: no Bayesian network")

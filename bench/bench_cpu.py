@@ -127,7 +127,7 @@ class Bench:
             theirs = {"kept": peer.kept} if percent else {"fresh": peer.fresh, "weighed": peer.weighed}
             gap = max(self._gap(make(1)(cases[0]), cases[0]) for make in theirs.values())
         cost = self.plan.cost()
-        sizes = {
+        sizes: dict[str, Any] = {
             "entries": cost.entries, "largest": cost.largest, "cliques": cost.cliques, "bytes": cost.bytes,
             "terms": self._terms(cases[0]), "observed": len(cases[0]), "gap": gap, "log_evidence": answer.log_evidence,
         }  # fmt: skip

@@ -34,11 +34,12 @@ from rows import ROOT, append, network, row, timed
 import jtgpu
 from jtgpu import timing
 from jtgpu.cases.frames import MAX_THREADS
-from jtgpu.inference.tables.native_frame import NativeFrame
 from jtgpu.cases.options import TableOptions
 from jtgpu.cases.query import resolve_query
 from jtgpu.cases.solver import Solver
+from jtgpu.inference.tables.native_frame import NativeFrame
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.util.options import BackendName
 
 RESULTS = ROOT / "bench" / "results" / "frames.jsonl"
 NETWORKS = ("alarm", "hailfinder", "andes", "pigs", "munin2")
@@ -122,9 +123,9 @@ class Bench:
             raise SystemExit(f"{self.name}: the answers differ by {gap:g}; nothing is timed")
         return gap
 
-    def run(self, engine: str, libraries: list[str], runs: int, limit: int) -> Rows:
+    def run(self, engine: BackendName, libraries: list[str], runs: int, limit: int) -> Rows:
         """All rows of one engine."""
-        with self.plan.compile(engine, **({"replan": False} if engine == "cpu" else {})) as tree:
+        with self.plan.compile(engine, replan=engine != "cpu") as tree:
             for which in ("all", "3"):
                 n = self.rows(engine, which, limit)
                 codes = self.codes(n)

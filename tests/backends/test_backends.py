@@ -24,15 +24,16 @@ from jtgpu.backends.published.rules import Rules
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 from jtgpu.plans import compiler
 from jtgpu.plans.lowering import LOWERINGS
+from jtgpu.util.options import BackendName, Lowering
 from tests.plans.test_plan import chain
 from tests.support import oracle, random_nets
 
-HERE = ("reference", "cpu")  # the backends that every machine runs
+HERE: tuple[BackendName, ...] = ("reference", "cpu")  # the backends that every machine runs
 
 
 @pytest.mark.parametrize("backend", HERE)
 @given(data=st.data())
-def test_backends_agree_with_brute_force(data: st.DataObject, backend: str) -> None:
+def test_backends_agree_with_brute_force(data: st.DataObject, backend: BackendName) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
     lowering = data.draw(st.sampled_from(LOWERINGS))
     tree = model.plan(order="min-fill", lowering=lowering, cache=False).compile(backend)
@@ -51,7 +52,7 @@ def test_backends_agree_with_brute_force(data: st.DataObject, backend: str) -> N
 
 
 @pytest.mark.parametrize("backend", HERE)
-def test_a_chain_of_5000_variables_does_not_underflow(backend: str) -> None:
+def test_a_chain_of_5000_variables_does_not_underflow(backend: BackendName) -> None:
     n = 5000
     net = chain(n, 3)
     tree = net.plan(order=list(range(n))).compile(backend)
@@ -70,7 +71,7 @@ def test_a_chain_of_5000_variables_does_not_underflow(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", HERE)
-def test_a_star_of_2000_leaves(backend: str) -> None:
+def test_a_star_of_2000_leaves(backend: BackendName) -> None:
     """Naive Bayes: one clique meets all others. The classes' odds go far beyond a double's range and back."""
     n = 2000
     rng = np.random.default_rng(5)
@@ -88,7 +89,7 @@ def test_a_star_of_2000_leaves(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", HERE)
-def test_factors_that_are_no_probabilities(backend: str) -> None:
+def test_factors_that_are_no_probabilities(backend: BackendName) -> None:
     two = ["0", "1"]
     huge = np.array([[1e300, 2e300], [3e300, 4e300]])
     tiny = np.array([[1e-300, 2e-300], [3e-300, 5e-324]])
@@ -120,7 +121,7 @@ def oracle_share(model: MarkovNetwork) -> float:
 
 @pytest.mark.parametrize("backend", HERE)
 @pytest.mark.parametrize("constant", [0.0, 0.25])
-def test_factors_of_empty_scope(backend: str, constant: float) -> None:
+def test_factors_of_empty_scope(backend: BackendName, constant: float) -> None:
     model = MarkovNetwork({"a": ["0", "1"], "b": ["0"]}, [([], constant), (["a"], [1.0, 3.0])])
     tree = model.plan(order=[0, 1]).compile(backend)
     if constant == 0:
@@ -131,7 +132,7 @@ def test_factors_of_empty_scope(backend: str, constant: float) -> None:
 
 
 @pytest.mark.parametrize("backend", HERE)
-def test_a_closed_backend_raises(backend: str) -> None:
+def test_a_closed_backend_raises(backend: BackendName) -> None:
     net = chain(4)
     tree = net.compile(backend, order=[0, 1, 2, 3])
     tree.close()

@@ -18,6 +18,7 @@ from jtgpu import errors
 from jtgpu.formats.bundled import benchmark_files
 from jtgpu.inference import interventions, soft
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.util.options import BackendName
 from tests.support import oracle, random_nets
 from tests.support.trees import compiled
 
@@ -47,7 +48,7 @@ def same(post: jtgpu.Posteriors, table: NDArray[np.float64], tolerance: float = 
 
 
 @pytest.mark.parametrize("backend", HERE)
-def test_intervening_is_not_observing(backend: str) -> None:
+def test_intervening_is_not_observing(backend: BackendName) -> None:
     tree = compiled(rain(), backend)
     assert tree.posterior("rain", {"sprinkler": "on"})["yes"] < 0.1  # who sees it on thinks of a dry day
     assert tree.posterior("rain", do={"sprinkler": "on"})["yes"] == 0.25  # who turns it on learns nothing
@@ -78,7 +79,7 @@ def interventions_on(draw: st.DrawFn, net: BayesianNetwork) -> dict[int, Any]:
 
 @pytest.mark.parametrize("backend", HERE)
 @given(data=st.data())
-def test_interventions_are_those_of_the_mutilated_network(data: st.DataObject, backend: str) -> None:
+def test_interventions_are_those_of_the_mutilated_network(data: st.DataObject, backend: BackendName) -> None:
     net = data.draw(random_nets.bayesian_networks(most=6))
     tree = compiled(net, backend)
     session = tree.session()
@@ -105,7 +106,7 @@ def test_interventions_are_those_of_the_mutilated_network(data: st.DataObject, b
 
 @pytest.mark.parametrize("backend", HERE)
 @given(data=st.data())
-def test_tables_of_cases_with_interventions_and_soft_evidence(data: st.DataObject, backend: str) -> None:
+def test_tables_of_cases_with_interventions_and_soft_evidence(data: st.DataObject, backend: BackendName) -> None:
     """Row by row what single cases say."""
     net = data.draw(random_nets.bayesian_networks(most=5))
     tree = compiled(net, backend)
@@ -174,7 +175,7 @@ def same_bits(found: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("backend", HERE)
 def test_an_idle_backend_is_reloaded_for_the_next_intervention(
-    monkeypatch: pytest.MonkeyPatch, backend: str
+    monkeypatch: pytest.MonkeyPatch, backend: BackendName
 ) -> None:
     monkeypatch.setattr(interventions, "MAX_BACKENDS", 2)
     net = jtgpu.read(benchmark_files(["alarm"])[0])
@@ -193,7 +194,7 @@ def test_an_idle_backend_is_reloaded_for_the_next_intervention(
 
 
 @pytest.mark.parametrize("backend", HERE)
-def test_reload_gives_the_bits_of_a_new_tree(backend: str) -> None:
+def test_reload_gives_the_bits_of_a_new_tree(backend: BackendName) -> None:
     net = jtgpu.read(benchmark_files(["alarm"])[0])
     assert isinstance(net, jtgpu.BayesianNetwork)
     rng = np.random.default_rng(2)
@@ -223,7 +224,7 @@ def test_reload_gives_the_bits_of_a_new_tree(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", HERE)
 def test_interventions_from_several_threads_while_backends_are_reloaded(
-    monkeypatch: pytest.MonkeyPatch, backend: str
+    monkeypatch: pytest.MonkeyPatch, backend: BackendName
 ) -> None:
     monkeypatch.setattr(interventions, "MAX_BACKENDS", 2)
     net = jtgpu.read(benchmark_files(["asia"])[0])
@@ -241,7 +242,7 @@ def test_interventions_from_several_threads_while_backends_are_reloaded(
 
 @pytest.mark.parametrize("backend", HERE)
 @given(data=st.data())
-def test_jeffreys_rule(data: st.DataObject, backend: str) -> None:
+def test_jeffreys_rule(data: st.DataObject, backend: BackendName) -> None:
     net = data.draw(st.one_of(random_nets.bayesian_networks(most=6), random_nets.markov_networks(most=5)))
     tree = compiled(net, backend)
     hard, weighed = data.draw(random_nets.evidence_weights(net))
@@ -271,7 +272,7 @@ def test_jeffreys_rule(data: st.DataObject, backend: str) -> None:
 
 @pytest.mark.parametrize("backend", HERE)
 @given(data=st.data())
-def test_several_soft_findings_give_the_nearest_distribution(data: st.DataObject, backend: str) -> None:
+def test_several_soft_findings_give_the_nearest_distribution(data: st.DataObject, backend: BackendName) -> None:
     """A distribution P w is the nearest to P of all that share its marginals: so marginals of one must lead to it."""
     net = data.draw(random_nets.bayesian_networks(most=6))
     tree = compiled(net, backend)
@@ -304,7 +305,7 @@ def copies() -> BayesianNetwork:
 
 
 @pytest.mark.parametrize("backend", HERE)
-def test_contradictory_marginals_raise(backend: str) -> None:
+def test_contradictory_marginals_raise(backend: BackendName) -> None:
     tree = compiled(copies(), backend)
     assert tree.posterior("b", soft={"a": [0.3, 0.7], "b": [0.3, 0.7]})["1"] == pytest.approx(0.7, abs=1e-12)
     with pytest.raises(errors.EvidenceError, match=r"does not converge.*contradict"):
@@ -411,7 +412,7 @@ def test_unknown_keywords_are_refused() -> None:
 
 
 @pytest.mark.parametrize("backend", HERE)
-def test_a_session_with_all_kinds_of_evidence(backend: str) -> None:
+def test_a_session_with_all_kinds_of_evidence(backend: BackendName) -> None:
     tree = compiled(rain(), backend)
     with tree.session({"wet": "yes"}) as session:
         seen = session.posterior("sprinkler")
@@ -448,7 +449,7 @@ def test_a_session_with_all_kinds_of_evidence(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", HERE)
-def test_log_likelihood_of_a_table(backend: str) -> None:
+def test_log_likelihood_of_a_table(backend: BackendName) -> None:
     net = rain()
     tree = compiled(net, backend)
     found = tree.log_likelihood({"rain": ["yes", None, "no", None], "wet": ["yes", "no", "yes", None]})

@@ -14,6 +14,7 @@ import jtgpu
 from jtgpu import errors
 from jtgpu.inference.queries.evidence_analysis import hellinger
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.util.options import BackendName
 from tests.conftest import ROOT
 from tests.support import judge, oracle, random_nets
 from tests.support.trees import compiled
@@ -23,7 +24,7 @@ HERE = ("reference", "cpu")
 
 @pytest.mark.parametrize("backend", HERE)
 @given(data=st.data())
-def test_information_by_definition(data: st.DataObject, backend: str) -> None:
+def test_information_by_definition(data: st.DataObject, backend: BackendName) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(most=6), random_nets.markov_networks(most=5)))
     tree = compiled(model, backend)
     hard, weighed = data.draw(random_nets.evidence_weights(model))
@@ -58,7 +59,7 @@ def test_information_by_definition(data: st.DataObject, backend: str) -> None:
 
 @pytest.mark.parametrize("backend", HERE)
 @given(data=st.data())
-def test_findings_by_definition(data: st.DataObject, backend: str) -> None:
+def test_findings_by_definition(data: st.DataObject, backend: BackendName) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(most=6), random_nets.markov_networks(most=5)))
     tree = compiled(model, backend)
     hard, weighed = data.draw(random_nets.evidence_weights(model))

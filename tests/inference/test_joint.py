@@ -15,6 +15,7 @@ import jtgpu
 from jtgpu import errors
 from jtgpu.inference.queries import joint as joints
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.util.options import BackendName, JointMethod
 from tests.conftest import ROOT
 from tests.plans.test_plan import chain
 from tests.support import judge, oracle, random_nets
@@ -25,7 +26,7 @@ HERE = ("reference", "cpu")
 
 @pytest.mark.parametrize("backend", HERE)
 @given(data=st.data())
-def test_any_set_by_both_methods(data: st.DataObject, backend: str) -> None:
+def test_any_set_by_both_methods(data: st.DataObject, backend: BackendName) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(most=6), random_nets.markov_networks(most=5)))
     tree = compiled(model, backend)
     hard, weighed = data.draw(random_nets.evidence_weights(model))
@@ -45,7 +46,7 @@ def test_any_set_by_both_methods(data: st.DataObject, backend: str) -> None:
 
 @pytest.mark.parametrize("backend", HERE)
 @given(data=st.data())
-def test_conditional_tables(data: st.DataObject, backend: str) -> None:
+def test_conditional_tables(data: st.DataObject, backend: BackendName) -> None:
     net = data.draw(random_nets.bayesian_networks(most=6).filter(lambda n: len(n) > 1))
     tree = compiled(net, backend)
     hard, weighed = data.draw(random_nets.evidence_weights(net))
@@ -86,7 +87,7 @@ def test_rows_of_tiny_probability_are_normalised() -> None:
 
 
 @pytest.mark.parametrize("how", ["cases", "together"])
-def test_joint_with_soft_evidence_and_interventions(asia: jtgpu.JunctionTree, how: str) -> None:
+def test_joint_with_soft_evidence_and_interventions(asia: jtgpu.JunctionTree, how: JointMethod) -> None:
     known: dict[str, Any] = {"soft": {"bronc": [0.2, 0.8], "dysp": [0.6, 0.4]}, "do": {"smoke": "yes"}}
     table = asia.joint(["lung", "bronc", "smoke"], {"xray": "yes"}, how=how, **known)
     post = asia.posteriors({"xray": "yes"}, **known)

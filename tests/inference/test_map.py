@@ -15,13 +15,14 @@ from jtgpu.inference.queries.constrained_order import ending_with
 from jtgpu.inference.results.costs import JointCost
 from jtgpu.model.network import DiscreteModel
 from jtgpu.plans.ordering import order_cost
+from jtgpu.util.options import BackendName
 from tests.support import judge, oracle
 from tests.support.bundled import bundled
 from tests.support.examples import examples
 from tests.support.random_nets import all_weights, bayesian_networks, evidence_weights, markov_networks
 
 
-def check(model: DiscreteModel, backend: str, data: st.DataObject) -> None:
+def check(model: DiscreteModel, backend: BackendName, data: st.DataObject) -> None:
     hard, soft = data.draw(evidence_weights(model))
     variables = data.draw(st.lists(st.integers(0, len(model) - 1), min_size=1, unique=True))
     k = data.draw(st.sampled_from([1, 1, 3]))
@@ -130,7 +131,7 @@ def test_cost_is_known_before_allocation() -> None:
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
-def test_few_configurations_of_a_dense_model(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+def test_few_configurations_of_a_dense_model(monkeypatch: pytest.MonkeyPatch, backend: BackendName) -> None:
     net = bundled("insurance")
     tree = net.compile(backend)
     variables, evidence = ["Age", "Cushioning", "MedCost", "Airbag"], {"Accident": "Severe", "Airbag": "True"}
@@ -179,7 +180,7 @@ def test_an_order_may_end_with_any_clique_of_its_triangulation(data: st.DataObje
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
-def test_weights_are_multiplied_into_a_remaining_factor(backend: str) -> None:
+def test_weights_are_multiplied_into_a_remaining_factor(backend: BackendName) -> None:
     # the smallest table with x is that of its barren child, which is removed
     net = jtgpu.BayesianNetwork(
         {"u": list("abcde"), "x": ["a", "b"], "y": ["a", "b"]},

@@ -18,16 +18,17 @@ from jtgpu.inference.queries.messages import Messages
 from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
 from jtgpu.plans.compiler import build_plan, model_factors, order_graph
 from jtgpu.plans.lowering import LOWERINGS
+from jtgpu.util.options import BackendName, Lowering
 from tests.conftest import ROOT
 from tests.support import judge, oracle
 from tests.support.bundled import bundled
 from tests.support.examples import examples, slow
 from tests.support.random_nets import all_weights, bayesian_networks, evidence_weights, markov_networks
 
-BACKENDS = ["reference", "cpu"]
+BACKENDS: tuple[BackendName, ...] = ("reference", "cpu")
 
 
-def compiled(model: DiscreteModel, backend: str, **options: Any) -> jtgpu.JunctionTree:
+def compiled(model: DiscreteModel, backend: BackendName, **options: Any) -> jtgpu.JunctionTree:
     tree: jtgpu.JunctionTree = model.compile(backend, order="min-fill", **options)
     return tree
 
@@ -95,7 +96,7 @@ def test_ties_are_broken_alike_on_every_backend(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_ties_are_broken_together(backend: str) -> None:
+def test_ties_are_broken_together(backend: BackendName) -> None:
     # x and y are equal and uniform: each alone is a tie, and (0, 1) or (1, 0) is impossible
     net = BayesianNetwork(
         {v: ["a", "b"] for v in "xyz"},
@@ -108,7 +109,7 @@ def test_ties_are_broken_together(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_best_states_need_not_be_the_best_configuration(backend: str) -> None:
+def test_the_best_states_need_not_be_the_best_configuration(backend: BackendName) -> None:
     net = BayesianNetwork(
         {"x": ["a", "b"], "y": ["a", "b", "c"]},
         {"y": ["x"]},
@@ -120,7 +121,7 @@ def test_the_best_states_need_not_be_the_best_configuration(backend: str) -> Non
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_branches_of_probability_zero(backend: str) -> None:
+def test_branches_of_probability_zero(backend: BackendName) -> None:
     # what is most probable of x leads nowhere: y is impossible under it once z is seen
     net = BayesianNetwork(
         {v: ["a", "b"] for v in "xyz"},
@@ -137,7 +138,7 @@ def test_branches_of_probability_zero(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_several_components(backend: str) -> None:
+def test_several_components(backend: BackendName) -> None:
     net = BayesianNetwork(
         {"x": ["a", "b"], "y": ["a", "b"], "one": ["only"], "z": ["a", "b", "c"]},
         {"y": ["x"]},
@@ -172,7 +173,7 @@ def wide(seed: int, cards: tuple[int, ...], scopes: list[list[int]]) -> MarkovNe
 )
 @pytest.mark.parametrize("lowering", LOWERINGS)
 @pytest.mark.parametrize("reverse", [False, True])
-def test_large_tables(cards: tuple[int, ...], scopes: list[list[int]], lowering: str, reverse: bool) -> None:
+def test_large_tables(cards: tuple[int, ...], scopes: list[list[int]], lowering: Lowering, reverse: bool) -> None:
     model = wide(7, cards, scopes)
     order = list(range(len(cards)))[:: -1 if reverse else 1]
     names = [model.variables[v] for v in order]
@@ -258,7 +259,7 @@ def lawn() -> BayesianNetwork:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_interventions_and_soft_evidence(backend: str) -> None:
+def test_interventions_and_soft_evidence(backend: BackendName) -> None:
     net, tree = lawn(), compiled(lawn(), backend)
     assert dict(tree.mpe({"wet": "yes"})) == {"rain": "no", "sprinkler": "on", "wet": "yes"}
     cut = oracle.mutilated(net, {1: np.array([1.0, 0.0])})
@@ -275,7 +276,7 @@ def test_interventions_and_soft_evidence(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_tables_of_cases(backend: str) -> None:
+def test_tables_of_cases(backend: BackendName) -> None:
     tree = compiled(lawn(), backend)
     cases: dict[str, list[Any]] = {"rain": [None, "yes", "no", None], "wet": ["yes", None, "yes", "no"]}
     cases["sprinkler"] = [None, None, "off", "off"]

@@ -23,13 +23,14 @@ from jtgpu.backends.cpu.warm import warm_up_queries
 from jtgpu.cli import app
 from jtgpu.model.network import BayesianNetwork, DiscreteModel
 from jtgpu.plans.lowering import LOWERINGS
+from jtgpu.util.options import BackendName, Lowering
 from tests.conftest import ROOT
 from tests.support import judge, oracle
 from tests.support.bundled import bundled
 from tests.support.examples import examples
 from tests.support.random_nets import all_weights, bayesian_networks, evidence_weights, markov_networks
 
-BACKENDS = ["reference", "cpu"]
+BACKENDS: tuple[BackendName, ...] = ("reference", "cpu")
 
 
 def chi_square(counts: NDArray[np.float64], probabilities: NDArray[np.float64]) -> float:
@@ -148,7 +149,7 @@ def test_pyagrum() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_seeds(backend: str) -> None:
+def test_seeds(backend: BackendName) -> None:
     tree = bundled("asia").compile(backend)
     states = tree.sample(60, {"xray": "yes"}, seed=5).states
     assert (tree.sample(60, {"xray": "yes"}, seed=5).states == states).all()
@@ -212,7 +213,7 @@ def test_samples_are_mappings() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_interventions_and_soft_evidence(backend: str) -> None:
+def test_interventions_and_soft_evidence(backend: BackendName) -> None:
     net = bundled("asia")
     tree = net.compile(backend)
     n = 4000 if backend == "cpu" else 400
@@ -228,7 +229,7 @@ def test_interventions_and_soft_evidence(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_imputation(backend: str) -> None:
+def test_imputation(backend: BackendName) -> None:
     net = bundled("asia")
     tree = net.compile(backend)
     whole = tree.sample(30, seed=3).states
@@ -250,7 +251,7 @@ def test_imputation(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_imputation_of_impossible_cases(backend: str) -> None:
+def test_imputation_of_impossible_cases(backend: BackendName) -> None:
     tree = bundled("asia").compile(backend)
     cases = {"tub": ["yes", "yes", None], "either": ["no", None, "no"], "lung": [None, None, "no"]}
     with pytest.raises(jtgpu.ImpossibleEvidence, match=r"row 0: .*either = 'no'"):
@@ -266,7 +267,7 @@ def test_imputation_of_impossible_cases(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_imputation_with_weights(backend: str) -> None:
+def test_imputation_with_weights(backend: BackendName) -> None:
     tree = bundled("asia").compile(backend)
     cases = {"smoke": ["yes", None, None]}
     weights = {"lung": [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]}

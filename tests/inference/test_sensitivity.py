@@ -16,13 +16,14 @@ import jtgpu
 from jtgpu.cli import app
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 from jtgpu.plans.lowering import LOWERINGS
+from jtgpu.util.options import BackendName, Lowering
 from tests.conftest import ROOT
 from tests.support import judge, oracle
 from tests.support.bundled import bundled
 from tests.support.examples import examples
 from tests.support.random_nets import all_weights, bayesian_networks, evidence_weights
 
-BACKENDS = ["reference", "cpu"]
+BACKENDS: tuple[BackendName, ...] = ("reference", "cpu")
 
 
 def target_probability(net: BayesianNetwork, target: tuple[int, int], weights: Any) -> float:
@@ -158,7 +159,7 @@ def chain() -> BayesianNetwork:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_by_hand(backend: str) -> None:
+def test_by_hand(backend: BackendName) -> None:
     found = chain().compile(backend).sensitivity(("b", "yes"))
     # P(b = yes) = P(a) . P(b = yes | a)
     assert found.probability == pytest.approx(0.07)
@@ -176,7 +177,7 @@ def test_by_hand(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_parameters_and_targets_of_probability_zero(backend: str) -> None:
+def test_parameters_and_targets_of_probability_zero(backend: BackendName) -> None:
     tree = chain().compile(backend)
     found = tree.sensitivity(("b", "yes"), {"a": "no"})
     assert found.probability == 0
@@ -208,7 +209,7 @@ def test_tornado() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_interventions(backend: str) -> None:
+def test_interventions(backend: BackendName) -> None:
     tree = chain().compile(backend)
     found = tree.sensitivity(("c", "high"), do={"b": "yes"})
     assert found.probability == pytest.approx(0.7)
@@ -218,7 +219,7 @@ def test_interventions(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_weights_on_the_target(backend: str) -> None:
+def test_weights_on_the_target(backend: BackendName) -> None:
     tree = chain().compile(backend)
     weights = {"b": [0.02, 8.0], "a": [3.0, 0.5]}
     found = tree.sensitivity(("b", "yes"), likelihood=weights)

@@ -14,6 +14,7 @@ import jtgpu
 from jtgpu import JunctionTreeClassifier, errors
 from jtgpu.learn.classifier import NotFitted
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.util.options import BackendName
 from tests.conftest import ROOT
 from tests.support import oracle
 
@@ -31,7 +32,7 @@ TREE = {"class": [], "a": ["class"], "b": ["class", "a"], "noise": []}
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
-def test_the_cpts_are_counted(backend: str) -> None:
+def test_the_cpts_are_counted(backend: BackendName) -> None:
     X, y = data()
     model = JunctionTreeClassifier(TREE, pseudo_count=0.5, backend=backend).fit(X, y)
     net = model.network_

@@ -26,7 +26,7 @@ NETS = Path(__file__).parents[2] / "nets"
 
 
 def plan_of(name: str) -> Plan:
-    return jtgpu.read(NETS / name).plan(NETS / (name.partition(".")[0] + ".num"), cache=False).plan  # type: ignore[no-any-return]
+    return jtgpu.read(NETS / name).plan(NETS / (name.partition(".")[0] + ".num"), cache=False).plan
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,13 @@ from jtgpu.backends.wrappers.devices import DevicePool
 from jtgpu.backends.wrappers.slices import Partial, SliceJob, SliceTask, on_devices, one_after_another
 from jtgpu.inference.network_plan import SlicedPlan
 from jtgpu.plans import compiler
+from jtgpu.util.options import BackendName
 from tests.support import oracle, random_nets
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
 @given(data=st.data())
-def test_slices_sum_to_the_oracles_answers(data: st.DataObject, backend: str) -> None:
+def test_slices_sum_to_the_oracles_answers(data: st.DataObject, backend: BackendName) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()).filter(len))
     fixed = data.draw(st.sets(st.integers(0, len(model) - 1), min_size=1, max_size=2))
     plan = model.plan("min-fill", cache=False, slices=sorted(fixed))

@@ -493,20 +493,20 @@ def test_auto_does_not_depend_on_what_was_saved(own_cache: Path) -> None:
         {f"v{i}": [str(s) for s in range(card)] for i, card in enumerate(cards)},
         [((f"v{i}", f"v{j}"), np.ones((cards[i], cards[j]))) for i, near in enumerate(around) for j in near if i < j],
     )
-    options = {"max_table": None, "memory_limit": math.inf}
-    before = net.plan(**options)
-    best = net.plan("best", n_steps=3_000_000, **options)
+    before = net.plan(max_table=None, memory_limit=math.inf)
+    best = net.plan("best", n_steps=3_000_000, max_table=None, memory_limit=math.inf)
     assert best.cost().entries < before.cost().entries
-    after = net.plan(**options)
+    after = net.plan(max_table=None, memory_limit=math.inf)
     assert after.plan.to_bytes() == before.plan.to_bytes()
     assert after.describe() == before.describe()
-    assert net.plan(cache=False, **options).plan.to_bytes() == before.plan.to_bytes()
-    saved = net.plan("saved", **options)
+    without = net.plan(cache=False, max_table=None, memory_limit=math.inf)
+    assert without.plan.to_bytes() == before.plan.to_bytes()
+    saved = net.plan("saved", max_table=None, memory_limit=math.inf)
     assert saved.plan.to_bytes() == best.plan.to_bytes()
     assert "elimination order: saved, saved by an earlier search" in saved.describe()
     assert "elimination order: auto, seed 0" in before.describe()
     assert "elimination order: best, seed 0" in best.describe()
-    assert "elimination order: given" in net.plan(best.elimination_order, **options).describe()
+    assert "elimination order: given" in net.plan(best.order, max_table=None, memory_limit=math.inf).describe()
 
 
 def test_auto_remembers_the_orders_that_took_long(own_cache: Path) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import jtgpu
 from jtgpu.model.network import DiscreteModel
+from jtgpu.util.options import BackendName
 
 __all__ = ["compiled"]
 
 
-def compiled(model: DiscreteModel, backend: str) -> jtgpu.JunctionTree:
+def compiled(model: DiscreteModel, backend: BackendName) -> jtgpu.JunctionTree:
     """Compile a model with the min-fill order."""
     tree: jtgpu.JunctionTree = model.plan(order="min-fill", cache=False).compile(backend)
     return tree

@@ -19,6 +19,7 @@ from jtgpu.backends.cpu.warm import warm_up
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
 from jtgpu.model.network import BayesianNetwork, DiscreteModel
 from jtgpu.util.loops import loops
+from jtgpu.util.options import BackendName
 from tests.plans.test_plan import chain
 from tests.support import oracle, random_nets
 
@@ -106,7 +107,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
 @given(data=st.data())
-def test_a_table_of_cases_is_answered_row_by_row(data: st.DataObject, backend: str) -> None:
+def test_a_table_of_cases_is_answered_row_by_row(data: st.DataObject, backend: BackendName) -> None:
     model = data.draw(st.one_of(random_nets.bayesian_networks(most=6), random_nets.markov_networks(most=5)))
     tree = model.plan(order="min-fill", cache=False).compile(backend)
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
