@@ -185,7 +185,7 @@ def test_tables_that_do_not_fit_raise_before_allocation(monkeypatch: pytest.Monk
     monkeypatch.undo()
     assert tree.joint_cost(net.variables[:30]).entries == 3**30
     with pytest.raises(ValueError, match="'cases' or 'together'"):
-        tree.joint(["x0"], how="fast")
+        tree.joint(["x0"], how="fast")  # type: ignore[arg-type]
 
 
 def test_plans_that_keep_variables_together() -> None:

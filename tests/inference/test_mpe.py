@@ -293,7 +293,7 @@ def test_tables_of_cases(backend: BackendName) -> None:
     with pytest.raises(jtgpu.ImpossibleEvidence, match=r"row 2.*wet = 'yes'"):
         tree.mpe_batch(cases)
     with pytest.raises(ValueError, match="on_impossible"):
-        tree.mpe_batch(cases, on_impossible="ignore")
+        tree.mpe_batch(cases, on_impossible="ignore")  # type: ignore[arg-type]
     weighed = tree.mpe_batch({"wet": ["yes", "yes"]}, likelihood={"rain": [[1.0, 0.0], [0.0, 1.0]]})
     assert list(weighed["rain"]) == ["no", "yes"]
     assert list(tree.mpe_batch({"wet": ["yes"] * 2}, do={"rain": ["no", "yes"]})["rain"]) == ["no", "yes"]

@@ -148,7 +148,7 @@ def test_float32_raises_on_backends_without_it() -> None:
         with pytest.raises(errors.BackendUnavailable, match="float64"):
             net.compile(name, dtype="float32")
         with pytest.raises(ValueError, match="float16"):
-            net.compile(name, dtype="float16")
+            net.compile(name, dtype="float16")  # type: ignore[arg-type]
         with net.plan().compile(name, dtype="float64") as tree:
             assert tree.dtype == "float64"
             assert "float" not in repr(tree)

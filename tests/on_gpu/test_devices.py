@@ -302,7 +302,7 @@ def test_devices_that_are_not_there() -> None:
         net.compile("gpu", devices=[0, n])
     for wrong in ("both", [], [0.5], {"a": 1}):
         with pytest.raises(ValueError, match="devices"):
-            net.compile("gpu", devices=wrong)
+            net.compile("gpu", devices=wrong)  # type: ignore[arg-type]
     with pytest.raises(ImpossibleEvidence), net.compile("gpu", devices=[0]) as tree:
         tree.posteriors({"lung": "yes", "either": "no"})
     assert device_numbers(0) == [0]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ...util.options import Lowering
 from ..balance import shorten
 from ..plan import Plan
 from .forest import ContractionForest
@@ -15,7 +16,7 @@ from .program import ContractionProgram, emit
 
 __all__ = ["LOWERINGS", "PRICE", "lower", "relowered"]
 
-LOWERINGS = ("pairwise", "clique", "shallow")
+LOWERINGS: tuple[Lowering, ...] = ("pairwise", "clique", "shallow")
 PRICE = 64.0  # microseconds of critical path that one microsecond of the whole GPU is worth
 
 

@@ -86,7 +86,7 @@ def test_few_rows_of_a_pattern_share_a_program_and_many_have_their_own() -> None
     states[:1000] = states[0]
     states[2999] = -1
     with net.compile("cpu") as tree:
-        table = batch.Table(tree.intervened(()).backend.runner, states, {}, None)
+        table = batch.Table(tree.intervened(()).backend.runner, states, {}, None)  # type: ignore[attr-defined]
         groups = batch.group_rows(table)
     assert sorted(r for g in groups for r in g.rows.tolist()) == list(range(3000))
     own, shared = groups[:-1], groups[-1]

@@ -192,7 +192,7 @@ def test_bad_tables_of_cases_are_named_by_row_and_column() -> None:
     with pytest.raises(errors.EvidenceError, match=r"shape \(3, 2\)"):
         tree.posteriors_batch({"x0": [0]}, likelihood={"x1": np.ones((3, 2))})
     with pytest.raises(ValueError, match="on_impossible"):
-        tree.posteriors_batch({"x0": [0]}, on_impossible="ignore")
+        tree.posteriors_batch({"x0": [0]}, on_impossible="ignore")  # type: ignore[arg-type]
 
 
 def network(name: str) -> BayesianNetwork:

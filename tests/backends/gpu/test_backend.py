@@ -137,13 +137,13 @@ def test_an_unknown_option_is_an_error_that_names_the_nearest() -> None:
     net = bundled("asia")
     plan = net.plan("min-fill", cache=False)
     with pytest.raises(TypeError, match=r"no option 'lists'"):
-        plan.compile("gpu", lists=False)
+        plan.compile("gpu", lists=False)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="did you mean 'engine'"):
-        plan.compile("gpu", engines="levels")
+        plan.compile("gpu", engines="levels")  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="did you mean 'dataflow'"):
         plan.compile("gpu", engine="flow")
     with pytest.raises(ValueError, match="float16"):
-        plan.compile("gpu", dtype="float16")
+        plan.compile("gpu", dtype="float16")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="computes in float64"):
         plan.compile("gpu", engine="dataflow", dtype="float32")
 

@@ -1,0 +1,118 @@
+"""What a user's type checker sees: results of plan() and compile(), names of backends, options and misspelt ones."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
+
+import jtgpu
+from jtgpu.backends import BACKENDS
+from jtgpu.backends.make import OPTIONS, TREE_OPTIONS
+from jtgpu.inference.network_plan import make_plan
+from jtgpu.plans.lowering import LOWERINGS
+from jtgpu.plans.ordering import METHODS, OBJECTIVES, find_order
+from jtgpu.util import options
+from tests.conftest import ROOT
+
+SCRIPT = '''
+import jtgpu
+
+net = jtgpu.load("asia")
+reveal_type(net.plan())
+reveal_type(net.plan("min-fill", memory_limit="2GiB").compile("cpu", threads=2))
+tree = net.compile(backend="reference", order="auto", seed=1)
+reveal_type(tree)
+reveal_type(tree.posteriors({"xray": "yes"})["lung"])
+reveal_type(tree.posterior("lung").mode)
+reveal_type(tree.log_evidence())
+reveal_type(jtgpu.BayesianNetwork({"a": ["n", "y"]}, {}, {"a": [0.5, 0.5]}).compile())
+net.compile("cpus")
+net.plan(tim_limit=3)
+net.compile(thread=2)
+net.plan().compile("cpu", treads=2)
+tree.posteriors_batch({"xray": ["yes"]}, on_impossible="ignore")
+jtgpu.read("x.net", zero_rows="keep")
+'''
+REVEALED = ["NetworkPlan", "JunctionTree", "JunctionTree", "Posterior", "str", "float", "JunctionTree"]
+ERRORS = ["cpus", "tim_limit", "thread", "treads", "ignore", "keep"]
+
+
+@pytest.mark.slow
+def test_a_script_outside_of_the_checkout_is_typed(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--no-error-summary", script.name],
+        cwd=tmp_path, capture_output=True, text=True, check=False, env=os.environ | {"MYPYPATH": str(ROOT)},
+    )  # fmt: skip
+    lines = [line for line in done.stdout.splitlines() if line.startswith("script.py")]
+    revealed = [line.split('"')[1].rpartition(".")[2] for line in lines if "Revealed type" in line]
+    assert revealed == REVEALED, done.stdout + done.stderr
+    errors = [line for line in lines if ": error:" in line]
+    assert len(errors) == len(ERRORS), "\n".join(lines)
+    for line, word in zip(errors, ERRORS, strict=True):
+        assert word in line
+
+
+def test_types_of_names_are_the_names() -> None:
+    assert set(get_args(options.BackendName)) == {"auto", *BACKENDS}
+    assert set(get_args(options.OrderMethod)) == set(METHODS)
+    assert set(get_args(options.Lowering)) == set(LOWERINGS)
+    assert set(get_args(options.Objective)) == set(OBJECTIVES)
+
+
+def test_types_of_options_are_the_options() -> None:
+    plan = {*inspect.signature(make_plan).parameters} - {"model", "order", "search"}
+    search = {*inspect.signature(find_order).parameters} - {"cardinality", "neighbours", "method", "clock"}
+    assert set(options.PlanOptions.__annotations__) == plan | search
+    tree = {*TREE_OPTIONS, *(o for known in OPTIONS.values() for o in known)}
+    assert set(options.TreeOptions.__annotations__) == tree
+    assert set(options.CompileOptions.__annotations__) == (plan | search | tree) - {"backend"}
+    assert get_type_hints(options.PlanOptions)["seed"] is int
+
+
+def test_compile_passes_each_option_where_it_belongs() -> None:
+    net = jtgpu.load("asia")
+    messages: list[str] = []
+    with net.compile("cpu", order="best", n_steps=1, threads=1, replan=False, progress=messages.append) as tree:
+        assert tree.threads == 1
+        assert tree.plan.search is not None
+        assert tree.plan.search.method == "best"
+    assert net.compile("reference", dtype="float64", seed=3).dtype == "float64"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"thread": 2}, r"compile\(\) has no option 'thread'; did you mean 'threads'"),
+        ({"tim_limit": 2}, r"compile\(\) has no option 'tim_limit'; did you mean 'time_limit'"),
+        ({"tune": True}, "the backend 'cpu' has no option 'tune'"),
+        ({"nonsense": 1}, r"compile\(\) has no option 'nonsense'$"),
+    ],
+)
+def test_misspelt_options_of_compile_are_named(options: dict[str, object], words: str) -> None:
+    """Once, `net.compile("gpu", tune=True)` passed the option to the plan only."""
+    with pytest.raises(TypeError, match=words):
+        jtgpu.load("asia").compile("cpu", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tim_limit": 2}, r"plan\(\) has no option 'tim_limit'; did you mean 'time_limit'"),
+        ({"threads": 2}, r"plan\(\) has no option 'threads'; it belongs to compile"),
+        ({"cahce": False}, "did you mean 'cache'"),
+    ],
+)
+def test_misspelt_options_of_plan_are_named(options: dict[str, object], words: str) -> None:
+    net = jtgpu.load("asia")
+    for order in ("auto", net.variables):
+        with pytest.raises(TypeError, match=words):
+            net.plan(order, **options)  # type: ignore[arg-type]
