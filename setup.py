@@ -61,6 +61,9 @@ setup(
     },
     include_package_data=False,
     zip_safe=False,
+    # `pip install --editable` then adds the checkout to sys.path by a .pth file. The default, a module that intercepts
+    # imports, is invisible to type checkers and takes time when Python starts.
+    options={"editable_wheel": {"mode": "compat"}},
     entry_points={"console_scripts": ["jtgpu=jtgpu.cli:main"]},
     classifiers=[
         "Intended Audience :: Science/Research",

@@ -24,7 +24,7 @@ from jtgpu.backends.published.rules import Rules
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 from jtgpu.plans import compiler
 from jtgpu.plans.lowering import LOWERINGS
-from jtgpu.util.options import BackendName, Lowering
+from jtgpu.util.options import BackendName
 from tests.plans.test_plan import chain
 from tests.support import oracle, random_nets
 

@@ -23,7 +23,7 @@ from jtgpu.backends.cpu.warm import warm_up_queries
 from jtgpu.cli import app
 from jtgpu.model.network import BayesianNetwork, DiscreteModel
 from jtgpu.plans.lowering import LOWERINGS
-from jtgpu.util.options import BackendName, Lowering
+from jtgpu.util.options import BackendName
 from tests.conftest import ROOT
 from tests.support import judge, oracle
 from tests.support.bundled import bundled

@@ -16,7 +16,7 @@ import jtgpu
 from jtgpu.cli import app
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 from jtgpu.plans.lowering import LOWERINGS
-from jtgpu.util.options import BackendName, Lowering
+from jtgpu.util.options import BackendName
 from tests.conftest import ROOT
 from tests.support import judge, oracle
 from tests.support.bundled import bundled
