@@ -36,6 +36,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "typer": ("cli/*.py",),
     "rich": ("cli/*.py",),
     "narwhals": ("inference/tables/arrow.py",),
+    "pandas": ("inference/results/frames.py",),
     "pyarrow": ("inference/tables/arrow.py", "cluster/storage.py"),
     "fsspec": ("cluster/storage.py",),
     "ray": ("cluster/*.py",),
@@ -44,7 +45,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 }
 # packages that are imported within functions only, in any file
 ON_USE = {
-    "cuda", "fsspec", "matplotlib", "narwhals", "networkx", "pgmpy", "platformdirs", "pyarrow", "pycuda", "ray",
+    "cuda", "fsspec", "matplotlib", "narwhals", "networkx", "pandas", "pgmpy", "platformdirs", "pyarrow", "pycuda", "ray",
     "skcuda",
 }  # fmt: skip
 # files that may import modules of jtgpu by name, which hides the import from the layers contract

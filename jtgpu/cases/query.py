@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import EvidenceError, UnknownVariable, closest
+from ..inference.results.marginals import distinct_names
 from ..inference.tables.arrow import arrow
 from ..inference.tables.columns import evidence_columns, reject_repeated
 from ..model.network import DiscreteModel
@@ -42,7 +43,7 @@ class TableQuery:
         if self.labels:
             names = [model.variables[v] for v in self.targets]
         else:
-            names = [f"{model.variables[v]}={s}" for v in self.targets for s in _distinct(model.states(v))]
+            names = [f"{model.variables[v]}={s}" for v in self.targets for s in distinct_names(model.states(v))]
         names += ["log_evidence"] * self.log_evidence + ["conflict"] * self.conflict
         if self.mpe:
             names += [*(f"mpe:{model.variables[v]}" for v in self.targets), "log_mpe"]
@@ -131,8 +132,3 @@ def resolve_query(
 
 def _as_list(names: Any) -> list[Any]:
     return [names] if isinstance(names, (str, int, np.integer)) else list(names)
-
-
-def _distinct(states: Sequence[str]) -> list[str]:
-    """Names of states, with the state's number appended to names that occur more than once."""
-    return [s if states.count(s) == 1 else f"{s}#{i}" for i, s in enumerate(states)]

@@ -34,7 +34,7 @@ _UNITS = {
 def answer_table(q: Question, answer: Any) -> Answer:
     """Convert an answer of `jtgpu.inference.queries.text.ask` to rows."""
     if isinstance(answer, Posterior):
-        return Answer((answer.variable, "P"), [*zip(answer.states, answer, strict=True)])
+        return Answer((answer.variable, "P"), [*zip(answer.states, answer.probabilities.tolist(), strict=True)])
     if isinstance(answer, Joint):
         return Answer((*answer.variables, "P"), [(*labels, p) for labels, p in answer.items()])
     if isinstance(answer, Conditional):
@@ -69,7 +69,8 @@ def as_json(q: Question, answer: Any) -> dict[str, Any]:
     """Convert an answer to numbers, strings, lists and dicts; an infinite logarithm becomes null."""
     found: dict[str, Any] = {"question": q.text, "kind": q.kind}
     if isinstance(answer, Posterior):
-        return found | {"variable": answer.variable, "states": list(answer.states), "probabilities": list(answer)}
+        found |= {"variable": answer.variable, "states": list(answer.states)}
+        return found | {"probabilities": answer.probabilities.tolist()}
     if isinstance(answer, (Joint, Conditional)):
         found |= {"variables": list(answer.variables), "states": [list(s) for s in answer.states]}
         found["probabilities"] = answer.probabilities.tolist()

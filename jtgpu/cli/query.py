@@ -118,7 +118,7 @@ def print_posteriors(answer: Posteriors, *, given: bool, digits: int | None = No
     rows = [
         ("" if i and on_terminal() else name, state, p)
         for name, posterior in answer.items()
-        for i, (state, p) in enumerate(zip(posterior.states, posterior, strict=True))
+        for i, (state, p) in enumerate(zip(posterior.states, posterior.probabilities.tolist(), strict=True))
     ]
     print_rows(("variable", "state", "P"), rows, digits=digits, bars=True, named=on_terminal())
     if given and on_terminal():

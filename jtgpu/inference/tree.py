@@ -23,6 +23,7 @@ from .queries.text import ask
 from .results.configurations import CaseExplanations, Explanation, Imputed, Samples
 from .results.costs import JointCost, MapCost
 from .results.marginals import CasePosteriors, Posterior, Posteriors
+from .results.rankings import Ranking, Scores
 from .results.sensitivities import Sensitivity
 from .results.tables import Conditional, Joint
 from .session import Session
@@ -414,7 +415,7 @@ class JunctionTree(CompiledModel):
     def mutual_information(
         self, target: str | int, others: Iterable[str | int] | None = None, evidence: Findings | None = None,
         **more: Unpack[More],
-    ) -> dict[str, float]:  # fmt: skip
+    ) -> Scores:  # fmt: skip
         """Compute I(target; X | evidence) for other variables X.
 
         The computation is one table of cases, with a case for each state of the target.
@@ -437,7 +438,7 @@ class JunctionTree(CompiledModel):
     def value_of_information(
         self, target: str | int, candidates: Iterable[str | int] | None = None, evidence: Findings | None = None,
         **more: Unpack[More],
-    ) -> list[Observation]:  # fmt: skip
+    ) -> Ranking[Observation]:  # fmt: skip
         """Rank variables by the expected information that observing them gives about a target.
 
         Parameters
@@ -458,7 +459,7 @@ class JunctionTree(CompiledModel):
 
     def evidence_importance(
         self, target: str | int, evidence: Findings, *, likelihood: Findings | None = None, do: Findings | None = None
-    ) -> list[Importance]:
+    ) -> Ranking[Importance]:
         """Compute the effect of each finding on the posterior of a target.
 
         Parameters

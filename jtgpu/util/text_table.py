@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["format_cell", "format_table"]
+from .terminal_table import display_width, printable
+
+__all__ = ["abridged", "format_cell", "format_table", "shown_rows"]
 
 MAX_ROWS = 60  # of a table that is shown whole; of longer ones, the first and last `SOME_ROWS`
 SOME_ROWS = 5
 WIDTH = 100  # characters of a line
-MAX_CELL = 32  # characters of a cell
+MAX_CELL = 40  # characters of a cell
 DIGITS = 6
 SMALL, LARGE = 1e-4, 1e9  # absolute values outside this range are shown with an exponent
 GAP = "  "
@@ -29,13 +31,26 @@ def format_cell(value: Any, digits: int = DIGITS) -> str:
             return ""
         plain = number == 0.0 or SMALL <= abs(number) < LARGE or math.isinf(number)
         return f"{number:.{digits}f}" if plain else f"{number:.{max(digits - 1, 0)}e}"
-    text = str(value).replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
-    return text if len(text) <= MAX_CELL else text[: MAX_CELL - 3] + "..."
+    return abridged(str(value), MAX_CELL)
+
+
+def abridged(text: str, most: int) -> str:
+    """A text without control characters, cut to this number of characters."""
+    text = printable(text[: 2 * most])
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def shown_rows(n: int, max_rows: int | None = MAX_ROWS) -> list[int]:
+    """Numbers of the rows that are shown of a table of n rows."""
+    if max_rows is None or n <= max_rows:
+        return [*range(n)]
+    some = min(SOME_ROWS, max(max_rows // 2, 1))
+    return [*range(some), *range(n - some, n)]
 
 
 def format_table(
     names: Sequence[str],
-    columns: Sequence[Sequence[Any]],
+    columns: Sequence[Any],
     *,
     fixed: int = 0,
     max_rows: int | None = MAX_ROWS,
@@ -68,18 +83,14 @@ def format_table(
         Lines without trailing spaces or a final line end.
     """
     n = len(columns[0]) if columns else 0
-    whole = max_rows is None or n <= max_rows
-    some = min(SOME_ROWS, max((max_rows or 0) // 2, 1))
-    rows = [*range(n)] if whole else [*range(some), *range(n - some, n)]
+    rows = shown_rows(n, max_rows)
+    whole = len(rows) == n
     pairs = [*zip(names, columns, strict=True)]
     if width is not None:  # more columns than this from either end would not fit
         most = width // (1 + len(GAP)) + 1
         pairs = [*pairs[: fixed + most], *pairs[max(fixed + most, len(pairs) - most) :]]
-    blocks = [_block(name, column, rows, digits) for name, column in pairs]
-    if not whole:
-        for block in blocks:
-            block.insert(some + 1, "...")
-    shown = _fitting([len(block[1] if len(block) > 1 else block[0]) for block in blocks], fixed, width)
+    blocks = [_block(name, column, rows, digits, None if whole else len(rows) // 2) for name, column in pairs]
+    shown = _fitting([display_width(block[0]) for block in blocks], fixed, width)
     dots = ["..."] * (len(rows) + 1 + (not whole))
     lines = zip(*(dots if j is None else blocks[j] for j in shown), strict=True)
     text = [GAP.join(line).rstrip() for line in lines]
@@ -90,16 +101,17 @@ def format_table(
     return "\n".join(text)
 
 
-def _block(name: str, column: Sequence[Any], rows: list[int], digits: int) -> list[str]:
-    """Header and cells of one column, padded to the same width."""
+def _block(name: str, column: Sequence[Any], rows: list[int], digits: int, gap: int | None) -> list[str]:
+    """Header and cells of one column, padded to the same width; dots after `gap` rows."""
     values = [column[i] for i in rows]
-    cells = [format_cell(value, digits) for value in values]
-    header = format_cell(name)
-    width = max(map(len, [header, *cells]))
-    numeric = any(isinstance(v, (int, float, np.number)) for v in values)
-    if numeric and all(v is None or isinstance(v, (int, float, np.number)) for v in values):
-        return [text.rjust(width) for text in (header, *cells)]
-    return [text.ljust(width) for text in (header, *cells)]
+    texts = [format_cell(name), *(format_cell(value, digits) for value in values)]
+    if gap is not None:
+        texts.insert(gap + 1, "...")
+    width = max(map(display_width, texts))
+    numbers = [isinstance(v, (int, float, np.number)) for v in values if v is not None]
+    if numbers and all(numbers):
+        return [" " * (width - display_width(text)) + text for text in texts]
+    return [text + " " * (width - display_width(text)) for text in texts]
 
 
 def _fitting(widths: list[int], fixed: int, width: int | None) -> list[int | None]:

@@ -13,7 +13,7 @@ from jtgpu.util.text_table import format_cell, format_table
     [
         (0.25, "0.250000"), (0.0, "0.000000"), (1e-9, "1.00000e-09"), (-2.5, "-2.500000"), (3e12, "3.00000e+12"),
         (float("-inf"), "-inf"), (None, ""), (float("nan"), ""), (7, "7"), ("yes", "yes"), ("a\nb", "a\\nb"),
-        ("x" * 50, "x" * 29 + "..."), (np.float64(0.5), "0.500000"), (True, "True"),
+        ("x" * 50, "x" * 37 + "..."), (np.float64(0.5), "0.500000"), (True, "True"),
     ],
 )  # fmt: skip
 def test_cells(value: object, text: str) -> None:
@@ -51,3 +51,10 @@ def test_wide_tables_omit_columns_in_the_middle() -> None:
 def test_tables_without_rows_or_columns() -> None:
     assert format_table(["a", "b"], [[], []]) == "a  b"
     assert format_table([], []) == ""
+
+
+def test_wide_characters_and_dots_are_padded() -> None:
+    lines = format_table(["天気", "n"], [["晴", "rain"], ["a", "b"]]).splitlines()
+    assert lines == ["天気  n", "晴    a", "rain  b"]
+    lines = format_table(["long name", "p"], [[0.5] * 100, ["x"] * 100]).splitlines()
+    assert lines[6] == "      ...  ..."

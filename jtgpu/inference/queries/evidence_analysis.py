@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence
+from ..results.rankings import Ranking
 from .information import kl_divergence
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def conflict(tree: CompiledModel, known: Known) -> float:
     return float(log_p[2:].sum() - log_p[1])
 
 
-def evidence_importance(tree: CompiledModel, target: str | int, known: Known) -> list[Importance]:
+def evidence_importance(tree: CompiledModel, target: str | int, known: Known) -> Ranking[Importance]:
     """See `jtgpu.JunctionTree.evidence_importance`."""
     model = tree.model
     t = model.index(target)
@@ -105,7 +106,8 @@ def evidence_importance(tree: CompiledModel, target: str | int, known: Known) ->
                 shift_alone=_shift(alone, prior),
             )
         )
-    return sorted(answers, key=lambda a: (-a.kl_without, -a.kl_alone, model.index(a.variable)))
+    answers.sort(key=lambda a: (-a.kl_without, -a.kl_alone, model.index(a.variable)))
+    return Ranking(answers, Importance, f"Importance of findings for {model.variables[t]}, most important first")
 
 
 def _findings(tree: CompiledModel, known: Known) -> list[int]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence
+from ..results.rankings import Ranking, Scores
 from .joint import joint
 from .scope import scope_of
 
@@ -123,18 +124,19 @@ def _others(tree: CompiledModel, target: int, given: Iterable[str | int] | None)
 
 def mutual_information(
     tree: CompiledModel, target: str | int, others: Iterable[str | int] | None, settled: Settled
-) -> dict[str, float]:
+) -> Scores:
     """See `jtgpu.JunctionTree.mutual_information`."""
     t = tree.model.index(target)
     scope = _others(tree, t, others)
     table = _TargetAndOthers(tree, t, scope, settled)
     found = {v: table.information(v) for v in scope}
-    return {tree.model.variables[v]: found[v] for v in sorted(found, key=lambda v: (-found[v], v))}
+    order = sorted(found, key=lambda v: (-found[v], v))
+    return Scores({tree.model.variables[v]: found[v] for v in order}, "mutual_information")
 
 
 def value_of_information(
     tree: CompiledModel, target: str | int, candidates: Iterable[str | int] | None, settled: Settled
-) -> list[Observation]:
+) -> Ranking[Observation]:
     """See `jtgpu.JunctionTree.value_of_information`."""
     model = tree.model
     t = model.index(target)
@@ -148,4 +150,5 @@ def value_of_information(
         gain = min(table.information(v), before)
         accuracy = float(table.joint(v).max(axis=0).sum())
         found.append(Observation(model.variables[v], before - gain, gain, min(1.0, accuracy)))
-    return sorted(found, key=lambda o: (-o.gain, model.index(o.variable)))
+    found.sort(key=lambda o: (-o.gain, model.index(o.variable)))
+    return Ranking(found, Observation, f"Value of information about {model.variables[t]}, best first")

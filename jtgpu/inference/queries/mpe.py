@@ -99,7 +99,7 @@ def mpe_batch(tree: CompiledModel, known: KnownCases, on_impossible: str) -> Cas
     best = sweep.best_rows(known.states, known.likelihood)
     impossible = np.isneginf(best.log_value)
     raise_if_impossible(tree, known, impossible, on_impossible)
-    return CaseExplanations(tree.model, best.states, best.log_value)
+    return CaseExplanations(tree.model, best.states, best.log_value, known.table)
 
 
 def raise_if_impossible(

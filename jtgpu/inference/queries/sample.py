@@ -47,6 +47,6 @@ def impute(tree: CompiledModel, known: KnownCases, how: str, seed: Any, on_impos
         filled = messages.maximal().best_rows(known.states, known.likelihood).states
     else:
         filled = messages.summing().draw_rows(known.states, known.likelihood, _uniforms(seed, len(tree.model)))
-    found = Imputed(tree.model, filled, known.states < 0)
+    found = Imputed(tree.model, filled, known.states < 0, known.table)
     raise_if_impossible(tree, known, found.impossible, on_impossible)
     return found

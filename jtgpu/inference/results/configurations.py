@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...model.network import DiscreteModel
+from ..tables import Table
+from .frames import make_frame, unused_name
 from .marginals import as_array
+from .printed import Lazy, Printed, row_labels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,8 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["CaseExplanations", "CaseStates", "Explanation", "Imputed", "Samples"]
 
 
-class Explanation(Mapping[str, str]):
+class Explanation(Printed, Mapping[str, str]):
     """A most probable configuration: a mapping from variable name to state name.
+
+    ``print(explanation)`` shows a table with one line for each variable.
 
     Attributes
     ----------
@@ -75,16 +81,43 @@ class Explanation(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._model) if self._variables is None else len(self._variables)
 
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{v}={s}" for v, s in list(self.items())[:6])
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each explanation of `ranked`, most probable first.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame; also any other one that narwhals supports. Default: pandas.
+
+        Returns
+        -------
+        data frame
+            A column of state names for each variable, and ``log_joint``.
+        """
+        names = [*self]
+        columns: dict[str, Any] = {v: [one[v] for one in self.ranked] for v in names}
+        columns[unused_name("log_joint", names)] = [one.log_joint for one in self.ranked]
+        return make_frame(columns, backend)
+
+    def _title(self) -> str:
+        at = next(i for i, one in enumerate(self.ranked) if one is self)
+        of = f", {at + 1} of the {len(self.ranked)} in .ranked" if len(self.ranked) > 1 else ""
+        return f"Explanation of {len(self)} variables, log_joint={self.log_joint:.9g}{of}"
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        names = [*self]
+        return ["", ""], [names, Lazy(len(names), lambda i: self[names[i]])], 2
+
+    def __repr__(self) -> str:  # one line: explanations are also elements of `ranked`
+        shown = ", ".join(f"{v}={s}" for v, s in itertools.islice(self.items(), 6))
         more = f", ... ({len(self)} in total)" if len(self) > 6 else ""
         return f"Explanation({shown}{more}; log_joint={self.log_joint:.9g})"
 
 
-class CaseStates(Mapping[str, "NDArray[Any]"]):
+class CaseStates(Printed, Mapping[str, "NDArray[Any]"]):
     """A table of n full configurations: a mapping from variable name to the names of its states, (n,).
 
-    ``pandas.DataFrame(dict(rows))`` makes a data frame of state names; ``numpy.asarray(rows)`` gives ``states``.
+    ``rows.to_frame()`` makes a data frame of state names; ``numpy.asarray(rows)`` gives ``states``.
 
     Attributes
     ----------
@@ -92,8 +125,8 @@ class CaseStates(Mapping[str, "NDArray[Any]"]):
         State numbers, variables in the order of the model; -1 in every cell of an impossible case.
     """
 
-    def __init__(self, model: DiscreteModel, states: NDArray[np.int32]):
-        self._model = model
+    def __init__(self, model: DiscreteModel, states: NDArray[np.int32], table: Table | None = None):
+        self._model, self._table_of_cases = model, table
         self.states = states
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -112,8 +145,32 @@ class CaseStates(Mapping[str, "NDArray[Any]"]):
     def __len__(self) -> int:
         return len(self._model)
 
-    def __repr__(self) -> str:
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a column of state names for each variable.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame; also any other one that narwhals supports. Default: the library of the table of
+            cases, or pandas if there is none.
+
+        Returns
+        -------
+        data frame
+            If the cases were a pandas frame, the result has its index. Cells of impossible cases are null.
+        """
+        return make_frame({v: self[v] for v in self}, backend, cases=self._table_of_cases)
+
+    def _title(self) -> str:
         return f"{type(self).__name__} of {len(self)} variables in {len(self.states)} rows"
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        n = len(self.states)
+
+        def column(v: int) -> Sequence[Any]:
+            return Lazy(n, lambda i: None if self.states[i, v] < 0 else self._model.states(v)[self.states[i, v]])
+
+        return ["", *self], [row_labels(n, self._table_of_cases), *map(column, range(len(self)))], 1
 
 
 class CaseExplanations(CaseStates):
@@ -127,10 +184,28 @@ class CaseExplanations(CaseStates):
         Cases of probability zero.
     """
 
-    def __init__(self, model: DiscreteModel, states: NDArray[np.int32], log_joint: NDArray[np.float64]):
-        super().__init__(model, states)
+    def __init__(
+        self,
+        model: DiscreteModel,
+        states: NDArray[np.int32],
+        log_joint: NDArray[np.float64],
+        table: Table | None = None,
+    ):
+        super().__init__(model, states, table)
         self.log_joint = log_joint
         self.impossible = np.isneginf(log_joint)
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a column of state names for each variable, and ``log_joint``.
+
+        Parameters
+        ----------
+        backend : str, optional
+            See `CaseStates.to_frame`.
+        """
+        columns: dict[str, Any] = {v: self[v] for v in self}
+        columns[unused_name("log_joint", columns)] = self.log_joint
+        return make_frame(columns, backend, cases=self._table_of_cases)
 
 
 class Samples(CaseStates):
@@ -148,7 +223,34 @@ class Imputed(CaseStates):
         Cases of probability zero; their cells are -1.
     """
 
-    def __init__(self, model: DiscreteModel, states: NDArray[np.int32], missing: NDArray[np.bool_]):
-        super().__init__(model, states)
+    def __init__(
+        self,
+        model: DiscreteModel,
+        states: NDArray[np.int32],
+        missing: NDArray[np.bool_],
+        table: Table | None = None,
+    ):
+        super().__init__(model, states, table)
         self.missing = missing
         self.impossible: NDArray[np.bool_] = np.asarray((states < 0).any(axis=1))
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return the table of cases with its missing cells filled in, as a data frame.
+
+        Parameters
+        ----------
+        backend : str, optional
+            See `CaseStates.to_frame`.
+
+        Returns
+        -------
+        data frame
+            The columns of the cases in their order, those that are not variables as they were, then the variables that
+            the cases do not have.
+        """
+        table = self._table_of_cases
+        if table is None:
+            return super().to_frame(backend)
+        variables = set(self)
+        columns = {name: self[name] if name in variables else table.carried(name) for name in table.names}
+        return make_frame({**columns, **{v: self[v] for v in self if v not in columns}}, backend, cases=table)

@@ -9,12 +9,27 @@ import numpy as np
 
 from ...backends.base import BatchResult
 from ...model.network import DiscreteModel
+from ...util.terminal_table import display_width
+from ...util.text_table import abridged, format_cell, format_table, shown_rows
 from ..tables import Table
+from .frames import make_frame
+from .printed import HINT, Lazy, Printed, row_labels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CasePosteriors", "Posterior", "Posteriors", "as_array"]
+__all__ = ["CasePosteriors", "Posterior", "Posteriors", "as_array", "distinct_names"]
+
+MAX_STATES = 12  # of a posterior that is shown whole in one line
+MAX_STATE = 16  # characters of a state's name in a table of posteriors
+MAX_COLUMNS = 30  # states of a variable that may fit into a line
+
+
+def distinct_names(states: Sequence[str]) -> list[str]:
+    """Names of states, with the state's number appended to names that occur more than once."""
+    if len(set(states)) == len(states):
+        return [*states]
+    return [s if states.count(s) == 1 else f"{s}#{i}" for i, s in enumerate(states)]
 
 
 def as_array(array: NDArray[Any], dtype: Any, copy: bool | None) -> NDArray[Any]:
@@ -28,11 +43,12 @@ def _not_a_target(model: DiscreteModel, v: int) -> KeyError:
     return KeyError(f"{model.variables[v]!r} is not among the targets of this query; add it to targets=")
 
 
-class Posterior:
-    """P(variable | evidence) of one variable.
+class Posterior(Mapping[str, float]):
+    """P(variable | evidence) of one variable: a mapping from the name of a state to its probability.
 
-    ``p["yes"]`` and ``p[0]`` give the probability of a state by name or number; ``numpy.asarray(p)`` gives all, in the
-    order of the states.
+    ``p["yes"]`` and ``p[0]`` give the probability of a state by name or number, ``dict(p)`` makes a dictionary, and
+    ``numpy.asarray(p)`` an array in the order of the states. If several states share a name, the mapping has them as
+    ``name#number``.
 
     Attributes
     ----------
@@ -66,33 +82,53 @@ class Posterior:
         UnknownState
             If the variable has no such state; also a `KeyError`.
         """
-        if isinstance(state, str) and self.states.count(state) == 1:
-            return float(self.probabilities[self.states.index(state)])
+        if isinstance(state, str):
+            if self.states.count(state) == 1:
+                return float(self.probabilities[self.states.index(state)])
+            names = distinct_names(self.states)
+            if state in names:
+                return float(self.probabilities[names.index(state)])
         model = DiscreteModel({self.variable: self.states})
         return float(self.probabilities[model.state_index(0, state)])
 
-    def __iter__(self) -> Iterator[float]:
-        return iter(self.probabilities.tolist())
+    def __contains__(self, state: object) -> bool:
+        return state in distinct_names(self.states)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(distinct_names(self.states))
 
     def __len__(self) -> int:
         return len(self.states)
 
     def as_dict(self) -> dict[str, float]:
-        """Return a dictionary from state name to probability. If two states share a name, it has the last one."""
-        return dict(zip(self.states, self.probabilities.tolist(), strict=True))
+        """Return a dictionary from state name to probability, like ``dict(p)``."""
+        return dict(zip(self, self.probabilities.tolist(), strict=True))
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with the columns ``state`` and ``probability``; see `Posteriors.to_frame`."""
+        return make_frame({"state": [*self], "probability": self.probabilities}, backend)
 
     @property
     def mode(self) -> str:
         """Name of the most probable state; the first one in case of a tie."""
         return self.states[int(self.probabilities.argmax())]
 
-    def __repr__(self) -> str:
-        inner = ", ".join(f"{s}: {p:.6g}" for s, p in zip(self.states, self.probabilities.tolist(), strict=True))
-        return f"P({self.variable}) = {{{inner}}}"
+    def __str__(self) -> str:
+        columns: list[Any] = [[*self], self.probabilities]
+        return format_table([self.variable, "probability"], columns, fixed=1, hint=HINT)
+
+    def __repr__(self) -> str:  # one line: posteriors are also elements of lists and dictionaries
+        rows = shown_rows(len(self.states), MAX_STATES)
+        parts = [f"{self.states[i]}: {self.probabilities[i]:.6g}" for i in rows]
+        if len(rows) < len(self.states):
+            parts.insert(len(rows) // 2, "...")
+        return f"P({self.variable}) = {{{', '.join(parts)}}}"
 
 
-class Posteriors(Mapping[str, Posterior]):
+class Posteriors(Printed, Mapping[str, Posterior]):
     """Posteriors of several variables: a mapping from variable name to `Posterior`.
+
+    ``print(posteriors)`` shows a table with one line for each variable.
 
     Attributes
     ----------
@@ -128,11 +164,56 @@ class Posteriors(Mapping[str, Posterior]):
     def __len__(self) -> int:
         return len(self._model) if self._targets is None else len(self._targets)
 
-    def __repr__(self) -> str:
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each state of each variable.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame; also any other one that narwhals supports. Default: pandas.
+
+        Returns
+        -------
+        data frame
+            The columns ``variable``, ``state`` and ``probability``.
+        """
+        ids = self._ids()
+        cards = self._model.cardinality[ids]
+        flat = [self._flat[self._ptr[v] : self._ptr[v + 1]] for v in ids]
+        columns = {
+            "variable": np.repeat(np.array([self._model.variables[v] for v in ids], object), cards),
+            "state": [s for v in ids for s in distinct_names(self._model.states(v))],
+            "probability": np.concatenate([*flat, np.zeros(0)]),
+        }
+        return make_frame(columns, backend)
+
+    def _ids(self) -> list[int]:
+        return [*range(len(self._model))] if self._targets is None else [*self._targets]
+
+    def _title(self) -> str:
         return f"Posteriors of {len(self)} variables, log_evidence={self.log_evidence:.9g}"
 
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        ids = self._ids()
+        rows = shown_rows(len(ids))
+        n_states = [int(self._model.cardinality[ids[i]]) for i in rows]
+        cells: list[dict[int, str]] = []
+        for k in range(min(max(n_states, default=0), MAX_COLUMNS)):
+            having = [i for i, n in zip(rows, n_states, strict=True) if k < n]
+            names = [abridged(self._model.states(ids[i])[k], MAX_STATE) for i in having]
+            width = max(map(display_width, names))
+            cells.append(
+                {
+                    i: f"{name}{' ' * (width - display_width(name))} {format_cell(self._flat[self._ptr[ids[i]] + k])}"
+                    for i, name in zip(having, names, strict=True)
+                }
+            )
+        columns: list[Any] = [Lazy(len(ids), lambda i: self._model.variables[ids[i]])]
+        columns += [Lazy(len(ids), found.get) for found in cells]
+        return [""] * len(columns), columns, 1
 
-class CasePosteriors(Mapping[str, "NDArray[np.float64]"]):
+
+class CasePosteriors(Printed, Mapping[str, "NDArray[np.float64]"]):
     """Posteriors of a table of B cases: a mapping from variable name to a (B, n_states) array of float64.
 
     Attributes
@@ -152,7 +233,7 @@ class CasePosteriors(Mapping[str, "NDArray[np.float64]"]):
         targets: Sequence[int] | None = None,
         table: Table | None = None,
     ):
-        self._model, self._table = model, table
+        self._model, self._table_of_cases = model, table
         self.flat, self.log_evidence, self.impossible = result.posterior, result.log_evidence, result.impossible
         self._columns: dict[int, slice] = {}  # of each variable in `flat`
         first = 0
@@ -173,5 +254,36 @@ class CasePosteriors(Mapping[str, "NDArray[np.float64]"]):
     def __len__(self) -> int:
         return len(self._columns)
 
-    def __repr__(self) -> str:
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each case.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame; also any other one that narwhals supports. Default: the library of the table of
+            cases, or pandas if that was not a data frame.
+
+        Returns
+        -------
+        data frame
+            The columns ``variable=state``, as those of `JunctionTree.predict_proba`, and ``log_evidence``. If the cases
+            were a pandas frame, the result has its index. Probabilities of impossible cases are null.
+        """
+        columns = dict(zip(self._names(), self.flat.T, strict=True))
+        if self.impossible.any():
+            columns = {name: np.ma.masked_array(column, self.impossible) for name, column in columns.items()}
+        return make_frame({**columns, "log_evidence": self.log_evidence}, backend, cases=self._table_of_cases)
+
+    def _names(self) -> list[str]:
+        model = self._model
+        return [f"{model.variables[v]}={s}" for v in self._columns for s in distinct_names(model.states(v))]
+
+    def _title(self) -> str:
         return f"CasePosteriors of {len(self)} variables in {len(self.flat)} cases"
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        def column(j: int) -> Sequence[Any]:
+            return Lazy(len(self.flat), lambda i: None if self.impossible[i] else self.flat[i, j])
+
+        columns = [row_labels(len(self.flat), self._table_of_cases), *map(column, range(self.flat.shape[1]))]
+        return ["", *self._names(), "log_evidence"], [*columns, self.log_evidence], 1

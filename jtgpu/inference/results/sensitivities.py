@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...errors import ImpossibleEvidence
 from ...model.network import BayesianNetwork
+from .frames import make_frame
+from .printed import Printed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Bar", "Parameter", "Parameters", "Sensitivity"]
 
 IMPOSSIBLE = 1e-12  # new P(evidence) relative to the old one, below which it is rounding error
+SHOWN = 10  # parameters that `print` shows
 NOISE = 1e-13  # a derivative relative to the terms that it is the difference of, below which it is rounding error
 
 
@@ -135,7 +138,7 @@ class Parameters:
         return lost
 
 
-class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
+class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
     """Derivatives of P(target | evidence): a mapping from variable name to an array in the shape of its CPT.
 
     Each entry is d P(target | evidence) / d theta, where the rest of theta's row keeps its proportions.
@@ -284,7 +287,35 @@ class Sensitivity(Mapping[str, "NDArray[np.float64]"]):
         enough = np.flatnonzero(values >= smallest)  # with all ties
         return [int(i) for i in enough[np.argsort(-values[enough], kind="stable")][:n] if values[i] > 0]
 
-    def __repr__(self) -> str:
+    def to_frame(self, n: int | None = None, backend: str | None = None) -> Any:
+        """Return a data frame of the parameters with the largest absolute derivatives, largest first.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of parameters. Default: all whose derivative is not 0.
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame; also any other one that narwhals supports. Default: pandas.
+
+        Returns
+        -------
+        data frame
+            The columns ``parameter``, ``variable``, ``state``, ``value`` and ``derivative``.
+        """
+        top = self.top(len(self._flat) if n is None else n)
+        columns = {
+            "parameter": [*map(str, top)], "variable": [p.variable for p in top], "state": [p.state for p in top],
+            "value": np.array([p.value for p in top], np.float64),
+            "derivative": np.array([p.derivative for p in top], np.float64),
+        }  # fmt: skip
+        return make_frame(columns, backend)
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        top = self.top(SHOWN)
+        columns: list[Any] = [[*map(str, top)], [p.value for p in top], [p.derivative for p in top]]
+        return ["most influential parameters", "value", "derivative"], columns, 3
+
+    def _title(self) -> str:
         n = len(self._parameters.theta)
         return (
             f"Sensitivity of P({self.target[0]} = {self.target[1]}) = {self.probability:.6g} to {n:,} parameters of "

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence
 from ...model.network import DiscreteModel
-from .marginals import Posterior, as_array
+from .frames import make_frame, unused_name
+from .marginals import Posterior, as_array, distinct_names
+from .printed import Lazy, Printed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Conditional", "Joint"]
 
 
-class _Table:
+class _Table(Printed):
     """Probabilities with one axis for each variable, indexed by states."""
 
     def __init__(self, variables: tuple[str, ...], states: tuple[tuple[str, ...], ...], table: NDArray[np.float64]):
@@ -39,6 +41,55 @@ class _Table:
     def shape(self) -> tuple[int, ...]:
         """Number of states of each variable."""
         return self.probabilities.shape
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each configuration; the last variable varies fastest.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame; also any other one that narwhals supports. Default: pandas.
+
+        Returns
+        -------
+        data frame
+            A column of state names for each variable, and ``probability``; null if the variables that are conditioned
+            on have probability zero.
+        """
+        columns: dict[str, Any] = {}
+        repeat, tile = self.probabilities.size, 1
+        for name, states in zip(self.variables, self.states, strict=True):
+            repeat //= len(states)
+            labels = np.array(distinct_names(states), object)
+            columns[name] = np.tile(np.repeat(labels, repeat), tile)
+            tile *= len(states)
+        columns[unused_name("probability", self.variables)] = self._masked().ravel()
+        return make_frame(columns, backend)
+
+    def _masked(self) -> NDArray[np.float64]:
+        """The probabilities; those that do not exist are masked."""
+        return self.probabilities
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        """A row for each configuration of all variables but the last, and a column for each state of the last one."""
+        masked = self._masked()
+        if not self.variables:
+            return ["probability"], [masked.reshape(1)], 0
+        *others, last = self.states
+        rows = masked.reshape(-1, len(last))
+        if not others:
+            return ["", ""], [distinct_names(last), rows[0]], 1
+        shape = self.shape[:-1]
+
+        def labels(axis: int) -> Sequence[Any]:
+            names = distinct_names(others[axis])
+            return Lazy(len(rows), lambda i: names[int(np.unravel_index(i, shape)[axis])])
+
+        def column(k: int) -> Sequence[Any]:
+            return Lazy(len(rows), lambda i: None if rows[i, k] is np.ma.masked else rows[i, k])
+
+        names = [*self.variables[:-1], *(f"{self.variables[-1]}={s}" for s in distinct_names(last))]
+        return names, [*map(labels, range(len(others))), *map(column, range(len(last)))], len(others)
 
     def _index(self, key: Any, n: int) -> tuple[int, ...]:
         """Numbers of the states that `key` gives for the first n variables."""
@@ -123,7 +174,7 @@ class Joint(_Table):
         at = np.unravel_index(int(self.probabilities.argmax()), self.shape)
         return tuple(labels[int(i)] for labels, i in zip(self.states, at, strict=True))
 
-    def __repr__(self) -> str:
+    def _title(self) -> str:
         return f"Joint of {', '.join(self.variables)}: {' x '.join(map(str, self.shape))} probabilities"
 
 
@@ -176,5 +227,12 @@ class Conditional(_Table):
         row.flags.writeable = False
         return Posterior(self.targets[0], states[0], row)
 
-    def __repr__(self) -> str:
+    def _masked(self) -> NDArray[np.float64]:
+        if self.possible.all():
+            return self.probabilities
+        impossible = ~self.possible.reshape(self.possible.shape + (1,) * len(self.targets))
+        masked = np.ma.masked_array(self.probabilities, np.broadcast_to(impossible, self.shape))
+        return cast("NDArray[np.float64]", masked)
+
+    def _title(self) -> str:
         return f"P({', '.join(self.targets)} | {', '.join(self.given)}): {' x '.join(map(str, self.shape))}"

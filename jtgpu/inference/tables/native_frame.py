@@ -66,10 +66,15 @@ class NativeFrame:
                 return CategoricalColumn(values.codes, values.categories.tolist())
         return _column_of(self.frame[:, at])
 
+    def carried(self, name: str) -> Any:
+        """A column to copy to a result, as `jtgpu.inference.results.frames.make_frame` takes it."""
+        at = self.names.index(name)
+        return self.native.iloc[:, at].array if self.is_pandas else self.column(name)
+
     @property
-    def library(self) -> Any:
-        """The library of the frame, as `jtgpu.inference.results.frames.make_frame` takes it."""
-        return self.frame.implementation
+    def library(self) -> str:
+        """The library of the frame, such as ``"pandas"``."""
+        return str(self.frame.implementation.value)
 
     @property
     def index(self) -> Any:

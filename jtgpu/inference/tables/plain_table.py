@@ -76,6 +76,10 @@ class PlainTable:
         """A column as `jtgpu.inference.tables.encoder.Encoder.encode` takes it."""
         return self._columns[self.names.index(name)]
 
+    def carried(self, name: str) -> Any:
+        """A column to copy to a result."""
+        return self.column(name)
+
     def row_name(self, row: int) -> str:
         """Name a row for messages."""
         return f"row {row}"

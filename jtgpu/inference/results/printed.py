@@ -1,0 +1,77 @@
+"""`Printed`: how results print, the same for all of them.
+
+``print(result)`` and the prompt show one line that says what the result is, and its numbers as an aligned table, as
+much as fits a page; `jtgpu.util.text_table` sets the limits. ``to_frame()`` has all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, overload
+
+from ...util.text_table import format_table
+from ..tables import Table
+
+__all__ = ["HINT", "Lazy", "Printed", "row_labels"]
+
+HINT = "to_frame() has all of them"
+
+
+class Lazy(Sequence[Any]):
+    """A column whose cells are computed when they are read.
+
+    Parameters
+    ----------
+    n : int
+        Number of cells.
+    cell : callable
+        The cell of a row.
+    """
+
+    def __init__(self, n: int, cell: Callable[[int], Any]):
+        self._n, self._cell = n, cell
+
+    def __len__(self) -> int:
+        return self._n
+
+    @overload
+    def __getitem__(self, row: int) -> Any: ...
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[Any]: ...
+    def __getitem__(self, row: int | slice) -> Any:
+        if isinstance(row, slice):
+            return [self._cell(i) for i in range(*row.indices(self._n))]
+        return self._cell(row)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._cell, range(self._n))
+
+
+class Printed:
+    """A result that prints as a title and a table."""
+
+    __slots__ = ()
+
+    def _title(self) -> str:
+        """What the result is, in one line."""
+        raise NotImplementedError
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        """Names and columns of the table, and how many columns are always shown."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        names, columns, fixed = self._table()
+        table = format_table(names, columns, fixed=fixed, hint=HINT) if columns else ""
+        return f"{self._title()}\n{table}" if table else self._title()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def row_labels(n: int, cases: Table | None) -> Sequence[Any]:
+    """What names the rows of a table of n cases: the index of a pandas frame, or their numbers."""
+    if cases is None or cases.index is None:
+        return range(n)
+    index = cases.index
+    return Lazy(n, lambda i: str(index[i]))

@@ -1,0 +1,92 @@
+"""What results print: their numbers as aligned tables, bounded in rows and columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import jtgpu
+from tests.conftest import ROOT
+
+E = {"xray": "yes"}
+
+
+@pytest.fixture(scope="module")
+def tree() -> jtgpu.JunctionTree:
+    made: jtgpu.JunctionTree = jtgpu.read(ROOT / "nets" / "asia.net").compile(backend="reference")
+    return made
+
+
+def test_posteriors_print_a_line_for_each_variable(tree: jtgpu.JunctionTree) -> None:
+    lines = str(tree.posteriors(E)).splitlines()
+    assert lines[0] == "Posteriors of 8 variables, log_evidence=-2.20464166"
+    assert lines[1] == "asia    yes 0.013156  no 0.986844"
+    assert lines[4] == "lung    yes 0.488711  no 0.511289"
+    assert len(lines) == 9
+    assert repr(tree.posteriors(E)) == str(tree.posteriors(E))
+
+
+def test_one_posterior_prints_a_line_for_each_state(tree: jtgpu.JunctionTree) -> None:
+    posterior = tree.posterior("lung", E)
+    assert str(posterior).splitlines() == ["lung  probability", "yes      0.488711", "no       0.511289"]
+    assert repr(posterior) == "P(lung) = {yes: 0.488711, no: 0.511289}"
+    many = jtgpu.BayesianNetwork({"v": [f"s{i}" for i in range(100)]}, {}, {"v": np.full(100, 0.01)})
+    assert len(repr(many.compile("reference").posterior("v"))) < 200
+
+
+def test_tables_print_the_last_variable_across(tree: jtgpu.JunctionTree) -> None:
+    assert str(tree.joint(["lung", "bronc"], E)).splitlines() == [
+        "Joint of lung, bronc: 2 x 2 probabilities",
+        "lung  bronc=yes  bronc=no",
+        "yes    0.279898  0.208813",
+        "no     0.226428  0.284861",
+    ]
+    lines = str(tree.conditional("lung", ["either", "tub"])).splitlines()
+    assert lines[0] == "P(lung | either, tub): 2 x 2 x 2"
+    assert lines[1].split() == ["either", "tub", "lung=yes", "lung=no"]
+    assert lines[4] == "no      yes"  # impossible
+
+
+def test_tables_of_cases_print_both_ends(tree: jtgpu.JunctionTree) -> None:
+    found = tree.posteriors_batch(np.full((1000, 8), -1), targets=["lung"])
+    lines = str(found).splitlines()
+    assert lines[0] == "CasePosteriors of 1 variables in 1000 cases"
+    assert lines[1].split() == ["lung=yes", "lung=no", "log_evidence"]
+    assert lines[-2].split()[0] == "999"
+    assert lines[-1] == "[1,000 rows x 3 columns; to_frame() has all of them]"
+    assert len(lines) == 14
+    flagged = tree.posteriors_batch({"either": ["no"], "tub": ["yes"]}, targets=["lung"], on_impossible="flag")
+    assert str(flagged).splitlines()[-1].split() == ["0", "-inf"]
+
+
+def test_samples_and_explanations_print_names(tree: jtgpu.JunctionTree) -> None:
+    samples = tree.sample(3, E, seed=1)
+    lines = str(samples).splitlines()
+    assert lines[0] == "Samples of 8 variables in 3 rows"
+    assert lines[1].split() == list(tree.model.variables)
+    assert lines[2].split() == ["0", *(samples[v][0] for v in samples)]
+    best = tree.mpe(E, k=2)
+    assert str(best).splitlines()[0].endswith("1 of the 2 in .ranked")
+    assert str(best).splitlines()[1] == "asia    no"
+    assert repr(best).startswith("Explanation(asia=no, ")
+
+
+def test_rankings_print_their_records(tree: jtgpu.JunctionTree) -> None:
+    assert str(tree.mutual_information("lung", evidence=E)).splitlines()[1] == "either  0.447801"
+    lines = str(tree.value_of_information("lung", evidence=E)).splitlines()
+    assert lines[0] == "Value of information about lung, best first"
+    assert lines[1].split() == ["variable", "expected", "entropy", "gain", "expected", "accuracy"]
+    assert "P(xray = yes | either = no)" in str(tree.sensitivity(("lung", "yes"), E))
+    assert "smoke" not in str(tree.evidence_importance("lung", E))
+
+
+def test_large_networks_and_long_names_are_bounded() -> None:
+    states = {f"variable number {i}": [f"a very long name of a state {k}" for k in range(30)] for i in range(500)}
+    net = jtgpu.BayesianNetwork(states, {}, {v: np.full(30, 1 / 30) for v in states})
+    tree = net.compile("reference")
+    text = str(tree.posteriors())
+    assert len(text.splitlines()) == 13
+    assert max(map(len, text.splitlines())) <= 100
+    assert "[500 rows" in text
+    text = str(tree.sample(100, seed=1))
+    assert max(map(len, text.splitlines())) <= 100
