@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..inference.tables.arrow import arrow
+from ..inference.tables.arrow import arrow, compute
 
 __all__ = ["escape_formula", "escape_formulas"]
 
@@ -24,18 +24,16 @@ def escape_formula(cell: str) -> str:
 
 def escape_formulas(table: Any) -> Any:
     """An Arrow table whose names and texts are escaped; numbers are untouched."""
-    import pyarrow.compute as compute
-
-    pa = arrow()
+    pa, pc = arrow(), compute()
     columns = []
     for column in table.columns:
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             text = column.cast(kind)
-            risky = compute.and_not(
-                compute.match_substring_regex(text, _FORMULA), compute.match_substring_regex(text, _NUMBER)
+            risky = pc.and_not(
+                pc.match_substring_regex(text, _FORMULA), pc.match_substring_regex(text, _NUMBER)
             )
-            escaped = compute.binary_join_element_wise(pa.scalar("'", kind), text, pa.scalar("", kind))
-            column = compute.if_else(risky, escaped, text)
+            escaped = pc.binary_join_element_wise(pa.scalar("'", kind), text, pa.scalar("", kind))
+            column = pc.if_else(risky, escaped, text)
         columns.append(column)
     return pa.table(columns, names=[escape_formula(name) for name in table.column_names])
