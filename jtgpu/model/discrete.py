@@ -267,7 +267,7 @@ def _checked_states(variable: str, given: Sequence[str]) -> tuple[str, ...]:
     """The names of a variable's states."""
     if not isinstance(variable, str):
         raise NetworkError(f"a variable name must be a string, got {variable!r}")
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if not isinstance(given, Iterable):
         raise NetworkError(f"variable {variable!r}: its states must be a sequence of names, not {given!r}")
     labels = tuple(str(s) for s in given)
     if not labels:

@@ -73,7 +73,6 @@ def test_networks_are_immutable() -> None:
         (STATES, PARENTS, {**CPTS, "rain": [np.inf, 0.2]}, "'rain': its table holds inf"),
         (STATES, PARENTS, {**CPTS, "rain": ["a", "b"]}, "'rain': its CPT must be an array of numbers"),
         ({**STATES, "rain": []}, PARENTS, CPTS, "'rain' has no states"),
-        ({**STATES, "rain": "ny"}, PARENTS, CPTS, "'rain': its states must be a sequence of names, not 'ny'"),
         ({**STATES, "rain": 2}, PARENTS, CPTS, "'rain': its states must be a sequence of names, not 2"),
         ({5: ["a"]}, {}, {}, "a variable name must be a string, got 5"),
     ],
