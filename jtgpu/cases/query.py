@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..errors import EvidenceError, UnknownVariable, closest
+from ..inference.queries.scope import as_list
 from ..inference.results.marginals import distinct_names
 from ..inference.tables.arrow import arrow
 from ..inference.tables.columns import evidence_columns, reject_repeated
@@ -109,12 +108,12 @@ def resolve_query(
     """
     targets = None
     if options.targets is not None:
-        targets = list(dict.fromkeys(model.index(t) for t in _as_list(options.targets)))
-    kept = list(dict.fromkeys(str(k) for k in _as_list(options.keep)))
+        targets = list(dict.fromkeys(model.index(t) for t in as_list(options.targets, "targets")))
+    kept = list(dict.fromkeys(str(k) for k in as_list(options.keep, "keep")))
     if options.evidence_columns is None:
         names = evidence_columns(model, columns, targets or (), source=source)
     else:
-        names = list(dict.fromkeys(str(c) for c in _as_list(options.evidence_columns)))
+        names = list(dict.fromkeys(str(c) for c in as_list(options.evidence_columns, "evidence_columns")))
     known = set(columns)
     for name in [*names, *kept]:
         if name not in known:
@@ -128,7 +127,3 @@ def resolve_query(
         tuple(targets), evidence, options.labels, options.log_evidence, options.conflict, options.mpe, flag
     )
     return query, kept
-
-
-def _as_list(names: Any) -> list[Any]:
-    return [names] if isinstance(names, (str, int, np.integer)) else list(names)

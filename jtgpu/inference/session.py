@@ -12,6 +12,7 @@ from .compiled import CompiledModel
 from .evidence import Findings, More, read_known
 from .interventions import Intervened
 from .queries.joint import joint
+from .queries.scope import targets_of
 from .results.marginals import Posterior, Posteriors
 from .results.tables import Joint
 from .soft import fit_case
@@ -144,12 +145,10 @@ class Session:
 
     # Queries ----------------------------------------------------------------------------------------------------
 
-    def posteriors(self, *, targets: Iterable[str | int] | None = None) -> Posteriors:
+    def posteriors(self, *, targets: str | int | Iterable[str | int] | None = None) -> Posteriors:
         """Compute the posterior of every variable, or of the targets; see `jtgpu.JunctionTree.posteriors`."""
         model = self._compiled.model
-        if isinstance(targets, str):
-            targets = [targets]
-        wanted = None if targets is None else [model.index(t) for t in targets]
+        wanted = targets_of(model, targets)
         result = self._run(wanted)
         return Posteriors(model, result.posterior, self._compiled.plan.posterior_ptr, result.log_evidence, wanted)
 

@@ -18,6 +18,7 @@ from .queries.map import map_cost, marginal_map
 from .queries.mpe import mpe, mpe_batch
 from .queries.posteriors import posteriors, posteriors_batch
 from .queries.sample import impute, sample
+from .queries.scope import targets_of
 from .queries.sensitivity import sensitivity
 from .queries.text import ask
 from .results.configurations import CaseExplanations, Explanation, Imputed, Samples
@@ -88,7 +89,7 @@ class JunctionTree(CompiledModel):
         likelihood: Findings | None = None,
         soft: Findings | None = None,
         do: Findings | None = None,
-        targets: Iterable[str | int] | None = None,
+        targets: str | int | Iterable[str | int] | None = None,
     ) -> Posteriors:
         """Compute the posterior of every variable, or of some targets.
 
@@ -104,7 +105,7 @@ class JunctionTree(CompiledModel):
             Interventions: variable to the state that it is set to, or to the probabilities with which it is set.
             Interventions never trigger re-planning; the first one on a set of variables copies modified CPTs to the
             backend.
-        targets : iterable, optional
+        targets : str, int, or iterable of these, optional
             Variables whose posteriors are computed. Default: all.
 
         Returns
@@ -122,9 +123,7 @@ class JunctionTree(CompiledModel):
         EvidenceError
             If the evidence is malformed, or soft evidence contradicts itself.
         """
-        if isinstance(targets, str):
-            targets = [targets]
-        wanted = None if targets is None else [self._model.index(t) for t in targets]
+        wanted = targets_of(self._model, targets)
         if soft or do:
             return posteriors(self, self.settle(evidence, likelihood=likelihood, soft=soft, do=do), wanted)
         result = self.answer(self._open().run, read_findings(self._model, evidence, likelihood), wanted)
@@ -165,24 +164,28 @@ class JunctionTree(CompiledModel):
         likelihood: Mapping[Any, ArrayLike] | None = None,
         soft: Mapping[Any, Any] | None = None,
         do: Mapping[Any, Any] | None = None,
-        targets: Iterable[str | int] | None = None,
+        targets: str | int | Iterable[str | int] | None = None,
         on_impossible: OnProblem = "error",
     ) -> CasePosteriors:
         """Compute posteriors of a table of B cases in one call.
 
         Parameters
         ----------
-        cases : (B, V) array of int, mapping, or data frame
-            An array of state numbers with one column per variable, in the order of the model, and -1 for "not
-            observed"; or a mapping from variable to B states (names or numbers; -1, None and NaN: not observed); or a
-            data frame, see `predict_proba`.
+        cases : data frame, mapping, list of mappings, or array
+            One row for each case, in any of these forms: a data frame of pandas, Polars, Arrow or another library that
+            narwhals supports (needs ``jtgpu[frames]``); a mapping from variable to B states; a list of B mappings from
+            variable to state; a (B, V) array with one column for each variable, in the order of the model. Cells are
+            names of states; None, NaN, -1 and texts such as ``""`` and ``"?"`` mean "not observed". Numbers in cells
+            are names of states if a state's name is a number, otherwise, and always in arrays, numbers of states from
+            0; `jtgpu.inference.tables.states` has all rules. Columns that are not variables are ignored, but a column
+            whose name is almost that of a variable is an error.
         likelihood : mapping, optional
-            Variable to weights >= 0, (B, n_states), or (n_states,) for all cases.
+            Variable to weights >= 0: (B, n_states), or for all cases (n_states,) or a mapping from state to weight.
         soft : mapping, optional
             Soft evidence: variable to probabilities, (B, n_states) or (n_states,); a row of NaN: none in this case.
         do : mapping, optional
             Interventions: variable to a state, to B states, or to probabilities, (B, n_states) or (n_states,) of float.
-        targets : iterable, optional
+        targets : str, int, or iterable of these, optional
             Variables whose posteriors are computed. Default: all.
         on_impossible : {"error", "flag"}, default "error"
             Whether a case of probability zero raises an error, or is marked in ``.impossible`` with a ``.log_evidence``
@@ -191,7 +194,7 @@ class JunctionTree(CompiledModel):
         Returns
         -------
         CasePosteriors
-            A mapping from variable name to a (B, n_states) array.
+            A mapping from variable name to a (B, n_states) array; ``to_frame()`` makes a data frame.
 
         Raises
         ------
@@ -203,10 +206,7 @@ class JunctionTree(CompiledModel):
         if on_impossible not in ("error", "flag"):
             raise ValueError(f"on_impossible must be 'error' or 'flag', got {on_impossible!r}")
         known = read_known_cases(self._model, cases, likelihood, soft, do)
-        if isinstance(targets, str):
-            targets = [targets]
-        wanted = None if targets is None else list(dict.fromkeys(self._model.index(t) for t in targets))
-        return posteriors_batch(self, known, wanted, on_impossible)
+        return posteriors_batch(self, known, targets_of(self._model, targets), on_impossible)
 
     def log_likelihood(self, cases: Cases, **more: Any) -> NDArray[np.float64]:
         """Compute ln P(case) of a table of B cases; missing cells are summed out.
@@ -229,14 +229,12 @@ class JunctionTree(CompiledModel):
         self, frame: Any, targets: str | int | Iterable[str | int] | None = None, *,
         evidence_columns: str | Iterable[str] | None = None, **more: Unpack[FrameOptions],
     ) -> Any:  # fmt: skip
-        """Compute posteriors of every row of a data frame.
+        """Compute posteriors of every row of a table, as a table of the same kind.
 
         Parameters
         ----------
-        frame : data frame
-            A pandas, Polars or Arrow table, any other frame that narwhals supports, or a Ray dataset; one column for
-            each variable. Null, NaN and empty strings are missing values. Cells are state names, or state numbers if no
-            state is named by a number; see `jtgpu.inference.tables.states`.
+        frame : data frame, mapping, list of mappings, or array
+            The cases; see `posteriors_batch`. Also a Ray dataset.
         targets : variables, optional
             Default: all variables that are not evidence; if all variables are, all of them.
         evidence_columns : names, optional
@@ -261,7 +259,8 @@ class JunctionTree(CompiledModel):
         -------
         data frame
             A frame of the same kind as `frame` with the rows in the same order and float64 columns ``variable=state``.
-            The index of a pandas frame is preserved.
+            The index of a pandas frame is preserved. For a mapping or an array: a mapping of columns; for a list of
+            mappings: a list of mappings.
 
         Raises
         ------
@@ -278,7 +277,7 @@ class JunctionTree(CompiledModel):
         self, frame: Any, targets: str | int | Iterable[str | int] | None = None, *,
         evidence_columns: str | Iterable[str] | None = None, **more: Unpack[FrameOptions],
     ) -> Any:  # fmt: skip
-        """Predict the most probable state of each target in every row of a data frame.
+        """Predict the most probable state of each target in every row of a table.
 
         Targets are predicted independently; see `mpe` for the most probable configuration.
 
@@ -290,7 +289,7 @@ class JunctionTree(CompiledModel):
         Returns
         -------
         data frame
-            One column of state names for each target.
+            One column of state names for each target; a table of the same kind as `frame`, see `predict_proba`.
         """
         return doors.cases().answer_frame(
             self, frame, targets=targets, evidence_columns=evidence_columns, labels=True, **more
@@ -571,7 +570,8 @@ class JunctionTree(CompiledModel):
         Returns
         -------
         Samples
-            A mapping from variable to the names of its states, (n,); ``.states`` has their numbers, (n, V) int32.
+            A mapping from variable to the names of its states, (n,); ``.states`` has their numbers, (n, V) int32, and
+            ``.to_frame()`` makes a data frame of names.
         """
         return sample(self, self.settle(evidence, **more), n, seed)
 
@@ -594,6 +594,7 @@ class JunctionTree(CompiledModel):
         Returns
         -------
         Imputed
+            ``.to_frame()`` has the columns of `cases` with all cells filled in, in a frame of the same kind.
         """
         return impute(self, read_known_cases(self._model, cases, likelihood, None, do), how, seed, on_impossible)
 

@@ -4,13 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from ...errors import EvidenceError
 from ...model.network import DiscreteModel
 
-__all__ = ["n_configurations", "scope_of"]
+__all__ = ["as_list", "n_configurations", "scope_of", "targets_of"]
+
+
+def as_list(names: Any, what: str) -> list[Any]:
+    """Names or numbers as a list; a single one makes a list of one.
+
+    Raises
+    ------
+    EvidenceError
+        If `names` is neither a name, a number, nor a collection.
+    """
+    if isinstance(names, (str, int, np.integer)):
+        return [names]
+    try:
+        return list(names)
+    except TypeError:
+        raise EvidenceError(f"{what} must be a name, a number, or a list of these, got {names!r}") from None
+
+
+def targets_of(model: DiscreteModel, targets: str | int | Iterable[str | int] | None) -> list[int] | None:
+    """Distinct numbers of the variables whose posteriors are computed; None: all."""
+    if targets is None:
+        return None
+    return list(dict.fromkeys(model.index(t) for t in as_list(targets, "targets")))
 
 
 def scope_of(model: DiscreteModel, variables: str | int | Iterable[str | int], what: str = "query") -> list[int]:
@@ -30,9 +54,7 @@ def scope_of(model: DiscreteModel, variables: str | int | Iterable[str | int], w
     EvidenceError
         If there is no variable, or one is repeated.
     """
-    if isinstance(variables, (str, int, np.integer)):
-        variables = [variables]
-    scope = [model.index(v) for v in variables]
+    scope = [model.index(v) for v in as_list(variables, f"the variables of the {what}")]
     if not scope:
         raise EvidenceError(f"the {what} has no variables; give at least one")
     for i, v in enumerate(scope):
