@@ -576,8 +576,9 @@ class JunctionTree(CompiledModel):
         return sample(self, self.settle(evidence, **more), n, seed)
 
     def impute(
-        self, cases: Cases, *, how: ImputeMethod = "sample", seed: Any = None, likelihood: Mapping[Any, ArrayLike] | None = None,
-        do: Mapping[Any, Any] | None = None, on_impossible: OnProblem = "error",
+        self, cases: Cases, *, how: ImputeMethod = "sample", seed: Any = None,
+        likelihood: Mapping[Any, ArrayLike] | None = None, do: Mapping[Any, Any] | None = None,
+        on_impossible: OnProblem = "error",
     ) -> Imputed:  # fmt: skip
         """Fill in the missing cells of a table of B cases.
 
