@@ -11,6 +11,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from ..cases.files import Report, run_file
@@ -25,7 +26,7 @@ from ..inference.tree import JunctionTree
 from ..model.network import BayesianNetwork, DiscreteModel
 from .batch_options import ClusterOptions, CsvOptions, OutputOptions, TableQueryOptions
 from .console import command, format_seconds, print_json, print_stderr, shown, warn
-from .networks import read_network, split_names
+from .networks import check_output, read_network, split_names
 from .options import File, Json
 from .planning import PlanOptions
 from .progress import is_shown, status
@@ -79,6 +80,8 @@ def batch(  # noqa: PLR0913 (a Typer command)
     begun = time.perf_counter()
     dialect = csv.dialect()
     cluster.check(run)
+    if cluster.cluster is None:
+        check_output(output, writing.force)
     net = read_network(file)
     # validate everything before the computation starts
     columns = _columns(cases, output, net, cluster.cluster, dialect)
@@ -105,10 +108,11 @@ def _load_kernels(tree: JunctionTree) -> None:
     """Load the CPU's compiled loops, so that the rate of the cases excludes it."""
     if tree.backend != "cpu":
         return
-    from ..backends.cpu.warm import warm_up  # imports Numba
+    from ..backends.cpu.batch import ENOUGH  # imports Numba
 
-    small = BayesianNetwork({"a": ["0", "1"], "b": ["0", "1"]}, {"b": ["a"]}, {"a": [1, 1], "b": [[1, 1], [1, 1]]})
-    warm_up(small.plan("min-fill", cache=False).plan)
+    small = BayesianNetwork({"a": ["0", "1"], "b": ["0", "1"]}, {"b": ["a"]}, {"a": [0.5, 0.5], "b": [[0.5, 0.5]] * 2})
+    with small.plan("min-fill", cache=False).compile("cpu") as other:
+        other.intervened().backend.run_batch(np.full((ENOUGH, 2), -1, np.int32))
 
 
 def _answer_on_cluster(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["VARIABLE", "complete_findings", "complete_networks", "complete_targets", "join_findings"]
 
 VARIABLE = "_JTGPU_COMPLETE"  # environment variable in which the shell passes its request
-_SPLIT = "_JTGPU_FINDING"  # set if bash has split the finding to complete at its "="
+_SPLIT = "_JTGPU_FINDING"  # the part of a finding before the word that bash completes
 
 
 def complete_networks(incomplete: str) -> list[str]:
@@ -57,10 +57,8 @@ def complete_findings(ctx: typer.Context, incomplete: str) -> list[str]:
     net = _network(ctx)
     if net is None:
         return []
-    split = os.environ.get(_SPLIT)
-    text = incomplete if split is None else split
-    cut = "" if split is None else text[: text.rfind("=") + 1]  # bash replaces only what follows the "="
-    return [found[len(cut) :] for found in _findings(net, text)]
+    before = os.environ.get(_SPLIT, "")
+    return [found[len(before) :] for found in _findings(net, before + incomplete)]
 
 
 def _findings(net: DiscreteModel, text: str) -> Iterator[str]:
@@ -83,7 +81,7 @@ def _network(ctx: typer.Context) -> DiscreteModel | None:
 
 
 def join_findings() -> None:
-    """Join the words that bash has split at ``=``; other shells do not split them."""
+    """Take the name of a finding off bash's command line: bash splits words at ``=`` and replaces the last part."""
     if os.environ.get(VARIABLE) != "complete_bash":
         return
     try:
@@ -97,7 +95,11 @@ def join_findings() -> None:
         first -= 1
     if first == current:
         return
-    finding = "".join(words[first : current + 1])
-    os.environ[_SPLIT] = finding
-    os.environ["COMP_WORDS"] = shlex.join([*words[:first], finding])
-    os.environ["COMP_CWORD"] = str(first)
+    finding, kept = "".join(words[first : current + 1]), words[:first]
+    if finding.startswith("--"):
+        option, _, finding = finding.partition("=")
+        kept.append(option)
+    name, equals, rest = finding.rpartition("=")
+    os.environ[_SPLIT] = name + equals
+    os.environ["COMP_WORDS"] = shlex.join([*kept, rest])
+    os.environ["COMP_CWORD"] = str(len(kept))

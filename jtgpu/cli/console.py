@@ -26,11 +26,12 @@ from ..errors import (
 )
 from ..util.terminal_table import printable as shown
 from .option_groups import expand_groups
+from .process import INTERRUPTED, raise_on_interrupt
 
-__all__ = ["command", "exit_code", "format_seconds", "print_error", "print_json", "shown", "warn"]
+__all__ = ["INTERRUPTED", "command", "exit_code", "format_seconds", "print_error", "print_json", "shown", "warn"]
 
 OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)
-INTERRUPTED = 130  # 128 + SIGINT, as shells count
+_WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)
 CLOSED_PIPE = 141  # 128 + SIGPIPE, the exit code of `cat` when its reader goes away
 
 R = TypeVar("R")
@@ -62,6 +63,7 @@ def command(function: Callable[..., R]) -> Callable[..., R]:
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
+            raise_on_interrupt()
             result = function(*args, **options)
             sys.stdout.flush()
             return result
@@ -105,6 +107,10 @@ def _exit_after(error: OSError) -> NoReturn:
 def print_error(error: BaseException) -> None:
     """Print an error as one line on stderr."""
     text = str(error)
+    if isinstance(error, OSError) and not isinstance(error, JtgpuError) and error.strerror:
+        file = error.filename or ("stdout" if error.errno in _WRITE_ERRORS else "")
+        text = f"{file}: {error.strerror}" if file else error.strerror
+        text += " (ulimit -f)" if error.errno == errno.EFBIG else ""
     if isinstance(error, MemoryError):
         text = f"out of memory{f' ({text})' if text else ''}; try a memory_limit below the free memory"
     print_stderr(f"error: {text or type(error).__name__}")
@@ -117,8 +123,6 @@ def warn(text: str) -> None:
 
 def print_stderr(text: str) -> None:
     """Print a message on stderr, with the name of the program."""
-    if sys.stderr is None:  # closed; `print` would take stdout
-        return
     with suppress(OSError, ValueError):  # closed or full
         print("jtgpu: " + "\n".join(shown(line) for line in text.splitlines()), file=sys.stderr, flush=True)
 

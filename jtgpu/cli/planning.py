@@ -67,7 +67,7 @@ class PlanOptions:
     def how(self, net: DiscreteModel, file: str) -> str | Path | Sequence[str]:
         """The argument `order` of ``net.plan``: names if ``--plan`` gives them."""
         if self.saved is not None:
-            return self.load(net).elimination_order
+            return self.load(net).order
         return order_file(network_path(file)) if self.order == "num" else self.order
 
     def load(self, net: DiscreteModel) -> NetworkPlan:
