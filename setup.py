@@ -22,6 +22,8 @@ EXTRAS = {
     # pycuda has no wheels: nvcc builds it. scikit-cuda imports pkg_resources, which setuptools dropped in 81.
     "cuda": ["pycuda>=2024.1", "scikit-cuda>=0.5.3", "setuptools<81", "cuda-bindings>=12.6"],
     "frames": ["narwhals>=1.20", "pyarrow>=15"],
+    "pandas": ["narwhals>=1.20", "pyarrow>=15", "pandas>=2.1"],
+    "polars": ["narwhals>=1.20", "pyarrow>=15", "polars>=1.0"],
     "plot": ["matplotlib>=3.8"],
     "ray": ["ray[data]>=2.49", "fsspec", "narwhals>=1.20", "pyarrow>=17"],
     # tests compare answers with pyagrum, benchmarks compare times; tests of missing packages are skipped with a reason
