@@ -31,8 +31,8 @@ class Cpt(_Base):
     """P(variable | parents): a read-only float64 array that prints as a labelled table.
 
     `BayesianNetwork.cpt` returns it. Axes: parents in order, then the variable. It behaves as an array in all other
-    respects, and what is computed from it is a plain array. ``cpt[{"smoke": "yes"}]`` selects by name: it is the part
-    of the array for this state of this parent.
+    respects: arithmetic and indexing give plain arrays, and copies and views have no labels. ``cpt[{"smoke": "yes"}]``
+    selects by name: it is the part of the array for this state of this parent.
 
     Examples
     --------
