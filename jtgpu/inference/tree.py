@@ -32,7 +32,7 @@ from .session import Session
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from ..util.options import ImputeMethod, JointMethod, OnProblem
 
@@ -161,7 +161,7 @@ class JunctionTree(CompiledModel):
         self,
         cases: Cases,
         *,
-        likelihood: Mapping[Any, ArrayLike] | None = None,
+        likelihood: Mapping[Any, Any] | None = None,
         soft: Mapping[Any, Any] | None = None,
         do: Mapping[Any, Any] | None = None,
         targets: str | int | Iterable[str | int] | None = None,
@@ -493,7 +493,7 @@ class JunctionTree(CompiledModel):
         return mpe(self, self.settle(evidence, **more), k)
 
     def mpe_batch(
-        self, cases: Cases, *, likelihood: Mapping[Any, ArrayLike] | None = None, do: Mapping[Any, Any] | None = None,
+        self, cases: Cases, *, likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
         on_impossible: OnProblem = "error",
     ) -> CaseExplanations:  # fmt: skip
         """Find the most probable explanations of a table of B cases.
@@ -577,7 +577,7 @@ class JunctionTree(CompiledModel):
 
     def impute(
         self, cases: Cases, *, how: ImputeMethod = "sample", seed: Any = None,
-        likelihood: Mapping[Any, ArrayLike] | None = None, do: Mapping[Any, Any] | None = None,
+        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
         on_impossible: OnProblem = "error",
     ) -> Imputed:  # fmt: skip
         """Fill in the missing cells of a table of B cases.

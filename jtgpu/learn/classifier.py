@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError, closest
 from ..model.network import BayesianNetwork
-from .columns import class_column, named_columns, sample_weights, sorted_values, state_labels, state_numbers
+from .columns import Column, class_column, read_columns, sample_weights, sorted_values, state_labels, state_numbers
 from .counting import cpt_from_counts
 from .structure import arcs_of, parents_of
 
@@ -66,9 +66,9 @@ class JunctionTreeClassifier:
 
     Notes
     -----
-    X is a data frame, a mapping of columns, or an array whose columns are the variables of `structure` in order,
-    without the class. None and NaN are missing values. `fit` estimates each CPT from the rows in which the variable
-    and its parents are not missing.
+    X is a data frame (pandas, Polars, Arrow ...), a mapping of columns, a list of mappings, or an array whose columns
+    are the variables of `structure` in order, without the class. None, NaN and pandas.NA are missing values. `fit`
+    estimates each CPT from the rows in which the variable and its parents are not missing.
 
     Examples
     --------
@@ -179,7 +179,7 @@ class JunctionTreeClassifier:
         if not (self.pseudo_count >= 0 and math.isfinite(self.pseudo_count)):
             raise ValueError(f"pseudo_count must be a finite number >= 0, got {self.pseudo_count!r}")
         names, columns, has_names = self._columns(X)
-        n = len(columns[0]) if columns else 0
+        n = len(columns[0].codes) if columns else 0
         classes = class_column(y)
         if len(classes) != n or not n:
             raise EvidenceError(f"X has {n} rows and y {len(classes)}; expected equal numbers of rows, at least one")
@@ -206,20 +206,17 @@ class JunctionTreeClassifier:
         self.__dict__.pop("_tree", None)
         return self
 
-    def _columns(self, X: Any) -> tuple[list[str], list[NDArray[Any]], bool]:
+    def _columns(self, X: Any) -> tuple[list[str], list[Column], bool]:
         """Names of the columns, the columns, and whether X itself had the names."""
-        named = named_columns(X)
-        if named is not None:
-            return *named, True
-        table = np.asarray(X) if isinstance(X, np.ndarray) else np.array(X, object)
-        if table.ndim != 2:
-            raise EvidenceError(f"X has shape {table.shape}, expected (n_rows, n_columns)")
-        names = [v for v in arcs_of(self.structure) if v != self.target] or [f"x{i}" for i in range(table.shape[1])]
-        if len(names) != table.shape[1]:
-            raise EvidenceError(f"X has {table.shape[1]} columns, but the structure has {len(names)} features")
-        return names, [table[:, i] for i in range(table.shape[1])], False
+        names, columns, has_names = read_columns(X)
+        features = [v for v in arcs_of(self.structure) if v != self.target]
+        if has_names or not features:
+            return names, columns, has_names
+        if len(features) != len(names):
+            raise EvidenceError(f"X has {len(names)} columns, but the structure has {len(features)} features")
+        return features, columns, False
 
-    def _values(self, name: str, column: NDArray[Any]) -> list[Any]:
+    def _values(self, name: str, column: Column) -> list[Any]:
         """Values of a feature, in the order of its states."""
         if self.states is not None and name in self.states:
             return list(self.states[name])
@@ -264,7 +261,7 @@ class JunctionTreeClassifier:
         missing = [v for v in self._features if v not in at]
         if missing:
             raise EvidenceError(f"X has no column {missing[0]!r}, which was in fit{closest(missing[0], names)}")
-        states = np.full((len(columns[0]) if columns else 0, len(tree.model)), -1, np.int32)
+        states = np.full((len(columns[0].codes) if columns else 0, len(tree.model)), -1, np.int32)
         for v, name in enumerate(self._features):
             states[:, v] = state_numbers(name, columns[at[name]], self._known_values[name], self.unknown)
         found = tree.posteriors_batch(states, targets=[self.target], on_impossible="flag")

@@ -2,47 +2,61 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..errors import EvidenceError, closest
+from ..inference.tables import distinct_values, is_missing, open_table
+from ..inference.tables.columns import reject_repeated
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["class_column", "named_columns", "sample_weights", "sorted_values", "state_labels", "state_numbers"]
+__all__ = ["Column", "class_column", "read_columns", "sample_weights", "sorted_values", "state_labels", "state_numbers"]
 
 
-def named_columns(X: Any) -> tuple[list[str], list[NDArray[Any]]] | None:
-    """Names and columns of a data frame or a mapping of columns; None for a table without names.
+class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes
+    ----------
+    codes : (n,) ndarray of int64
+        Index of each cell's value; -1 if it is missing.
+    values : list
+        Distinct values, in no particular order.
+    """
+
+    codes: NDArray[np.int64]
+    values: list[Any]
+
+
+def read_columns(X: Any) -> tuple[list[str], list[Column], bool]:
+    """Names and columns of a table of any kind, and whether the table itself has the names.
 
     Raises
     ------
     EvidenceError
-        If two columns have the same name, or columns differ in length.
+        If two columns have the same name, columns differ in length, or a cell is not a single value.
     """
-    if not (isinstance(X, Mapping) or hasattr(X, "columns")):
-        return None
-    keys = list(X if isinstance(X, Mapping) else X.columns)
-    names = [str(key) for key in keys]
-    columns = [_as_column(X[key]) for key in keys]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise EvidenceError(f"X has two columns named {twice!r}")
-    if len({len(c) for c in columns}) > 1:
-        raise EvidenceError(f"the columns of X have different lengths: {sorted({len(c) for c in columns})}")
-    return names, columns
+    table = open_table(None, X)
+    reject_repeated(table.names, table.names, "X")
+    return table.names, [_column(name, table.column(name)) for name in table.names], not table.by_index
 
 
-def _as_column(column: Any) -> NDArray[Any]:
-    # an object array keeps labels, numbers and None of a list apart
-    found = column if isinstance(column, np.ndarray) else np.asarray(getattr(column, "array", column), object)
-    if found.ndim != 1:
-        raise EvidenceError(f"a column of X has shape {found.shape}, expected one dimension")
-    return found
+def _column(name: str, cells: Any) -> Column:
+    try:
+        return Column(*distinct_values(cells))
+    except TypeError:
+        for row, value in enumerate(cells if isinstance(cells, (list, np.ndarray)) else ()):
+            try:
+                hash(value)
+            except TypeError:
+                raise EvidenceError(
+                    f"row {row}: column {name!r} has {value!r}, which is not a single value"
+                ) from None
+        raise EvidenceError(f"column {name!r} has cells that are not single values") from None
 
 
 def class_column(y: Any) -> NDArray[Any]:
@@ -56,7 +70,7 @@ def class_column(y: Any) -> NDArray[Any]:
     classes = np.asarray(y)
     if classes.ndim != 1:
         raise EvidenceError(f"y has shape {classes.shape}, expected (n,): one class for each row")
-    if classes.dtype.kind in "fO" and any(_is_missing(v) for v in classes.tolist()):
+    if classes.dtype.kind in "fO" and any(is_missing(v) for v in classes.tolist()):
         raise EvidenceError("y has a missing value; remove rows without a class")
     return classes
 
@@ -77,9 +91,10 @@ def sample_weights(weights: ArrayLike | None, n: int) -> NDArray[np.float64]:
     return found
 
 
-def sorted_values(column: NDArray[Any]) -> list[Any]:
+def sorted_values(column: Column) -> list[Any]:
     """Distinct values of a column, ascending; those of different types by type."""
-    found = list(dict.fromkeys(v for v in column.tolist() if not _is_missing(v)))
+    used = np.unique(column.codes)
+    found = [column.values[i] for i in used[used >= 0].tolist()]
     try:
         return sorted(found)
     except TypeError:
@@ -93,14 +108,14 @@ def state_labels(values: Iterable[Any]) -> list[str]:
     return names if len(set(names)) == len(names) else [f"{type(v).__name__}:{v}" for v in values]
 
 
-def state_numbers(name: str, column: NDArray[Any], values: list[Any], unknown: str) -> NDArray[np.int64]:
+def state_numbers(name: str, column: Column, values: list[Any], unknown: str) -> NDArray[np.int64]:
     """Numbers of a column's values, -1 for missing ones.
 
     Parameters
     ----------
     name : str
         The column's name, for messages.
-    column : (n,) ndarray
+    column : Column
     values : list
         The values with a number, in order.
     unknown : {"error", "missing"}
@@ -108,27 +123,21 @@ def state_numbers(name: str, column: NDArray[Any], values: list[Any], unknown: s
     """
     place = {v: i for i, v in enumerate(values)}
     by_name = {str(v): i for i, v in enumerate(values)} if all(isinstance(v, str) for v in values) else {}
-    found: dict[Any, int] = {}
-    numbers = np.empty(len(column), np.int64)
-    for row, value in enumerate(column.tolist()):
-        try:
-            number = found.get(value)
-        except TypeError:
-            raise EvidenceError(f"row {row}: column {name!r} has {value!r}, which is not a single value") from None
+    numbers = np.full(len(column.values) + 1, -1, np.int64)  # the last one for code -1
+    other = []
+    for code, value in enumerate(column.values):
+        number = place.get(value, by_name.get(str(value)))
         if number is None:
-            number = -1 if _is_missing(value) else place.get(value, by_name.get(str(value)))
-            if number is None:
-                if unknown == "error":
-                    raise EvidenceError(
-                        f"row {row}: column {name!r} has the unknown value {value!r}{closest(str(value), by_name)}"
-                        ' (unknown="missing" treats it as missing)'
-                    )
-                number = -1
-            found[value] = number
-        numbers[row] = number
-    return numbers
-
-
-def _is_missing(value: Any) -> bool:
-    # pandas.NA by its type's name: comparing it gives NA, which has no truth value
-    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and math.isnan(value))
+            other.append(code)
+        else:
+            numbers[code] = number
+    if other and unknown == "error":
+        rows = np.flatnonzero(np.isin(column.codes, other))
+        if len(rows):
+            row = int(rows[0])
+            value = column.values[int(column.codes[row])]
+            raise EvidenceError(
+                f"row {row}, column {name!r}: unknown value {value!r}{closest(str(value), by_name)}"
+                ' (unknown="missing" treats it as missing)'
+            )
+    return np.asarray(numbers[column.codes], np.int64)

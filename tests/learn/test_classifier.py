@@ -108,7 +108,7 @@ def test_values_and_columns_that_are_not_in_the_training_data() -> None:
     X, y = data(50)
     strict = JunctionTreeClassifier(TREE, backend="reference").fit(X, y)
     strange = {"a": ["hi", "high"], "b": [0, 1], "noise": [0, 1]}
-    with pytest.raises(errors.EvidenceError, match="row 1: column 'a' has the unknown value 'high'; did you"):
+    with pytest.raises(errors.EvidenceError, match="row 1, column 'a': unknown value 'high'; did you"):
         strict.predict(strange)
     lenient = JunctionTreeClassifier(TREE, backend="reference", unknown="missing").fit(X, y)
     known = {"a": ["hi", None], "b": [0, 1], "noise": [0, 1]}
@@ -137,8 +137,9 @@ def test_values_and_columns_that_are_not_in_the_training_data() -> None:
         ({"target": "a"}, {"a": [1]}, [1], "the name of the class"),
         ({}, {"a": [1, 2]}, [1], "2 rows and y 1"),
         ({}, {"a": []}, [], "at least one"),
-        ({}, {"a": [1], "b": [1, 2]}, [1], "different lengths"),
-        ({}, [1, 2], [1, 2], r"shape \(2,\)"),
+        ({}, {"a": [1], "b": [1, 2]}, [1], "equal lengths"),
+        ({}, [1, 2], [1, 2], "a list of int"),
+        ({}, np.array([1, 2]), [1, 2], r"shape \(2,\)"),
         ({"structure": {"a": ["class"]}}, [[1, 2]], [1], "2 columns, but the structure has 1"),
         ({}, {"a": [None]}, [1], "column 'a' has only missing values"),
         ({}, {"a": [1]}, [None], "missing value"),
@@ -221,3 +222,28 @@ def test_data_frames() -> None:
     assert model.feature_names_in_.tolist() == ["a", "b", "noise"]
     shuffled = frame[["noise", "a", "b"]]
     np.testing.assert_array_equal(model.predict_proba(shuffled), model.predict_proba(frame))
+
+
+@pytest.mark.parametrize("kind", ["lists", "rows", "pandas", "pandas categories", "Polars", "Arrow"])
+def test_every_container_gives_the_same_classifier(kind: str) -> None:
+    pandas, polars, arrow = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    pytest.importorskip("narwhals", reason="narwhals is not installed")
+    X, y = data(100)
+    columns: dict[str, list[Any]] = {k: [None if i % 7 == 3 else x for i, x in enumerate(v)] for k, v in X.items()}
+    columns = {k: [x if x is None or isinstance(x, str) else int(x) for x in map(plain, v)] for k, v in columns.items()}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    made = {
+        "lists": columns, "rows": rows, "pandas": pandas.DataFrame(columns).convert_dtypes(),
+        "pandas categories": pandas.DataFrame({k: pandas.Categorical(v) for k, v in columns.items()}),
+        "Polars": polars.DataFrame(columns), "Arrow": arrow.table(columns),
+    }[kind]  # fmt: skip
+    expected = JunctionTreeClassifier(TREE, backend="reference").fit(columns, y)
+    found = JunctionTreeClassifier(TREE, backend="reference").fit(made, y)
+    for v in expected.network_.variables:
+        assert found.network_.states(v) == expected.network_.states(v)
+        np.testing.assert_array_equal(found.network_.cpt(v), expected.network_.cpt(v))
+    np.testing.assert_array_equal(found.predict_proba(made), expected.predict_proba(rows))
+
+
+def plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

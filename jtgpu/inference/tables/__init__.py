@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
+from .distinct import distinct_values, is_missing
 from .open_table import Table, is_frame, open_table
 from .read_states import at_row, read_states
 
-__all__ = ["Table", "at_row", "is_frame", "open_table", "read_states"]
+__all__ = ["Table", "at_row", "distinct_values", "is_frame", "is_missing", "open_table", "read_states"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import EvidenceError
+import numpy as np
+
+from ...errors import EvidenceError, JtgpuError
 from .arrow import arrow, narwhals
 from .plain_cells import CategoricalColumn
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["Block", "NativeFrame", "column_of_series"]
@@ -86,9 +87,7 @@ class NativeFrame:
 
     def row_name(self, row: int) -> str:
         """Name a row for messages: by number, and by index label if the frame has one."""
-        index = getattr(self.native, "index", None)
-        label = "" if index is None or type(index).__name__ == "RangeIndex" else f" (index {index[row]!r})"
-        return f"row {row}{label}"
+        return name_row(row, getattr(self.native, "index", None))
 
     def like(self, table: Any, kept: list[str], block: Block | None = None) -> Any:
         """Convert an Arrow table to a frame of this kind, with the same index.
@@ -127,9 +126,21 @@ class NativeFrame:
         return made
 
 
+def name_row(row: int, index: Any) -> str:
+    """Name a row for messages: by number, and by label if there is an index of labels."""
+    label = "" if index is None or type(index).__name__ == "RangeIndex" else f" (index {index[row]!r})"
+    return f"row {row}{label}"
+
+
 def column_of_series(series: Any) -> Any:
-    """A series of any library that narwhals supports, as `jtgpu.inference.tables.encoder.Encoder.encode` takes it."""
-    nw = narwhals()
+    """A series of any library that narwhals supports, as `jtgpu.inference.tables.encoder.Encoder.encode` takes it.
+
+    Without narwhals and pyarrow, an array.
+    """
+    try:
+        nw, _ = narwhals(), arrow()
+    except JtgpuError:
+        return np.asarray(series)
     try:
         return _column_of(nw.from_native(series, series_only=True))
     except TypeError:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import EvidenceError
+from ...errors import EvidenceError, JtgpuError
 from ...model.network import DiscreteModel
-from .native_frame import NativeFrame
+from .native_frame import NativeFrame, column_of_series
 from .plain_table import PlainTable
 
 __all__ = ["Table", "is_frame", "open_table"]
@@ -28,12 +28,13 @@ def is_frame(cases: Any) -> bool:
     return not isinstance(cases, (np.ndarray, Mapping)) and any(hasattr(cases, sign) for sign in signs)
 
 
-def open_table(model: DiscreteModel, cases: Any) -> Table:
+def open_table(model: DiscreteModel | None, cases: Any) -> Table:
     """Open a table of cases.
 
     Parameters
     ----------
-    model : DiscreteModel
+    model : DiscreteModel, optional
+        Names the columns of an array, and those that a mapping gives by number. None: these have other names.
     cases : data frame, mapping, sequence of mappings, or array
         See `jtgpu.JunctionTree.posteriors_batch`.
 
@@ -51,7 +52,7 @@ def open_table(model: DiscreteModel, cases: Any) -> Table:
     if isinstance(cases, np.ndarray):
         return PlainTable.of_array(model, cases)
     if is_frame(cases):
-        return NativeFrame(cases)
+        return _open_frame(model, cases)
     if isinstance(cases, (list, tuple)):
         if not cases or any(isinstance(row, Mapping) for row in cases):
             return PlainTable.of_rows(model, cases)
@@ -59,6 +60,20 @@ def open_table(model: DiscreteModel, cases: Any) -> Table:
     if hasattr(cases, "__array__"):
         return PlainTable.of_array(model, np.asarray(cases))
     raise EvidenceError(f"{_EXPECTED}; got {type(cases).__name__}")
+
+
+def _open_frame(model: DiscreteModel | None, frame: Any) -> Table:
+    try:
+        return NativeFrame(frame)
+    except EvidenceError:
+        raise
+    except JtgpuError:  # narwhals or pyarrow is not installed: pandas frames are read by columns
+        if not type(frame).__module__.startswith("pandas") or not hasattr(frame, "columns"):
+            raise
+        columns = [frame.iloc[:, i] for i in range(len(frame.columns))]
+        table = PlainTable([*map(str, frame.columns)], [*map(column_of_series, columns)], len(frame))
+        table.index = frame.index
+        return table
 
 
 def _as_array(rows: list[Any] | tuple[Any, ...]) -> np.ndarray[Any, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import EvidenceError
 from ...model.network import DiscreteModel
-from .native_frame import Block, column_of_series
+from .native_frame import Block, column_of_series, name_row
 
 __all__ = ["PlainTable"]
 
@@ -28,7 +28,8 @@ class PlainTable:
         Whether numbers are always numbers of states: in arrays, whose columns have no names either.
     """
 
-    is_pandas, library, index, native = False, None, None, None
+    is_pandas, library, native = False, None, None
+    index: Any = None  # of a pandas frame that is read without narwhals
 
     def __init__(
         self, names: list[str], columns: list[Any], n: int, *, by_index: bool = False, is_list: bool = False
@@ -37,7 +38,7 @@ class PlainTable:
         self._columns, self._is_list = columns, is_list
 
     @classmethod
-    def of_mapping(cls, model: DiscreteModel, cases: Mapping[Any, Any]) -> PlainTable:
+    def of_mapping(cls, model: DiscreteModel | None, cases: Mapping[Any, Any]) -> PlainTable:
         """A mapping from variables, by name or number, to columns of equal length."""
         names = [_name(model, key) for key in cases]
         columns = [_as_column(name, value) for name, value in zip(names, cases.values(), strict=True)]
@@ -51,7 +52,7 @@ class PlainTable:
         return cls(names, columns, lengths[0] if lengths else 0)
 
     @classmethod
-    def of_rows(cls, model: DiscreteModel, rows: Sequence[Mapping[Any, Any]]) -> PlainTable:
+    def of_rows(cls, model: DiscreteModel | None, rows: Sequence[Mapping[Any, Any]]) -> PlainTable:
         """A list of mappings from variables to states; a variable that a mapping omits is not observed."""
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
@@ -61,10 +62,14 @@ class PlainTable:
         return cls([_name(model, key) for key in keys], columns, len(rows), is_list=True)
 
     @classmethod
-    def of_array(cls, model: DiscreteModel, table: np.ndarray[Any, Any]) -> PlainTable:
+    def of_array(cls, model: DiscreteModel | None, table: np.ndarray[Any, Any]) -> PlainTable:
         """An array with one column for each variable, or a structured array."""
         if table.dtype.names:
             return cls.of_mapping(model, {name: table[name] for name in table.dtype.names})
+        if model is None and table.ndim == 2:
+            return cls([f"x{i}" for i in range(table.shape[1])], [*table.T], len(table), by_index=True)
+        if model is None:
+            raise EvidenceError(f"the table has shape {table.shape}, expected (n_rows, n_columns)")
         if table.ndim != 2 or table.shape[1] != len(model):
             raise EvidenceError(
                 f"cases has shape {table.shape}, expected (n_cases, {len(model)}): one column for each variable; pass "
@@ -82,7 +87,7 @@ class PlainTable:
 
     def row_name(self, row: int) -> str:
         """Name a row for messages."""
-        return f"row {row}"
+        return name_row(row, self.index)
 
     def like(self, table: Any, kept: list[str], block: Block | None = None) -> Any:
         """Convert an Arrow table to a mapping of columns, or to a list of mappings if the cases are one.
@@ -106,7 +111,9 @@ class PlainTable:
         }
 
 
-def _name(model: DiscreteModel, key: Any) -> str:
+def _name(model: DiscreteModel | None, key: Any) -> str:
+    if model is None:
+        return str(key)
     return key if isinstance(key, str) else model.variables[model.index(key)]
 
 

@@ -210,7 +210,9 @@ def test_answers_are_of_the_type_of_the_table(asia: jtgpu.JunctionTree) -> None:
 
 
 def test_tables_without_rows(asia: jtgpu.JunctionTree) -> None:
-    for table in ({}, [], {"xray": []}, np.zeros((0, 8), int), pd.DataFrame({"xray": []}), pa.table({"xray": []})):
+    empty: dict[str, list[Any]] = {"xray": []}
+    tables: tuple[Any, ...] = ({}, [], empty, np.zeros((0, 8), int), pd.DataFrame(empty), pa.table(empty))
+    for table in tables:
         assert asia.log_likelihood(table).shape == (0,)
     assert asia.log_likelihood([{}, {}]).tolist() == pytest.approx([0.0, 0.0])
     assert asia.posteriors_batch([], targets="lung").to_frame().shape == (0, 3)

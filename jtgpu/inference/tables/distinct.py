@@ -1,0 +1,75 @@
+"""The distinct values of a column, for tables whose states are not known yet."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .arrow import arrow
+from .plain_cells import CategoricalColumn
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["distinct_values", "is_missing"]
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN or pandas.NA."""
+    # pandas.NA by its type's name: comparing it gives NA, which has no truth value
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (
+        isinstance(value, float) and math.isnan(value)
+    )  # fmt: skip
+
+
+def distinct_values(column: Any) -> tuple[NDArray[np.int64], list[Any]]:
+    """The distinct values of a column, and which of them each cell is.
+
+    Parameters
+    ----------
+    column : as `jtgpu.inference.tables.open_table.Table.column` returns it
+
+    Returns
+    -------
+    codes : (n,) ndarray of int64
+        Index of each cell's value; -1 if it is missing.
+    values : list
+        Without missing values; in no particular order. Not all of them need occur.
+
+    Raises
+    ------
+    TypeError
+        If a value is not hashable.
+    """
+    if isinstance(column, CategoricalColumn):
+        codes, values = np.asarray(column.indices, np.int64), column.values
+    elif isinstance(column, np.ndarray) and column.dtype.kind in "iufb":
+        found, codes = np.unique(column, return_inverse=True)
+        codes, values = codes.reshape(-1).astype(np.int64), found.tolist()
+    elif isinstance(column, (list, np.ndarray)):
+        cells = column if isinstance(column, list) else column.tolist()
+        at: dict[Any, int] = {}
+        for cell in dict.fromkeys(cells):
+            at[cell] = len(at)
+        codes, values = np.fromiter(map(at.__getitem__, cells), np.int64, len(cells)), [*at]
+    else:
+        codes, values = _of_arrow(column)
+    number = np.cumsum([not is_missing(value) for value in values], dtype=np.int64) - 1
+    missing = np.array([is_missing(value) for value in values] + [True], np.bool_)  # the last one for code -1
+    codes = np.where(missing[codes], -1, np.append(number, -1)[codes])
+    return codes, [value for value in values if not is_missing(value)]
+
+
+def _of_arrow(column: Any) -> tuple[NDArray[np.int64], list[Any]]:
+    pa = arrow()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if not pa.types.is_dictionary(column.type):
+        try:
+            column = column.dictionary_encode()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise TypeError(f"columns of type {column.type} have no distinct values") from None
+    codes = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    return codes, column.dictionary.to_pylist()
