@@ -140,7 +140,14 @@ class JunctionTree(CompiledModel):
         evidence, likelihood, soft, do : mapping, optional
             See `posteriors`.
         """
-        return self.posteriors(evidence, **more, targets=[variable])[variable]
+        if more:
+            return self.posteriors(evidence, **more, targets=[variable])[variable]
+        model = self._model
+        v, ptr = model.index(variable), self._plan.posterior_ptr
+        result = self.answer(self._open().run, read_findings(model, evidence), [v])
+        probabilities = result.posterior[ptr[v] : ptr[v + 1]].copy()  # not a view of the posteriors of all variables
+        probabilities.flags.writeable = False
+        return Posterior(model.variables[v], model.states(v), probabilities)
 
     def log_evidence(self, evidence: Findings | None = None, **more: Unpack[More]) -> float:
         """Compute ln P(evidence).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -41,24 +42,23 @@ class CachedProgram:
     ----------
     source : ProgramCache
         What derived it.
+    key : tuple
+        Of the pattern in that cache; see `ProgramCache.get`.
     code : int64
         See `records.Records`.
-    seen : (V,) bool
-        Observed variables, by number.
-    soft : tuple of int
-        Variables with weights.
     """
 
-    def __init__(
-        self, source: ProgramCache, code: NDArray[np.int64], seen: NDArray[np.bool_], soft: tuple[int, ...]
-    ):
+    def __init__(self, source: ProgramCache, key: tuple[Any, ...], code: NDArray[np.int64]):
         self.code = self._dense = code
         # as plain integers: every query reads them
         self.cells, most_inputs, self.row, self.terms = code[CELLS:HEADER].tolist()
         self.work = 4 * most_inputs + 64 + self.row
         self.bytes = code.nbytes + OVERHEAD
         self.is_sparse = False  # whether the code leaves out zeros
-        self._source, self._seen, self._soft = source, seen, soft
+        self.key = key
+        self._program, self._flat = source.program, source.flat
+        # weak: with a reference cycle, the memory of a tree that is not closed would wait for the garbage collector
+        self._source = weakref.ref(source)
         self._spent = 0  # terms of all queries so far
         self._records: Records | None = None
         self._tasks: tuple[int, Records, Tasks] | None = None
@@ -75,7 +75,7 @@ class CachedProgram:
     @cached_property
     def hard(self) -> NDArray[np.int64]:
         """Observed variables."""
-        return np.flatnonzero(self._seen)
+        return np.flatnonzero(np.frombuffer(self.key[0], np.bool_))
 
     def tasks(self, records: Records, n_exponents: int, threads: int) -> Tasks:
         """The records, those of this program at some time, split for some threads."""
@@ -107,6 +107,14 @@ class CachedProgram:
         records = without_zeros(dense, numbers, cards, lanes, cells)
         if records is not dense:
             self._records, self.code = None, records.code()
+            self._grow(self.code.nbytes)
+
+    def _grow(self, size: int) -> None:
+        """Count bytes that were added after the cache took this program."""
+        self.bytes += size
+        source = self._source()
+        if source is not None:
+            source.recount(self)
 
     def hashes(self, records: Records) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Of the contractions and of the loads of `records`, those of this program at some time."""
@@ -125,12 +133,19 @@ class CachedProgram:
     @cached_property
     def unshared_steps(self) -> Steps:
         """`steps` for samples of different cases."""
-        return self.steps.unshared
+        steps = self.steps.unshared
+        self._grow(steps.steps.nbytes)
+        return steps
 
     @cached_property
     def steps(self) -> Steps:
         """The backward pass; of a program by sum, or one that eliminates some variables by maximum."""
-        return steps_of(self._source.flat, self._source.by_rank(self._seen, self._soft), Records.of(self._dense))
+        pattern = np.full(self._program.n_variables, FREE, np.uint8)
+        pattern[self.hard] = HARD
+        pattern[list(self.key[1])] = SOFT
+        steps = steps_of(self._flat, pattern[self._program.by_rank], Records.of(self._dense))
+        self._grow(steps.steps.nbytes + steps.step_ptr.nbytes)
+        return steps
 
 
 class ProgramCache:
@@ -145,7 +160,7 @@ class ProgramCache:
     """
 
     def __init__(self, program: Program, factors: Sequence[NDArray[np.float64]], layout: Layout):
-        self._program, self._layout = program, layout
+        self.program, self._layout = program, layout
         self._heads = self._find_heads(factors)
         self._support = [table > 0 for table in factors]
         self.flat = flatten(program, self._heads)
@@ -153,7 +168,7 @@ class ProgramCache:
         self._cached: LRU[Any, CachedProgram] = LRU(MOST_PROGRAMS, MOST_PROGRAM_BYTES, lambda cached: cached.bytes)
 
     def _find_heads(self, factors: Sequence[NDArray[np.float64]]) -> list[int] | None:
-        program = self._program
+        program = self.program
         return conditional_heads(factors, program.factor_scopes, program.n_variables) if program.may_prune else None
 
     def get(
@@ -183,21 +198,27 @@ class ProgramCache:
         cached = self._cached.get(key)
         if cached is None:
             code = self._lowering.lower(self._layout if layout is None else layout, seen, soft, targets, lanes)
-            cached = self._cached.add(key, CachedProgram(self, code, seen.copy(), soft))
+            cached = self._cached.add(key, CachedProgram(self, key, code))
         return cached
 
-    def by_rank(self, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> NDArray[np.uint8]:
-        """(V,) `FREE`, `HARD` or `SOFT` for each variable, by rank."""
-        pattern = np.full(self._program.n_variables, FREE, np.uint8)
-        pattern[seen] = HARD
-        pattern[list(soft)] = SOFT
-        return pattern[self._program.by_rank]
+    def recount(self, cached: CachedProgram) -> None:
+        """Take note that a program occupies more memory than before."""
+        if cached.key in self._cached:
+            self._cached.put(cached.key, cached)
 
     def serves(self, factors: Sequence[NDArray[np.float64]]) -> bool:
         """Whether the cached programs are right for other numbers: the same densities and the same zeros."""
         return self._heads == self._find_heads(factors) and all(
             np.array_equal(support, table > 0) for support, table in zip(self._support, factors, strict=True)
         )
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the cached programs occupy, about."""
+        return self._cached.bytes
+
+    def __len__(self) -> int:
+        return len(self._cached)
 
     def clear(self) -> None:
         """Drop all programs."""

@@ -21,6 +21,7 @@ _kernels = loops("jtgpu.backends.cpu.loops.kernels")
 
 __all__ = ["ROOM", "Numbers", "ProgramSize", "Scratch", "Workspace", "aligned", "scaled_weights"]
 
+FIRST_CELLS, MOST_DOUBLED = 1 << 14, 1 << 20  # of an arena: at least; up to which it grows by doubling
 ROOM = 200  # log2: a table whose largest entry leaves 2**-ROOM .. 2**ROOM is scaled by a power of two
 
 
@@ -227,10 +228,16 @@ class Workspace(Scratch):
             self.fit_arena(max(cached.cells, cells))
 
     def fit_arena(self, cells: int) -> None:
-        """Make the arena large enough."""
-        if len(self.arena) < cells:
-            self.arena = np.empty(0)  # free the old one first
-            self.arena = aligned(cells)
+        """Make the arena large enough. A small one at least doubles: each new pattern may need a few more cells."""
+        old = len(self.arena)
+        if old >= cells:
+            return
+        factors = self.arena[: self.numbers.factor_cells].copy()
+        self.arena = np.empty(0)  # free the old one first
+        self.arena = aligned(max(cells, min(2 * old, MOST_DOUBLED), FIRST_CELLS))
+        if old:
+            self.arena[: len(factors)] = factors
+        else:
             self.numbers.fill(self.arena)
 
     def use(self, numbers: Numbers) -> None:

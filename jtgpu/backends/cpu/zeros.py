@@ -51,7 +51,7 @@ def without_zeros(
     numbers.fill(arena)
     factors = arena[: numbers.factor_cells]
     np.greater(factors, 0, out=factors, casting="unsafe")
-    scratch = Scratch()
+    scratch = Scratch(numbers.is_maximal)
     scratch.fit(4 * program.most_inputs + 64 + program.longest_row, program.longest_row)
     _loops.support(arena, program, cards, lanes, scratch.block)
     records, record_ptr, changed = _loops.rewrite(

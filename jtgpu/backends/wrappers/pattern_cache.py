@@ -136,9 +136,10 @@ class PatternCache(BackendDefaults):
 
         The caller returns it by `release`. None: the usual plan answers.
         """
-        if not seen.any():
+        observed = seen.tobytes()
+        if 1 not in observed:
             return None
-        key = seen.tobytes(), None if targets is None else tuple(targets)
+        key = observed, None if targets is None else tuple(targets)
         with self._lock:
             if not self._open:
                 return None
@@ -149,8 +150,11 @@ class PatternCache(BackendDefaults):
         _close(closing)
         work = self.backend.work(seen, targets)
         with self._lock:
+            if work < self.min_cost():
+                pattern.settled = True
+                return None
             pattern.spent += coming * work
-            if work < self.min_cost() or pattern.spent < self._threshold:
+            if pattern.spent < self._threshold:
                 return None
             mine = pattern.future is None
             if mine:
@@ -348,7 +352,7 @@ class PatternCache(BackendDefaults):
 
     def __repr__(self) -> str:
         with self._lock:
-            settled = [p for p in self._patterns.values() if p.settled]
+            settled = [p for p in self._patterns.values() if p.settled and p.future is not None]
             decisions = "; ".join(map(repr, settled))
             return f"{type(self).__name__}({len(self._patterns)} patterns seen{': ' if decisions else ''}{decisions})"
 
