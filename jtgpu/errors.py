@@ -7,9 +7,11 @@ machine, but does not hide bugs in jtgpu.
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 
 __all__ = [
+    "ArgumentError",
     "BackendUnavailable",
     "EvidenceError",
     "FormatError",
@@ -25,11 +27,22 @@ __all__ = [
     "UnknownVariable",
     "closest",
     "format_bytes",
+    "shown",
 ]
+
+MAX_MESSAGE = 4000  # characters of a message; names and values from files may be megabytes long
+MAX_WORD = 100  # characters of a word for which similar ones are searched
 
 
 class JtgpuError(Exception):
     """Base class of all errors that jtgpu raises deliberately."""
+
+    def __str__(self) -> str:
+        return _without_middle(super().__str__())
+
+
+class ArgumentError(JtgpuError, ValueError, TypeError):
+    """An argument of the wrong type or out of range; also a `ValueError` and a `TypeError`."""
 
 
 class NetworkError(JtgpuError):
@@ -105,14 +118,14 @@ class UnknownVariable(EvidenceError, KeyError):
     """A variable name or number that the model does not have."""
 
     def __str__(self) -> str:  # KeyError would show the quoted representation
-        return str(self.args[0]) if self.args else ""
+        return _without_middle(str(self.args[0])) if self.args else ""
 
 
 class UnknownState(EvidenceError, KeyError):
     """A state name or number that the variable does not have."""
 
     def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
+        return _without_middle(str(self.args[0])) if self.args else ""
 
 
 class BackendUnavailable(JtgpuError):
@@ -125,14 +138,54 @@ def closest(word: str, known: Iterable[str], n: int = 3) -> str:
     Returns
     -------
     str
-        For example ``"; did you mean 'lung' or 'bronc'?"``.
+        For example ``"; did you mean 'lung' or 'bronc'?"``. Empty for words of more than 100 characters, too.
     """
-    known = list(known)
+    if len(word) > MAX_WORD:
+        return ""
+    known = [k for k in known if len(k) <= 2 * MAX_WORD]
     found = difflib.get_close_matches(word, known, n=n, cutoff=0.6)
     if not found:
         folded = {k.casefold(): k for k in known}
         found = [folded[f] for f in difflib.get_close_matches(word.casefold(), list(folded), n=n, cutoff=0.6)]
     return f"; did you mean {' or '.join(repr(f) for f in found)}?" if found else ""
+
+
+class _Repr(reprlib.Repr):
+    """Representations of values for messages: of a few elements and the first characters, however large the value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxlist, self.maxtuple, self.maxdict, self.maxset, self.maxfrozenset = 3, 8, 8, 8, 8, 8
+        self.maxstring, self.maxlong, self.maxother = 60, 60, 120
+
+    def repr_str(self, x: str, level: int) -> str:
+        return repr(x) if len(x) <= self.maxstring else f"{x[: self.maxstring]!r}..."
+
+    def repr_dict(self, x: dict[object, object], level: int) -> str:
+        """In the order of the dict; reprlib sorts."""
+        if level <= 0:
+            return "{...}"
+        parts = [f"{self.repr1(k, level - 1)}: {self.repr1(x[k], level - 1)}" for k in list(x)[: self.maxdict]]
+        return "{" + ", ".join([*parts, "..."] if len(x) > self.maxdict else parts) + "}"
+
+
+_REPR = _Repr()
+
+
+def shown(value: object, most: int = 60) -> str:
+    """`repr` of a value for a message, shortened: the first `most` characters of a text, some elements of a container.
+
+    Takes time and memory that do not grow with the value.
+    """
+    if isinstance(value, str):
+        return repr(value) if len(value) <= most else f"{value[:most]!r}..."
+    return _REPR.repr(value)
+
+
+def _without_middle(message: str) -> str:
+    if len(message) <= MAX_MESSAGE:
+        return message
+    return f"{message[: MAX_MESSAGE - 1000]} [...] {message[-1000:]}"
 
 
 def format_bytes(n: float) -> str:

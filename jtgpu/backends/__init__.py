@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, cast
 
 from ..device import context
-from ..errors import BackendUnavailable, closest
+from ..errors import BackendUnavailable, closest, shown
 from .base import Backend, Evidence, Prepare, Result
 
 if TYPE_CHECKING:
@@ -35,10 +35,9 @@ def resolve(name: str) -> str:
     BackendUnavailable
         For an unknown name.
     """
-    if name not in BACKENDS:
-        raise BackendUnavailable(
-            f"there is no backend {name!r}{closest(name, BACKENDS)} (known: auto, {', '.join(BACKENDS)})"
-        )
+    if not isinstance(name, str) or name not in BACKENDS:
+        hint = closest(name, BACKENDS) if isinstance(name, str) else ""
+        raise BackendUnavailable(f"there is no backend {shown(name)}{hint} (known: auto, {', '.join(BACKENDS)})")
     return name
 
 

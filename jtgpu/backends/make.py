@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import BackendUnavailable, closest
+from ..util.arguments import choice, flag, whole_number
 from . import device_numbers, get
 from .base import Backend
 from .wrappers import pattern_cache
@@ -62,6 +63,7 @@ def make(
         Of the backend.
     """
     _check_options(name, options)
+    flag("replan", replan)
     if devices is not None:
         return device_pool(name, devices)(plan, factors, **options)
     prepare = get(name)
@@ -130,6 +132,8 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
         if option not in known:
             all_known = (*known, *TREE_OPTIONS)
             raise TypeError(f"the backend {name!r} has no option {option!r}{closest(option, all_known)}")
+    if options.get("threads") is not None:
+        whole_number("threads", options["threads"], least=1)
 
 
 def supported_options(name: str, options: Mapping[str, Any], is_auto: bool) -> dict[str, Any]:
@@ -142,8 +146,7 @@ def supported_options(name: str, options: Mapping[str, Any], is_auto: bool) -> d
     """
     if name in SINGLE_PRECISION or "dtype" not in options:
         return dict(options)
-    if options["dtype"] not in ("float64", "float32"):
-        raise ValueError(f"dtype is 'float64' or 'float32', not {options['dtype']!r}")
+    choice("dtype", options["dtype"], ("float64", "float32"))
     if not is_auto and options["dtype"] != "float64":
         raise BackendUnavailable(f"the backend {name!r} computes in float64; float32 is an option of 'gpu', 'indexed'")
     return {key: value for key, value in options.items() if key != "dtype"}

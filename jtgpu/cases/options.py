@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypedDict, Unpack
 
 from ..inference.tables.states import MISSING
+from ..util.arguments import choice, flag, whole_number
 
 __all__ = ["MISSING", "CsvDialect", "FileKeywords", "FileOptions", "TableKeywords", "TableOptions"]
 
@@ -42,8 +43,9 @@ class TableOptions:
     do: Mapping[Any, Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.on_error not in ("error", "flag"):
-            raise ValueError(f"on_error must be 'error' or 'flag', not {self.on_error!r}")
+        choice("on_error", self.on_error, ("error", "flag"))
+        for name in ("labels", "log_evidence", "conflict", "mpe"):
+            flag(name, getattr(self, name))
         for name in ("targets", "evidence_columns", "keep", "missing"):  # iterators would be used up, and not pickled
             value = getattr(self, name)
             if value is not None and not isinstance(value, (str, int)) and isinstance(value, Iterable):
@@ -98,10 +100,9 @@ class FileOptions:
     escape_formulas: bool = False  # in text: see `jtgpu.cases.formulas`
 
     def __post_init__(self) -> None:
-        if self.chunk is not None and self.chunk < 1:
-            raise ValueError(f"chunk must be a positive number of cases, not {self.chunk!r}")
-        if self.part_rows is not None and self.part_rows < 1:
-            raise ValueError(f"part_rows must be a positive number of rows, not {self.part_rows!r}")
+        for name in ("chunk", "threads", "part_rows"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), least=1)
 
     @classmethod
     def of(cls, **keywords: Unpack[FileKeywords]) -> Self:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import FormatError
 from ..model.network import DiscreteModel
+from ..util.arguments import choice
 from .common.files import read_bytes, write_bytes
 from .common.text import decode
 from .common.xml_encoding import declared_text
@@ -51,8 +52,7 @@ def read(path: str | os.PathLike[str], *, zero_rows: ZeroRows = "error") -> Disc
     FileError
         If the operating system cannot read the file; also an `OSError`. A missing file raises `MissingFileError`.
     """
-    if zero_rows not in ("error", "uniform"):
-        raise ValueError(f'zero_rows must be "error" or "uniform", not {zero_rows!r}')
+    choice("zero_rows", zero_rows, ("error", "uniform"))
     opened = open_text(path)
     return opened.format.parse(opened.text, os.fspath(path), zero_rows=zero_rows)
 

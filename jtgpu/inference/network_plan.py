@@ -16,13 +16,14 @@ from ..backends import auto
 from ..backends.base import Backend
 from ..backends.make import OPTIONS, TREE_OPTIONS, make, make_conditioned
 from ..backends.wrappers.slices import Start
-from ..errors import JtgpuError, PlanError, closest, format_bytes
+from ..errors import ArgumentError, JtgpuError, PlanError, closest, format_bytes
 from ..model.network import DiscreteModel
 from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, model_factors, plan_model
 from ..plans.conditioning.cutset import plan_with_cutset
 from ..plans.conditioning.split import SplitModel, split_model
 from ..plans.plan import Cost, Plan
 from ..util import doors
+from ..util.arguments import described, several
 from ..util.system import free_memory, parse_bytes
 from .named_tree import NamedTree, named_tree, named_tree_of_slice
 
@@ -365,12 +366,24 @@ def make_plan(  # noqa: PLR0913
         If an option is unknown; the message suggests the closest one.
     """
     _check_search_options(search)
-    limit = MEMORY_SHARE * _free_memory(backend, devices) if memory_limit is None else parse_bytes(memory_limit)
+    if memory_limit is None:
+        limit = int(MEMORY_SHARE * _free_memory(backend, devices))
+    else:
+        limit = parse_bytes(memory_limit, "memory_limit")
     options: dict[str, Any] = {
-        "order": order, "time_limit": time_limit, "memory_limit": int(limit), "max_table": max_table, "seed": seed,
+        "order": order, "time_limit": time_limit, "memory_limit": limit, "max_table": max_table, "seed": seed,
         "lowering": lowering, **search,
     }  # fmt: skip
-    if not len(slices):
+    if isinstance(slices, str) and slices != "auto" and slices in model.variables:
+        slices = [slices]
+    if not isinstance(slices, str):
+        found = several(slices)
+        if found is None:
+            raise ArgumentError(f'slices must be "auto" or a list of variables, not {described(slices)}')
+        slices = found
+    elif slices not in ("", "auto"):
+        raise ArgumentError(f'slices must be "auto" or a list of variables, not {described(slices)}')
+    if not slices:
         plan, found = plan_model(model, together=together, by_networkx=backend == "indexed", **options)
         return NetworkPlan(model, plan, found)
     cut = plan_with_cutset(model, slices, together=together, **options)
@@ -420,7 +433,7 @@ def _check_search_options(search: dict[str, Any]) -> None:
 
 def _free_memory(backend: str, devices: Any) -> int:
     """Bytes that are free where a plan is to run."""
-    if backend == "auto" and devices is None:
+    if isinstance(backend, str) and backend == "auto" and devices is None:
         return free_memory()
     on_gpu = backends.free_on_devices(backend, devices)
     return free_memory() if on_gpu is None else on_gpu

@@ -213,6 +213,15 @@ class Session:
     ) -> None:
         self.close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The tree and the evidence: another process computes its own tables."""
+        if self._sessions is None:
+            raise JtgpuError("this session is closed")
+        return {"compiled": self._compiled, "known": self.known}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Session.__init__(self, state["compiled"], **state["known"])
+
     def __repr__(self) -> str:
         return f"Session({self._compiled.model.name!r}, {sum(len(given) for given in self._known.values())} findings)"
 

@@ -85,9 +85,11 @@ class Fit:
         rows, goal, now, required = rows[left], goal[left], now[left], required[left]
         # states of probability 0 have weight 0, required or not
         ratio = np.divide(goal, now, out=np.zeros_like(goal), where=now > 0)
-        # KL(q || p) = sum q (d - ln(1 + d)) with d = p/q - 1, and p where q is 0: accurate also if p is close to q
-        d = np.divide(now, goal, out=np.ones_like(now), where=required) - 1.0
-        divergence = np.where(required, goal * (d - np.log1p(d)), np.where(np.isnan(goal), 0.0, now))
+        # KL(q || p) = sum q (d - ln(p/q)) with d = p/q - 1, and p where q is 0; log1p: accurate also if p is close to q
+        quotient = np.divide(now, goal, out=np.ones_like(now), where=required)
+        d = quotient - 1.0
+        log = np.where(quotient < 0.5, np.log(quotient), np.log1p(np.maximum(d, -0.5)))
+        divergence = np.where(required, goal * (d - log), np.where(np.isnan(goal), 0.0, now))
         worst = np.add.reduceat(divergence, self.first, axis=1).argmax(axis=1)
         ends = np.append(self.first[1:], goal.shape[1])
         for s in np.unique(worst).tolist():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..util import doors
+from ..util.arguments import choice
 from .compiled import CompiledModel
 from .evidence import Cases, Findings, More, read_findings, read_known, read_known_cases
 from .frame_options import FrameOptions
@@ -124,7 +125,7 @@ class JunctionTree(CompiledModel):
             If the evidence is malformed, or soft evidence contradicts itself.
         """
         wanted = targets_of(self._model, targets)
-        if soft or do:
+        if soft is not None or do is not None:
             return posteriors(self, self.settle(evidence, likelihood=likelihood, soft=soft, do=do), wanted)
         result = self.answer(self._open().run, read_findings(self._model, evidence, likelihood), wanted)
         return Posteriors(self._model, result.posterior, self._plan.posterior_ptr, result.log_evidence, wanted)
@@ -210,10 +211,10 @@ class JunctionTree(CompiledModel):
         UnknownVariable, UnknownState, EvidenceError
             See `posteriors`.
         """
-        if on_impossible not in ("error", "flag"):
-            raise ValueError(f"on_impossible must be 'error' or 'flag', got {on_impossible!r}")
+        choice("on_impossible", on_impossible, ("error", "flag"))
         known = read_known_cases(self._model, cases, likelihood, soft, do)
-        return posteriors_batch(self, known, targets_of(self._model, targets), on_impossible)
+        wanted = targets_of(self._model, targets)
+        return posteriors_batch(self, known, wanted, on_impossible)
 
     def log_likelihood(self, cases: Cases, **more: Any) -> NDArray[np.float64]:
         """Compute ln P(case) of a table of B cases; missing cells are summed out.

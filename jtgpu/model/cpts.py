@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import NetworkError
+from ..util.arguments import choice
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -90,8 +91,7 @@ def normalize_rows(
     NetworkError
         If a number is negative or not finite, or, unless ``zero_rows="uniform"``, a row is all zeros.
     """
-    if zero_rows not in ("error", "uniform"):
-        raise ValueError(f'zero_rows must be "error" or "uniform", got {zero_rows!r}')
+    choice("zero_rows", zero_rows, ("error", "uniform"))
     out: dict[str, NDArray[np.float64]] = {}
     n_rows = n_off = 0
     worst, worst_sum, worst_variable = 0.0, 1.0, None

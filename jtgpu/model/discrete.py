@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import NetworkError, UnknownState, UnknownVariable, closest
+from ..errors import NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import doors
 
 if TYPE_CHECKING:
@@ -94,13 +94,15 @@ class DiscreteModel:
             found = self._index.get(variable)
             if found is None:
                 raise UnknownVariable(
-                    f"there is no variable {variable!r}{closest(variable, self._variables)}"
+                    f"there is no variable {shown(variable)}{closest(variable, self._variables)}"
                 )
             return found
         try:
             i = _as_int(variable)
         except TypeError:
-            raise UnknownVariable(f"a variable must be given by name (a string) or number, got {variable!r}") from None
+            raise UnknownVariable(
+                f"a variable must be given by name (a string) or number, got {shown(variable)}"
+            ) from None
         if not 0 <= i < len(self._variables):
             raise UnknownVariable(f"there is no variable number {i}; the model has 0 to {len(self._variables) - 1}")
         return i
@@ -131,12 +133,12 @@ class DiscreteModel:
         if isinstance(state, str):
             if state not in labels:
                 raise UnknownState(
-                    f"variable {self._variables[v]!r} has no state {state!r}{closest(state, labels)}"
+                    f"variable {self._variables[v]!r} has no state {shown(state)}{closest(state, labels)}"
                     f" (its states are {_listed(labels)})"
                 )
             if labels.count(state) > 1:
                 raise UnknownState(
-                    f"variable {self._variables[v]!r} has {labels.count(state)} states named {state!r}; "
+                    f"variable {self._variables[v]!r} has {labels.count(state)} states named {shown(state)}; "
                     "use the state's number instead"
                 )
             return labels.index(state)
@@ -144,7 +146,7 @@ class DiscreteModel:
             i = _as_int(state)
         except TypeError:
             raise UnknownState(
-                f"a state of {self._variables[v]!r} must be given by name or number, got {state!r}"
+                f"a state of {self._variables[v]!r} must be given by name or number, got {shown(state)}"
             ) from None
         if not 0 <= i < len(labels):
             raise UnknownState(
@@ -276,8 +278,8 @@ def _checked_states(variable: str, given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _listed(labels: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(repr(s) for s in labels[:most])
-    return shown if len(labels) <= most else f"{shown}, ... ({len(labels)} in total)"
+    listed = ", ".join(map(shown, labels[:most]))
+    return listed if len(labels) <= most else f"{listed}, ... ({len(labels)} in total)"
 
 
 def _as_int(value: Any) -> int:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import NetworkError, OrderError, TableTooLarge, format_bytes
+from ..errors import ArgumentError, NetworkError, OrderError, TableTooLarge, format_bytes, shown
 from ..model.network import DiscreteModel, Factor
+from ..util.arguments import choice, described, number, several
 from ..util.system import free_memory
 from .clique_tree import CliqueTree, clique_tree, elimination_cliques, networkx_forest, spanning_forest
-from .lowering import lay_out, lower, program_arrays
+from .lowering import LOWERINGS, lay_out, lower, program_arrays
 from .moral import interaction_graph
 from .plan import Plan, ragged
 
@@ -41,7 +42,15 @@ def model_factors(model: DiscreteModel) -> list[Factor]:
 def order_graph(model: DiscreteModel, together: Sequence[Sequence[str | int]] = ()) -> list[tuple[int, ...]]:
     """Sorted neighbours of every variable in the model's interaction (moral) graph; sets of variables that stand
     together are neighbours too."""
-    sets = [sorted({model.index(v) for v in variables}) for variables in together]
+    groups = several(together)
+    if groups is None:
+        raise ArgumentError(f"together must be a list of lists of variables, not {described(together)}")
+    sets = []
+    for variables in groups:
+        found = several(variables)
+        if found is None:
+            raise ArgumentError(f"together must be a list of lists of variables, but contains {described(variables)}")
+        sets.append(sorted({model.index(v) for v in found}))
     return interaction_graph(len(model), [*(f.scope for f in model.factors), *sets])
 
 
@@ -69,6 +78,8 @@ def plan_model(
     """
     if not len(model):
         raise NetworkError("the model has no variables")
+    choice("lowering", lowering, LOWERINGS)
+    entries = 2**62 if max_table is None else int(min(number("max_table", max_table, above=0), 2**62))
     neighbours = order_graph(model, together)
     chosen, result = _choose_order(model, neighbours, order, **search)
     plan = build_plan(
@@ -78,7 +89,7 @@ def plan_model(
         chosen,
         lowering=lowering,
         memory_limit=int(MEMORY_SHARE * free_memory()) if memory_limit is None else memory_limit,
-        max_table=2**62 if max_table is None else int(min(max_table, 2**62)),
+        max_table=entries,
         by_networkx=by_networkx,
     )
     return plan, result
@@ -98,9 +109,16 @@ def _choose_order(
         return [int(v) for v in read(order, model)], None
     if isinstance(order, str):
         raise OrderError(
-            f"order={order!r} is neither a method ({', '.join(ordering.METHODS)}) nor the path of a .num or .td file"
+            f"order={shown(order)} is neither a method ({', '.join(ordering.METHODS)}) nor the path of a .num or .td "
+            "file"
         )
-    return [int(v) for v in ordering.as_order(model, order)], None
+    variables = several(order)
+    if variables is None:
+        raise OrderError(
+            f"order must be a method ({', '.join(ordering.METHODS)}), the path of a .num or .td file, or the variables "
+            f"in the order of their elimination, not {described(order)}"
+        )
+    return [int(v) for v in ordering.as_order(model, variables)], None
 
 
 def build_plan(  # noqa: PLR0913 (the last two are limits)

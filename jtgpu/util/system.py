@@ -8,6 +8,9 @@ import re
 import sys
 from pathlib import Path
 
+from ..errors import ArgumentError, shown
+from .arguments import number
+
 __all__ = ["cache_folder", "cores", "cpu_name", "free_memory", "parse_bytes", "peak_memory"]
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
@@ -15,22 +18,28 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | 
 }
 
 
-def parse_bytes(size: int | float | str) -> int:
+def parse_bytes(size: int | float | str, name: str = "a size") -> int:
     """Number of bytes of ``8_000_000``, ``"8GiB"`` or ``"500 MB"``.
+
+    Parameters
+    ----------
+    size : int, float or str
+    name : str
+        Of the argument, for messages.
 
     Raises
     ------
-    ValueError
+    ArgumentError
         If `size` has another form, or is not positive.
     """
     if isinstance(size, str):
         found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([A-Za-z]*)\s*", size)
         if not found or found[2].upper() not in _UNITS:
-            raise ValueError(f"{size!r} is not a size; write it as 8GiB, 500MB or a number of bytes")
-        return int(float(found[1]) * _UNITS[found[2].upper()])
-    if not size > 0:
-        raise ValueError(f"a size in bytes must be positive, not {size!r}")
-    return int(min(size, 2**62))
+            raise ArgumentError(f"{name} must be a size such as 8GiB, 500MB or a number of bytes, not {shown(size)}")
+        size = float(found[1]) * _UNITS[found[2].upper()]
+        if size < 1:
+            raise ArgumentError(f"{name} must be at least one byte, not {shown(found[0])}")
+    return int(min(number(name, size, above=0), 2**62))
 
 
 def cores() -> int:

@@ -73,7 +73,7 @@ def processes(name: str) -> list[tuple[int, str]]:
 CACHE = b"JTGPU_CACHE_DIR=" + os.environ.get("JTGPU_CACHE_DIR", "").encode()
 
 
-def until(true: Any, seconds: float = 30.0) -> None:
+def until(true: Any, seconds: float = 120.0) -> None:
     """Wait for something."""
     end = time.monotonic() + patience(seconds)
     while not true():

@@ -243,7 +243,7 @@ def test_a_conditional_table_is_labelled(asia: jtgpu.JunctionTree) -> None:
 
 @pytest.mark.parametrize(
     ("variables", "says"),
-    [([], "has no variables"), (["lung", "lung"], "'lung' twice"), (["lungs"], "did you mean 'lung'"), ([99], "99")],
+    [([], "least one variable"), (["lung", "lung"], "'lung' twice"), (["lungs"], "did you mean 'lung'"), ([99], "99")],
 )
 def test_invalid_sets_of_variables(asia: jtgpu.JunctionTree, variables: Any, says: str) -> None:
     for ask in (asia.joint, asia.entropy, lambda v: asia.conditional(["xray"], v), asia.joint_cost):

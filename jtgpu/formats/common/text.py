@@ -10,7 +10,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ParseError, closest
+from ...errors import ParseError, closest, shown
 from .decimals import bulk
 
 __all__ = ["Source", "Tokens", "decode", "floats", "near", "number", "quote", "shortened", "shown", "unquote"]
@@ -25,11 +25,6 @@ def decode(raw: bytes) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         return raw.decode("latin-1")
-
-
-def shown(text: str, most: int = 40) -> str:
-    """`text` quoted for an error message, truncated if it is long."""
-    return repr(text) if len(text) <= most else f"{text[:most]!r}..."
 
 
 def shortened(message: str, most: int = 700) -> str:

@@ -51,7 +51,7 @@ def read_known_cases(
     """
     states, table = read_states(model, cases)
     weights = {v: _weight_rows(model, v, value, len(states)) for v, value in by_number(model, likelihood, "likelihood")}
-    if not soft and not do:
+    if soft is None and do is None:
         return KnownCases(states, weights, table=table)
     states = states.copy()  # the table may be the caller's
     intervened = _set_states(model, do, states, weights)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...backends.base import Evidence
-from ...errors import EvidenceError, ImpossibleEvidence
+from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.network import DiscreteModel
 from .kinds import Findings, Known
 from .values import by_number, check_intervention, is_distribution, probabilities, weights
@@ -95,7 +95,7 @@ def _observed_states(model: DiscreteModel, v: int, value: Any) -> list[int]:
         raise EvidenceError(f"the evidence on {name!r} is {value!r}; omit variables that are not observed")
     if isinstance(value, Mapping) or np.ndim(value) > 0:
         raise EvidenceError(
-            f"the evidence on {name!r} must be a state or a set of states, got {value!r}; pass weights as "
+            f"the evidence on {name!r} must be a state or a set of states, got {shown(value)}; pass weights as "
             f"likelihood={{{name!r}: ...}}"
         )
     return [model.state_index(v, value)]
@@ -117,7 +117,7 @@ def read_known(
         if a variable is set to one state and observed in another one, or if a model without arcs gets an intervention.
     """
     case = read_findings(model, evidence, likelihood)
-    if not soft and not do:
+    if soft is None and do is None:
         return Known(case)
     given = dict(case.likelihood)
     intervened = set()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import EvidenceError, ImpossibleEvidence
+from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.network import BayesianNetwork, DiscreteModel
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def by_number(model: DiscreteModel, given: Findings | None, what: str) -> Iterat
         return
     if not isinstance(given, Mapping):
         raise EvidenceError(
-            f"{what} must be a mapping such as {_EXAMPLES[what]}, not a {type(given).__name__}: {given!r}"
+            f"{what} must be a mapping such as {_EXAMPLES[what]}, not a {type(given).__name__}: {shown(given)}"
         )
     seen: set[int] = set()
     for variable, value in given.items():
@@ -68,43 +68,61 @@ def by_number(model: DiscreteModel, given: Findings | None, what: str) -> Iterat
         yield v, value
 
 
-def weights(model: DiscreteModel, v: int, value: Mapping[Any, float] | ArrayLike) -> NDArray[np.float64]:
-    """(card,) weights of the states of a variable, from an array or a mapping from state to weight."""
+def weights(
+    model: DiscreteModel, v: int, value: Mapping[Any, float] | ArrayLike, what: str = ""
+) -> NDArray[np.float64]:
+    """(card,) weights of the states of a variable, from an array or a mapping from state to weight.
+
+    Parameters
+    ----------
+    model : DiscreteModel
+    v : int
+    value : array_like or mapping
+    what : str, optional
+        What the weights are, for messages. Default: the likelihood of the variable.
+    """
     name, card = model.variables[v], int(model.cardinality[v])
-    if isinstance(value, Mapping):
-        vector = np.full(card, np.nan)
-        for s, w in value.items():
-            vector[model.state_index(v, s)] = w
-        if np.isnan(vector).any():
-            missing = [model.states(v)[i] for i in np.flatnonzero(np.isnan(vector)).tolist()]
-            raise EvidenceError(f"the likelihood of {name!r} has no weight for {', '.join(map(repr, missing))}")
-    else:
-        try:
-            vector = np.array(value, np.float64)
-        except (TypeError, ValueError):
-            raise EvidenceError(f"the likelihood of {name!r} must be an array of numbers, got {value!r}") from None
+    what = what or f"the likelihood of {name!r}"
+    vector = _by_state(model, v, value, what) if isinstance(value, Mapping) else number_array(value, what)
     if vector.shape != (card,):
-        raise EvidenceError(
-            f"the likelihood of {name!r} has shape {vector.shape}, expected ({card},): one weight for each state"
-        )
+        raise EvidenceError(f"{what} has shape {vector.shape}, expected ({card},): one weight for each state")
     if not np.isfinite(vector).all() or (vector < 0).any():
-        raise EvidenceError(f"the likelihood of {name!r} must have finite weights >= 0, got {vector.tolist()}")
+        raise EvidenceError(f"{what} must have finite weights >= 0, got {shown(vector.tolist())}")
     if not vector.any():
-        raise ImpossibleEvidence(f"the likelihood of {name!r} is zero in every state")
+        raise ImpossibleEvidence(f"{what} is zero in every state")
+    return vector
+
+
+def _by_state(model: DiscreteModel, v: int, value: Mapping[Any, float], what: str) -> NDArray[np.float64]:
+    """Weights of the states from a mapping, which has to contain every state once."""
+    labels = model.states(v)
+    vector = np.zeros(len(labels))
+    given = np.zeros(len(labels), np.bool_)
+    for s, weight in value.items():
+        i = model.state_index(v, s)
+        found = number_array(weight, f"{what} for the state {shown(labels[i])}", "a number")
+        if found.ndim:
+            raise EvidenceError(f"{what} for the state {shown(labels[i])} must be a number, got {shown(weight)}")
+        if given[i]:
+            raise EvidenceError(f"{what} has the state {shown(labels[i])} twice, by name and by number")
+        vector[i], given[i] = float(found), True
+    if not given.all():
+        missing = [labels[i] for i in np.flatnonzero(~given)[:10].tolist()]
+        raise EvidenceError(f"{what} has no weight for {', '.join(map(shown, missing))}")
     return vector
 
 
 def is_distribution(value: Any) -> bool:
     """Whether the value of an intervention is a distribution over the states and not one state."""
-    return isinstance(value, Mapping) or np.ndim(value) > 0
+    return isinstance(value, (Mapping, list, tuple)) or np.ndim(value) > 0
 
 
 def probabilities(model: DiscreteModel, v: int, value: Any, what: str) -> NDArray[np.float64]:
     """(card,) probabilities of the states of a variable, which sum to 1."""
     name = model.variables[v]
     if isinstance(value, (str, AbstractSet)):
-        raise EvidenceError(f"{what} on {name!r} must be a probability for each state, got {value!r}")
-    vector = weights(model, v, value)
+        raise EvidenceError(f"{what} on {name!r} must be a probability for each state, got {shown(value)}")
+    vector = weights(model, v, value, f"{what} on {name!r}")
     if abs(float(vector.sum()) - 1.0) > SUM_TOLERANCE:
         raise EvidenceError(f"the probabilities of {what} on {name!r} must sum to 1, but sum to {vector.sum():.9g}")
     return np.asarray(vector / vector.sum(), np.float64)
@@ -132,15 +150,21 @@ def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str
     return table
 
 
-def number_array(value: Any, what: str) -> NDArray[np.float64]:
-    """A copy of `value` as an array of float64; raises `EvidenceError` if it is none."""
+def number_array(value: Any, what: str, expected: str = "an array of numbers") -> NDArray[np.float64]:
+    """A copy of `value` as an array of float64.
+
+    Raises
+    ------
+    EvidenceError
+        If anything in it is not a real number; texts of digits are not.
+    """
     try:
-        return np.array(value, np.float64)
-    except (TypeError, ValueError):
-        shown = repr(value)
-        raise EvidenceError(
-            f"{what} must be an array of numbers, got {shown if len(shown) <= 100 else shown[:97] + '...'}"
-        ) from None
+        found = np.array(value)
+        if found.dtype.kind in "biuf" or (found.dtype.kind == "O" and not any(isinstance(x, str) for x in found.flat)):
+            return found.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise EvidenceError(f"{what} must be {expected}, got {shown(value)}")
 
 
 def check_intervention(model: DiscreteModel) -> None:

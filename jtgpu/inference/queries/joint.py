@@ -15,6 +15,7 @@ import numpy as np
 
 from ...errors import ImpossibleEvidence, TableTooLarge, format_bytes
 from ...model.network import DiscreteModel
+from ...util.arguments import choice, number
 from ...util.system import free_memory
 from ..results.costs import JointCost
 from ..results.tables import Conditional, Joint
@@ -44,7 +45,7 @@ def joint(
 ) -> Joint:
     """See `jtgpu.JunctionTree.joint`."""
     scope = scope_of(tree.model, variables)
-    limit = MAX_TABLE if max_table is None else max_table
+    limit = MAX_TABLE if max_table is None else number("max_table", max_table, above=0)
     last = enumeration.widest(tree.model, scope, settled)
     cost = _choose(tree, scope, last, settled, how, limit)
     if cost.how == "together":
@@ -71,8 +72,8 @@ def conditional(
     """See `jtgpu.JunctionTree.conditional`."""
     model = tree.model
     targets = scope_of(model, variables)
-    conditions = scope_of(model, given, "condition")
-    both = scope_of(model, [*conditions, *targets])
+    conditions = scope_of(model, given, "given")
+    both = scope_of(model, [*conditions, *targets], "variables and given")
     last = enumeration.widest(model, targets, settled)
     cost = _choose(tree, both, last, settled, "auto", MAX_TABLE)
     axes = tuple(range(len(conditions), len(both)))
@@ -95,7 +96,7 @@ def _labels(model: DiscreteModel, scope: Sequence[int]) -> tuple[tuple[str, ...]
 
 
 def _choose(
-    tree: CompiledModel, scope: list[int], last: int, settled: Settled, how: str, limit: int | None
+    tree: CompiledModel, scope: list[int], last: int, settled: Settled, how: str, limit: float | None
 ) -> JointCost:
     """Cost of the requested method, or of the cheaper one.
 
@@ -103,15 +104,14 @@ def _choose(
     ----------
     last : int
         The variable that method ``"cases"`` does not enumerate.
-    limit : int or None
+    limit : float or None
         Entries that a table may have; None: any number, in any amount of memory.
 
     Raises
     ------
     TableTooLarge
     """
-    if how not in ("auto", "cases", "together"):
-        raise ValueError(f"how must be 'auto', 'cases' or 'together', got {how!r}")
+    choice("how", how, ("auto", "cases", "together"))
     entries = n_configurations(tree.model, scope)
     if limit is not None and (entries > limit or len(scope) > MAX_AXES):
         raise TableTooLarge(
@@ -136,7 +136,7 @@ def _choose(
     return together if NUMPY_FACTOR * together.operations < cases.operations else _checked(cases, limit)
 
 
-def _checked(cost: JointCost, limit: int | None) -> JointCost:
+def _checked(cost: JointCost, limit: float | None) -> JointCost:
     """`cost`, if its tables are within the limit and the free memory."""
     if limit is None or (cost.largest <= limit and cost.bytes <= ALWAYS_FREE):
         return cost

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...errors import TableTooLarge, format_bytes
 from ...plans.program import Program
+from ...util.arguments import number
 from ...util.system import free_memory, parse_bytes
 from ..results.configurations import Explanation
 from ..results.costs import MapCost
@@ -48,10 +49,10 @@ def marginal_map(
     max_table: int | None,
 ) -> Explanation:
     """See `jtgpu.JunctionTree.map`."""
-    check_k(k)
     program, cost, scope = _program_of(tree, variables, settled)
-    limit = int(MEMORY_SHARE * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
-    most = MAX_TABLE if max_table is None else max_table
+    k = check_k(tree.model, k, scope, settled.case)
+    limit = int(MEMORY_SHARE * free_memory()) if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
+    most = MAX_TABLE if max_table is None else number("max_table", max_table, above=0)
     cost = _cheaper(tree, scope, settled, cost, most)
     if cost.largest > most or cost.bytes > limit:
         raise TableTooLarge(
@@ -98,7 +99,7 @@ def _program_of(
     return program, cost, scope
 
 
-def _cheaper(tree: CompiledModel, scope: list[int], settled: Settled, cost: MapCost, most: int) -> MapCost:
+def _cheaper(tree: CompiledModel, scope: list[int], settled: Settled, cost: MapCost, most: float) -> MapCost:
     """`cost`, or that of the joint posterior if it is cheaper or the tables of the order are too large."""
     free = [v for v in scope if settled.case.state[v] < 0]
     entries = n_configurations(tree.model, free)

@@ -9,18 +9,21 @@ impossible as a configuration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...backends.base import Evidence
-from ...errors import ImpossibleEvidence
+from ...errors import ImpossibleEvidence, TableTooLarge, format_bytes
 from ...model.network import DiscreteModel
+from ...util.arguments import choice, whole_number
+from ...util.system import free_memory
 from ..evidence import KnownCases
-from ..results.configurations import CaseExplanations, Explanation
+from ..results.configurations import CaseExplanations, Explanation, Ranking
 from ..tables import at_row
 from .messages import messages_of, named
+from .scope import n_configurations
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,17 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["check_k", "evidence_of", "explanations", "mpe", "mpe_batch", "raise_if_impossible"]
 
 
-class _Once:
-    """A number that is computed on first use."""
-
-    def __init__(self, compute: Callable[[], float]):
-        self._compute: Callable[[], float] | None = compute
-        self._value = 0.0
-
-    def __call__(self) -> float:
-        if self._compute is not None:
-            self._value, self._compute = self._compute(), None
-        return self._value
+FEW = 10_000  # explanations that are made without a look at the free memory
+BYTES, BYTES_PER_VARIABLE = 1024, 24  # of one explanation and of what finds the next one, as measured
+MEMORY_SHARE = 0.8  # of the free memory
 
 
 def explanations(
@@ -64,28 +59,45 @@ def explanations(
     variables : sequence of int, optional
         The variables of the query. Default: all.
     """
-    once = _Once(log_evidence)
     # rounding may have swapped two configurations that are equally probable
     order = np.argsort(-log_joint, kind="stable")
-    found = tuple(Explanation(model, states[i].copy(), float(log_joint[i]), once, variables) for i in order)
-    for one in found:
-        one.ranked = found
-    return found[0]
+    return Ranking(model, states[order], log_joint[order], log_evidence, variables).explanations[0]
 
 
 def mpe(tree: CompiledModel, settled: Settled, k: int) -> Explanation:
     """See `jtgpu.JunctionTree.mpe`."""
-    check_k(k)
+    k = check_k(tree.model, k, range(len(tree.model)), settled.case)
     sweep = messages_of(tree, settled.factors).maximal()
     best = named(tree, settled.case, lambda: sweep.best(settled.case, k))
     log_joint = sweep.score(best.states, settled.case) + settled.log_shift
     return explanations(tree.model, best.states, log_joint, evidence_of(tree, settled))
 
 
-def check_k(k: int) -> None:
-    """Raise `ValueError` unless `k` is a number of explanations."""
-    if k < 1:
-        raise ValueError(f"k, the number of explanations, must be at least 1, got {k!r}")
+def check_k(model: DiscreteModel, k: int, variables: Iterable[int], case: Evidence) -> int:
+    """Check the number of explanations: at most as many as there are configurations, if the memory suffices.
+
+    Raises
+    ------
+    ArgumentError
+        If `k` is not a positive integer.
+    TableTooLarge
+        If the explanations do not fit into the free memory.
+    """
+    k = whole_number("k", k, least=1)
+    if k <= FEW:
+        return k
+    k = min(k, n_configurations(model, [v for v in variables if case.state[v] < 0]))
+    needed, free = k * (BYTES + BYTES_PER_VARIABLE * len(model)), int(MEMORY_SHARE * free_memory())
+    if needed > free:
+        raise TableTooLarge(
+            f"k={k:,} explanations need about {format_bytes(needed)}, more than the {format_bytes(free)} that are free "
+            f"(80 % of the free memory); ask for at most {free * k // needed:,}, for the explanations of fewer "
+            "variables (map), or for samples (sample)",
+            k,
+            needed,
+            free,
+        )
+    return k
 
 
 def evidence_of(tree: CompiledModel, settled: Settled) -> Callable[[], float]:
@@ -106,9 +118,7 @@ def raise_if_impossible(
     tree: CompiledModel, known: KnownCases, impossible: NDArray[np.bool_], on_impossible: str
 ) -> None:
     """Raise `ImpossibleEvidence` for the first impossible case of a table, unless ``on_impossible="flag"``."""
-    if on_impossible not in ("error", "flag"):
-        raise ValueError(f"on_impossible must be 'error' or 'flag', got {on_impossible!r}")
-    if on_impossible == "flag" or not impossible.any():
+    if choice("on_impossible", on_impossible, ("error", "flag")) == "flag" or not impossible.any():
         return
     row = int(np.argmax(impossible))
 

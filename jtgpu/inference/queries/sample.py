@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...errors import ArgumentError, TableTooLarge, format_bytes
+from ...util.arguments import choice, described, whole_number
+from ...util.system import free_memory
 from ..results.configurations import Imputed, Samples
 from .messages import messages_of, named
 from .mpe import raise_if_impossible
@@ -23,16 +26,42 @@ if TYPE_CHECKING:
 
 __all__ = ["impute", "sample"]
 
+ALWAYS_FREE = 1 << 24  # bytes that are allocated without a look at the free memory
+MEMORY_SHARE = 0.8  # of the free memory
+
 
 def _uniforms(seed: Any, n_variables: int) -> Uniforms:
-    generator = np.random.default_rng(seed)
+    try:
+        generator = np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"seed must be None, an integer of at least 0, or a numpy.random.Generator, not {described(seed)}"
+        ) from None
     return lambda n: generator.random((n, n_variables))
+
+
+def _check_memory(n: int, n_variables: int) -> None:
+    """Raise `TableTooLarge` for more samples than fit into the free memory."""
+    needed = 4 * n * n_variables
+    if needed <= ALWAYS_FREE:
+        return
+    free = int(MEMORY_SHARE * free_memory())
+    if needed > free:
+        raise TableTooLarge(
+            f"n={n:,} samples of {n_variables} variables need {format_bytes(needed)}, more than the "
+            f"{format_bytes(free)} that are free (80 % of the free memory); draw at most {free // (4 * n_variables):,} "
+            "in one call, from a numpy.random.Generator as the seed of all calls, or write any number to a file with "
+            "jtgpu sample",
+            n * n_variables,
+            needed,
+            free,
+        )
 
 
 def sample(tree: CompiledModel, settled: Settled, n: int, seed: Any) -> Samples:
     """See `jtgpu.JunctionTree.sample`."""
-    if n < 0:
-        raise ValueError(f"n, the number of samples, must not be negative, got {n!r}")
+    n = whole_number("n", n, least=0)
+    _check_memory(n, len(tree.model))
     sweep = messages_of(tree, settled.factors).summing()
     uniforms = _uniforms(seed, len(tree.model))
     return Samples(tree.model, named(tree, settled.case, lambda: sweep.draw(settled.case, n, uniforms)))
@@ -40,8 +69,7 @@ def sample(tree: CompiledModel, settled: Settled, n: int, seed: Any) -> Samples:
 
 def impute(tree: CompiledModel, known: KnownCases, how: str, seed: Any, on_impossible: str) -> Imputed:
     """See `jtgpu.JunctionTree.impute`."""
-    if how not in ("sample", "mpe"):
-        raise ValueError(f"how must be 'sample' or 'mpe', got {how!r}")
+    choice("how", how, ("sample", "mpe"))
     messages = messages_of(tree, tree.intervened(known.intervened).factors)
     if how == "mpe":
         filled = messages.maximal().best_rows(known.states, known.likelihood).states

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import EvidenceError
 from ...model.network import DiscreteModel
+from ...util.arguments import described, several
 
 __all__ = ["as_list", "n_configurations", "scope_of", "targets_of"]
 
@@ -24,10 +25,13 @@ def as_list(names: Any, what: str) -> list[Any]:
     """
     if isinstance(names, (str, int, np.integer)):
         return [names]
-    try:
-        return list(names)
-    except TypeError:
-        raise EvidenceError(f"{what} must be a name, a number, or a list of these, got {names!r}") from None
+    found = several(names)
+    if found is None:
+        raise EvidenceError(
+            f"{what} must be a variable or several, by name or number, such as ['lung', 'bronc'], not "
+            f"{described(names)}"
+        )
+    return found
 
 
 def targets_of(model: DiscreteModel, targets: str | int | Iterable[str | int] | None) -> list[int] | None:
@@ -37,7 +41,7 @@ def targets_of(model: DiscreteModel, targets: str | int | Iterable[str | int] | 
     return list(dict.fromkeys(model.index(t) for t in as_list(targets, "targets")))
 
 
-def scope_of(model: DiscreteModel, variables: str | int | Iterable[str | int], what: str = "query") -> list[int]:
+def scope_of(model: DiscreteModel, variables: str | int | Iterable[str | int], what: str = "variables") -> list[int]:
     """Numbers of the variables of a query.
 
     Parameters
@@ -45,7 +49,7 @@ def scope_of(model: DiscreteModel, variables: str | int | Iterable[str | int], w
     model : DiscreteModel
     variables : str, int, or iterable of these
     what : str
-        What the variables belong to, for messages.
+        Name of the argument, for messages.
 
     Raises
     ------
@@ -54,12 +58,12 @@ def scope_of(model: DiscreteModel, variables: str | int | Iterable[str | int], w
     EvidenceError
         If there is no variable, or one is repeated.
     """
-    scope = [model.index(v) for v in as_list(variables, f"the variables of the {what}")]
+    scope = [model.index(v) for v in as_list(variables, what)]
     if not scope:
-        raise EvidenceError(f"the {what} has no variables; give at least one")
+        raise EvidenceError(f"{what} must name at least one variable")
     for i, v in enumerate(scope):
         if v in scope[:i]:
-            raise EvidenceError(f"the {what} has the variable {model.variables[v]!r} twice")
+            raise EvidenceError(f"{what} must not name {model.variables[v]!r} twice")
     return scope
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...backends.base import Evidence
-from ...errors import EvidenceError, ImpossibleEvidence, NetworkError
+from ...errors import EvidenceError, ImpossibleEvidence, NetworkError, shown
 from ...model.network import BayesianNetwork, DiscreteModel
 from ..results.sensitivities import Parameters, Sensitivity
 from .messages import messages_of, named
@@ -85,7 +85,9 @@ def sensitivity(tree: CompiledModel, target: tuple[Any, Any], settled: Settled) 
 def _target(model: DiscreteModel, target: Any, case: Evidence) -> tuple[int, int]:
     """Numbers of the target's variable and state."""
     if not isinstance(target, (tuple, list)) or len(target) != 2:
-        raise EvidenceError(f"the target of a sensitivity analysis must be a pair (variable, state), got {target!r}")
+        raise EvidenceError(
+            f"the target of a sensitivity analysis must be a pair (variable, state), got {shown(target)}"
+        )
     v = model.index(target[0])
     state = model.state_index(v, target[1])
     if case.state[v] >= 0:

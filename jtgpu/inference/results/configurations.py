@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...errors import JtgpuError
 from ...model.network import DiscreteModel
 from ..tables import Table
 from .frames import make_frame, unused_name
@@ -18,7 +19,74 @@ from .printed import Lazy, Printed, row_labels
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CaseExplanations", "CaseStates", "Explanation", "Imputed", "Samples"]
+__all__ = ["CaseExplanations", "CaseStates", "Explanation", "Imputed", "Ranking", "Samples"]
+
+
+class Ranking:
+    """Configurations of one query, most probable first: the arrays that its `Explanation` objects refer to.
+
+    Parameters
+    ----------
+    model : DiscreteModel
+    states : (k, V) array of int32
+    log_joint : (k,) array of float64
+        ln P(configuration, evidence).
+    log_evidence : callable
+        Computes ln P(evidence); called at most once.
+    variables : sequence of int, optional
+        The variables of the query. Default: all.
+    """
+
+    def __init__(
+        self,
+        model: DiscreteModel,
+        states: NDArray[np.int32],
+        log_joint: NDArray[np.float64],
+        log_evidence: Callable[[], float],
+        variables: Sequence[int] | None = None,
+    ):
+        states.flags.writeable = False
+        self.model, self.states, self.log_joint = model, states, log_joint
+        self.variables = None if variables is None else dict.fromkeys(variables)
+        self._compute: Callable[[], float] | None = log_evidence
+        self._log_evidence = math.nan
+        self._explanations: tuple[Explanation, ...] = ()
+
+    @property
+    def explanations(self) -> tuple[Explanation, ...]:
+        """All configurations."""
+        if not self._explanations:
+            self._explanations = tuple(Explanation(self, i) for i in range(len(self.states)))
+        return self._explanations
+
+    @property
+    def log_evidence(self) -> float:
+        """ln P(evidence), computed on first access."""
+        if self._compute is not None:
+            self._log_evidence, self._compute = self._compute(), None
+        return self._log_evidence
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the tree: ln P(evidence) is computed now, if the tree is open."""
+        try:
+            value = self.log_evidence
+        except JtgpuError:
+            value = math.nan
+        return {**self.__dict__, "_compute": None, "_log_evidence": value, "_explanations": ()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.states.flags.writeable = False
+        if math.isnan(self._log_evidence):
+            self._compute = _raise_closed
+
+
+def _raise_closed() -> float:
+    raise JtgpuError("ln P(evidence) is not known: the tree was closed before this explanation was pickled")
+
+
+def _explanation(ranking: Ranking, i: int) -> Explanation:
+    return ranking.explanations[i]
 
 
 class Explanation(Printed, Mapping[str, str]):
@@ -32,30 +100,26 @@ class Explanation(Printed, Mapping[str, str]):
         Number of each variable's state, in the order of the model; -1 for variables that are not part of the query.
     log_joint : float
         ln P(configuration, evidence); unnormalised for a Markov network.
-    ranked : tuple of Explanation
-        The k best configurations, most probable first; this one is among them.
     """
 
-    def __init__(
-        self,
-        model: DiscreteModel,
-        states: NDArray[np.int32],
-        log_joint: float,
-        log_evidence: Callable[[], float],
-        variables: Sequence[int] | None = None,
-    ):
-        states.flags.writeable = False
-        self._model = model
-        self._variables = None if variables is None else dict.fromkeys(variables)
-        self.states = states
-        self.log_joint = log_joint
-        self.ranked: tuple[Explanation, ...] = (self,)
-        self._log_evidence = log_evidence
+    def __init__(self, ranking: Ranking, i: int):
+        self._ranking, self._i = ranking, i
+        self._model, self._variables = ranking.model, ranking.variables
+        self.states = ranking.states[i]
+        self.log_joint = float(ranking.log_joint[i])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _explanation, (self._ranking, self._i)
+
+    @property
+    def ranked(self) -> tuple[Explanation, ...]:
+        """The k best configurations, most probable first; this one is among them."""
+        return self._ranking.explanations
 
     @property
     def log_evidence(self) -> float:
         """ln P(evidence), computed on first access, while the tree must still be open."""
-        return self._log_evidence()
+        return self._ranking.log_evidence
 
     @property
     def log_posterior(self) -> float:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...errors import ImpossibleEvidence
+from ...errors import ArgumentError, ImpossibleEvidence
 from ...model.network import BayesianNetwork
+from ...util.arguments import described, number, whole_number
 from .frames import make_frame
 from .printed import Printed
 
@@ -227,10 +228,17 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
         float
             NaN if the evidence is impossible with this value.
         """
-        if not 0.0 <= value <= 1.0:
-            raise ValueError(f"value must be a probability, 0 to 1, got {value!r}")
+        if not number("value", value, least=0) <= 1.0:
+            raise ArgumentError(f"value must be a probability, 0 to 1, not {described(value)}")
         v = self._model.index(variable)
-        place = int(self._parameters.first[v]) + int(np.ravel_multi_index(index, self._parameters.shapes[v]))
+        shape = self._parameters.shapes[v]
+        try:
+            place = int(self._parameters.first[v]) + int(np.ravel_multi_index(index, shape))
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"index must be a tuple of {len(shape)} integers within the shape {shape} of the table of "
+                f"{self._model.variables[v]!r}, not {described(index)}"
+            ) from None
         step = value - float(self._parameters.theta[place])
         joint, evidence = (float(s[place]) for s in self._slopes)
         ratio = 1.0 + step * evidence  # of the new P(evidence) to the old one
@@ -238,7 +246,7 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
 
     def top(self, n: int = 10) -> list[Parameter]:
         """Return the n parameters with the largest absolute derivatives, without those of derivative 0."""
-        return [self._parameter(i) for i in self._largest(np.abs(self._flat), n)]
+        return [self._parameter(i) for i in self._largest(np.abs(self._flat), whole_number("n", n, least=0))]
 
     def tornado(self, n: int = 10, spread: float = 0.1) -> list[Bar]:
         """Return the n parameters that change the target most, each from (1 - spread) to (1 + spread) times its value.
@@ -249,8 +257,9 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
         spread : float
             Relative half width of the ranges, which are clipped to 0 and 1.
         """
-        if not spread > 0:
-            raise ValueError(f"spread, a relative width, must be above 0, got {spread!r}")
+        n = whole_number("n", n, least=0)
+        if not number("spread", spread, above=0) < np.inf:
+            raise ArgumentError(f"spread must be finite, not {described(spread)}")
         low = np.maximum(self._parameters.theta * (1.0 - spread), 0.0)
         high = np.minimum(self._parameters.theta * (1.0 + spread), 1.0)
         joint, evidence = self._slopes

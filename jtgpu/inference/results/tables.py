@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ...errors import EvidenceError, ImpossibleEvidence
+from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.network import DiscreteModel
 from .frames import make_frame, unused_name
 from .marginals import Posterior, as_array, distinct_names
@@ -97,12 +97,12 @@ class _Table(Printed):
         if isinstance(key, Mapping):
             found = {self._model.index(v): s for v, s in key.items()}
             if sorted(found) != list(range(n)):
-                raise EvidenceError(f"{expected}, got {dict(key)!r}")
+                raise EvidenceError(f"{expected}, got {shown(dict(key))}")
             key = tuple(found[i] for i in range(n))
         elif not isinstance(key, tuple):
             key = (key,)
         if len(key) != n:
-            raise EvidenceError(f"{expected}, got {key!r}")
+            raise EvidenceError(f"{expected}, got {shown(key)}")
         return tuple(self._model.state_index(i, s) for i, s in enumerate(key))
 
 
@@ -161,7 +161,7 @@ class Joint(_Table):
         """
         kept = [self._model.index(v) for v in variables]
         if len(set(kept)) < len(kept):
-            raise EvidenceError(f"a variable is repeated in {variables!r}")
+            raise EvidenceError(f"a variable is repeated in {shown(variables)}")
         rest = tuple(i for i in range(len(self.variables)) if i not in kept)
         table = self.probabilities.sum(axis=rest)  # its axes ascend
         table = np.ascontiguousarray(table.transpose([sorted(kept).index(i) for i in kept]))

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import closest
+from ...errors import closest, shown
 from ...model.network import DiscreteModel
 
 __all__ = ["MISSING", "NOT_OBSERVED", "REJECTED", "StateLookup"]
@@ -133,11 +133,11 @@ class StateLookup:
     def reason(self, value: Any) -> str:
         """Why a value was rejected, with the closest state."""
         text = value if isinstance(value, str) else str(value)
-        shown = repr(value if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "...")
+        cell = shown(value if len(text) <= MAX_SHOWN else text, MAX_SHOWN)
         if isinstance(value, str) and self.states.count(value.strip()) > 1:
-            return f"{self.states.count(value.strip())} states are named {shown}; use the state's number instead"
-        names = f"{', '.join(map(repr, self.states[:8]))}{', ...' if len(self.states) > 8 else ''}"
-        return f"{shown} is not a state; the states are {names}{closest(text.strip()[:MAX_HINTED], self.states, 1)}"
+            return f"{self.states.count(value.strip())} states are named {cell}; use the state's number instead"
+        names = f"{', '.join(map(shown, self.states[:8]))}{', ...' if len(self.states) > 8 else ''}"
+        return f"{cell} is not a state; the states are {names}{closest(text.strip()[:MAX_HINTED], self.states, 1)}"
 
 
 def _number(text: str) -> float | None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...errors import OrderError
+from ...util.arguments import choice
 
 __all__ = ["LEVEL_ENTRIES", "OBJECTIVES", "OrderCost", "as_permutation", "forest", "order_cost"]
 
@@ -171,9 +172,8 @@ def order_cost(
 
 
 def check_objective(objective: str) -> None:
-    """Raise ValueError unless `objective` is one of `OBJECTIVES`."""
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, not {objective!r}")
+    """Raise `ArgumentError` unless `objective` is one of `OBJECTIVES`."""
+    choice("objective", objective, OBJECTIVES)
 
 
 def as_order_array(order: Sequence[int]) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...errors import OrderError
+from ...util.arguments import choice, flag, number, whole_number
 from ...util.system import cache_folder, cores
 from . import store
 from .elimination import OrderCost, check_objective
@@ -80,7 +81,7 @@ def find_order(  # noqa: PLR0913 (public)
 
     Raises
     ------
-    ValueError
+    ArgumentError
         If the method or the objective is unknown, or a limit is out of range.
     OrderError
         If the method is "saved" and no order is saved for this graph.
@@ -93,7 +94,7 @@ def find_order(  # noqa: PLR0913 (public)
     ``interrupted`` set.
     """
     check_objective(objective)
-    _check_options(method, time_limit, n_steps, workers)
+    _check_options(method, (time_limit, n_steps, workers), seed, cache)
     cards = [int(c) for c in np.asarray(cardinality).reshape(-1)]
     if len(cards) != len(neighbours) or any(c < 1 for c in cards):
         raise ValueError("every vertex needs one cardinality of at least 1 and one collection of neighbours")
@@ -161,12 +162,14 @@ def _key(cost: OrderCost, objective: str) -> tuple[float, int]:
     return (cost.largest, cost.entries) if objective == "largest" else (cost.entries, cost.largest)
 
 
-def _check_options(method: str, time_limit: float | None, n_steps: int | None, workers: int | None) -> None:
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}")
-    if time_limit is not None and not time_limit > 0:
-        raise ValueError(f"time_limit must be positive seconds, not {time_limit!r}")
-    if n_steps is not None and n_steps < 0:
-        raise ValueError(f"n_steps must not be negative: {n_steps!r}")
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers must be at least 1, not {workers!r}")
+def _check_options(method: str, limits: tuple[float | None, int | None, int | None], seed: int, cache: bool) -> None:
+    choice("method", method, METHODS)
+    time_limit, n_steps, workers = limits
+    if time_limit is not None:
+        number("time_limit", time_limit, above=0)
+    if n_steps is not None:
+        whole_number("n_steps", n_steps, least=0)
+    if workers is not None:
+        whole_number("workers", workers, least=1)
+    whole_number("seed", seed, least=0)
+    flag("cache", cache)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....backends.base import Evidence
 from ....errors import EvidenceError, ImpossibleEvidence
+from ....util.arguments import described
 from ...evidence import read_known
 from ..evidence_analysis import conflict, evidence_importance
 from ..information import entropy, mutual_information, value_of_information
@@ -36,7 +37,9 @@ def ask(tree: CompiledModel, question: str | Question) -> Any:
         If the evidence has probability zero. An event of probability zero is not an error: its answer is 0, or -inf.
     """
     if not isinstance(question, (str, Question)):
-        raise EvidenceError(f"a question must be a text such as 'P(lung | xray=yes)', not {type(question).__name__}")
+        raise EvidenceError(
+            f"question must be a text such as 'P(lung | xray=yes)', not {described(question)}"
+        )
     q = parse(tree.model, question) if isinstance(question, str) else question
     return _ANSWERS[q.kind](tree, q)
 

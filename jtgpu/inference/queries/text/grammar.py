@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ....errors import EvidenceError, closest
+from ....errors import EvidenceError, closest, shown
 from ....model.network import DiscreteModel
 from ...evidence import read_known
 from .scanner import Scanner, States
@@ -109,8 +109,8 @@ class _Parser(Scanner):
                 self.at += len(word)
                 return kind
         known = ", ".join(f"{k}(...)" for k in KINDS)
-        shown = word or self.text[self.at : self.at + 10]
-        self.fail(f"unknown kind of question {shown!r}{closest(shown.upper(), KINDS)} (expected one of {known})")
+        word = word or self.text[self.at : self.at + 10]
+        self.fail(f"unknown kind of question {shown(word)}{closest(word.upper(), KINDS)} (expected one of {known})")
 
     def count(self) -> int:
         """Read the number of explanations; 1 if there is none."""

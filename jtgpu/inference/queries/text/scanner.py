@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from ....errors import EvidenceError, UnknownState, UnknownVariable, closest
+from ....errors import EvidenceError, UnknownState, UnknownVariable, closest, shown
 from ....model.network import DiscreteModel
 
 __all__ = ["Scanner", "States"]
 
 States = int | frozenset[int]  # the number of a state, or of several states one of which holds
 
+WINDOW = 100  # characters of a long text that a message shows on either side of a position
 _SPACE = re.compile(r"\s*")
 
 
@@ -35,8 +36,11 @@ class Scanner:
     def fail(self, message: str, at: int | None = None, kind: type[EvidenceError] = EvidenceError) -> NoReturn:
         """Raise an error that shows the text with a caret below the position."""
         at = self.at if at is None else at
-        line = "".join(c if c.isprintable() else " " for c in self.text)
-        raise kind(f"{message} (column {at + 1})\n    {line}\n    {' ' * at}^")
+        first = max(at - WINDOW, 0) if len(self.text) > 2 * WINDOW else 0
+        line = "".join(c if c.isprintable() else " " for c in self.text[first : at + WINDOW])
+        before, after = "..." if first else "", "..." if at + WINDOW < len(self.text) else ""
+        caret = " " * (len(before) + at - first) + "^"
+        raise kind(f"{message} (column {at + 1})\n    {before}{line}{after}\n    {caret}")
 
     def skip(self) -> None:
         """Skip blanks."""
@@ -104,7 +108,7 @@ class Scanner:
                 expected = " or ".join(repr(c) for c in ends)
                 self.at += len(word)
                 self.fail(f"expected {expected} after {word!r}")
-            self.fail(f"there is no variable {word!r}{closest(word, self.model.variables)}", kind=UnknownVariable)
+            self.fail(f"there is no variable {shown(word)}{closest(word, self.model.variables)}", kind=UnknownVariable)
         name, self.at = found[0]
         return name
 
@@ -124,7 +128,8 @@ class Scanner:
         if not word:
             self.fail(f"expected a state of {name!r}")
         listed = ", ".join(map(repr, labels[:12])) + (", ..." if len(labels) > 12 else "")
-        self.fail(f"{name!r} has no state {word!r}{closest(word, labels)} (its states are {listed})", kind=UnknownState)
+        reason = f"{name!r} has no state {shown(word)}{closest(word, labels)} (its states are {listed})"
+        self.fail(reason, kind=UnknownState)
 
     def states(self, name: str, ends: str) -> States:
         """Read one state, or several in braces."""

@@ -1,0 +1,111 @@
+"""Checks of arguments that are not names: numbers, choices. Each error names the argument and its value."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+from ..errors import ArgumentError, closest, shown
+
+__all__ = ["choice", "described", "flag", "number", "several", "whole_number"]
+
+
+def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
+    """An integer: a Python int or a NumPy integer, but no bool.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument.
+    value : object
+    least, most : int, optional
+        The range that is allowed.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    expected = "an integer"
+    if least is not None:
+        expected += f" of at least {least:,}"
+    if most is not None:
+        expected += f"{' and' if least is not None else ''} at most {most:,}"
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        found = operator.index(value)  # a TypeError for NumPy's bools, too
+    except TypeError:
+        raise ArgumentError(f"{name} must be {expected}, not {described(value)}") from None
+    if (least is not None and found < least) or (most is not None and found > most):
+        raise ArgumentError(f"{name} must be {expected}, not {shown(found)}")
+    return found
+
+
+def number(name: str, value: Any, *, above: float | None = None, least: float | None = None) -> float:
+    """A real number that is not NaN, as a float; infinity is allowed.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    expected = "a number"
+    if above is not None:
+        expected += f" above {above:g}"
+    if least is not None:
+        expected += f" of at least {least:g}"
+    is_number = isinstance(value, Real) and not isinstance(value, bool)  # NumPy's numbers are registered as Real
+    try:
+        found = float(value) if is_number else math.nan
+    except OverflowError:
+        found = math.inf
+    if math.isnan(found) or (above is not None and not found > above) or (least is not None and not found >= least):
+        raise ArgumentError(f"{name} must be {expected}, not {described(value)}")
+    return found
+
+
+def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
+    """One of several words.
+
+    Raises
+    ------
+    ArgumentError
+        The message suggests the closest word.
+    """
+    if isinstance(value, str) and value in allowed:
+        return value
+    hint = closest(value, allowed, 1) if isinstance(value, str) else ""
+    words = [repr(a) for a in allowed]
+    listed = f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
+    raise ArgumentError(f"{name} must be {listed}, not {described(value)}{hint}")
+
+
+def several(value: Any) -> list[Any] | None:
+    """The elements of an iterable; None for a text and for anything that is not iterable."""
+    if isinstance(value, (str, bytes)):
+        return None
+    try:
+        return list(value)
+    except TypeError:  # also for NumPy's arrays without axes
+        return None
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if isinstance(value, bool) or type(value).__name__ == "bool_":  # NumPy is not imported here
+        return bool(value)
+    raise ArgumentError(f"{name} must be True or False, not {described(value)}")
+
+
+def described(value: Any) -> str:
+    """The value; for most types with the type, since ``'3'`` and ``3`` look alike."""
+    if value is None or isinstance(value, (bool, float)):
+        return shown(value)
+    return f"the {type(value).__name__} {shown(value)}"
