@@ -28,8 +28,7 @@ def as_list(names: Any, what: str) -> list[Any]:
     found = several(names)
     if found is None:
         raise EvidenceError(
-            f"{what} must be a variable or several, by name or number, such as ['lung', 'bronc'], not "
-            f"{described(names)}"
+            f"{what} must be one or several names or numbers, such as ['lung', 'bronc'], not {described(names)}"
         )
     return found
 
