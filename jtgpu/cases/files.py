@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,14 +18,13 @@ from ..util import doors
 from .fingerprint import file_fingerprint, model_fingerprint, query_fingerprint
 from .options import FileKeywords, FileOptions, TableKeywords, TableOptions
 from .pipeline import default_chunk, default_concurrency, run_chunks
+from .progress import Progress, progress_of
 from .query import TableQuery, resolve_query
 from .reading import CaseChunk, open_cases
 from .solver import Solver
 from .writing import NO_SPACE, ResumableFile, no_space, writer_for
 
-__all__ = ["Keywords", "Progress", "Report", "answer_file", "run_file", "split_options", "used_columns"]
-
-Progress = Callable[[int, int, int], None]  # cases answered; how much has been read, of how much
+__all__ = ["Keywords", "Report", "answer_file", "run_file", "split_options", "used_columns"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def answer_file(
     cases: str | Path,
     output: str | Path,
     *,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
     cluster: Any = None,
     **options: Unpack[Keywords],
 ) -> Report:
@@ -92,8 +91,9 @@ def answer_file(
     escape_formulas : bool
         In CSV output, put an apostrophe before cells that a spreadsheet would run as a formula; see
         `jtgpu.cases.formulas`.
-    progress : callable, optional
-        Called after each chunk with the number of cases answered, the amount of input read, and the total amount.
+    progress : bool or callable, optional
+        True: show the number of cases, their rate and the remaining time in a line on stderr. A callable: called after
+        each chunk with the number of cases answered, the amount of input read, and the total amount.
     cluster : str or jtgpu.cluster.Cluster, optional
         Run on a Ray cluster; see `jtgpu.cluster.answer_files`, which also takes folders and URIs.
 
@@ -113,12 +113,13 @@ def answer_file(
     """
     if cluster is not None:
         options.pop("threads", None)  # the share of a worker determines its threads
-        report: Report = doors.cluster().answer_files(
+        answered: Report = doors.cluster().answer_files(
             tree, cases, output, cluster=cluster, progress=progress, **options
         )
-        return report
+        return answered
     table, file = split_options(options)
-    return run_file(tree, Path(cases), Path(output), table, file, progress)
+    with progress_of(progress) as report:
+        return run_file(tree, Path(cases), Path(output), table, file, report)
 
 
 class Keywords(TableKeywords, FileKeywords, total=False):

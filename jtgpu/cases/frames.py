@@ -17,6 +17,7 @@ from ..model.network import DiscreteModel
 from ..util import doors
 from .answer_table import answer_table
 from .options import TableKeywords, TableOptions
+from .progress import Progress, progress_of
 from .query import resolve_query
 from .solver import RowError, Solver
 
@@ -28,7 +29,10 @@ __all__ = ["FrameOptions", "answer_frame", "frame_states", "is_frame"]
 MAX_THREADS = 16  # that encode and copy the columns of a frame for one GPU
 
 
-def answer_frame(tree: JunctionTree, frame: Any, *, cluster: Any = None, **keywords: Unpack[TableKeywords]) -> Any:
+def answer_frame(
+    tree: JunctionTree, frame: Any, *, cluster: Any = None, progress: bool | Progress | None = None,
+    **keywords: Unpack[TableKeywords],
+) -> Any:  # fmt: skip
     """Answer every row of a table; see `jtgpu.JunctionTree.predict_proba`."""
     if type(frame).__module__.startswith("ray.data"):
         return doors.cluster().answer_dataset(tree, frame, cluster=cluster or "auto", **keywords)
@@ -38,21 +42,28 @@ def answer_frame(tree: JunctionTree, frame: Any, *, cluster: Any = None, **keywo
     query, kept = resolve_query(model, cases.names, options)
     query.schema(model, [(k, arrow().null()) for k in kept])  # rejects duplicate names before the computation
     columns = [cases.column(model.variables[v]) for v in query.evidence]
-    if cluster is not None:
-        with doors.cluster().solver_on(cluster, tree, query, options, by_index=cases.by_index) as solver:
-            return cases.like(_answer_rows(cases, solver, columns, 0, cases.n), kept)
-    solver = Solver(tree, query, options, by_index=cases.by_index)
-    if solver.by_columns:
-        threads = min(os.cpu_count() or 1, MAX_THREADS * tree.max_concurrent_tables)
-        with ThreadPoolExecutor(threads, "jtgpu-frame") as pool:
-            solver.each = pool.map
-            return cases.like(*_answer_columns(cases, solver, columns, kept))
-    step = query.rows_per_call(model)
-    tables = []
-    for first in range(0, max(cases.n, 1), step):
-        last = min(first + step, cases.n)
-        tables.append(_answer_rows(cases, solver, [c[first:last] for c in columns], first, last))
-    return cases.like(arrow().concat_tables(tables), kept)
+    with progress_of(progress) as report:
+        if cluster is not None:
+            with doors.cluster().solver_on(cluster, tree, query, options, by_index=cases.by_index) as solver:
+                solver.report = report
+                return cases.like(_answer_rows(cases, solver, columns, 0, cases.n), kept)
+        solver = Solver(tree, query, options, by_index=cases.by_index)
+        if solver.by_columns:
+            threads = min(os.cpu_count() or 1, MAX_THREADS * tree.max_concurrent_tables)
+            with ThreadPoolExecutor(threads, "jtgpu-frame") as pool:
+                solver.each = pool.map
+                answered = _answer_columns(cases, solver, columns, kept)
+            if report is not None:
+                report(cases.n, cases.n, cases.n)
+            return cases.like(*answered)
+        step = query.rows_per_call(model)
+        tables = []
+        for first in range(0, max(cases.n, 1), step):
+            last = min(first + step, cases.n)
+            tables.append(_answer_rows(cases, solver, [c[first:last] for c in columns], first, last))
+            if report is not None:
+                report(last, last, cases.n)
+        return cases.like(arrow().concat_tables(tables), kept)
 
 
 def _answer_rows(cases: Table, solver: Solver, columns: list[Any], first: int, last: int) -> Any:

@@ -101,6 +101,8 @@ class Solver:
     ----------
     each : callable
         Maps a function over pieces of work; see `jtgpu.inference.tables.encoder.Encoder.encode`.
+    report : callable, optional
+        Called with the progress by solvers that divide their work themselves; see `jtgpu.cases.progress`.
     by_columns : bool
         Whether the backend computes columns; a call then takes any number of cases.
     log_priors : list of arrays
@@ -114,6 +116,7 @@ class Solver:
         options = options or TableOptions()
         self.tree, self.query, self.model = tree, query, tree.model
         self.each: Each = map
+        self.report: Callable[[int, int, int], None] | None = None
         self.encoder = Encoder(tree.model, query.evidence, options.missing, by_index=by_index)
         self._do = dict(options.do or {})
         self.by_columns = not self._do and not query.mpe and tree.intervened().backend.native_columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
@@ -13,6 +13,7 @@ from ..cases.files import Keywords, Report, split_options, used_columns
 from ..cases.fingerprint import model_fingerprint, query_fingerprint
 from ..cases.options import CsvDialect, FileOptions, TableOptions
 from ..cases.pipeline import default_chunk
+from ..cases.progress import Progress, progress_of
 from ..cases.query import TableQuery, resolve_query
 from ..cases.writing import NO_SPACE, no_space, writer_for
 from ..errors import JtgpuError
@@ -30,9 +31,8 @@ from .tables import Table, check_columns, inspect_files
 from .worker import Job, answer_parts
 from .worker_spec import WorkerSpec, plan_of
 
-__all__ = ["ClusterReport", "Progress", "answer_files", "columns_in", "columns_of", "run_files"]
+__all__ = ["ClusterReport", "answer_files", "columns_in", "columns_of", "run_files"]
 
-Progress = Callable[[int, int, int], None]  # cases answered; bytes of the cases that are done, of how many
 FILE_SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst")
 MAX_CHUNKS_PER_PART = 16  # so that a lost part costs a minute or two
 Cases = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -62,7 +62,7 @@ def answer_files(
     *,
     cluster: str | Cluster = "auto",
     backend: str = "auto",
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
     **options: Unpack[Keywords],
 ) -> ClusterReport:
     """Answer every row of a table of any number of files on the machines of a Ray cluster.
@@ -80,8 +80,8 @@ def answer_files(
         See `Cluster`. With ``ray://``, a process of the cluster leads the run, and paths refer to its machine.
     backend : str
         Of the workers; ``"auto"``: GPUs, if the cluster has any.
-    progress : callable, optional
-        Called after each part, in order.
+    progress : bool or callable, optional
+        Shown or called after each part, in order; see `jtgpu.cases.answer_file`.
     targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, missing, do
         See `jtgpu.JunctionTree.predict_proba`.
     delimiter, quote, encoding, chunk, compression
@@ -104,7 +104,8 @@ def answer_files(
         If Ray or the cluster is not available, or the disk is full; the message says how to continue.
     """
     table, file = split_options(options)
-    return run_files(plan, cases, str(output), table, file, as_cluster(cluster), backend, progress)
+    with progress_of(progress) as report:
+        return run_files(plan, cases, str(output), table, file, as_cluster(cluster), backend, report)
 
 
 def run_files(  # noqa: PLR0913 (`answer_files` with its options in groups)

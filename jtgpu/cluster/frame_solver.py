@@ -76,7 +76,13 @@ class _ClusterSolver(Solver):
         actors = [kind.remote(reference) for _ in range(share.workers)]
         pool = ray.util.ActorPool(actors)
         try:
-            return list(pool.map(lambda actor, block: actor.solve.remote(np.ascontiguousarray(block)), blocks))
+            found, done, n = [], 0, sum(block.shape[1] for block in blocks)
+            for part in pool.map(lambda actor, block: actor.solve.remote(np.ascontiguousarray(block)), blocks):
+                found.append(part)
+                done += len(part["log_evidence"])
+                if self.report is not None:
+                    self.report(done, done, n)
+            return found
         except ray.exceptions.RayError as error:
             raise translate_error(error) from None
         finally:

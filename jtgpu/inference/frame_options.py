@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
 from ..util.options import OnProblem
@@ -21,3 +21,4 @@ class FrameOptions(TypedDict, total=False):
     missing: Iterable[str]
     do: Mapping[Any, Any] | None
     cluster: Any  # str, jtgpu.cluster.Cluster or None
+    progress: bool | Callable[[int, int, int], None] | None

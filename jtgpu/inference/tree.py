@@ -262,6 +262,9 @@ class JunctionTree(CompiledModel):
             Strings that are missing values unless they are states. Default: `jtgpu.cases.MISSING`.
         cluster : str or jtgpu.cluster.Cluster, optional
             A Ray cluster to compute on: ``"auto"``, ``"local"`` or ``"ray://host:10001"``.
+        progress : bool or callable, optional
+            True: show the number of cases, their rate and the remaining time in a line on stderr. A callable: called
+            with the number of cases answered, again, and the number of all cases.
 
         Returns
         -------
