@@ -25,7 +25,7 @@ PACKAGE = ROOT / "jtgpu"
 
 # heavy or optional packages -> the files that may import them, at the top or within functions
 PACKAGES: dict[str, tuple[str, ...]] = {
-    "numba": ("util/jit.py", "util/ahead/*.py", "**/loops/*.py"),
+    "numba": ("util/jit.py", "util/jit_cache.py", "util/ahead/*.py", "**/loops/*.py"),
     "llvmlite": ("util/ahead/*.py", "backends/cpu/loops/*.py"),
     "networkx": ("plans/clique_tree.py", "model/graph_conversion.py", "inference/named_tree.py", "interop/networkx.py"),
     "pgmpy": ("interop/pgmpy.py", "compat/pgmpy.py"),

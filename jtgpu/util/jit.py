@@ -1,8 +1,8 @@
-"""`compiled`: Numba's njit with declared signatures, and a cache that depends on more than one source file.
+"""`compiled`: Numba's njit with declared signatures and a cache of our own.
 
 Numba caches compiled functions on disk, and compiles one again when its own file changes. A change of a function that
-was inlined from another file goes unnoticed: after an update of one file, old machine code would run on new data. Here
-every cached function depends on every file with compiled functions.
+was inlined from another file goes unnoticed: after an update of one file, old machine code would run on new data. In
+`jtgpu.util.jit_cache` every cached function depends on every file with compiled functions.
 
 A function that Python calls is *declared*: its decorator lists the signatures that it is called with (see
 `jtgpu.util.ahead.signatures`), for which it is compiled ahead of time.
@@ -16,9 +16,9 @@ from typing import Any
 from numba import njit
 
 from .ahead.signatures import numba_types
-from .loop_sources import source_digest
+from .jit_cache import LoopCache
 
-__all__ = ["address_of", "cache_folder", "compiled", "declared", "inlined", "is_compiled", "use_cache"]
+__all__ = ["address_of", "compiled", "declared", "inlined", "is_compiled", "use_cache"]
 
 _cached = True
 
@@ -48,15 +48,19 @@ def compiled(*signatures: str, allocates: bool = True, **options: Any) -> Callab
 
     def decorate(function: Callable[..., Any]) -> Any:
         jit: Any = njit  # its types know no _nrt
-        dispatcher = jit(cache=_cached, nogil=True, error_model="numpy", _nrt=allocates, **options)(function)
-        file = _cache_file(dispatcher)
-        if file is not None:
-            file._source_stamp = source_digest()
+        dispatcher = jit(nogil=True, error_model="numpy", _nrt=allocates, **options)(function)
+        if _cached:
+            dispatcher._cache = LoopCache(function)
         if signatures:
-            declared[f"{function.__module__}.{function.__qualname__}"] = dispatcher, signatures
+            declared[full_name(function)] = dispatcher, signatures
         return dispatcher
 
     return decorate
+
+
+def full_name(function: Any) -> str:
+    """Name of a function with its module's."""
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 def inlined(function: Callable[..., Any]) -> Any:
@@ -68,14 +72,15 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def is_compiled(function: Any) -> bool:
-    """Whether a `compiled` function is compiled, in this process or in the cache; True if that cannot be determined."""
+    """Whether a declared function is compiled, in this process or in the cache."""
     if function.signatures:
         return True
-    file = _cache_file(function)
-    try:
-        return file is None or bool(file._load_index())
-    except (OSError, AttributeError):
-        return True
+    _, signatures = declared[full_name(function)]
+    codegen = function.targetctx.codegen()
+    return all(
+        function._cache.contains(numba_types(signature, function.py_func.__globals__), codegen)
+        for signature in signatures
+    )
 
 
 def address_of(function: Any) -> int:
@@ -89,19 +94,8 @@ def address_of(function: Any) -> int:
     function : dispatcher
         Made by `compiled` with one signature; must not raise.
     """
-    _, (signature,) = declared[f"{function.__module__}.{function.__qualname__}"]
+    _, (signature,) = declared[full_name(function)]
     types = numba_types(signature, function.py_func.__globals__)
     function.compile(types)
     found = function.overloads[types]
     return int(found.library.get_pointer_to_function(found.fndesc.llvm_cfunc_wrapper_name))
-
-
-def cache_folder(function: Any) -> str:
-    """Where a `compiled` function is cached; empty if that cannot be determined."""
-    return str(getattr(getattr(function, "_cache", None), "cache_path", ""))
-
-
-def _cache_file(dispatcher: Any) -> Any:
-    # Numba has no public name for it; if it is missing, Numba's own rules apply
-    file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    return file if hasattr(file, "_source_stamp") else None

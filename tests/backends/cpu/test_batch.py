@@ -129,7 +129,7 @@ def test_an_error_in_a_thread_ends_the_call_and_gives_all_threads_back(monkeypat
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(batch, "run_lanes", failing)
+            patch.setattr(batch._lanes, "run_lanes", failing)
             with pytest.raises(KeyboardInterrupt):
                 tree.posteriors_batch(states)
         assert 1 <= calls[0] <= 3

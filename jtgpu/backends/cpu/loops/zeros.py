@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["rewrite", "support"]
 
-FEWEST_TERMS = 200
 MOST_NUMBERS = 8_000_000  # of a program's records: 64 MB
 
 
@@ -53,6 +52,7 @@ class _Zeros(NamedTuple):
     loops: NDArray[np.int64]  # (n, 4) scratch memory
     rounds: NDArray[np.int64]  # (n,) scratch memory
     to: NDArray[np.int64]  # gets the records
+    fewest: int  # terms of a contraction that may become a list
 
 
 @compiled()
@@ -175,7 +175,7 @@ def _write_sparse(z, record, lanes, share, at):  # type: ignore[no-untyped-def]
     if reduced and rounds > LIST:  # accumulated in several rounds, see `kernels`
         return at
     most = int(terms * share)
-    if terms * lanes < FEWEST_TERMS or at + FIRST_LOOP + 2 + 4 * most > len(to):
+    if terms * lanes < z.fewest or at + FIRST_LOOP + 2 + 4 * most > len(to):
         return at
     to[at : at + FIRST_LOOP] = record[:FIRST_LOOP]
     for j in range(n_loops):
@@ -217,8 +217,8 @@ def _can_be_sparse(record):  # type: ignore[no-untyped-def]
     return record[INPUTS] == 2 and record[LISTED] == 0 and record[MAXIMAL] == 0
 
 
-@compiled("f8[:], i8[:], i8[:], i8, f8, f8")
-def rewrite(arena, records, record_ptr, lanes, share, share_of_lanes):  # type: ignore[no-untyped-def]
+@compiled("f8[:], i8[:], i8[:], i8, f8, f8, i8")
+def rewrite(arena, records, record_ptr, lanes, share, share_of_lanes, fewest):  # type: ignore[no-untyped-def]
     """The records with lists in place of loops where few terms remain.
 
     Parameters
@@ -229,6 +229,8 @@ def rewrite(arena, records, record_ptr, lanes, share, share_of_lanes):  # type: 
     lanes : int64
     share, share_of_lanes : float64
         Of the terms that may remain at most, of tables without and with cases.
+    fewest : int64
+        Terms of a contraction that may become a list.
 
     Returns
     -------
@@ -245,7 +247,7 @@ def rewrite(arena, records, record_ptr, lanes, share, share_of_lanes):  # type: 
                 terms *= record[FIRST_LOOP + 4 * j]
             room += 4 * int(terms * (share if record[BY_CASE] == 0 else share_of_lanes / lanes)) + 2
     to, ptr = np.empty(min(room, MOST_NUMBERS), np.int64), np.zeros(len(record_ptr), np.int64)
-    z = _Zeros(arena, np.empty((64, 4), np.int64), np.empty(64, np.int64), to)
+    z = _Zeros(arena, np.empty((64, 4), np.int64), np.empty(64, np.int64), to, fewest)
     at, changed = 0, 0
     for p in range(len(record_ptr) - 1):
         record = records[record_ptr[p] : record_ptr[p + 1]]
