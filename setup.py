@@ -3,11 +3,43 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
+# 0: the loops are compiled on first use; 1: an error if they cannot be built; default: built if possible
+BUILD_LOOPS = os.environ.get("JTGPU_BUILD_LOOPS", "")
+
+
+class BuildLoops(build_ext):
+    """Builds the extension module of compiled loops; where Numba or a C compiler is missing, the package has none.
+
+    Developers edit the sources, so an editable install has none either: ``python -m jtgpu.util.ahead`` makes one.
+    """
+
+    def run(self) -> None:
+        """Build unless the install is editable."""
+        if not (self.inplace or self.editable_mode):
+            super().run()
+
+    def build_extension(self, ext: Extension) -> None:
+        """Run `jtgpu.util.ahead` of this checkout."""
+        folder = Path(self.get_ext_fullpath(ext.name)).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        done = subprocess.run(
+            [sys.executable, "-m", "jtgpu.util.ahead", str(folder.resolve())],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": path},
+            check=False,
+        )
+        if done.returncode and BUILD_LOOPS == "1":
+            raise SystemExit("JTGPU_BUILD_LOOPS=1, but the compiled loops could not be built")
 
 
 def version() -> str:
@@ -57,10 +89,13 @@ setup(
     packages=[*find_packages(include=["jtgpu", "jtgpu.*"]), "jtgpu.cuda", "jtgpu.nets"],
     package_dir={"jtgpu.cuda": "cuda", "jtgpu.nets": "nets"},
     package_data={
-        "jtgpu": ["py.typed"],
+        "jtgpu": ["py.typed", "util/ahead/*.c"],
         "jtgpu.cuda": ["**/*.cu", "**/*.cuh", "*.rst"],
         "jtgpu.nets": ["*.net", "*.net.gz", "*.num", "*.rst"],
     },
+    # the wheel gets the tag of this Python and platform
+    ext_modules=[] if BUILD_LOOPS == "0" else [Extension("jtgpu._loops_v3", sources=[])],
+    cmdclass={"build_ext": BuildLoops},
     include_package_data=False,
     zip_safe=False,
     # `pip install --editable` then adds the checkout to sys.path by a .pth file. The default, a module that intercepts

@@ -60,6 +60,7 @@ BY_NAME = {
     "cli/commands.py",  # a command's module when it runs
     "util/loops.py",  # compiled loops, which the extension module replaces
     "util/ahead/objects.py",
+    "util/warmup.py",
 }
 
 

@@ -27,6 +27,7 @@ COMMANDS = {
     "convert": (NETWORKS, "Convert a network to another format."),
     "plan": (NETWORKS, "Choose an elimination order and print the cost of propagation. No table is allocated."),
     "time": (SPEED, "Time reading, planning, compiling and propagating."),
+    "warmup": (SPEED, "Compile the loops of the CPU backend before the first query, for container images."),
     "tune": (SPEED, "Measure which engine or kernel configuration is fastest on this GPU."),
 }
 

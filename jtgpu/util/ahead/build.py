@@ -13,10 +13,14 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..loop_sources import source_digest
 from ..loops import LEVELS
 from ..system import cores
+
+if TYPE_CHECKING:
+    from .objects import Entry
 
 __all__ = ["BuildError", "build"]
 
@@ -57,12 +61,24 @@ def build(folder: Path, level: str = "x86-64-v3", report: Callable[[str], None] 
         report(f"compiling {len(names)} loops for {level} on {cores()} cores")
         with ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
             found = list(pool.map(compile_entry, names, [level] * len(names), [scratch] * len(names)))
+        _check(found)
         text = Path(scratch, "loops.c")
         text.write_text(source(found, module, level, source_digest()), encoding="utf-8")
         _link(text, [entry.object_file for entry in found], target)
     seconds, size = time.perf_counter() - started, target.stat().st_size / 2**20
     report(f"built {target.name}: {len(names)} loops, {size:.1f} MiB, in {seconds:.0f} s")
     return target
+
+
+def _check(entries: list[Entry]) -> None:
+    """Make sure that the runtime has what the loops call of Numba's."""
+    from .glue import RUNTIME
+
+    text = RUNTIME.read_text(encoding="utf-8")
+    for entry in entries:
+        missing = [name for name in entry.needs if name.startswith(("NRT_", "numba_")) and f"{name}(" not in text]
+        if missing:
+            raise BuildError(f"{entry.name} calls {', '.join(missing)}, which runtime.c lacks")
 
 
 def _link(text: Path, objects: list[str], target: Path) -> None:
@@ -81,11 +97,12 @@ def _link(text: Path, objects: list[str], target: Path) -> None:
         raise BuildError(f"the C compiler failed: {done.stderr.strip()[-2000:]}")
 
 
-def main() -> int:
-    """Build into the package's folder, for developers; `pip install .` builds by itself."""
+def main(arguments: list[str]) -> int:
+    """Build into a folder, the package's by default; returns the exit code."""
     try:
-        build(Path(__file__).parents[2])
-    except BuildError as error:
-        print(f"compiled loops were not built: {error}", file=sys.stderr)
+        build(Path(arguments[0]) if arguments else Path(__file__).parents[2])
+    except Exception as error:  # whatever Numba or the linker reports: the package works without
+        told = error if isinstance(error, BuildError) else f"{type(error).__name__}: {error}"
+        print(f"jtgpu: no compiled loops ({told}); they are compiled on first use", file=sys.stderr)
         return 1
     return 0

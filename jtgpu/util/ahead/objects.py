@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 
 from .. import jit
-from ..loop_sources import FOLDERS, ROOT
+from ..warmup import loop_modules
 from .signatures import Type, numba_types, parse, type_of
 
 __all__ = ["Entry", "compile_entry", "entries"]
@@ -38,9 +38,8 @@ class Entry(NamedTuple):
 
 def entries() -> list[str]:
     """Full names of all declared functions; imports their modules."""
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).glob("*.py")):
-            importlib.import_module(".".join(("jtgpu", *folder.split("/"), path.stem)).removesuffix(".__init__"))
+    for name in loop_modules():
+        importlib.import_module(name)
     return sorted(jit.declared)
 
 

@@ -41,8 +41,59 @@ __attribute__((visibility("hidden"))) Memory *NRT_MemInfo_alloc_safe_aligned(siz
     return NRT_MemInfo_alloc_aligned(size, align);
 }
 
+__attribute__((visibility("hidden"))) Memory *NRT_MemInfo_alloc(size_t size)
+{
+    return NRT_MemInfo_alloc_aligned(size, 1);
+}
+
+__attribute__((visibility("hidden"))) void *NRT_Allocate(size_t size)
+{
+    return malloc(size);
+}
+
+__attribute__((visibility("hidden"))) void NRT_Free(void *data)
+{
+    free(data);
+}
+
+/* Memory of lists, which may move: `data` is a block of its own. */
+static void free_list(void *data, size_t size, void *destructor)
+{
+    if (destructor != NULL)
+        ((void (*)(void *))destructor)(data);
+    free(data);
+}
+
+__attribute__((visibility("hidden"))) Memory *NRT_MemInfo_new_varsize_dtor(size_t size, void *destructor)
+{
+    Memory *m = NRT_MemInfo_alloc_aligned(0, 1);
+    if (m == NULL)
+        return NULL;
+    m->data = malloc(size);
+    if (m->data == NULL) {
+        free(m);
+        return NULL;
+    }
+    m->size = size;
+    m->destructor = free_list;
+    m->destructor_info = destructor;
+    return m;
+}
+
+__attribute__((visibility("hidden"))) void *NRT_MemInfo_varsize_realloc(Memory *m, size_t size)
+{
+    void *data = realloc(m->data, size);
+    if (data != NULL) {
+        m->data = data;
+        m->size = size;
+    }
+    return data;
+}
+
 __attribute__((visibility("hidden"))) void NRT_MemInfo_call_dtor(Memory *m)
 {
+    if (m->destructor != NULL)
+        m->destructor(m->data, m->size, m->destructor_info);
     free(m);
 }
 

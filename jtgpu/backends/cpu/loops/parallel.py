@@ -26,6 +26,7 @@ from ..records import (
 )
 from . import atomics
 from .fields import input_field
+from .growth import longer
 from .kernels import contract
 from .sweep import finish
 
@@ -64,6 +65,24 @@ def _levels(records, record_ptr, n_exponents):  # type: ignore[no-untyped-def]
         found[p] = high + 1
         level[records[r + OUT_EXP]] = high + 1
     return found
+
+
+@compiled()
+def _ascending(level):  # type: ignore[no-untyped-def]
+    """(n,) int64: places of small positive numbers in ascending order; equal ones in the order in which they stand."""
+    top = 0
+    for x in level:
+        top = max(top, x)
+    first = np.zeros(top + 2, np.int64)
+    for x in level:
+        first[x + 1] += 1
+    for x in range(top + 1):
+        first[x + 1] += first[x]
+    order = np.empty(len(level), np.int64)
+    for i in range(len(level)):
+        order[first[level[i]]] = i
+        first[level[i]] += 1
+    return order
 
 
 @compiled()
@@ -153,7 +172,7 @@ def split_all(records, record_ptr, n_exponents, most, grain):  # type: ignore[no
         E of `sweep.run`; parts of a contraction at most; terms of a task.
     """
     n = len(record_ptr) - 1
-    order = np.argsort(_levels(records, record_ptr, n_exponents), kind="mergesort")
+    order = _ascending(_levels(records, record_ptr, n_exponents))
     pieces = np.ones(n, np.int64)
     room = 0
     for i in range(n):
@@ -209,7 +228,7 @@ def needs(records, whole, first_part, part_of, task_ptr, n_exponents):  # type: 
                     if u != t and seen[u] != t:
                         seen[u] = t
                         if n == len(need):
-                            need = np.append(need, np.empty(n, np.int64))
+                            need = longer(need)
                         need[n] = u
                         n += 1
         ptr[t + 1] = n

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....util.jit import compiled
+from .growth import longer
 
 __all__ = ["grouped"]
 
@@ -62,7 +63,7 @@ def grouped(states, ignored):  # type: ignore[no-untyped-def]
         at = _find(table, bits, first, row)
         if table[at] < 0:
             if n_groups == len(first):  # half full
-                table, first = np.full(2 * len(table), -1, np.int64), np.append(first, np.empty(n_groups, np.int64))
+                table, first = np.full(2 * len(table), -1, np.int64), longer(first)
                 for g in range(n_groups):
                     table[_find(table, bits, first, first[g])] = g
                 at = _find(table, bits, first, row)
