@@ -27,6 +27,10 @@ SHARED = ROOT.parent / "shared" / "nets"
 if "JTGPU_CACHE_DIR" not in os.environ:
     os.environ["JTGPU_CACHE_DIR"] = tempfile.mkdtemp(prefix="jtgpu-test-cache-")
     atexit.register(shutil.rmtree, os.environ["JTGPU_CACHE_DIR"], ignore_errors=True)
+    # but compiled loops, which take minutes, stay for the next run
+    LOOPS = ROOT / ".pytest_cache" / "loops"
+    LOOPS.mkdir(parents=True, exist_ok=True)
+    Path(os.environ["JTGPU_CACHE_DIR"], "loops").symlink_to(LOOPS)
 
 # The parent process may ignore SIGINT (nohup, a shell's background), and child processes would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -2,7 +2,8 @@
 
     python tools/check_package.py
 
-The wheel is installed without its dependencies; those of this Python are used.
+The wheel is installed without its dependencies; those of this Python are used. It must answer with its own compiled
+loops, without Numba. Building them takes a minute or two.
 """
 
 from __future__ import annotations
@@ -36,10 +37,15 @@ def main() -> int:
         listed = ("jtgpu", "cuda", "nets", "setup.py", "pyproject.toml", "MANIFEST.in", "README.rst", "LICENSE")
         copy.mkdir()
         subprocess.run(["cp", "-r", *(str(ROOT / name) for name in listed), str(copy)], check=True)
-        subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(out), str(copy)], check=True)
+        build = os.environ | {"JTGPU_BUILD_LOOPS": "1"}
+        subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(out), str(copy)], env=build, check=True)
         (wheel,) = out.glob("jtgpu-*.whl")
         with zipfile.ZipFile(wheel) as archive:
             names = {n for n in archive.namelist() if ".dist-info/" not in n}
+        loops = {n for n in names if n.startswith("jtgpu/_loops_")}
+        if not loops:
+            print(f"{wheel.name} has no compiled loops", file=sys.stderr)
+            return 1
         missing, foreign = wanted() - names, {n for n in names if not n.startswith("jtgpu/")}
         init = {n for n in names if n.startswith("jtgpu/cuda/") and n.endswith(".py")}
         if missing or foreign or init:
@@ -50,10 +56,12 @@ def main() -> int:
             return 1
         subprocess.run([*pip, "install", "--no-deps", "--target", str(elsewhere), str(wheel)], check=True)
         # -P and PYTHONPATH: the installed package, and not the checkout that the environment points to
-        environment = os.environ | {"PYTHONPATH": str(elsewhere)}
+        environment = os.environ | {"PYTHONPATH": str(elsewhere), "JTGPU_LOOPS": "ahead"}
         where = "import jtgpu, jtgpu.timing as t, jtgpu.device.nvcc as k; print(jtgpu.__file__); k.sources()"
+        query = "jtgpu.load('asia').compile('cpu').posteriors({'xray': 'yes'})"
         for command in (
             ["-P", "-c", where],
+            ["-P", "-c", f"import jtgpu, sys; {query}; assert 'numba' not in sys.modules; print(jtgpu.__file__)"],
             ["-P", "-m", "jtgpu", "query", str(elsewhere / "jtgpu/nets/asia.net"), "-t", "lung"],
         ):
             done = subprocess.run(

@@ -35,7 +35,6 @@ from .system import cache_folder
 __all__ = ["LoopCache", "loops_folder"]
 
 MAGIC = b"jtgpu loop 1\n"
-DIGEST = hashlib.sha256().digest_size
 logger = logging.getLogger("jtgpu")
 
 
@@ -92,22 +91,28 @@ class LoopCache:
         """The folder."""
         return str(loops_folder())
 
+    def _key(self, signature: Any, codegen: Any) -> bytes:
+        """Digest of all that the machine code depends on."""
+        key = (self._name, str(signature), codegen.magic_tuple(), numba.__version__, sys.version, source_digest())
+        return hashlib.sha256(repr(key).encode()).digest()
+
     def path(self, signature: Any, codegen: Any) -> Path:
         """The file of a signature."""
-        key = (self._name, str(signature), codegen.magic_tuple(), numba.__version__, sys.version, source_digest())
         short = self._name.removeprefix("jtgpu.").replace(".loops.", ".")
-        return loops_folder() / f"{short}-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}.bin"
+        return loops_folder() / f"{short}-{self._key(signature, codegen).hex()[:24]}.bin"
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """The compiled function for a signature; None if there is none that can be used."""
         target_context.refresh()
-        path = self.path(signature, target_context.codegen())
+        codegen = target_context.codegen()
+        path = self.path(signature, codegen)
         try:
             data = path.read_bytes()
         except OSError:
             return None
-        body = data[len(MAGIC) + DIGEST :]
-        if data[: len(MAGIC)] != MAGIC or hashlib.sha256(body).digest() != data[len(MAGIC) : len(MAGIC) + DIGEST]:
+        start = len(MAGIC) + hashlib.sha256().digest_size
+        body = data[start:]
+        if data[:start] != MAGIC + hashlib.sha256(self._key(signature, codegen) + body).digest():
             logger.debug("%s is damaged; the function is compiled again", path)
             return None
         try:
@@ -122,8 +127,8 @@ class LoopCache:
             return
         try:
             body = dumps(result._reduce())
-            path = self.path(signature, result.codegen)
-            write_bytes(path, MAGIC + hashlib.sha256(body).digest() + body, durable=False)
+            digest = hashlib.sha256(self._key(signature, result.codegen) + body).digest()
+            write_bytes(self.path(signature, result.codegen), MAGIC + digest + body, durable=False)
         except OSError as error:
             logger.debug("%s is not cached: %s", self._name, error)
 
