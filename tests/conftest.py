@@ -6,12 +6,15 @@ import atexit
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from jtgpu.util import loops
 from jtgpu.util.system import cores
 from tests.support.emulated.install import emulated_gpu
 from tests.support.examples import register_profiles
@@ -41,6 +44,18 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     share_compilation()
 
 register_profiles()
+
+
+@pytest.fixture(autouse=True)
+def _signatures_are_declared() -> Iterator[None]:
+    """Every test: compiled loops are called with the types of arguments that they declare."""
+    before = len(loops.undeclared)
+    yield
+    assert loops.undeclared[before:] == []
+    if "jtgpu.util.jit" in sys.modules:
+        from jtgpu.util.jit import undeclared  # imports Numba
+
+        assert undeclared() == []
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

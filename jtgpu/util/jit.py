@@ -18,7 +18,7 @@ from numba import njit
 from .ahead.signatures import numba_types
 from .jit_cache import LoopCache
 
-__all__ = ["address_of", "compiled", "declared", "inlined", "is_compiled", "use_cache"]
+__all__ = ["address_of", "compiled", "declared", "inlined", "is_compiled", "undeclared", "use_cache"]
 
 _cached = True
 
@@ -61,6 +61,16 @@ def compiled(*signatures: str, allocates: bool = True, **options: Any) -> Callab
 def full_name(function: Any) -> str:
     """Name of a function with its module's."""
     return f"{function.__module__}.{function.__qualname__}"
+
+
+def undeclared() -> list[str]:
+    """Declared functions that were compiled for arguments which no signature of theirs lists, with these; for tests."""
+    found = []
+    for name, (function, signatures) in declared.items():
+        if function.signatures:
+            listed = {numba_types(signature, function.py_func.__globals__) for signature in signatures}
+            found += [f"{name}{types}" for types in function.signatures if types not in listed]
+    return found
 
 
 def inlined(function: Callable[..., Any]) -> Any:

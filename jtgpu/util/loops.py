@@ -25,8 +25,9 @@ from typing import Any
 from ..errors import JtgpuError
 from .loop_sources import source_digest
 
-__all__ = ["LEVELS", "Loops", "extension", "loops", "mode"]
+__all__ = ["LEVELS", "Loops", "extension", "loops", "mode", "undeclared"]
 
+undeclared: list[str] = []  # calls that the extension left to Numba, for tests
 LEVELS = {"x86-64-v3": "_loops_v3"}  # processors that extension modules are built for: the module's name
 
 
@@ -58,6 +59,7 @@ def extension() -> tuple[Any, str]:
 
 def _compile_for(name: str, arguments: tuple[Any, ...]) -> Any:
     """What the extension calls with arguments that no signature of a function fits: Numba compiles it for them."""
+    undeclared.append(f"{name}{[_described(a) for a in arguments]}")
     if mode() == "ahead":
         raise JtgpuError(f"{name} was not built for these arguments: {[_described(a) for a in arguments]}")
     module, _, function = name.rpartition(".")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shlex
 import subprocess
 import sys
@@ -47,6 +48,8 @@ def build(folder: Path, level: str = "x86-64-v3", report: Callable[[str], None] 
         If Numba or the C compiler is missing or fails.
     """
     started = time.perf_counter()
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        raise BuildError(f"there is no way to build them for {platform.machine()} on {sys.platform} yet")
     module = LEVELS[level]
     target = folder / (module + sysconfig.get_config_var("EXT_SUFFIX"))
     # Numba reads these when it is imported, in the processes of the pool

@@ -73,7 +73,8 @@ def grouped(states, ignored):  # type: ignore[no-untyped-def]
     ptr = np.zeros(n_groups + 1, np.int64)
     for row in range(n):
         ptr[group[row] + 1] += 1
-    ptr = np.cumsum(ptr)
+    for g in range(n_groups):
+        ptr[g + 1] += ptr[g]
     rows, to = np.empty(n, np.int64), ptr[:-1].copy()
     for row in range(n):
         rows[to[group[row]]] = row
