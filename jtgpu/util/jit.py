@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit
+from numba import njit, types
 
 from .ahead.signatures import numba_types
 from .jit_cache import LoopCache
@@ -68,9 +68,15 @@ def undeclared() -> list[str]:
     found = []
     for name, (function, signatures) in declared.items():
         if function.signatures:
-            listed = {numba_types(signature, function.py_func.__globals__) for signature in signatures}
-            found += [f"{name}{types}" for types in function.signatures if types not in listed]
+            listed = [numba_types(signature, function.py_func.__globals__) for signature in signatures]
+            listed += [tuple(map(_writable, arguments)) for arguments in listed]
+            found += [f"{name}{arguments}" for arguments in function.signatures if arguments not in listed]
     return found
+
+
+def _writable(kind: Any) -> Any:
+    """The type of a constant array that may be written; other types as they are."""
+    return kind.copy(readonly=False) if isinstance(kind, types.Array) else kind
 
 
 def inlined(function: Callable[..., Any]) -> Any:
@@ -105,7 +111,7 @@ def address_of(function: Any) -> int:
         Made by `compiled` with one signature; must not raise.
     """
     _, (signature,) = declared[full_name(function)]
-    types = numba_types(signature, function.py_func.__globals__)
-    function.compile(types)
-    found = function.overloads[types]
+    arguments = numba_types(signature, function.py_func.__globals__)
+    function.compile(arguments)
+    found = function.overloads[arguments]
     return int(found.library.get_pointer_to_function(found.fndesc.llvm_cfunc_wrapper_name))

@@ -45,9 +45,10 @@ class _Arguments:
         self.declared.append(f"Array{kind.ndim} {name};")
         letter, size = ("b", 1) if kind.code == "b1" else (kind.code[0], int(kind.code[1]))
         self.checks.append(
-            f"get_array({value}, '{letter}', {size}, {kind.ndim}, {int(kind.constant)}, (Array1 *)&{name})"
+            f"get_array({value}, '{letter}', {size}, {kind.ndim}, {int(kind.constant)}, "
+            f"&{name}.head, {name}.shape, {name}.strides)"
         )
-        self.passed += [f"{name}.{field}" for field in ("memory", "parent", "items", "item", "data")]
+        self.passed += [f"{name}.head.{field}" for field in ("memory", "parent", "items", "item", "data")]
         self.taken += ["void *", "void *", "int64_t", "int64_t", "void *"]
         for field in ("shape", "strides"):
             self.passed += [f"{name}.{field}[{j}]" for j in range(kind.ndim)]
@@ -84,7 +85,7 @@ def _python_object(kind: Type, value: str) -> str:
             return built
         return f'make_record("{kind.kind.__module__}", "{kind.kind.__qualname__}", {built})'
     if isinstance(kind, Array):
-        return f"make_array(NPY_{NUMPY[kind.code]}, {kind.ndim}, (Array1 *)&{value})"
+        return f"make_array(NPY_{NUMPY[kind.code]}, {kind.ndim}, &{value}.head, {value}.shape, {value}.strides)"
     if kind.code == "f8":
         return f"PyFloat_FromDouble({value})"
     if kind.code == "b1":

@@ -111,13 +111,38 @@ __attribute__((visibility("hidden"))) double numba_ldexp(double x, int exponent)
     return x == 0.0 || exponent == 0 || !isfinite(x) ? x : ldexp(x, exponent);
 }
 
+/* New strides for a view of an array in C order with another shape; 0 if there are none. Only contiguous arrays have
+   views here. */
+__attribute__((visibility("hidden"))) int numba_attempt_nocopy_reshape(
+    intptr_t axes, const intptr_t *shape, const intptr_t *strides, intptr_t new_axes, const intptr_t *new_shape,
+    intptr_t *new_strides, intptr_t item, int by_columns)
+{
+    intptr_t step = item;
+    for (intptr_t i = axes - 1; i >= 0; i--) {
+        if (shape[i] != 1 && strides[i] != step)
+            return 0;
+        step *= shape[i];
+    }
+    if (by_columns && new_axes > 1)
+        return 0;
+    step = item;
+    for (intptr_t i = new_axes - 1; i >= 0; i--) {
+        new_strides[i] = step;
+        step *= new_shape[i];
+    }
+    return 1;
+}
+
 /* An array as compiled code takes it; N axes. */
+typedef struct Head {
+    Memory *memory;
+    void *parent;
+    int64_t items, item;
+    void *data;
+} Head;
 #define ARRAY(N)                         \
     typedef struct Array##N {            \
-        Memory *memory;                  \
-        void *parent;                    \
-        int64_t items, item;             \
-        void *data;                      \
+        Head head;                       \
         int64_t shape[N], strides[N];    \
     } Array##N;
 ARRAY(1)
@@ -127,7 +152,7 @@ ARRAY(3)
 static PyObject *fallback; /* called with the name and the arguments of a call that no signature fits */
 
 /* Reads an array; 0 if it has another type, layout or number of axes. */
-static int get_array(PyObject *o, char kind, int item, int axes, int constant, Array1 *to)
+static int get_array(PyObject *o, char kind, int item, int axes, int constant, Head *to, int64_t *shape, int64_t *strides)
 {
     if (!PyArray_Check(o))
         return 0;
@@ -144,8 +169,8 @@ static int get_array(PyObject *o, char kind, int item, int axes, int constant, A
     to->item = item;
     to->data = PyArray_DATA(a);
     for (int i = 0; i < axes; i++) {
-        to->shape[i] = PyArray_DIM(a, i);
-        to->shape[axes + i] = PyArray_STRIDE(a, i); /* the strides follow the shape */
+        shape[i] = PyArray_DIM(a, i);
+        strides[i] = PyArray_STRIDE(a, i);
     }
     return 1;
 }
@@ -194,17 +219,13 @@ static void release(PyObject *capsule)
 }
 
 /* An array that compiled code made, as NumPy's; takes over its reference. */
-static PyObject *make_array(int type, int axes, Array1 *from)
+static PyObject *make_array(int type, int axes, const Head *from, int64_t *shape, int64_t *strides)
 {
-    npy_intp shape[3], strides[3];
-    for (int i = 0; i < axes; i++) {
-        shape[i] = from->shape[i];
-        strides[i] = from->shape[axes + i];
-    }
     PyObject *capsule = PyCapsule_New(from->memory, NULL, release);
     if (capsule == NULL)
         return NULL;
-    PyObject *found = PyArray_New(&PyArray_Type, axes, shape, type, strides, from->data, 0, NPY_ARRAY_WRITEABLE, NULL);
+    PyObject *found = PyArray_New(
+        &PyArray_Type, axes, (npy_intp *)shape, type, (npy_intp *)strides, from->data, 0, NPY_ARRAY_WRITEABLE, NULL);
     if (found == NULL) {
         Py_DECREF(capsule);
         return NULL;
