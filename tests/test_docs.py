@@ -35,7 +35,7 @@ def blocks(text: str, directive: str) -> list[str]:
     return [textwrap.dedent(found[1]).strip("\n") for found in pattern.finditer(text)]
 
 
-@pytest.mark.parametrize(("page", "n"), [(README, 1), (GUIDE, 2), (NETWORKS, 5)], ids=["README", "guide", "networks"])
+@pytest.mark.parametrize(("page", "n"), [(README, 1), (GUIDE, 3), (NETWORKS, 5)], ids=["README", "guide", "networks"])
 def test_python_examples_print_what_the_page_says(page: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     codes, texts = blocks(page, "code-block:: python"), blocks(page, "code-block:: text")
