@@ -3,11 +3,13 @@
     python bench/bench_cpu.py                              all networks of nets/, all questions, to bench/results
     python bench/bench_cpu.py asia alarm --evidence 0 20   others, or paths
     python bench/bench_cpu.py --questions posteriors       some of the questions
+    python bench/bench_cpu.py --questions first --evidence 2 10 30 alarm andes barley
     python bench/bench_cpu.py --smoke                      three small networks, one run, nothing kept
 
 Questions: `posteriors` (all of them; the cases of a row observe the same variables in other states), `patterns` (each
 case observes other variables), `target` (one variable's posterior), `session` (one finding changes a call), `batch`
-(a table of cases in one call), `memory` (of the whole process), `machine` (what this machine can do at best).
+(a table of cases in one call), `first` (the first answer to a new pattern, see first_answers.py), `memory` (of the
+whole process), `machine` (what this machine can do at best).
 Both engines run with one thread and with two; pyAgrum without evidence runs in two ways (see peers/pyagrum_engine.py)
 and the better one counts. Rows are JSON lines: commit, device, network, question, engine, threads, median, quartiles.
 Every network runs in a process of its own, one after the other.
@@ -23,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from first_answers import first_answers
 from numpy.typing import NDArray
 from peers import pyagrum_engine
 from rows import ROOT, append, child, compare, network, row, timed
@@ -35,7 +38,7 @@ from jtgpu.model.network import BayesianNetwork
 from jtgpu.util import system
 
 RESULTS = ROOT / "bench" / "results" / "cpu.jsonl"
-QUESTIONS = ("posteriors", "patterns", "target", "session", "batch", "memory")
+QUESTIONS = ("posteriors", "patterns", "first", "target", "session", "batch", "memory")
 THREADS = (1, 2)
 # share of observed variables (%) below which pyAgrum's own trees take more than 10 GB, or minutes a row
 TOO_LARGE_FOR_PYAGRUM = {"link": 101.0, "munin1": 101.0}
@@ -145,6 +148,10 @@ class Bench:
             return tree.posteriors
 
         yield from self.both("patterns", percent, cases, ours, theirs, settle=False)
+
+    def first(self, percent: float) -> Rows:
+        if percent:
+            yield from first_answers(self, percent, THREADS)
 
     def target(self, percent: float) -> Rows:
         cases, peer = self.cases(percent), self.peer(percent)
