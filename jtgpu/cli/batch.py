@@ -35,9 +35,9 @@ from .running import COMPILING, RunOptions
 __all__ = ["batch"]
 
 EXAMPLES = (
-    "jtgpu batch alarm.net cases.csv -o answers.parquet -t PAP,HR --keep id",
-    "jtgpu batch alarm.net cases.parquet -o answers.csv.gz --labels --resume",
-    "jtgpu batch alarm.net 's3://bucket/cases/*.parquet' -o s3://bucket/out --cluster auto",
+    "jtgpu batch alarm cases.csv -o answers.parquet -t PAP,HR --keep id",
+    "jtgpu batch alarm cases.parquet -o answers.csv.gz --labels --resume",
+    "jtgpu batch alarm 's3://bucket/cases/*.parquet' -o s3://bucket/out --cluster auto",
 )
 
 INTERVAL = 10.0  # seconds between two lines of --progress in a log

@@ -18,7 +18,7 @@ from .options import Force, Json, one_of
 
 __all__ = ["convert"]
 
-EXAMPLES = ("jtgpu convert asia.net asia.xdsl", "jtgpu convert asia.net -o asia.bif.gz --force")
+EXAMPLES = ("jtgpu convert asia asia.xdsl", "jtgpu convert asia -o asia.bif.gz --force")
 
 
 @command

@@ -20,7 +20,7 @@ from .tables import print_report
 
 __all__ = ["facts", "info"]
 
-EXAMPLES = ("jtgpu info alarm.net", "jtgpu info alarm.net --json")
+EXAMPLES = ("jtgpu info alarm", "jtgpu info alarm --json")
 
 MAX_LISTED = 12  # names in the table; --json lists all of them
 

@@ -14,12 +14,12 @@ from .option_groups import Without
 from .options import Digits, Evidence, File, Json
 from .planning import PlanOptions
 from .running import RunOptions
-from .tables import print_rows
+from .tables import on_terminal, print_rows
 from .trees import compiled
 
 __all__ = ["mpe"]
 
-EXAMPLES = ("jtgpu mpe asia.net -e xray=yes -k 3", "jtgpu mpe asia.net -e xray=yes -t lung,bronc")
+EXAMPLES = ("jtgpu mpe asia -e xray=yes -k 3", "jtgpu mpe asia -e xray=yes -t lung,bronc")
 
 
 @command
@@ -74,12 +74,13 @@ def mpe(  # noqa: PLR0913 (a Typer command)
             }
         )
         return
+    table = on_terminal()
     print_rows(
         ("variable", *("state" if len(ranked) == 1 else str(i + 1) for i in range(len(ranked)))),
         [
             *((v, *(states[v] for states, _, _ in ranked)) for v in ranked[0][0]),
-            ("# P(configuration | evidence)", *(p for _, p, _ in ranked)),
-            ("# ln P(configuration, evidence)", *(log_joint for _, _, log_joint in ranked)),
+            ("P" if table else "# P(configuration | evidence)", *(p for _, p, _ in ranked)),
+            ("ln P" if table else "# ln P(configuration, evidence)", *(log_joint for _, _, log_joint in ranked)),
         ],
         digits=digits,
     )

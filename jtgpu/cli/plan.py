@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 EXAMPLES = (
-    "jtgpu plan munin1.net --order best --time 10",
-    "jtgpu plan munin1.net --order best -o munin1.plan",
-    "jtgpu plan munin1.net --plan munin1.plan",
+    "jtgpu plan munin1 --order best --time 10",
+    "jtgpu plan munin1 --order best -o munin1.plan",
+    "jtgpu plan munin1 --plan munin1.plan",
 )
 
 

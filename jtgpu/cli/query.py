@@ -24,9 +24,9 @@ from .trees import compiled
 __all__ = ["query"]
 
 EXAMPLES = (
-    "jtgpu query asia.net -e xray=yes -e smoke=no -t lung,bronc",
-    'jtgpu query asia.net "P(lung, bronc | xray=yes)" "MPE(| xray=yes)" "MI(lung)"',
-    "jtgpu query asia.net -e smoke=yes,no --json",
+    "jtgpu query asia -e xray=yes -e smoke=no -t lung,bronc",
+    'jtgpu query asia "P(lung, bronc | xray=yes)" "MPE(| xray=yes)" "MI(lung)"',
+    "jtgpu query asia -e smoke=yes,no --json",
 )
 
 
@@ -78,7 +78,8 @@ def query(  # noqa: PLR0913 (a Typer command)
                 "evidence": findings_as_json(findings),
                 "log_evidence": posteriors.log_evidence,
                 "posteriors": {
-                    name: {"states": list(p.states), "probabilities": list(p)} for name, p in posteriors.items()
+                    name: {"states": list(p.states), "probabilities": p.probabilities.tolist()}
+                    for name, p in posteriors.items()
                 },
             }
         )

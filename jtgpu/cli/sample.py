@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["sample"]
 
-EXAMPLES = ("jtgpu sample asia.net 5 -e xray=yes --seed 1", "jtgpu sample asia.net 1000000 -o cases.csv.gz")
+EXAMPLES = ("jtgpu sample asia 5 -e xray=yes --seed 1", "jtgpu sample asia 1000000 -o cases.csv.gz")
 
 CELLS = 1 << 22  # drawn and written at a time
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["sensitivity"]
 
-EXAMPLES = ("jtgpu sensitivity asia.net -t lung=yes -e xray=yes -n 5",)
+EXAMPLES = ("jtgpu sensitivity asia -t lung=yes -e xray=yes -n 5",)
 
 
 @command

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["time"]
 
-EXAMPLES = ("jtgpu time nets --runs 10 --json > times.json", "jtgpu time munin1.net --observed 10 --threads 1")
+EXAMPLES = ("jtgpu time nets --runs 10 --json > times.json", "jtgpu time munin1 --observed 10 --threads 1")
 
 
 @command

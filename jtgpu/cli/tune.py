@@ -21,7 +21,7 @@ from .tables import print_report
 
 __all__ = ["tune"]
 
-EXAMPLES = ("jtgpu tune munin1.net", "jtgpu tune --save")
+EXAMPLES = ("jtgpu tune munin1", "jtgpu tune --save")
 
 
 @command

@@ -19,7 +19,7 @@ from .trees import compiled
 
 __all__ = ["voi"]
 
-EXAMPLES = ("jtgpu voi asia.net -t lung -e dysp=yes", "jtgpu voi asia.net -t lung -c smoke,xray")
+EXAMPLES = ("jtgpu voi asia -t lung -e dysp=yes", "jtgpu voi asia -t lung -c smoke,xray")
 
 
 @command

@@ -103,6 +103,30 @@ def test_a_run_interrupted_anywhere_can_be_resumed(
     only(tmp_path, "cases", name)
 
 
+@pytest.mark.parametrize("room", [10, 9000])
+def test_a_run_resumes_after_a_limit_of_the_file_size(
+    tree: jtgpu.JunctionTree, rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path, room: int
+) -> None:
+    import resource
+
+    cases, out = parquet(tmp_path / "cases", rows), tmp_path / "o.csv"
+    run(tree, cases, tmp_path / "first.csv", chunk=20)  # whatever is compiled, is cached now
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+    try:
+        with pytest.raises(jtgpu.JtgpuError) as error:
+            run(tree, cases, out, chunk=20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    said = str(error.value)
+    assert said.startswith(f"{out} would exceed the limit of the file size (ulimit -f): ")
+    assert f"cases are saved in {out}.unfinished" in said
+    assert "--resume" in said
+    report = run(tree, cases, out, chunk=20, resume=True)
+    assert report.resumed == 0 if room == 10 else 0 < report.resumed < N
+    assert_same(answers(out), expected)
+
+
 @pytest.mark.parametrize("name", ["o.parquet", "o.csv"])
 def test_a_run_resumes_after_a_full_disk(
     tree: jtgpu.JunctionTree, rows: list[list[str]], expected: dict[str, list[Any]], tmp_path: Path, name: str,

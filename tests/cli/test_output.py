@@ -122,7 +122,10 @@ def test_query_prints_json_or_columns() -> None:
     words = ("query", ASIA, "-e", "xray=yes", "-e", "smoke=no", "-t", "lung", "-t", "bronc", *REFERENCE)
     found = json.loads(run(*words, "--json").stdout)
     assert list(found["posteriors"]) == ["lung", "bronc"]
-    assert found["posteriors"]["lung"] == {"states": ["yes", "no"], "probabilities": list(truth["lung"])}
+    assert found["posteriors"]["lung"] == {
+        "states": ["yes", "no"],
+        "probabilities": truth["lung"].probabilities.tolist(),
+    }
     assert found["log_evidence"] == pytest.approx(truth.log_evidence)
     lines = [line.split("\t") for line in run(*words).stdout.splitlines()]
     assert lines[0] == ["lung", "yes", repr(truth["lung"]["yes"])]
@@ -203,3 +206,15 @@ def test_the_seven_networks_are_the_default() -> None:
     assert [stem(p) for p in benchmark_files()] == list(BENCHMARK)
     with pytest.raises(JtgpuError, match="nobody"):
         benchmark_files(["nobody"])
+
+
+def test_samples_as_json_are_written_line_by_line(tmp_path: Path) -> None:
+    words = ("sample", ASIA, "3", "--seed", "1", "--json", *REFERENCE)
+    text = run(*words).stdout
+    found = json.loads(text)
+    rows = list(csv.reader(io.StringIO(run("sample", ASIA, "3", "--seed", "1", *REFERENCE).stdout)))
+    assert [found["variables"], *found["samples"]] == rows
+    assert len(text.splitlines()) == 3 + 8
+    assert json.loads(run("sample", ASIA, "0", "--json", *REFERENCE).stdout)["samples"] == []
+    assert run(*words, "-o", str(tmp_path / "a.json")).exit_code == 0
+    assert (tmp_path / "a.json").read_text() == text

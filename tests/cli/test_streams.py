@@ -98,3 +98,34 @@ def test_characters_outside_the_encoding_are_escaped(tmp_path: Path) -> None:
     done = process("query", str(path), *REFERENCE, env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0
     assert done.stdout.startswith("gr\\xf6\\xdfe\tklein\t0.5")
+
+
+def test_a_closed_stdout_is_an_error_in_one_line() -> None:
+    done = subprocess.run(
+        ["bash", "-c", '"$0" -m jtgpu query "$1" -t lung --backend reference >&-', sys.executable, ASIA],
+        cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "jtgpu: error: stdout is closed\n")
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "MODULE":
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupt())
+from jtgpu.cli import main
+sys.argv = ["jtgpu", "query", "nets/asia.net", "-t", "lung", "--backend", "reference"]
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "jtgpu.cli.query", "numpy"])
+def test_an_interrupt_during_start_up_ends_in_one_line(module: str) -> None:
+    code = INTERRUPTED.replace("MODULE", module)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "jtgpu: interrupted\n")

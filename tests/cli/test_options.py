@@ -1,0 +1,189 @@
+"""Options are spelt the same in every command; earlier spellings are accepted; help fits 80 columns."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shlex
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import jtgpu
+from jtgpu.cli import app
+from jtgpu.cli.commands import ALIASES, COMMANDS
+from tests.cli.commands import ASIA, REFERENCE, run
+
+OTHER = [name for name in COMMANDS if name != "solve"]  # its letters are those of the UAI competitions
+SHORT = {
+    "-e": {"--evidence", "--evidence-columns"}, "-t": {"--target"}, "-o": {"--output"}, "-f": {"--force"},
+    "-c": {"--candidate"},
+}  # fmt: skip
+
+
+def context(name: str, *words: str) -> Any:
+    """The context of a command for these words; resilient, so that missing arguments are no error."""
+    group: Any = typer.main.get_command(app)
+    return group.commands[name].make_context(name, list(words), resilient_parsing=True)
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_short_options_mean_the_same(name: str) -> None:
+    for parameter in context(name).command.params:
+        for short in set(parameter.opts) & set(SHORT):
+            assert set(parameter.opts) - {short} <= SHORT[short]
+
+
+def test_every_command_prints_json() -> None:
+    for name in COMMANDS:
+        options = {o for p in context(name).command.params for o in p.opts}
+        assert "--json" in options
+        assert "--targets" not in options
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_fits_80_columns_without_broken_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run(*([name] if name else []), "--help").stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    text = shown[: shown.index("╭")]  # the description: a line ends where the next word does not fit
+    lines = text.splitlines()
+    for line, following in pairwise(lines):
+        if line.strip() and following.strip():
+            assert len(line.rstrip()) + 1 + len(following.split()[0]) > 79, line
+    assert "<bool>" not in shown
+
+
+def test_the_exit_codes_are_in_the_help_and_in_the_guide() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide.rst").read_text()
+    for text in (run("--help").stdout, guide):
+        for code in (
+            "2 usage",
+            "3 does not fit",
+            "4 impossible evidence",
+            "5 ",
+            "6 the output exists",
+            "130 interrupted",
+        ):
+            assert code in re.sub(r"\s+", " ", text)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_are_valid(name: str) -> None:
+    examples = importlib.import_module(f"jtgpu.cli.{name}").EXAMPLES
+    assert examples
+    shown = re.sub(r"\s+", " ", run(name, "--help").stdout)
+    for line in examples:
+        assert line in shown
+        program, command, *words = shlex.split(line.partition(" > ")[0])
+        assert (program, command) == ("jtgpu", name)
+        group: Any = typer.main.get_command(app)
+        group.commands[name].make_context(name, words)
+
+
+def test_earlier_spellings_are_accepted(tmp_path: Path) -> None:
+    assert run("query", ASIA, "--targets", "lung", "--seed", "1", *REFERENCE).stdout.startswith("lung\t")
+    assert run("query", ASIA, "--targets=lung", *REFERENCE).stdout.startswith("lung\t")
+    assert run("plan", ASIA, "--save", str(tmp_path / "a.plan")).exit_code == 0
+    assert run("time", ASIA, "--runs", "1", "--evidence", "25", "--json", *REFERENCE).exit_code == 0
+    for name, aliases in ALIASES.items():
+        options = {o for p in context(name).command.params for o in p.opts}
+        assert not set(aliases) & options
+
+
+def test_targets_are_separated_by_commas_or_repeated() -> None:
+    commas = run("query", ASIA, "-t", "lung,bronc", *REFERENCE).stdout
+    assert commas == run("query", ASIA, "-t", "lung", "-t", "bronc", *REFERENCE).stdout
+    for words in (("voi", ASIA, "lung"), ("voi", ASIA, "-t", "lung"), ("sensitivity", ASIA, "-t", "lung=yes")):
+        assert run(*words, *REFERENCE).exit_code == 0
+    assert run("voi", ASIA, "lung", "-t", "lung").exit_code == 2
+    assert run("voi", ASIA).exit_code == 2
+
+
+def test_one_exit_code_for_an_output_that_exists(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.csv"
+    cases.write_text("xray\nyes\n")
+    for words in (
+        ("sample", ASIA, "3", "-o", str(tmp_path / "a.csv"), *REFERENCE),
+        ("plan", ASIA, "-o", str(tmp_path / "a.plan")),
+        ("convert", ASIA, "-o", str(tmp_path / "a.bif")),
+        ("batch", ASIA, str(cases), "-o", str(tmp_path / "out.csv"), *REFERENCE),
+    ):
+        output = Path(words[words.index("-o") + 1])
+        output.write_text("mine")
+        refused = run(*words)
+        assert refused.exit_code == 6, words
+        assert f"{output} exists; pass --force" in refused.stderr
+        assert output.read_text() == "mine"
+        assert run(*words, "--force").exit_code == 0
+        assert output.read_bytes() != b"mine"
+        elsewhere = [str(tmp_path / "no" / output.name) if w == str(output) else w for w in words]
+        if words[0] != "batch":
+            assert run(*elsewhere).exit_code == 2
+
+
+def test_saved_plans_are_taken_by_every_command_with_a_network(tmp_path: Path) -> None:
+    path, order = str(tmp_path / "asia.plan"), tmp_path / "asia.num"
+    order.write_text(" ".join(reversed(jtgpu.read(ASIA).variables)))
+    assert run("plan", ASIA, "--order", str(order), "-o", path).exit_code == 0
+    shown = json.loads(run("plan", ASIA, "--plan", path, "--json").stdout)
+    assert shown["elimination_order"] == list(reversed(jtgpu.read(ASIA).variables))
+    for words in (
+        ("query", ASIA, "-t", "lung"), ("mpe", ASIA), ("voi", ASIA, "-t", "lung"), ("sample", ASIA, "2"),
+        ("sensitivity", ASIA, "-t", "lung=yes"), ("time", ASIA, "--runs", "1"),
+    ):  # fmt: skip
+        assert run(*words, "--plan", path, *REFERENCE).exit_code == 0, words
+    for words, code in (
+        (("query", ASIA, "--plan", path, "--order", "min-fill"), 2),
+        (("query", ASIA, "--plan", path, "--slice", "auto"), 2),
+        (("query", ASIA, "--plan", str(tmp_path / "none.plan")), 2),
+        (("query", ASIA, "--plan", str(order)), 5),
+        (("query", ASIA.replace("asia", "alarm"), "--plan", path), 5),
+        (("time", ASIA, ASIA, "--plan", path), 2),
+    ):
+        assert run(*words).exit_code == code, words
+
+
+def test_threads_select_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: dict[str, Any] = {}
+
+    def compile(self: Any, backend: str, **options: Any) -> Any:
+        found.update(options, backend=backend)
+        return made(self, "reference")
+
+    made = jtgpu.NetworkPlan.compile
+    monkeypatch.setattr(jtgpu.NetworkPlan, "compile", compile)
+    assert run("query", ASIA, "--threads", "1").exit_code == 0
+    assert (found["backend"], found["threads"]) == ("cpu", 1)
+
+
+def test_progress_in_a_log() -> None:
+    said = run("query", ASIA, "-t", "lung", "--progress", *REFERENCE).stderr.splitlines()
+    assert said == ["jtgpu: planning", "jtgpu: compiling (takes longer the first time on a machine)",
+                    "jtgpu: propagating"]  # fmt: skip
+    assert run("query", ASIA, "-t", "lung", "--no-progress", *REFERENCE).stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("lung", "expected a target as name=state, got 'lung'; for example lung=yes"),
+        ("lungs", "expected a target as name=state, got 'lungs'; did you mean 'lung'?"),
+        ("lung=yes,no", "the target must be one state, not several: 'lung=yes,no'"),
+    ],
+)
+def test_sensitivity_names_the_target(target: str, said: str) -> None:
+    found = run("sensitivity", ASIA, target)
+    assert (found.exit_code, found.stderr) == (2, f"jtgpu: error: {said}\n")
+
+
+def test_time_names_every_order_file(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.net").write_bytes(Path(ASIA).read_bytes())
+        (tmp_path / f"{name}.num").write_text(" ".join(jtgpu.read(ASIA).variables))
+    shown = run("time", str(tmp_path), "--order", "num", "--runs", "1", *REFERENCE).stdout
+    assert "orders a.num, b.num; " in shown
