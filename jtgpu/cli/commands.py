@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ..util.version import __version__
+from .coercion import coerce_plain_values
 
 __all__ = ["COMMANDS", "app"]
 
@@ -42,23 +43,24 @@ ALIASES = {
 }
 
 
-class _PlainFlags:
-    """Help shows no type for a flag."""
+class _PlainParameters:
+    """Help shows no type for a flag, and plain values need no pydantic."""
 
     def get_params(self, ctx: Any) -> Any:
         """Return the parameters, ``--help`` included."""
         found = super().get_params(ctx)  # type: ignore[misc]
+        coerce_plain_values(found)
         for parameter in found:
             if getattr(parameter, "is_flag", False) and parameter.metavar is None:
                 parameter.metavar = ""
         return found
 
 
-class _Group(_PlainFlags, TyperGroup):
+class _Group(_PlainParameters, TyperGroup):
     """``jtgpu``."""
 
 
-class _Command(_PlainFlags, TyperCommand):
+class _Command(_PlainParameters, TyperCommand):
     """A command, imported."""
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ...util.options import Lowering
 from ..balance import shorten
 from ..plan import Plan
 from .forest import ContractionForest
 from .layout import lay_out, program_arrays
 from .pairing import contract_all, contract_pair, contract_pairwise
 from .program import ContractionProgram, emit
+
+if TYPE_CHECKING:
+    from ...util.options import Lowering
 
 __all__ = ["LOWERINGS", "PRICE", "lower", "relowered"]
 
