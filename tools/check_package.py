@@ -62,7 +62,7 @@ def main() -> int:
         for command in (
             ["-P", "-c", where],
             ["-P", "-c", f"import jtgpu, sys; {query}; assert 'numba' not in sys.modules; print(jtgpu.__file__)"],
-            ["-P", "-m", "jtgpu", "query", str(elsewhere / "jtgpu/nets/asia.net"), "-t", "lung"],
+            ["-P", "-m", "jtgpu", "query", "asia", "-t", "lung"],
         ):
             done = subprocess.run(
                 [sys.executable, *command], cwd=folder, env=environment, check=True, capture_output=True, text=True
