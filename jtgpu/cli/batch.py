@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +16,7 @@ import typer
 
 from ..cases.files import Report, run_file
 from ..cases.options import MISSING, CsvDialect, FileOptions, TableOptions
+from ..cases.progress import progress_of
 from ..cases.reading import open_cases
 from ..cases.writing import writer_for
 from ..cluster import Cluster
@@ -25,7 +26,7 @@ from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
 from ..model.network import BayesianNetwork, DiscreteModel
 from .batch_options import ClusterOptions, CsvOptions, OutputOptions, TableQueryOptions
-from .console import command, format_seconds, print_json, print_stderr, shown, warn
+from .console import command, format_seconds, print_json, shown, warn
 from .networks import check_output, read_network, split_names
 from .options import File, Json
 from .planning import PlanOptions
@@ -39,8 +40,6 @@ EXAMPLES = (
     "jtgpu batch alarm cases.parquet -o answers.csv.gz --labels --resume",
     "jtgpu batch alarm 's3://bucket/cases/*.parquet' -o s3://bucket/out --cluster auto",
 )
-
-INTERVAL = 10.0  # seconds between two lines of --progress in a log
 
 
 @command
@@ -99,7 +98,7 @@ def batch(  # noqa: PLR0913 (a Typer command)
             tree = run.compile(made, step)
             _load_kernels(tree)
         startup = time.perf_counter() - begun
-        with tree, _terminable(output), _progress(run.progress) as progress:
+        with tree, _terminable(output), progress_of(is_shown(run.progress)) as progress:
             report = run_file(tree, Path(cases), Path(output), options, files, progress)
     _print_report(report, cases, output, startup, json)
 
@@ -121,7 +120,7 @@ def _answer_on_cluster(
 ) -> Report:  # fmt: skip
     where = Cluster(on.cluster or "auto", on.workers, run.threads)
     # Ray reports lost workers on stdout, which is reserved for results
-    with _terminable(paths[1]), redirect_stdout(sys.stderr), _progress(run.progress) as progress:
+    with _terminable(paths[1]), redirect_stdout(sys.stderr), progress_of(is_shown(run.progress)) as progress:
         return run_files(made, *paths, options, files, where, run.backend, progress)
 
 
@@ -197,59 +196,3 @@ def _terminable(output: str | Path) -> Iterator[None]:
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _progress(wanted: bool | None) -> Iterator[Callable[[int, int, int], None] | None]:
-    """A progress bar on stderr with rate and remaining time, or lines in a log; None if it is not wanted."""
-    if not is_shown(wanted):
-        yield None
-    elif not sys.stderr.isatty():
-        yield _log_progress()
-    else:
-        with _progress_bar() as update:
-            yield update
-
-
-def _log_progress() -> Callable[[int, int, int], None]:
-    """Print a line now and then."""
-    begun: list[tuple[int, float]] = []
-    printed = time.perf_counter()
-
-    def update(cases: int, done: int, total: int) -> None:
-        nonlocal printed
-        rate = _rate(begun, cases)
-        if time.perf_counter() - printed >= INTERVAL or done >= total:
-            printed = time.perf_counter()
-            print_stderr(f"{cases:,} cases, {done / max(total, 1):.0%}{f', {rate}' if rate else ''}")
-
-    return update
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Callable[[int, int, int], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    bar = Progress(
-        TextColumn("{task.fields[cases]}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(), console=Console(stderr=True), transient=True,
-    )  # fmt: skip
-    begun: list[tuple[int, float]] = []
-    with bar:
-        task = bar.add_task("", total=None, cases="reading", rate="")
-
-        def update(cases: int, done: int, total: int) -> None:
-            bar.update(
-                task, completed=done, total=max(total, 1), cases=f"{cases:,} cases", rate=_rate(begun, cases)
-            )  # fmt: skip
-
-        yield update
-
-
-def _rate(begun: list[tuple[int, float]], cases: int) -> str:
-    """Cases per second since the first call, which ends the first chunk; empty at first."""
-    if not begun:
-        begun.append((cases, time.perf_counter()))
-    first, since = begun[0]
-    return f"{(cases - first) / (time.perf_counter() - since):,.0f} cases/s" if cases > first else ""
