@@ -22,4 +22,4 @@ head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" \
   ray symmetric-run --address "$head:6379" --min-nodes "$SLURM_JOB_NUM_NODES" --num-cpus "$SLURM_CPUS_PER_TASK" -- \
   jtgpu batch "$SLURM_SUBMIT_DIR/alarm.net" "$SLURM_SUBMIT_DIR/cases" -o "$SLURM_SUBMIT_DIR/answers" \
-  --targets HYPOVOLEMIA,LVFAILURE,PAP --keep id --log-evidence --on-error flag --cluster auto --resume
+  -t HYPOVOLEMIA,LVFAILURE,PAP --keep id --log-evidence --on-error flag --cluster auto --resume

@@ -92,7 +92,9 @@ def as_json(q: Question, answer: Any) -> dict[str, Any]:
     return found | {"value": float(answer) if math.isfinite(answer) else None, "unit": _UNITS[q.kind]}
 
 
-def print_answer(q: Question, answer: Answer, digits: int | None = None) -> None:
-    """Print a question and its answer."""
+def print_answer(q: Question, answer: Answer, digits: int | None = None, *, first: bool = True) -> None:
+    """Print a question and its answer, on a terminal below an empty line unless it is the first."""
+    if on_terminal() and not first:
+        print()
     print(bold(q.text) if on_terminal() else f"# {shown(q.text)}")
     print_rows(answer.header, answer.rows, digits=digits, bars=q.kind == "P")

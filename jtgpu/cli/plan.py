@@ -74,7 +74,14 @@ def plan(
     if plot is not None:
         _plot(found, plot, file)
     if json:
-        print_json({"file": file, "order": options.order, **_as_json(made)})
+        print_json(
+            {
+                "file": file,
+                "order": options.order if options.saved is None else None,
+                "plan": options.saved,
+                **_as_json(made),
+            }
+        )
         return
     # names come from the file and must not control the terminal
     history = _history(found) if found is not None and options.order == "best" else ()

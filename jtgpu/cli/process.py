@@ -44,9 +44,9 @@ def open_closed_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number
     if sys.stdout is None:
-        sys.stdout = _Closed()  # type: ignore[unreachable]
+        sys.stdout = _Closed()
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # type: ignore[unreachable]  # noqa: SIM115
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 class _Closed(io.TextIOBase):

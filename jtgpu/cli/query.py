@@ -106,8 +106,8 @@ def print_answers(
 ) -> None:  # fmt: skip
     """Print the answers, then raise the error; with JSON print either everything or nothing."""
     if not json:
-        for q, found in zip(questions, answers, strict=False):
-            print_answer(q, found, digits)
+        for i, (q, found) in enumerate(zip(questions, answers, strict=False)):
+            print_answer(q, found, digits, first=i == 0)
     if error is not None:
         raise error
     if json:

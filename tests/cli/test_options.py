@@ -132,10 +132,11 @@ def test_saved_plans_are_taken_by_every_command_with_a_network(tmp_path: Path) -
     assert run("plan", ASIA, "--order", str(order), "-o", path).exit_code == 0
     shown = json.loads(run("plan", ASIA, "--plan", path, "--json").stdout)
     assert shown["elimination_order"] == list(reversed(jtgpu.read(ASIA).variables))
-    for words in (
+    commands: tuple[tuple[str, ...], ...] = (
         ("query", ASIA, "-t", "lung"), ("mpe", ASIA), ("voi", ASIA, "-t", "lung"), ("sample", ASIA, "2"),
         ("sensitivity", ASIA, "-t", "lung=yes"), ("time", ASIA, "--runs", "1"),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for words in commands:
         assert run(*words, "--plan", path, *REFERENCE).exit_code == 0, words
     for words, code in (
         (("query", ASIA, "--plan", path, "--order", "min-fill"), 2),

@@ -10,7 +10,12 @@ from jtgpu.util.terminal_table import TableStyle, bar, display_width, format_num
 
 
 def test_numbers_are_aligned_at_the_decimal_point() -> None:
-    rows = [("lung", "yes", 0.055), ("lung", "no", 0.945), ("größe 日本", "x", 1.25e-7), ("bronc", "y", "impossible")]
+    rows: list[tuple[str, str, str | float]] = [
+        ("lung", "yes", 0.055),
+        ("lung", "no", 0.945),
+        ("größe 日本", "x", 1.25e-7),
+        ("bronc", "y", "impossible"),
+    ]
     assert format_table(("variable", "state", "P"), rows) == [
         "variable    state           P",
         "lung        yes      0.055",
