@@ -35,7 +35,9 @@ class _PlainValues:
                 return value
             if self._kind == list[str] and isinstance(value, (list, tuple)) and all(type(v) is str for v in value):
                 return list(value)
-            if self._kind is int and (type(value) is int or (type(value) is str and value.isascii() and value.isdigit())):
+            if self._kind is int and (
+                type(value) is int or (type(value) is str and value.isascii() and value.isdigit())
+            ):
                 number = int(value)
                 low, high = self._info.min, self._info.max
                 if (low is None or low <= number) and (high is None or number <= high):

@@ -112,7 +112,7 @@ def print_error(error: BaseException) -> None:
         text = f"{file}: {error.strerror}" if file else error.strerror
         text += " (ulimit -f)" if error.errno == errno.EFBIG else ""
     if isinstance(error, MemoryError):
-        text = f"out of memory{f' ({text})' if text else ''}; try a memory_limit below the free memory"
+        text = f"out of memory{f' ({text})' if text else ''}; try --memory-limit with less than the free memory"
     print_stderr(f"error: {text or type(error).__name__}")
 
 

@@ -118,7 +118,7 @@ def _rows(file: str, found: dict[str, Any], comments: Comments) -> Iterator[tupl
         ("format", f"{found['format']}, {format_bytes(found['file_bytes'])} of text"),
         ("network", found["name"] or "(no name)"),
         ("kind", found["kind"]),
-        ("variables", f"{found['variables']:,}, with {found['fewest_states']} to {found['most_states']} states"),
+        ("variables", f"{found['variables']:,}, with {_states(found)}"),
     ]
     if "arcs" in found:
         yield from [
@@ -149,6 +149,11 @@ def _rows(file: str, found: dict[str, Any], comments: Comments) -> Iterator[tupl
         yield "comments", f"{comments.n:,}"
         for line in _listed(list(dict.fromkeys([*comments.head, *comments.legal]))):
             yield "", line
+
+
+def _states(found: dict[str, Any]) -> str:
+    fewest, most = found["fewest_states"], found["most_states"]
+    return f"{fewest} to {most} states" if fewest < most else f"{most} state{'s' if most != 1 else ''} each"
 
 
 def _listed(names: list[str]) -> list[str]:

@@ -29,6 +29,8 @@ __all__ = [
 
 def read_network(file: str) -> DiscreteModel:
     """Read a file or a bundled network, and warn about rows that had to be repaired."""
+    if file.endswith(".plan"):
+        raise typer.BadParameter(f"{shown(file)!r} is a saved plan: pass the network, and --plan {shown(file)}")
     net = load(file)
     warn_of_repairs(net, file)
     return net

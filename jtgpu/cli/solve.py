@@ -49,7 +49,12 @@ class TaskFiles:
     task: Annotated[str | None, typer.Option("-t", "--task", metavar="TASK", help=f"{', '.join(TASKS)}.")] = None
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Solution file; - for stdout. Default: ./MODEL.TASK."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Solution file, replaced if it exists; - for stdout. Default: ./MODEL.TASK.",
+        ),
     ] = None
 
 

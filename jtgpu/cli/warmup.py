@@ -9,6 +9,8 @@ from .progress import status
 
 __all__ = ["warmup"]
 
+EXAMPLES = ("jtgpu warmup",)
+
 
 @command
 def warmup(*, progress: Progress = None, json: Json = False) -> None:

@@ -143,6 +143,7 @@ def test_saved_plans_are_taken_by_every_command_with_a_network(tmp_path: Path) -
         (("query", ASIA, "--plan", path, "--slice", "auto"), 2),
         (("query", ASIA, "--plan", str(tmp_path / "none.plan")), 2),
         (("query", ASIA, "--plan", str(order)), 5),
+        (("query", path), 2),
         (("query", ASIA.replace("asia", "alarm"), "--plan", path), 5),
         (("time", ASIA, ASIA, "--plan", path), 2),
     ):

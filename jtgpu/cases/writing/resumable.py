@@ -35,8 +35,8 @@ def no_space(error: OSError, output: str, saved: str) -> JtgpuError:
     """The error for an output that cannot grow; `saved` says what is complete."""
     if error.errno == errno.EFBIG:
         return JtgpuError(
-            f"{output} would exceed the limit of the file size (ulimit -f): {saved}; raise the limit, or write to a "
-            "compressed file, and continue with --resume"
+            f"{output} would exceed the limit of the file size (ulimit -f): {saved}; raise the limit "
+            "and continue with --resume"
         )
     return JtgpuError(f"no space left for {output}: {saved}; free some space and continue with --resume")
 
