@@ -154,13 +154,28 @@ class Reference(BackendDefaults):
         parts = [by_variable[v] for v in range(self._plan.n_variables)]
         return Result(np.concatenate(parts) if parts else np.zeros(0), found.log_root)
 
-    def run_counts(self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None) -> Counts:
-        """See `jtgpu.backends.base.Backend.run_counts`."""
+    def run_counts(
+        self,
+        states: NDArray[np.int32],
+        weights: NDArray[np.float64] | None = None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+    ) -> Counts:
+        """See `jtgpu.backends.base.Backend.run_counts`.
+
+        Parameters
+        ----------
+        states : (B, V) int32
+        weights : (B,) float64, optional
+            Of any sign.
+        likelihood : mapping, optional
+            Variable to weights >= 0, (B, card).
+        """
         plan, n, factors = self._plan, len(states), self._numbers()
         counts = Counts([np.zeros(f.shape) for f in factors], np.full(n, -np.inf), np.zeros(n, np.bool_))
         for row, weight in enumerate(np.ones(n) if weights is None else weights):
             try:
-                found = _Tables(self._families, factors, Evidence(states[row]))
+                case = Evidence(states[row], {v: w[row] for v, w in (likelihood or {}).items()})
+                found = _Tables(self._families, factors, case)
             except ImpossibleEvidence:
                 counts.impossible[row] = True
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ..util.arguments import choice
 from .compiled import CompiledModel
 from .evidence import Cases, Findings, More, read_findings, read_known, read_known_cases
 from .frame_options import FrameOptions
+from .queries.counts import expected_counts
 from .queries.evidence_analysis import Importance, conflict, evidence_importance
 from .queries.information import Observation, entropy, mutual_information, value_of_information
 from .queries.joint import conditional, joint, joint_cost
@@ -24,6 +25,7 @@ from .queries.sensitivity import sensitivity
 from .queries.text import ask
 from .results.configurations import CaseExplanations, Explanation, Imputed, Samples
 from .results.costs import JointCost, MapCost
+from .results.counts import ExpectedCounts
 from .results.marginals import CasePosteriors, Posterior, Posteriors
 from .results.rankings import Ranking, Scores
 from .results.sensitivities import Sensitivity
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..util.options import ImputeMethod, JointMethod, OnProblem
+    from ..model.network import DiscreteModel
+    from ..util.options import BackendName, ImputeMethod, JointMethod, OnProblem
 
 __all__ = ["JunctionTree"]
 
@@ -609,6 +612,56 @@ class JunctionTree(CompiledModel):
             ``.to_frame()`` has the columns of `cases` with all cells filled in, in a frame of the same kind.
         """
         return impute(self, read_known_cases(self._model, cases, likelihood, None, do), how, seed, on_impossible)
+
+    def expected_counts(
+        self, cases: Cases, *, weights: ArrayLike | None = None, likelihood: Mapping[Any, ArrayLike] | None = None,
+        variables: str | int | Iterable[str | int] | None = None, on_impossible: OnProblem = "error",
+    ) -> ExpectedCounts:  # fmt: skip
+        """Compute the expected counts of every family over a table of B cases: the E-step of the EM algorithm.
+
+        Parameters
+        ----------
+        cases, likelihood, on_impossible
+            See `posteriors_batch`.
+        weights : (B,) array_like, optional
+            Weight of each case, of any sign. Default: ones.
+        variables : str, int, or iterable of these, optional
+            The variables of the result. Default: all.
+
+        Returns
+        -------
+        ExpectedCounts
+            A mapping from variable to an array of the shape of its CPT: entry x is the sum over the cases of
+            ``weight * P(family = x | case)``. ``.log_likelihood`` is the weighted sum of ``.log_evidence``, (B,). A
+            case of probability zero adds nothing.
+
+        Notes
+        -----
+        Equal cases are computed once. The counts are made on the CPU, with the same bits for any number of threads;
+        also by trees whose backend is a GPU.
+        """
+        known = read_known_cases(self._model, cases, likelihood)
+        return expected_counts(self, known, weights, variables, on_impossible)
+
+    def with_numbers(self, model: DiscreteModel) -> JunctionTree:
+        """Create a tree with the plan, backend and options of this one for a model with other numbers.
+
+        Nothing is planned again. To replace the numbers of this tree itself, use `reload`.
+
+        Parameters
+        ----------
+        model : DiscreteModel
+            With the variables, states and scopes of this tree's model, such as ``net.replace(cpt={...})``.
+
+        Raises
+        ------
+        PlanError
+            If the models differ in more than numbers.
+        """
+        self._open()
+        more = {} if self._devices is None else {"devices": self._devices}
+        backend = cast("BackendName", self._name)
+        return JunctionTree(self._plan.with_model(model), backend, replan=self._replan, **more, **self._options)
 
     def sensitivity(
         self, target: tuple[str | int, str | int], evidence: Findings | None = None, **more: Unpack[More]

@@ -7,6 +7,7 @@ these are added in the order of the tasks: the bits do not depend on the number 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,7 +46,12 @@ class _InOrder:
                 self._next += 1
 
 
-def count_batch(runner: Runner, states: NDArray[np.int32], weights: NDArray[np.float64]) -> Counts:
+def count_batch(
+    runner: Runner,
+    states: NDArray[np.int32],
+    weights: NDArray[np.float64],
+    likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+) -> Counts:
     """See `jtgpu.backends.base.Backend.run_counts`.
 
     Parameters
@@ -54,8 +60,11 @@ def count_batch(runner: Runner, states: NDArray[np.int32], weights: NDArray[np.f
         Of a `jtgpu.plans.program.family_program`.
     states : (B, V) int32
     weights : (B,) float64
+        Of any sign.
+    likelihood : mapping, optional
+        Variable to weights >= 0, (B, card).
     """
-    table = Table(runner, states, {}, None)
+    table = Table(runner, states, likelihood or {}, None)
     weights = np.ascontiguousarray(weights, np.float64)
     groups = group_rows(table)
     numbers: dict[tuple[int, int], int] = {}  # of each task, in the order in which tasks are started
@@ -83,7 +92,7 @@ def count_batch(runner: Runner, states: NDArray[np.int32], weights: NDArray[np.f
 
     run_groups(table, groups, work)
     families = [np.array(view, order="C") for view in table.model.numbers.factor_views(sums.total)]
-    return Counts(families, table.log_evidence, table.impossible)
+    return Counts(families, table.log_evidence + table.log_scale, table.impossible)
 
 
 def _count_row(table: Table, space: Workspace, row: int, out: Counting) -> None:
@@ -91,7 +100,7 @@ def _count_row(table: Table, space: Workspace, row: int, out: Counting) -> None:
     case = table.case(row)
     cached = table.get(case.state >= 0, soft_of(case))
     try:
-        table.log_evidence[row] = table.runner.run(space, cached, case)
+        table.log_evidence[row] = table.runner.run(space, cached, case) - table.log_scale[row]
     except ImpossibleEvidence:
         table.log_evidence[row], table.impossible[row] = -np.inf, True
         return

@@ -81,11 +81,25 @@ class Cpu(BackendDefaults):
         """What counts are made with."""
         return Runner(family_program(self.plan), self._factors, self.runner.threads)
 
-    def run_counts(self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None) -> Counts:
-        """See `jtgpu.backends.base.Backend.run_counts`. The bits do not depend on the number of threads."""
+    def run_counts(
+        self,
+        states: NDArray[np.int32],
+        weights: NDArray[np.float64] | None = None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+    ) -> Counts:
+        """See `jtgpu.backends.base.Backend.run_counts`. The bits do not depend on the number of threads.
+
+        Parameters
+        ----------
+        states : (B, V) int32
+        weights : (B,) float64, optional
+            Of any sign.
+        likelihood : mapping, optional
+            Variable to weights >= 0, (B, card).
+        """
         with self._lock:
             runner = self._families
-        return count_batch(runner, states, np.ones(len(states)) if weights is None else weights)
+        return count_batch(runner, states, np.ones(len(states)) if weights is None else weights, likelihood)
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """See `jtgpu.backends.base.Backend.reload`. A query that is running finishes with the old numbers."""

@@ -472,7 +472,7 @@ def _count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-un
         _note_evidence(m, code.roots, cases, begin, n, possible)
         for i in range(n):
             weight = out.weights[cases.rows[begin + i]]
-            if not m.dead[i] and weight > 0.0:
+            if not m.dead[i] and weight != 0.0:
                 _add_all(m.arena, code, lanes, i, m.chunk[i], weight, out.cells, m.scratch[SCRATCH_FIELDS:])
 
 

@@ -1,0 +1,110 @@
+"""Expected counts: what a table of cases, complete or not, says about every entry of every CPT.
+
+The count of a configuration of a family is the sum of its posterior probabilities over the cases: the E-step of the EM
+algorithm (Lauritzen, Computational Statistics and Data Analysis 19, 1995). A family lies in a clique, so one sweep a
+case has all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import numpy as np
+
+from ...backends import get
+from ...errors import EvidenceError, NetworkError
+from ...model.network import BayesianNetwork
+from ...util.equal_rows import find_equal_rows
+from ..results.counts import ExpectedCounts
+from .mpe import raise_if_impossible
+from .scope import targets_of
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from ...backends.base import Counts
+    from ...plans.plan import Plan
+    from ..compiled import CompiledModel
+    from ..evidence import KnownCases
+
+__all__ = ["CountingBackend", "case_weights", "counting_backend", "expected_counts"]
+
+MIN_EQUAL = 0.05  # share of cases that must equal earlier ones for merging them to pay
+
+
+class CountingBackend(Protocol):
+    """A backend that makes expected counts; see `jtgpu.backends.base.Backend`."""
+
+    def run_counts(
+        self,
+        states: NDArray[np.int32],
+        weights: NDArray[np.float64] | None = None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+    ) -> Counts:
+        """Expected counts of every family; (B, V) states, (B,) weights of any sign, (B, card) likelihoods."""
+
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """Replace the model's numbers; plan and programs stay."""
+
+    def close(self) -> None:
+        """Free the memory."""
+
+
+def counting_backend(
+    name: str, plan: Plan, factors: Sequence[NDArray[np.float64]], threads: int | None = None
+) -> CountingBackend:
+    """A backend that makes expected counts: ``"reference"`` in NumPy, all others in compiled loops on the CPU."""
+    options: dict[str, Any] = {} if name == "reference" else {"threads": threads}
+    return cast("CountingBackend", get("reference" if name == "reference" else "cpu")(plan, factors, **options))
+
+
+def case_weights(weights: ArrayLike | None, n: int) -> NDArray[np.float64]:
+    """Weights of n cases, finite and of any sign, (n,); ones by default.
+
+    Raises
+    ------
+    EvidenceError
+        If the shape is wrong, or a weight is not finite; the message names the first such row.
+    """
+    if weights is None:
+        return np.ones(n)
+    try:
+        found = np.asarray(weights, np.float64)
+    except (TypeError, ValueError):
+        raise EvidenceError(f"weights must be {n} numbers, one for each case") from None
+    if found.shape != (n,):
+        raise EvidenceError(f"weights has shape {found.shape}, expected ({n},): one for each case")
+    bad = np.flatnonzero(~np.isfinite(found))
+    if len(bad):
+        raise EvidenceError(f"row {int(bad[0])}: the weight {found[bad[0]]} is not a finite number")
+    return np.ascontiguousarray(found)
+
+
+def expected_counts(
+    tree: CompiledModel, known: KnownCases, weights: ArrayLike | None, variables: Any, on_impossible: str
+) -> ExpectedCounts:
+    """See `jtgpu.JunctionTree.expected_counts`."""
+    model = tree.model
+    if not isinstance(model, BayesianNetwork):
+        raise NetworkError("expected counts of families require a Bayesian network")
+    wanted = range(len(model)) if variables is None else targets_of(model, variables) or ()
+    each = case_weights(weights, len(known.states))
+    settled = tree.intervened(known.intervened)
+    backend = tree.cached(
+        "counts",
+        id(settled.factors),
+        lambda: (settled.factors, counting_backend(tree.backend, tree.plan.whole, settled.factors, tree.threads)),
+        1,
+    )[1]
+    equal = find_equal_rows(known.states, *known.likelihood.values(), worth=MIN_EQUAL)
+    if equal is None:
+        found = backend.run_counts(known.states, each, known.likelihood)
+        log_evidence, impossible = found.log_evidence, found.impossible
+    else:
+        likelihood = {v: w[equal.first] for v, w in known.likelihood.items()}
+        summed = np.bincount(equal.kind, each, len(equal.first))
+        found = backend.run_counts(known.states[equal.first], summed, likelihood)
+        log_evidence, impossible = found.log_evidence[equal.kind], found.impossible[equal.kind]
+    raise_if_impossible(tree, known, impossible, on_impossible)
+    return ExpectedCounts(model, found.families, tuple(wanted), each, log_evidence, impossible)
