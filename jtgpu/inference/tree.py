@@ -35,7 +35,7 @@ from .session import Session
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from ..model.network import DiscreteModel
     from ..util.options import BackendName, ImputeMethod, JointMethod, OnProblem
@@ -614,7 +614,7 @@ class JunctionTree(CompiledModel):
         return impute(self, read_known_cases(self._model, cases, likelihood, None, do), how, seed, on_impossible)
 
     def expected_counts(
-        self, cases: Cases, *, weights: ArrayLike | None = None, likelihood: Mapping[Any, ArrayLike] | None = None,
+        self, cases: Cases, *, weights: ArrayLike | None = None, likelihood: Mapping[Any, Any] | None = None,
         variables: str | int | Iterable[str | int] | None = None, on_impossible: OnProblem = "error",
     ) -> ExpectedCounts:  # fmt: skip
         """Compute the expected counts of every family over a table of B cases: the E-step of the EM algorithm.

@@ -39,7 +39,7 @@ class ExpectedCounts(Mapping[str, "NDArray[np.float64]"]):
         Number of cases, B.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         model: DiscreteModel,
         families: list[NDArray[np.float64]],
