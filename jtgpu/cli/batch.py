@@ -107,7 +107,7 @@ def _load_kernels(tree: JunctionTree) -> None:
     """Load the CPU's compiled loops, so that the rate of the cases excludes it."""
     if tree.backend != "cpu":
         return
-    from ..backends.cpu.batch import ENOUGH  # imports Numba
+    from ..backends.cpu.batch import ENOUGH
 
     small = BayesianNetwork({"a": ["0", "1"], "b": ["0", "1"]}, {"b": ["a"]}, {"a": [0.5, 0.5], "b": [[0.5, 0.5]] * 2})
     with small.plan("min-fill", cache=False).compile("cpu") as other:

@@ -14,6 +14,7 @@ from ..errors import ArgumentError, NetworkError, OrderError, TableTooLarge, for
 from ..model.network import DiscreteModel, Factor
 from ..util.arguments import choice, described, number, several
 from ..util.system import free_memory
+from . import ordering
 from .clique_tree import CliqueTree, clique_tree, elimination_cliques, networkx_forest, spanning_forest
 from .lowering import LOWERINGS, lay_out, lower, program_arrays
 from .moral import interaction_graph
@@ -99,8 +100,6 @@ def _choose_order(
     model: DiscreteModel, neighbours: Sequence[Sequence[int]], order: Any, **search: Any
 ) -> tuple[list[int], OrderResult | None]:
     """The elimination order that an ``order`` argument names, and how it was found if it was searched for."""
-    from . import ordering  # imports numba
-
     if isinstance(order, str) and order in ordering.METHODS:
         result = ordering.find_order(model.cardinality, neighbours, order, **search)
         return result.order.tolist(), result

@@ -145,8 +145,8 @@ def test_compiled_code_calls_by_address(extension: Any) -> None:
 
 
 def test_what_numba_lacks_at_run_time_is_found_while_building(tmp_path: Path) -> None:
-    from jtgpu.util.ahead import build, objects
+    from jtgpu.util.ahead import build, objects, signatures
 
-    entry = objects.Entry("name", "symbol", (), objects.Number(""), "", ("NRT_unknown", "PyErr_Clear"))  # type: ignore[attr-defined]
+    entry = objects.Entry("name", "symbol", (), signatures.Number(""), "", ("NRT_unknown", "PyErr_Clear"))
     with pytest.raises(build.BuildError, match="NRT_unknown"):
         build._check([entry])

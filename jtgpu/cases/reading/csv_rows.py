@@ -9,6 +9,7 @@ import numpy as np
 
 from ...errors import ParseError
 from ...inference.tables.arrow import arrow, arrow_csv, compute
+from .cells import parse_plain_cells
 
 __all__ = ["CsvRows", "ParsedRows", "count_byte"]
 
@@ -98,8 +99,6 @@ class CsvRows:
 
     def parse(self, block: bytes, evidence: list[int], kept: list[int], line: int) -> ParsedRows:
         """Parse whole rows, the first of which is in some line: columns of evidence, then columns to copy."""
-        from .cells import parse_plain_cells  # imports Numba
-
         text = block if self.encoding == "utf-8" else self.decode(block, line).encode()
         max_rows = count_byte(text, b"\n") + count_byte(text, b"\r") + 1
         found = parse_plain_cells(text, max_rows, self, evidence, kept)

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
+from ...plans.ordering import find_order
+
 __all__ = ["components", "ending_with", "order_before"]
 
 
@@ -49,8 +51,6 @@ def order_before(
         Numbers of states.
     variables, last : sequence of int
     """
-    from ...plans.ordering import find_order  # imports numba
-
     both = [*variables, *last]
     number = {v: i for i, v in enumerate(both)}
     neighbours: list[set[int]] = [set() for _ in both]

@@ -16,6 +16,7 @@ import numpy as np
 from ...errors import ImpossibleEvidence
 from ...model.network import DiscreteModel
 from ...plans.program import posterior_program
+from ...plans.specialise import FREE, HARD, SOFT, conditional_heads, flatten, reduce
 from ..results.costs import JointCost
 from .scope import n_configurations
 
@@ -57,8 +58,6 @@ def cost(tree: CompiledModel, scope: list[int], last: int, settled: Settled) -> 
 
 def _operations(plan: Plan, settled: Settled, observed: Sequence[int], target: int) -> tuple[int, int]:
     """Operations of a case with additional observed variables: those of each case, and those that all cases share."""
-    from ...plans.specialise import FREE, HARD, SOFT, conditional_heads, flatten, reduce  # imports numba
-
     heads = conditional_heads(settled.factors, plan.factor_scopes, plan.n_variables)
     sk = flatten(posterior_program(plan), heads)
     sk.card[-1] = 2  # any number of cases: tables that depend on the case have this axis

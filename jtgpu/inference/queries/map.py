@@ -17,6 +17,7 @@ import numpy as np
 
 from ...errors import TableTooLarge, format_bytes
 from ...plans.program import Program
+from ...plans.specialise import conditional_heads
 from ...util.arguments import number
 from ...util.system import free_memory, parse_bytes
 from ..results.configurations import Explanation
@@ -89,8 +90,6 @@ def _program_of(
     key = tuple(sorted(scope)), (case.state >= 0).tobytes(), tuple(sorted(case.likelihood))
 
     def make() -> tuple[Program, MapCost]:
-        from ...plans.specialise import conditional_heads  # imports numba
-
         plan = tree.plan.whole
         heads = conditional_heads(settled.factors, plan.factor_scopes, plan.n_variables)
         return map_program(plan, heads, frozenset(scope), case)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
+from ...backends.cpu.queries import CpuSweep
 from ...backends.reference import ReferenceSweep
 from ...backends.sweep import Sweep
 from ...plans.program import Program, collect_program, derivative_program
@@ -59,8 +60,6 @@ class Messages:
     def _prepare(self, program: Program) -> Sweep:
         if self._backend == "reference":
             return ReferenceSweep(program, self.factors)
-        from ...backends.cpu.queries import CpuSweep  # imports numba
-
         return CpuSweep(program, self.factors, self._threads)
 
     def maximal(self) -> Sweep:
