@@ -45,8 +45,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 }
 # packages that are imported within functions only, in any file
 ON_USE = {
-    "cuda", "fsspec", "matplotlib", "narwhals", "networkx", "pandas", "pgmpy", "platformdirs", "pyarrow", "pycuda", "ray",
-    "skcuda",
+    "cuda", "fsspec", "matplotlib", "narwhals", "networkx", "pandas", "pgmpy", "platformdirs", "pyarrow", "pycuda",
+    "ray", "skcuda",
 }  # fmt: skip
 # files that may import modules of jtgpu by name, which hides the import from the layers contract
 BY_NAME = {
@@ -192,8 +192,9 @@ def _command(*words: str) -> str:
 
 # packages and modules that a query of one case does not need
 OF_OTHER_COMMANDS = {
-    "numba", "llvmlite", "networkx", "scipy", "pydantic", "rich", "pandas", "pyarrow", "narwhals", "platformdirs", "ray",
-    "jtgpu.cases.files", "jtgpu.cluster", "jtgpu.learn.classifier", "jtgpu.compat", "jtgpu.cli.batch", "jtgpu.cli.time",
+    "numba", "llvmlite", "networkx", "scipy", "pydantic", "rich", "pandas", "pyarrow", "narwhals", "platformdirs",
+    "ray", "jtgpu.cases.files", "jtgpu.cluster", "jtgpu.learn.classifier", "jtgpu.compat", "jtgpu.cli.batch",
+    "jtgpu.cli.time",
     "jtgpu.timing", "jtgpu.formats.bif.reader", "jtgpu.formats.evidence_files", "jtgpu.formats.conversion",
 }  # fmt: skip
 
@@ -203,7 +204,7 @@ OF_OTHER_COMMANDS = {
     [
         (
             "import jtgpu",
-            {"numpy", "numba", "networkx", "typer", "rich", "pandas", "scipy", "pycuda", "matplotlib", "platformdirs"},
+            {"numpy", "numba", "networkx", "typer", "rich", "pandas", "pycuda", "matplotlib", "platformdirs"},
         ),
         # reading a file and building a network: no graph, no compiler
         ("import jtgpu; jtgpu.read('nets/asia.net')", {"numba", "networkx", "typer", "rich", "pycuda", "matplotlib"}),

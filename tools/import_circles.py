@@ -1,4 +1,4 @@
-"""List every circle among the package's imports; those for types only and those within functions count, except in doors.py.
+"""List every circle among the package's imports; except in doors.py, those for types and within functions count.
 
     python tools/import_circles.py [--list]
 """

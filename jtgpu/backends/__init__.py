@@ -27,7 +27,7 @@ _MODULE = {"reference": ".reference", "cpu": ".cpu", "indexed": ".published.back
 ON_GPUS = ("indexed", "gpu")
 
 
-def resolve(name: str) -> str:
+def resolve(name: object) -> str:
     """Check a backend's name; "auto" is none, see `jtgpu.backends.auto`.
 
     Raises

@@ -55,7 +55,7 @@ class CompiledModel:
         self._replan = replan
         self._factors = [f.table for f in model_factors(plan.model)]
         with reporting(progress):
-            if not isinstance(backend, str) or backend != "auto":
+            if not isinstance(cast(object, backend), str) or backend != "auto":
                 self._backend: Backend | None = self._use(resolve(backend), options)
             elif devices is not None:
                 self._backend = self._use("gpu", options, is_auto=True)

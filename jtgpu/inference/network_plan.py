@@ -384,8 +384,8 @@ def make_plan(  # noqa: PLR0913
     elif slices not in ("", "auto"):
         raise ArgumentError(f'slices must be "auto" or a list of variables, not {described(slices)}')
     if not slices:
-        plan, found = plan_model(model, together=together, by_networkx=backend == "indexed", **options)
-        return NetworkPlan(model, plan, found)
+        plan, search_result = plan_model(model, together=together, by_networkx=backend == "indexed", **options)
+        return NetworkPlan(model, plan, search_result)
     cut = plan_with_cutset(model, slices, together=together, **options)
     if not cut.cutset:
         return NetworkPlan(model, cut.plan, cut.order)
@@ -431,7 +431,7 @@ def _check_search_options(search: dict[str, Any]) -> None:
         raise TypeError(f"plan() has no option {name!r}{closest(name, known)}")
 
 
-def _free_memory(backend: str, devices: Any) -> int:
+def _free_memory(backend: Any, devices: Any) -> int:
     """Bytes that are free where a plan is to run."""
     if isinstance(backend, str) and backend == "auto" and devices is None:
         return free_memory()

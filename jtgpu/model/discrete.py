@@ -197,8 +197,8 @@ class DiscreteModel:
         ----------
         order : str, path or sequence, default "auto"
             ``"auto"`` (about a second at most; the same order whatever was computed before), ``"best"`` (searches for
-            `time_limit` seconds and saves the order), ``"saved"`` (the order that ``"best"`` saved on this machine), the
-            name of a greedy rule such as ``"min-fill"``, the path of a ``.num`` or ``.td`` file, or the variables
+            `time_limit` seconds and saves the order), ``"saved"`` (the order that ``"best"`` saved on this machine),
+            the name of a greedy rule such as ``"min-fill"``, the path of a ``.num`` or ``.td`` file, or the variables
             themselves, first eliminated first.
         time_limit : float, optional
             Seconds that ``"best"`` may search.

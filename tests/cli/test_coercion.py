@@ -15,7 +15,7 @@ def app() -> typer.Typer:
     made = typer.Typer()
 
     @made.command(cls=_Command)
-    def run(  # noqa: PLR0913
+    def run(
         names: Annotated[list[str], typer.Argument()],
         n: Annotated[int, typer.Option(min=1, max=9)] = 3,
         free: Annotated[int | None, typer.Option()] = None,
@@ -43,6 +43,8 @@ def test_plain_values(words: list[str], expected: str) -> None:
     assert result.output.strip() == expected
 
 
-@pytest.mark.parametrize("words", [["a", "--n", "0"], ["a", "--n", "x"], ["a", "--share", "x"], ["a", "--n", "1.5"], []])
+@pytest.mark.parametrize(
+    "words", [["a", "--n", "0"], ["a", "--n", "x"], ["a", "--share", "x"], ["a", "--n", "1.5"], []]
+)
 def test_wrong_values_are_usage_errors(words: list[str]) -> None:
     assert CliRunner().invoke(app(), words).exit_code == 2

@@ -517,6 +517,8 @@ def test_auto_remembers_the_orders_that_took_long(own_cache: Path) -> None:
     second = find_order(cards, around)
     assert not second.n_steps
     assert np.array_equal(first.order, second.order)
+    same = ("cost", "entries", "largest", "n_cliques", "levels", "method", "lower_bound", "optimal", "from_cache")
+    assert [getattr(first, name) for name in same] == [getattr(second, name) for name in same]
     assert find_order(cards, around, seed=1).n_steps
     for damaged in (b"", b"{", b"\xff\x00", memo.read_bytes()[:200]):
         memo.write_bytes(damaged)

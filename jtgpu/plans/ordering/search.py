@@ -13,17 +13,18 @@ from ...errors import OrderError
 from ...util.arguments import choice, flag, number, whole_number
 from ...util.system import cache_folder, cores
 from . import store
-from .elimination import OrderCost, check_objective
+from .elimination import OrderCost, as_order_array, check_objective, order_cost
 from .greedy import RULES
 from .incumbents import Incumbents, Progress, SearchOptions
-from .result import OrderResult
+from .result import Improvement, OrderResult
 from .rounds import Budget, anneal_once, anneal_until
+from .store import SavedOrder
 
 __all__ = ["BEST_SECONDS", "METHODS", "find_order"]
 
 METHODS = ("auto", "best", "saved", *RULES)
 BEST_SECONDS = 10.0  # default time limit of "best"
-MEMO_VERTICES = 30  # of all atoms; the search for smaller graphs takes about as long as reading the memo
+MEMO_VERTICES = 100  # the search for smaller graphs takes about as long as reading the memo
 
 
 def find_order(  # noqa: PLR0913 (public)
@@ -99,11 +100,13 @@ def find_order(  # noqa: PLR0913 (public)
     if len(cards) != len(neighbours) or any(c < 1 for c in cards):
         raise ValueError("every vertex needs one cardinality of at least 1 and one collection of neighbours")
     options = SearchOptions(method, seed, objective, workers or cores(), progress, clock)
+    if method == "auto" and cache and len(cards) >= MEMO_VERTICES:
+        return _auto_by_memo(cards, neighbours, options)
     search = Incumbents(cards, neighbours, options)
     if method == "saved":
         return _saved(search)
     if method == "auto":
-        return _auto(search, cache)
+        return _auto(search)
     if method == "best":
         limit = BEST_SECONDS if time_limit is None and n_steps is None else time_limit
         return _best(search, Budget(math.inf if limit is None else limit, n_steps), cache)
@@ -111,18 +114,35 @@ def find_order(  # noqa: PLR0913 (public)
     return search.result(*search.assemble(), method)
 
 
-def _auto(search: Incumbents, cache: bool) -> OrderResult:
-    """The portfolio of greedy rules and one round of annealing, or the memo of an earlier such search."""
-    cache = cache and sum(len(atom.card) for atom in search.atoms) >= MEMO_VERTICES
-    key = store.auto_key(search.key(), search.options.seed) if cache else ""
-    if cache and (memo := store.recall(key, search.cards, search.neighbours, search.objective)) is not None:
-        return search.result(memo.order, memo.cost, "memo")
+def _auto(search: Incumbents) -> OrderResult:
+    """The portfolio of greedy rules and one round of annealing."""
     search.portfolio()
     anneal_once(search)
-    order, cost = search.assemble()
-    if cache and search.n_steps and not search.interrupted:
-        store.save(key, order, cost, 0.0, search.n_steps)
-    return search.result(order, cost, "auto")
+    return search.result(*search.assemble(), "auto")
+
+
+def _auto_by_memo(cards: list[int], neighbours: Sequence[Iterable[int]], options: SearchOptions) -> OrderResult:
+    """The result of `_auto`, as an earlier process saved it if the search anneals."""
+    started = options.clock()
+    around = [tuple(near) for near in neighbours]
+    key = store.auto_key(store.digest(cards, around, options.objective), options.seed)
+    memo = store.recall(key, cards, around, options.objective)
+    if memo is None:
+        search = Incumbents(cards, around, options)
+        found = _auto(search)
+        if search.n_steps and not search.interrupted:
+            order = found.order.tolist()
+            cost = order_cost(cards, around, order, options.objective)
+            store.save(key, SavedOrder(order, cost, 0.0, found.n_steps, found.lower_bound, found.optimal))
+        return found
+    seconds = options.clock() - started
+    cost = memo.cost
+    return OrderResult(
+        order=as_order_array(memo.order), cost=cost.cost, entries=cost.entries, largest=cost.largest,
+        n_cliques=cost.n_cliques, levels=cost.levels, method="auto", objective=options.objective,
+        trace=(Improvement(seconds, cost.cost, "memo"),), lower_bound=memo.lower_bound, optimal=memo.optimal,
+        seed=options.seed, seconds=seconds,
+    )  # fmt: skip
 
 
 def _best(search: Incumbents, budget: Budget, cache: bool) -> OrderResult:
@@ -139,7 +159,7 @@ def _best(search: Incumbents, budget: Budget, cache: bool) -> OrderResult:
     if cache and (is_better or not by_steps):
         spent = search.elapsed() + (0.0 if saved is None or by_steps else saved.seconds)
         best = (order, cost) if saved is None or is_better else (saved.order, saved.cost)
-        store.save(key, *best, 0.0 if search.interrupted else spent, search.n_steps)
+        store.save(key, SavedOrder(*best, 0.0 if search.interrupted else spent, search.n_steps))
     if saved is not None and not is_better and not by_steps:
         return search.result(saved.order, saved.cost, "saved", from_cache=True)
     return search.result(order, cost, "best")

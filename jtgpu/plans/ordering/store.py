@@ -29,12 +29,14 @@ AUTO_VERSION = 1
 
 
 class SavedOrder(NamedTuple):
-    """An order from the cache, its cost, and the seconds and annealing steps spent on it."""
+    """An order from the cache, its cost, the seconds and annealing steps spent on it, and what the search proved."""
 
     order: list[int]
     cost: OrderCost
     seconds: float
     n_steps: int
+    lower_bound: float = 0.0
+    optimal: bool = False
 
 
 def digest(cards: Sequence[int], neighbours: Sequence[Iterable[int]], objective: str) -> str:
@@ -65,22 +67,25 @@ def recall(
         order = [int(v) for v in data["order"]]
         cost = order_cost(cards, neighbours, order, objective)
         seconds, n_steps = float(data["seconds"]), int(data["n_steps"])
-        if data["version"] != _VERSION or data["entries"] != cost.entries or not math.isfinite(seconds):
+        lower_bound, optimal = float(data.get("lower_bound", 0.0)), data.get("optimal") is True
+        if data["version"] != _VERSION or data["entries"] != cost.entries or not math.isfinite(seconds + lower_bound):
             return None
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, OrderError):
         return None
-    return SavedOrder(order, cost, seconds, n_steps)
+    return SavedOrder(order, cost, seconds, n_steps, lower_bound, optimal)
 
 
-def save(key: str, order: Sequence[int], cost: OrderCost, seconds: float, n_steps: int) -> None:
+def save(key: str, found: SavedOrder) -> None:
     """Save an order; a folder that is not writable is ignored."""
     data = {
         "version": _VERSION,
-        "entries": cost.entries,
-        "seconds": round(seconds, 3),
-        "n_steps": n_steps,
-        "order": [int(v) for v in order],
+        "entries": found.cost.entries,
+        "seconds": round(found.seconds, 3),
+        "n_steps": found.n_steps,
+        "order": [int(v) for v in found.order],
     }
+    if found.lower_bound:
+        data |= {"lower_bound": found.lower_bound, "optimal": found.optimal}
     with contextlib.suppress(OSError):
         path = cache_folder() / "orders" / f"{key}.json"
         atomic_file.write_text(path, json.dumps(data), durable=False, make_folders=True)
