@@ -20,25 +20,37 @@ __all__ = ["convert"]
 
 EXAMPLES = ("jtgpu convert asia asia.xdsl", "jtgpu convert asia -o asia.bif.gz --force")
 
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="FROM",
+        help="Network file (.net, .bif, ...), optionally gzipped (.gz), or the name of a bundled network.",
+        autocompletion=complete_networks,
+    ),
+]
+Destination = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="TO",
+        help="Output file; the suffix selects the format, append .gz to compress.",
+        show_default=False,
+    ),
+]
+ZeroRows = Annotated[
+    str,
+    typer.Option(
+        "--zero-rows",
+        metavar="HOW",
+        callback=one_of("error", "uniform"),
+        help="How to treat a row of zeros: error or uniform.",
+    ),
+]
+
 
 @command
 def convert(
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FROM",
-            help="Network file (.net, .bif, ...), optionally gzipped (.gz), or the name of a bundled network.",
-            autocompletion=complete_networks,
-        ),
-    ],
-    to: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TO",
-            help="Output file; the suffix selects the format, append .gz to compress.",
-            show_default=False,
-        ),
-    ] = None,
+    file: Source,
+    to: Destination = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="PATH", help="The same as TO.", show_default=False)
     ] = None,
@@ -46,15 +58,7 @@ def convert(
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail if the format cannot represent everything in the network.")
     ] = False,
-    zero_rows: Annotated[
-        str,
-        typer.Option(
-            "--zero-rows",
-            metavar="HOW",
-            callback=one_of("error", "uniform"),
-            help="How to treat a row of zeros: error or uniform.",
-        ),
-    ] = "error",
+    zero_rows: ZeroRows = "error",
     json: Json = False,
 ) -> None:
     """Convert a network to another format.
@@ -69,14 +73,10 @@ def convert(
     model = opened.format.parse(opened.text, source, zero_rows=zero_rows)
     warn_of_repairs(model, source)
     made = carry(model, wanted)
-    lost = list(made.losses)
     n_comments = find_comments(opened.text, opened.format.name).n
-    if n_comments:
-        lost.append(f"{n_comments} comment{'s' if n_comments > 1 else ''} of {source}")
-    for text in made.notes:
+    lost = [*made.losses, *([f"{n_comments} comment{'s' if n_comments > 1 else ''} of {source}"] if n_comments else [])]
+    for text in (*made.notes, *(f"{wanted.name} cannot represent {text}" for text in lost)):
         warn(text)
-    for text in lost:
-        warn(f"{wanted.name} cannot represent {text}")
     if strict and lost:
         raise JtgpuError(f"{target}: not written: {wanted.name} cannot represent everything in {source} (--strict)")
     n_bytes = save_text(made.text, target)

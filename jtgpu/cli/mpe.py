@@ -21,23 +21,25 @@ __all__ = ["mpe"]
 
 EXAMPLES = ("jtgpu mpe asia -e xray=yes -k 3", "jtgpu mpe asia -e xray=yes -t lung,bronc")
 
+Maximized = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-t",
+        "--target",
+        metavar="NAME",
+        help="Variable to maximize over, or several separated by commas; all others are summed out (marginal MAP, "
+        "which may cost far more). Repeatable. Default: all variables.",
+        autocompletion=complete_targets,
+    ),
+]
+
 
 @command
 def mpe(  # noqa: PLR0913 (a Typer command)
     file: File,
     evidence: Evidence = None,
     k: Annotated[int, typer.Option("-k", metavar="K", min=1, help="Number of configurations, best first.")] = 1,
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-t",
-            "--target",
-            metavar="NAME",
-            help="Variable to maximize over, or several separated by commas; all others are summed out (marginal MAP, "
-            "which may cost far more). Repeatable. Default: all variables.",
-            autocompletion=complete_targets,
-        ),
-    ] = None,
+    target: Maximized = None,
     *,
     plan: PlanOptions,
     run: Annotated[RunOptions, Without("dtype", "devices")],

@@ -34,33 +34,36 @@ EXAMPLES = ("jtgpu sample asia 5 -e xray=yes --seed 1", "jtgpu sample asia 10000
 
 CELLS = 1 << 22  # drawn and written at a time
 
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        metavar="N",
+        min=0,
+        show_default=False,
+        help="Random seed; the same seed gives the same samples. Default: random.",
+    ),
+]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="PATH",
+        rich_help_panel=OUTPUT,
+        show_default=False,
+        help="Output file; append .gz to compress. Default: stdout.",
+    ),
+]
+
 
 @command
 def sample(  # noqa: PLR0913 (a Typer command)
     file: File,
     n: Annotated[int, typer.Argument(metavar="N", min=0, help="Number of samples.")],
     evidence: Evidence = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            "--seed",
-            metavar="N",
-            min=0,
-            show_default=False,
-            help="Random seed; the same seed gives the same samples. Default: random.",
-        ),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="PATH",
-            rich_help_panel=OUTPUT,
-            show_default=False,
-            help="Output file; append .gz to compress. Default: stdout.",
-        ),
-    ] = None,
+    seed: Seed = None,
+    output: Output = None,
     force: Force = False,
     numbers: Annotated[
         bool, typer.Option("--numbers", help="Write state numbers instead of names.", rich_help_panel=OUTPUT)

@@ -26,30 +26,33 @@ __all__ = ["sensitivity"]
 
 EXAMPLES = ("jtgpu sensitivity asia -t lung=yes -e xray=yes -n 5",)
 
+Event = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME=STATE",
+        help="The variable and state of the probability; also -t.",
+        autocompletion=complete_findings,
+        show_default=False,
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "-t",
+        "--target",
+        metavar="NAME=STATE",
+        help="The variable and state of the probability.",
+        autocompletion=complete_findings,
+    ),
+]
+
 
 @command
 def sensitivity(  # noqa: PLR0913 (a Typer command)
     file: File,
-    event: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME=STATE",
-            help="The variable and state of the probability; also -t.",
-            autocompletion=complete_findings,
-            show_default=False,
-        ),
-    ] = None,
+    event: Event = None,
     evidence: Evidence = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "-t",
-            "--target",
-            metavar="NAME=STATE",
-            help="The variable and state of the probability.",
-            autocompletion=complete_findings,
-        ),
-    ] = None,
+    target: Target = None,
     n: Annotated[int, typer.Option("-n", metavar="N", min=0, help="Number of parameters to print.")] = 20,
     spread: Annotated[
         float, typer.Option("--spread", min=0.0, help="Change of each parameter, relative to its value.")

@@ -21,36 +21,38 @@ __all__ = ["voi"]
 
 EXAMPLES = ("jtgpu voi asia -t lung -e dysp=yes", "jtgpu voi asia -t lung -c smoke,xray")
 
+Variable = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="TARGET",
+        help="Variable to learn about; also -t.",
+        autocompletion=complete_targets,
+        show_default=False,
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option("-t", "--target", metavar="NAME", help="Variable to learn about.", autocompletion=complete_targets),
+]
+Candidates = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-c",
+        "--candidate",
+        metavar="NAME",
+        autocompletion=complete_targets,
+        help="Variable that could be observed, or several separated by commas. Repeatable. Default: all.",
+    ),
+]
+
 
 @command
 def voi(  # noqa: PLR0913 (a Typer command)
     file: File,
-    variable: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TARGET",
-            help="Variable to learn about; also -t.",
-            autocompletion=complete_targets,
-            show_default=False,
-        ),
-    ] = None,
+    variable: Variable = None,
     evidence: Evidence = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "-t", "--target", metavar="NAME", help="Variable to learn about.", autocompletion=complete_targets
-        ),
-    ] = None,
-    candidate: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-c",
-            "--candidate",
-            metavar="NAME",
-            autocompletion=complete_targets,
-            help="Variable that could be observed, or several separated by commas. Repeatable. Default: all.",
-        ),
-    ] = None,
+    target: Target = None,
+    candidate: Candidates = None,
     *,
     plan: PlanOptions,
     run: Annotated[RunOptions, Without("devices")],
