@@ -270,9 +270,9 @@ def group_rows(table: Table) -> list[Group]:
     config = _config(table, seen[int(size.argmax())], soft)
     enough = _enough(config, _config(table, *_weighed(seen, soft)), len(rows)) if len(size) > 1 else 1
     groups = [Group(rows[ptr[g] : ptr[g + 1]], seen[g], soft, config) for g in np.flatnonzero(size >= enough).tolist()]
-    rare = np.flatnonzero(size < enough)
-    if len(rare):
-        left = np.sort(np.concatenate([rows[ptr[g] : ptr[g + 1]] for g in rare.tolist()]))
+    rare = size < enough
+    if rare.any():
+        left = np.sort(rows[np.repeat(rare, size)])
         groups.append(_rest(table, left, seen[rare], soft))
     return groups
 
