@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["Block", "NativeFrame", "column_of_series"]
 
 
+# arrays of pandas that convert to Arrow's at little cost
+_ARROW_ARRAYS = {"ArrowStringArray", "ArrowExtensionArray", "IntegerArray", "FloatingArray", "BooleanArray"}
+
+
 class Block(NamedTuple):
     """Columns of probabilities in one array, which pandas takes without copying."""
 
@@ -61,10 +65,15 @@ class NativeFrame:
     def column(self, name: str) -> Any:
         """A column as `jtgpu.inference.tables.encoder.Encoder.encode` takes it."""
         at = self.names.index(name)
-        if self.is_pandas:
+        if self.is_pandas:  # neither copied nor wrapped: there may be thousands of columns
             values = self.native.iloc[:, at].array
-            if type(values).__name__ == "Categorical":  # neither copied nor wrapped: there may be thousands of columns
+            kind = type(values).__name__
+            if kind == "Categorical":
                 return CategoricalColumn(values.codes, values.categories.tolist())
+            if kind == "NumpyExtensionArray":
+                return values.to_numpy()
+            if kind in _ARROW_ARRAYS:
+                return values.__arrow_array__()
         return _column_of(self.frame[:, at])
 
     def carried(self, name: str) -> Any:

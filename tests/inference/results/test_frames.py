@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
 
 import jtgpu
+from jtgpu.backends.base import BatchResult
 from jtgpu.inference.results import frames
 from tests.conftest import ROOT
 
@@ -137,7 +137,11 @@ def test_libraries_that_are_not_there(tree: jtgpu.JunctionTree, monkeypatch: pyt
         frames.make_frame({"a": np.zeros(1)})
 
 
-def test_large_results_do_not_become_lists(tree: jtgpu.JunctionTree) -> None:
-    states: Any = np.full((200_000, 8), -1, np.int32)
-    frame = tree.posteriors_batch(states, targets=["lung"]).to_frame()
-    assert len(frame) == 200_000
+def test_large_results_are_not_copied_cell_by_cell(tree: jtgpu.JunctionTree) -> None:
+    n = 1_000_000
+    result = BatchResult(np.full((n, 2), 0.5), np.zeros(n), np.arange(n) % 2 == 0)
+    found = jtgpu.CasePosteriors(tree.model, result, [3])
+    frame = found.to_frame()
+    assert frame["lung=yes"].isna().sum() == n // 2
+    assert found.to_frame("pyarrow")["lung=no"].null_count == n // 2
+    assert len(str(found).splitlines()) == 14
