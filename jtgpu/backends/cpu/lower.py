@@ -84,5 +84,9 @@ class Lowering:
         self._rooms.append(room)
         return code
 
+    def clear(self) -> None:
+        """Free the scratch memory."""
+        self._rooms.clear()
+
 
 _ALL, _NONE = np.full(1, -1, np.int64), np.zeros(0, np.int64)

@@ -51,7 +51,8 @@ class CachedProgram:
     def __init__(self, source: ProgramCache, key: tuple[Any, ...], code: NDArray[np.int64]):
         self.code = self._dense = code
         # as plain integers: every query reads them
-        self.cells, most_inputs, self.row, self.terms = code[CELLS:HEADER].tolist()
+        sizes: list[int] = code[CELLS:HEADER].tolist()
+        self.cells, most_inputs, self.row, self.terms = sizes
         self.work = 4 * most_inputs + 64 + self.row
         self.bytes = code.nbytes + OVERHEAD
         self.is_sparse = False  # whether the code leaves out zeros
@@ -221,5 +222,6 @@ class ProgramCache:
         return len(self._cached)
 
     def clear(self) -> None:
-        """Drop all programs."""
+        """Drop all programs and scratch memory."""
         self._cached.clear()
+        self._lowering.clear()

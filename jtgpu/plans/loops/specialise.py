@@ -39,7 +39,7 @@ def with_card(sk, card):  # type: ignore[no-untyped-def]
 
 @inlined
 def _prune(sk, seen, target, s):  # type: ignore[no-untyped-def]
-    """Remove barren variables, repeatedly: sets `s.gone` and `s.count`.
+    """Remove barren variables, repeatedly: sets `s.gone` and `s.remaining`.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def _prune(sk, seen, target, s):  # type: ignore[no-untyped-def]
     """
     stack, n = s.stack, 0
     for v in range(len(seen)):
-        s.count[v] = sk.uses[v]
+        s.remaining[v] = sk.uses[v]
         f = sk.head_factor[v]
         if f >= 0 and sk.uses[v] == 1 and seen[v] == FREE and target[v] == 0 and s.tainted[f] == 0:
             stack[n] = v
@@ -70,9 +70,9 @@ def _prune(sk, seen, target, s):  # type: ignore[no-untyped-def]
         s.gone[f] = 1
         for j in range(sk.table_ptr[f], sk.table_end[f]):
             u = sk.table_var[j]
-            s.count[u] -= 1
+            s.remaining[u] -= 1
             g = sk.head_factor[u]
-            if s.count[u] != 1 or g < 0 or seen[u] != FREE or target[u] != 0:
+            if s.remaining[u] != 1 or g < 0 or seen[u] != FREE or target[u] != 0:
                 continue
             if s.tainted[g] == 0 and s.gone[g] == 0:
                 stack[n] = u
@@ -120,7 +120,7 @@ class _Shrink(NamedTuple):
     scope: NDArray[np.int64]  # (S,)
     use: NDArray[np.int64]  # inputs of the contractions
     below: NDArray[np.int64]  # (S,) factors with the variable in the subtree; not written if nothing is pruned
-    count: NDArray[np.int64]  # (V+1,) remaining factors of each variable
+    remaining: NDArray[np.int64]  # (V+1,) factors that are left of each variable
     outside: NDArray[np.int64]  # (V+1,) the contraction that keeps the variable
     holders: NDArray[np.int64]  # (V+1,) zeros: inputs of this contraction that contain the variable
     factors: NDArray[np.int64]  # (V+1,) scratch memory, zeros
@@ -159,7 +159,7 @@ def _scratch(sk, room):  # type: ignore[no-untyped-def]
     use, at = part(room, at, n_ins)
     scope, at = part(room, at, n_entries)
     below, at = part(room, at, n_entries)
-    count, at = part(room, at, n_vars)
+    remaining, at = part(room, at, n_vars)
     outside, at = part(room, at, n_vars)
     holders, at = part(room, at, n_vars)
     factors, at = part(room, at, n_vars)
@@ -177,7 +177,7 @@ def _scratch(sk, room):  # type: ignore[no-untyped-def]
     rep[:], length[:], use[:] = UNIT, 0, UNIT
     outside[:], holders[:], factors[:] = -1, 0, 0
     return _Shrink(
-        rep, length, scope, use, below, count, outside, holders, factors, stack, head, tainted, gone, cut, empty,
+        rep, length, scope, use, below, remaining, outside, holders, factors, stack, head, tainted, gone, cut, empty,
         reached, needed, heads,
     )  # fmt: skip
 
@@ -221,7 +221,7 @@ def _eliminate_early(sk, target, i, s):  # type: ignore[no-untyped-def]
     for j in range(sk.table_ptr[out], sk.table_end[out]):
         v = sk.table_var[j]
         s.below[j] = s.factors[v]
-        if s.factors[v] == s.count[v] and target[v] == 0:
+        if s.factors[v] == s.remaining[v] and target[v] == 0:
             s.outside[v] = -1
     for k in range(begin, end):
         t = sk.op_in[k]
