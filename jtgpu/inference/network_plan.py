@@ -84,7 +84,7 @@ class NetworkPlan:
         if self.search is None:
             return "elimination order: given by a file, a sequence or a saved plan"
         if self.search.from_cache:
-            return f"elimination order: {self.search.method}, saved by an earlier search"
+            return 'elimination order: saved by an earlier search of order="best"'
         return f"elimination order: {self.search.method}, seed {self.search.seed}"
 
     @property

@@ -12,6 +12,7 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import JtgpuError
+from jtgpu.util.options import BackendName
 from tests.conftest import ROOT
 from tests.support.trees import compiled
 
@@ -44,7 +45,7 @@ RESULTS: dict[str, Callable[[jtgpu.JunctionTree], Any]] = {
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
 @pytest.mark.parametrize("name", RESULTS)
-def test_results(name: str, backend: str) -> None:
+def test_results(name: str, backend: BackendName) -> None:
     with compiled(jtgpu.read(ROOT / "nets" / "asia.net"), backend) as tree:
         result = RESULTS[name](tree)
         again = pickle.loads(pickle.dumps(result))

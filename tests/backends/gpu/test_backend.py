@@ -161,7 +161,7 @@ def test_the_saved_configuration_is_measured_on_request(
 ) -> None:
     monkeypatch.setenv("JTGPU_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr("jtgpu.backends.gpu.single.configs.RUNS", 2)
-    with bundled("asia").plan("min-fill", cache=False).compile("gpu", tune=True) as tree:
+    with bundled("asia").compile("gpu", order="min-fill", cache=False, tune=True) as tree:
         assert tree.posteriors()["tub"]["yes"] == pytest.approx(0.0104)
     assert len(list(tmp_path.glob("gpu-configs/*/*.json"))) == 1
 
