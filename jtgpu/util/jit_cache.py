@@ -34,6 +34,8 @@ from .system import cache_folder
 
 __all__ = ["LoopCache", "loops_folder"]
 
+_rebuild: Any = CompileResult._rebuild  # not public: what Numba's own cache uses
+_dumps: Any = dumps
 MAGIC = b"jtgpu loop 1\n"
 logger = logging.getLogger("jtgpu")
 
@@ -116,7 +118,7 @@ class LoopCache:
             logger.debug("%s is damaged; the function is compiled again", path)
             return None
         try:
-            return CompileResult._rebuild(target_context, *pickle.loads(body))
+            return _rebuild(target_context, *pickle.loads(body))
         except Exception:
             logger.debug("%s cannot be loaded; the function is compiled again", path, exc_info=True)
             return None
@@ -126,7 +128,7 @@ class LoopCache:
         if result.library.has_dynamic_globals:  # addresses of this process
             return
         try:
-            body = dumps(result._reduce())
+            body: bytes = _dumps(result._reduce())
             digest = hashlib.sha256(self._key(signature, result.codegen) + body).digest()
             write_bytes(self.path(signature, result.codegen), MAGIC + digest + body, durable=False)
         except OSError as error:

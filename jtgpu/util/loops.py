@@ -53,7 +53,7 @@ def extension() -> tuple[Any, str]:
         if source_digest() in ("", module.digest):
             module.set_fallback(_compile_for)
             return module, ""
-        reason = f"the sources have changed since {Path(module.__file__).name} was built"
+        reason = f"the sources have changed since {Path(str(module.__file__)).name} was built"
     return None, reason
 
 

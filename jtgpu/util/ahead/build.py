@@ -51,7 +51,7 @@ def build(folder: Path, level: str = "x86-64-v3", report: Callable[[str], None] 
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise BuildError(f"there is no way to build them for {platform.machine()} on {sys.platform} yet")
     module = LEVELS[level]
-    target = folder / (module + sysconfig.get_config_var("EXT_SUFFIX"))
+    target = folder / f"{module}{sysconfig.get_config_var('EXT_SUFFIX')}"
     # Numba reads these when it is imported, in the processes of the pool
     os.environ.update(NUMBA_CPU_NAME=level, NUMBA_CPU_FEATURES="", NUMBA_OPT="3")
     try:

@@ -75,7 +75,7 @@ def _parsed(node: ast.expr, names: Mapping[str, Any]) -> Type:
 
 def _fields(kind: Any) -> Record:
     """The types of a NamedTuple's fields, by their annotations."""
-    items = []
+    items: list[Type] = []
     for name in kind._fields:
         text = kind.__annotations__[name]
         node = ast.parse(getattr(text, "__forward_arg__", text), mode="eval").body
@@ -94,7 +94,8 @@ def numba_types(signature: str, names: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _numba_type(kind: Type) -> Any:
     if isinstance(kind, Record):
-        return types.BaseTuple.from_types([_numba_type(item) for item in kind.items], kind.kind)
+        from_types: Any = types.BaseTuple.from_types
+        return from_types([_numba_type(item) for item in kind.items], kind.kind)
     number = from_dtype(np.dtype(kind.code))
     if isinstance(kind, Array):
         return types.Array(number, kind.ndim, "C", readonly=kind.constant)
@@ -106,7 +107,8 @@ def type_of(result: Any) -> Type:
     if isinstance(result, types.NoneType):
         return Number("")
     if isinstance(result, types.BaseTuple):
-        return Record(tuple(map(type_of, result)), getattr(result, "instance_class", None))
+        items: Any = result
+        return Record(tuple(map(type_of, items.types)), getattr(result, "instance_class", None))
     if isinstance(result, types.Array):
         return Array(as_dtype(result.dtype).str[1:], result.ndim)
     code = as_dtype(result).str[1:]

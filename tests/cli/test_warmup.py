@@ -1,0 +1,40 @@
+"""``jtgpu warmup``: what it says; the loops themselves are compiled by a small stand-in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from typer.testing import CliRunner
+
+from jtgpu.cli import app, warmup
+from jtgpu.util.warmup import Warmup, loop_modules
+
+
+@pytest.mark.parametrize(
+    ("done", "text"),
+    [
+        (Warmup("/site/jtgpu/_loops_v3.so", "", 0, 0.1), "Nothing to do: the loops are part of this installation"),
+        (Warmup("/cache/loops", "the sources have changed", 3, 2.0), "Compiled 3 loops in 2"),
+        (Warmup("/cache/loops", "JTGPU_LOOPS is jit", 0, 0.1), "Nothing to do: all loops are cached in /cache/loops"),
+    ],
+    ids=["extension", "compiled", "cached"],
+)
+def test_it_says_what_was_done(done: Warmup, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_loops(progress: Callable[[str], None]) -> Warmup:
+        progress("1 of 1")
+        return done
+
+    monkeypatch.setattr(warmup, "compile_loops", compile_loops)
+    shown = CliRunner().invoke(app, ["warmup"])
+    assert shown.exit_code == 0
+    assert text in shown.stdout
+    shown = CliRunner().invoke(app, ["warmup", "--json"])
+    assert json.loads(shown.stdout) == done._asdict()
+
+
+def test_every_folder_of_loops_has_modules() -> None:
+    found = set(loop_modules())
+    assert {"jtgpu.backends.cpu.loops.sweep", "jtgpu.plans.loops.specialise"} < found
+    assert {"jtgpu.cases.reading.loops.cells", "jtgpu.plans.ordering.loops.regions"} < found
