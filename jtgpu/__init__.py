@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import (
     BackendUnavailable,
+    DataError,
     EvidenceError,
     FormatError,
     ImpossibleEvidence,
@@ -54,6 +55,7 @@ __all__ = [
     "CasePosteriors",
     "Conditional",
     "Cost",
+    "DataError",
     "DiscreteModel",
     "EvidenceError",
     "Factor",

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 __all__ = [
     "ArgumentError",
     "BackendUnavailable",
+    "DataError",
     "EvidenceError",
     "FormatError",
     "ImpossibleEvidence",
@@ -104,6 +105,10 @@ class TableTooLarge(JtgpuError):
 
     def __reduce__(self) -> tuple[type[TableTooLarge], tuple[str, int, int, int]]:
         return type(self), (self.message, self.entries, self.needed, self.limit)
+
+
+class DataError(JtgpuError, ValueError):
+    """A table of training data that cannot be learned from: its shape, missing cells, undeclared values, weights."""
 
 
 class EvidenceError(JtgpuError):

@@ -18,7 +18,7 @@ from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError, closest
 from ..model.network import BayesianNetwork
 from .columns import Column, class_column, read_columns, sample_weights, sorted_values, state_labels, state_numbers
 from .counting import cpt_from_counts
-from .structure import arcs_of, parents_of
+from .parents import arcs_of, parents_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
