@@ -34,6 +34,7 @@ from .errors import (
 from .util.version import __version__
 
 if TYPE_CHECKING:
+    from . import learn
     from .formats import load, networks, read, read_evidence, write
     from .inference.network_plan import NetworkPlan
     from .inference.results.marginals import CasePosteriors, Posterior, Posteriors
@@ -84,6 +85,7 @@ __all__ = [
     "from_networkx",
     "from_pgmpy",
     "from_pyagrum",
+    "learn",
     "load",
     "network",
     "networks",
@@ -129,6 +131,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "learn":
+        return importlib.import_module(".learn", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)

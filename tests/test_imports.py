@@ -26,8 +26,11 @@ PACKAGE = ROOT / "jtgpu"
 # heavy or optional packages -> the files that may import them, at the top or within functions
 PACKAGES: dict[str, tuple[str, ...]] = {
     "numba": ("util/jit.py", "util/jit_cache.py", "util/ahead/*.py", "**/loops/*.py"),
-    "llvmlite": ("util/ahead/*.py", "backends/cpu/loops/*.py"),
-    "networkx": ("plans/clique_tree.py", "model/graph_conversion.py", "inference/named_tree.py", "interop/networkx.py"),
+    "llvmlite": ("util/ahead/*.py", "backends/cpu/loops/*.py", "learn/dags/loops/bits.py"),
+    "networkx": (
+        "plans/clique_tree.py", "model/graph_conversion.py", "inference/named_tree.py", "interop/networkx.py",
+        "learn/dags/graphs.py",
+    ),
     "pgmpy": ("interop/pgmpy.py", "compat/pgmpy.py"),
     "pycuda": ("device/*.py", "backends/published/*.py", "backends/gpu/**/*.py"),
     "skcuda": ("device/*.py",),
@@ -56,6 +59,7 @@ BY_NAME = {
     "backends/make.py",
     "cli/__init__.py",  # the commands, on the first call
     "formats/__init__.py",  # evidence files
+    "learn/__init__.py",
     "formats/registry.py",  # a format's modules
     "cli/commands.py",  # a command's module when it runs
     "util/loops.py",  # compiled loops, which the extension module replaces

@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[1]
 DATA = (
     "plans/arrays.py", "plans/program.py", "plans/specialise.py", "plans/ordering/anneal.py",
     "cases/reading/cell_data.py", "backends/cpu/records.py", "backends/cpu/lanes.py", "backends/cpu/lower.py",
-    "backends/cpu/backward.py", "backends/cpu/parallel.py", "util/jit.py",
+    "backends/cpu/backward.py", "backends/cpu/parallel.py", "learn/dags/count_modes.py", "util/jit.py",
 )  # fmt: skip
-FOLDERS = ("plans/loops", "plans/ordering/loops", "cases/reading/loops", "backends/cpu/loops")
+FOLDERS = ("plans/loops", "plans/ordering/loops", "cases/reading/loops", "backends/cpu/loops", "learn/dags/loops")
 
 
 def sources() -> Iterator[Path]:

@@ -1,0 +1,292 @@
+"""`CodedTable`: a complete table of discrete data as state numbers, checked."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import ArgumentError, DataError, closest
+from ...inference.tables import is_missing
+from ...inference.tables.states import MISSING, REJECTED, StateLookup
+from ...model.network import BayesianNetwork, DiscreteModel
+from ...util.arguments import choice
+from ..columns import state_labels
+from .sources import ColumnValues, read_columns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["CodedTable", "code_table"]
+
+MAX_STATES = 255  # of a variable: states are uint8
+MIN_IDENTIFIER = 20  # rows above which a column of distinct values is taken for an identifier
+MAX_ROWS = 2**31 - 1  # sum of weights: counts are int32
+MAX_SHOWN = 40  # characters of a cell in a message
+
+
+@dataclass(frozen=True)
+class CodedTable:
+    """A complete table of discrete data.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the n variables, in the order of the columns.
+    states : tuple of tuple of str
+        Names of the states of each variable, at least two and at most 255.
+    codes : (n, N) ndarray of uint8
+        State of each variable in each row.
+    weights : (N,) ndarray of int64, optional
+        How often each row occurs. None: once.
+    dropped : int
+        Number of rows with missing cells that were left out.
+    """
+
+    names: tuple[str, ...]
+    states: tuple[tuple[str, ...], ...]
+    codes: NDArray[np.uint8]
+    weights: NDArray[np.int64] | None = None
+    dropped: int = 0
+
+    @cached_property
+    def cardinality(self) -> NDArray[np.int64]:
+        """Number of states of each variable, (n,)."""
+        return np.array([len(s) for s in self.states], np.int64)
+
+    @cached_property
+    def n_cases(self) -> int:
+        """Number of cases: rows, or the sum of their weights."""
+        return self.codes.shape[1] if self.weights is None else int(self.weights.sum())
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of names, states, rows and weights."""
+        found = hashlib.sha256(repr((self.names, self.states, self.codes.shape)).encode())
+        found.update(np.ascontiguousarray(self.codes).tobytes())
+        if self.weights is not None:
+            found.update(np.ascontiguousarray(self.weights).tobytes())
+        return found.hexdigest()
+
+
+def code_table(
+    data: Any,
+    *,
+    states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
+    missing: str = "error",
+    weights: Any = None,
+) -> CodedTable:
+    """Convert a table to state numbers.
+
+    Parameters
+    ----------
+    data : data frame, mapping of columns, list of mappings, (N, n) array, path of a CSV or Parquet file, or CodedTable
+        The columns of an array are named ``x0``, ``x1``, ...
+    states : mapping or network, optional
+        The states of variables, in order. If it is a network, its variables must be columns, and only they are used.
+        Default: the categories of a categorical column, otherwise the distinct values, sorted.
+    missing : {"error", "drop"}
+        How to treat rows with missing cells: refuse them, or leave them out.
+    weights : (N,) array_like of int, optional
+        How often each row occurs.
+
+    Raises
+    ------
+    DataError
+        If the table is empty or ragged, a cell is missing or not a declared state, or a column cannot be learned from:
+        one value only, more than 255 values, numbers that are not whole, or values that all differ.
+    """
+    choice("missing", missing, ("error", "drop"))
+    if isinstance(data, CodedTable):
+        if states is not None or weights is not None:
+            raise ArgumentError("a CodedTable has its states and weights; pass the original table to change them")
+        return data
+    names, columns = read_columns(data)
+    declared = _declared_states(states, names)
+    if isinstance(states, BayesianNetwork):
+        names, columns = _select(names, columns, states.variables)
+    if len(names) < 2:
+        raise DataError(f"the table has {len(names)} columns; structure learning requires at least two")
+    rows = {len(column.indices) for column in columns}
+    if len(rows) > 1:
+        raise DataError(f"the columns have different lengths: {sorted(rows)}")
+    (n_rows,) = rows
+    if not n_rows:
+        raise DataError("the table has no rows")
+    coded = [_code_column(name, column, declared) for name, column in zip(names, columns, strict=True)]
+    counts = _whole_weights(weights, n_rows)
+    codes, counts = _complete_rows(names, [c for c, _ in coded], counts, missing)
+    dropped = n_rows - codes.shape[1]
+    table = CodedTable(tuple(names), tuple(s for _, s in coded), codes, counts, dropped)
+    if table.n_cases > MAX_ROWS:
+        raise DataError(f"the table has {table.n_cases:,} cases, more than {MAX_ROWS:,}")
+    _warn_of_copies(table)
+    return table
+
+
+def _declared_states(states: Any, names: list[str]) -> dict[str, list[Any]]:
+    if states is None:
+        return {}
+    if isinstance(states, DiscreteModel):
+        return {v: list(states.states(v)) for v in states.variables}
+    if not isinstance(states, Mapping):
+        raise TypeError(f"states must be a mapping such as {{'rain': ['no', 'yes']}}, not {type(states).__name__}")
+    for name in states:
+        if name not in names:
+            raise DataError(f"states has {name!r}, but the table has no such column{closest(str(name), names)}")
+    return {name: list(values) for name, values in states.items()}
+
+
+def _select(names: list[str], columns: list[Any], wanted: Iterable[str]) -> tuple[list[str], list[Any]]:
+    at = {name: i for i, name in enumerate(names)}
+    wanted = list(wanted)
+    for v in wanted:
+        if v not in at:
+            raise DataError(f"the table has no column {v!r}, a variable of the network{closest(v, names)}")
+    return wanted, [columns[at[v]] for v in wanted]
+
+
+def _code_column(
+    name: str, column: ColumnValues, declared: Mapping[str, list[Any]]
+) -> tuple[NDArray[np.int16], tuple[str, ...]]:
+    """State of each row, -1 if missing, and the names of the states."""
+    absent = [_is_missing(v) for v in column.values]
+    if name in declared:
+        return _by_declared_states(name, column, absent, [str(s) for s in declared[name]])
+    values = [v for v, gone in zip(column.values, absent, strict=True) if not gone]
+    if not column.has_order:
+        _require_discrete(name, values)
+        values = _sorted(values)
+        if len(values) == len(column.indices) > MIN_IDENTIFIER:
+            raise DataError(
+                f"column {name!r} has a different value in each of its {len(values)} rows: it looks like an "
+                "identifier; leave it out"
+            )
+    if not values:
+        raise DataError(f"column {name!r} has only missing values; leave it out")
+    _require_states(name, len(values))
+    number = {v: i for i, v in enumerate(values)}
+    states = [-1 if gone else number[v] for v, gone in zip(column.values, absent, strict=True)]
+    return np.array([*states, -1], np.int16)[column.indices], tuple(state_labels(map(_plain, values)))
+
+
+def _by_declared_states(
+    name: str, column: ColumnValues, absent: list[bool], states: list[str]
+) -> tuple[NDArray[np.int16], tuple[str, ...]]:
+    _require_states(name, len(states))
+    if len(set(states)) < len(states):
+        raise DataError(f"the states of column {name!r} are not distinct: {states}")
+    lookup = StateLookup(DiscreteModel({name: states}), 0)
+    numbers = [-1 if gone else lookup.number(v) for v, gone in zip(column.values, absent, strict=True)]
+    if REJECTED in numbers:
+        bad = [i for i, x in enumerate(numbers) if x == REJECTED]
+        rows = np.flatnonzero(np.isin(column.indices, bad))
+        if len(rows):
+            value = column.values[column.indices[rows[0]]]
+            raise DataError(f"row {rows[0]}: column {name!r}: {lookup.reason(value)}")
+    return np.array([*numbers, -1], np.int16)[column.indices], tuple(states)
+
+
+def _require_discrete(name: str, values: list[Any]) -> None:
+    for v in values:
+        if isinstance(v, (float, np.floating)) and not float(v).is_integer():
+            raise DataError(f"column {name!r} has numbers that are not whole, such as {v!r}: discretise it first")
+
+
+def _require_states(name: str, n_states: int) -> None:
+    if n_states > MAX_STATES:
+        raise DataError(f"column {name!r} has {n_states} values, more than {MAX_STATES}; discretise it or leave it out")
+    if n_states < 2:
+        raise DataError(
+            f"column {name!r} has only one value; leave it out, or declare its states as states={{{name!r}: [...]}}"
+        )
+
+
+def _complete_rows(
+    names: list[str], columns: list[NDArray[np.int16]], weights: NDArray[np.int64] | None, missing: str
+) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None]:
+    """The rows without missing cells, (n, N) uint8, and their weights."""
+    gaps = [c < 0 for c in columns]
+    incomplete = np.logical_or.reduce(gaps)
+    if incomplete.any():
+        row = int(np.argmax(incomplete))
+        column = next(name for name, gap in zip(names, gaps, strict=True) if gap[row])
+        share = f"{int(incomplete.sum())} of {len(incomplete)} rows have missing cells"
+        if missing == "error":
+            raise DataError(
+                f"row {row}: column {column!r} has a missing value ({share}); missing='drop' leaves them out"
+            )
+        if incomplete.all():
+            raise DataError(f"{share}; missing='drop' leaves none")
+    whole = ~incomplete
+    if weights is not None:
+        whole &= weights > 0
+        weights = weights[whole]
+    codes = np.empty((len(columns), int(whole.sum())), np.uint8)
+    for v, states in enumerate(columns):
+        codes[v] = states if len(states) == codes.shape[1] else states[whole]
+    return codes, weights
+
+
+def _whole_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
+    """Weights as integers.
+
+    Raises
+    ------
+    DataError
+        If they are not whole: a Dirichlet prior scores counts of cases.
+    """
+    if weights is None:
+        return None
+    given = np.asarray(weights)
+    if given.shape != (n_rows,) or given.dtype.kind not in "biuf":
+        raise DataError(f"weights must be {n_rows} whole numbers >= 0, got shape {given.shape} of {given.dtype}")
+    numbers = given.astype(np.float64)
+    wrong = ~(np.isfinite(numbers) & (numbers >= 0) & (numbers == np.floor(numbers)))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(f"row {row}: the weight {given[row]} is not a whole number >= 0")
+    if not numbers.sum():
+        raise DataError("all weights are 0")
+    return given.astype(np.int64)
+
+
+def _warn_of_copies(table: CodedTable) -> None:
+    """Warn of two columns that are equal up to the names of their states."""
+    found: dict[bytes, str] = {}
+    for name, column in zip(table.names, table.codes, strict=True):
+        first = np.unique(column, return_index=True)
+        order = np.empty(MAX_STATES + 1, np.uint8)
+        order[first[0][np.argsort(first[1])]] = np.arange(len(first[0]))
+        key = hashlib.sha256(order[column]).digest()
+        if key in found:
+            warnings.warn(
+                f"columns {found[key]!r} and {name!r} are equal up to the names of their states: the posterior is "
+                "divided between them; leave one out",
+                stacklevel=4,
+            )
+        found.setdefault(key, name)
+
+
+def _is_missing(value: Any) -> bool:
+    return value.strip() in MISSING if isinstance(value, str) else is_missing(value)
+
+
+def _sorted(values: list[Any]) -> list[Any]:
+    """Values ascending; those of different types by type."""
+    try:
+        return sorted(values)
+    except TypeError:
+        return sorted(values, key=lambda v: (type(v).__name__, str(v)))
+
+
+def _plain(value: Any) -> Any:
+    """1.0 becomes 1: columns of whole numbers with gaps are floats in pandas."""
+    return int(value) if isinstance(value, (float, np.floating)) else value
+
+

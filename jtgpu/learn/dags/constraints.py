@@ -1,0 +1,176 @@
+"""Constraints on arcs, checked: forbidden and required arcs, tiers, limits on the number of parents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import NetworkError, UnknownVariable, closest
+from ...model.graph import find_cycle
+from ...util.arguments import whole_number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Constraints", "make_constraints"]
+
+Arc = tuple[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """What parent sets are possible.
+
+    Attributes
+    ----------
+    forbidden, required : (n, n) ndarray of bool
+        [u, v]: the arc from u to v.
+    max_parents : (n,) ndarray of int64
+    """
+
+    forbidden: NDArray[np.bool_]
+    required: NDArray[np.bool_]
+    max_parents: NDArray[np.int64]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no arc is forbidden or required."""
+        return not (self.forbidden.any() or self.required.any())
+
+    def possible(self, v: int, members: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which parent sets of v are possible.
+
+        Parameters
+        ----------
+        v : int
+        members : (M, k) ndarray of int64
+            Members of the sets, -1 where a set has fewer; not squeezed.
+        """
+        present = members >= 0
+        found = np.asarray(present.sum(axis=1) <= self.max_parents[v])
+        if self.is_empty:
+            return found
+        found &= ~(self.forbidden[members, v] & present).any(axis=1)
+        found &= (self.required[members, v] & present).sum(axis=1) == self.required[:, v].sum()
+        return found
+
+    def first_order(self, preferred: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """An order of the variables in which required arcs point forward.
+
+        Parameters
+        ----------
+        preferred : (n,) ndarray of int64, optional
+            The first possible variable of this order comes next. Default: the variables in order.
+        """
+        n = len(self.required)
+        preferred = np.arange(n) if preferred is None else preferred
+        order: list[int] = []
+        left = np.ones(n, np.bool_)
+        while len(order) < n:
+            is_ready = left & ~self.required[left].any(axis=0)
+            v = int(preferred[np.argmax(is_ready[preferred])])
+            order.append(v)
+            left[v] = False
+        return np.array(order, np.int64)
+
+
+def make_constraints(
+    names: Sequence[str],
+    max_parents: int | Mapping[str, int],
+    *,
+    forbidden: Iterable[Arc] = (),
+    required: Iterable[Arc] = (),
+    tiers: Iterable[Iterable[str]] | None = None,
+) -> Constraints:
+    """Check constraints and convert them to matrices.
+
+    Parameters
+    ----------
+    names : sequence of str
+    max_parents : int or mapping of str to int
+        A mapping limits its variables only.
+    forbidden, required : iterable of (parent, child)
+    tiers : iterable of iterables of str, optional
+        No arc points from a later tier to an earlier one. Variables in no tier are free.
+
+    Raises
+    ------
+    UnknownVariable
+        If a name is not a variable.
+    NetworkError
+        If the constraints contradict each other; the message names the arcs.
+    ArgumentError
+        If a limit is not a whole number >= 0.
+    """
+    names = list(names)
+    n = len(names)
+    number = {name: i for i, name in enumerate(names)}
+    no, yes = np.zeros((n, n), np.bool_), np.zeros((n, n), np.bool_)
+    for matrix, arcs, what in ((no, forbidden, "forbidden"), (yes, required, "required")):
+        for arc in _arcs(arcs, what):
+            u, v = (_number(x, number) for x in arc)
+            if u == v:
+                raise NetworkError(f"{what} has the arc {arc[0]!r} -> {arc[1]!r} of a variable to itself")
+            matrix[u, v] = True
+    limits = _limits(max_parents, names, number)
+    both = np.argwhere(no & yes)
+    if len(both):
+        raise NetworkError(f"the arc {_arc(names, *both[0])} is both required and forbidden")
+    if tiers is not None:
+        backward = _against_tiers(tiers, number)
+        both = np.argwhere(backward & yes)
+        if len(both):
+            raise NetworkError(f"the required arc {_arc(names, *both[0])} points to an earlier tier")
+        no |= backward
+    n_required = yes.sum(axis=0)
+    if (n_required > limits).any():
+        v = int(np.argmax(n_required > limits))
+        raise NetworkError(f"{names[v]!r} has {n_required[v]} required parents, more than max_parents={limits[v]}")
+    cycle = find_cycle([np.flatnonzero(column).tolist() for column in yes.T], [np.flatnonzero(r).tolist() for r in yes])
+    if cycle:
+        raise NetworkError(f"the required arcs form a cycle: {' -> '.join(repr(names[v]) for v in cycle)}")
+    return Constraints(no, yes, limits)
+
+
+def _arcs(arcs: Iterable[Any], what: str) -> list[Arc]:
+    found = list(arcs)
+    for arc in found:
+        if isinstance(arc, str) or not isinstance(arc, Sequence) or len(arc) != 2:
+            raise TypeError(f"{what} must be pairs (parent, child), got {arc!r}")
+    return found
+
+
+def _number(name: str, number: Mapping[str, int]) -> int:
+    if name not in number:
+        raise UnknownVariable(f"there is no variable {name!r}{closest(str(name), number)}")
+    return number[name]
+
+
+def _limits(max_parents: Any, names: list[str], number: Mapping[str, int]) -> NDArray[np.int64]:
+    limits = np.full(len(names), len(names) - 1, np.int64)
+    given = max_parents if isinstance(max_parents, Mapping) else dict.fromkeys(names, max_parents)
+    for name, limit in given.items():
+        limits[_number(name, number)] = min(whole_number("max_parents", limit, 0), len(names) - 1)
+    return limits
+
+
+def _against_tiers(tiers: Iterable[Any], number: Mapping[str, int]) -> NDArray[np.bool_]:
+    """[u, v]: whether u is in a later tier than v."""
+    tier = np.full(len(number), -1, np.int64)
+    for i, members in enumerate(tiers):
+        if isinstance(members, str):
+            raise TypeError(f"a tier must be a list of variables, got {members!r}")
+        for name in members:
+            v = _number(name, number)
+            if tier[v] >= 0:
+                raise NetworkError(f"{name!r} is in two tiers")
+            tier[v] = i
+    known = tier >= 0
+    return np.asarray((tier[:, None] > tier[None, :]) & known[:, None] & known[None, :])
+
+
+def _arc(names: Sequence[str], u: int, v: int) -> str:
+    return f"{names[u]!r} -> {names[v]!r}"

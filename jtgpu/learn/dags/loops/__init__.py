@@ -1,0 +1,1 @@
+"""Compiled loops of structure learning. Each module's entry functions take arrays and numbers only."""

@@ -1,0 +1,49 @@
+"""Networks of learned graphs: CPTs from the data."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...model.network import BayesianNetwork
+from ...util.arguments import number
+from ..counting import cpt_from_counts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .coded import CodedTable
+
+__all__ = ["fitted_network"]
+
+
+def fitted_network(table: CodedTable, arcs: NDArray[np.bool_], ess: float) -> BayesianNetwork:
+    """The network of a graph whose CPTs are posterior means under the Dirichlet prior of BDeu.
+
+    Parameters
+    ----------
+    table : CodedTable
+    arcs : (n, n) ndarray of bool
+        [parent, child].
+    ess : float
+        Equivalent sample size; 0: relative frequencies, uniform where a configuration does not occur.
+
+    Raises
+    ------
+    ArgumentError
+        If `ess` is negative or NaN.
+    TableTooLarge
+        If a CPT has more than 1e8 entries.
+    """
+    ess = number("ess", ess, least=0.0)
+    weights = np.ones(table.codes.shape[1]) if table.weights is None else table.weights.astype(np.float64)
+    codes = table.codes.astype(np.int64)
+    parents, cpts = {}, {}
+    for v, name in enumerate(table.names):
+        family = [*np.flatnonzero(arcs[:, v]).tolist(), v]
+        cards = [len(table.states[u]) for u in family]
+        cpts[name] = cpt_from_counts([codes[u] for u in family], cards, weights, ess / math.prod(cards))
+        parents[name] = [table.names[u] for u in family[:-1]]
+    return BayesianNetwork(dict(zip(table.names, table.states, strict=True)), parents, cpts)

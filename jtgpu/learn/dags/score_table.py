@@ -1,0 +1,273 @@
+"""`ScoreTable`: the scores of every family, in the published order of the combinatorial number system."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from ...errors import FormatError, TableTooLarge, UnknownVariable, closest, format_bytes
+from ...model.network import BayesianNetwork
+from ...util.arguments import whole_number
+from ...util.atomic_file import write_bytes
+from ...util.loops import loops
+from ...util.system import free_memory, parse_bytes
+from .coded import code_table
+from .combinations import binomial_table, family_of, n_parent_sets, parent_index
+from .rules import ScoreRule
+from .set_values import MAX_CELLS, run_chunks, set_values
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .coded import CodedTable
+
+__all__ = ["ScoreTable", "score_families", "score_table"]
+
+_counts = loops("jtgpu.learn.dags.loops.counts")
+
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreTable:
+    """Scores of every family of at most `max_parents` parents.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the n variables.
+    states : tuple of tuple of str
+    rule : ScoreRule
+    max_parents : int
+    scores : (n, M) ndarray of float64
+        ln score of each child with each set of parents, by `parent_index`; -inf for a family that was left out because
+        its table is too large.
+    n_cases : int
+        Number of cases, with their weights.
+    digest : str
+        SHA-256 of the data.
+    """
+
+    names: tuple[str, ...]
+    states: tuple[tuple[str, ...], ...]
+    rule: ScoreRule
+    max_parents: int
+    scores: NDArray[np.float64]
+    n_cases: int
+    digest: str
+
+    def __len__(self) -> int:
+        return int(self.scores.size)
+
+    def __repr__(self) -> str:
+        return (
+            f"<ScoreTable: {len(self.names)} variables, {len(self):,} families of up to {self.max_parents} parents, "
+            f"{self.rule.name}>"
+        )
+
+    @cached_property
+    def cardinality(self) -> NDArray[np.int64]:
+        """Number of states of each variable, (n,)."""
+        return np.array([len(s) for s in self.states], np.int64)
+
+    @property
+    def n_left_out(self) -> int:
+        """Number of families without a score, because their tables are too large."""
+        return int(np.isneginf(self.scores).sum())
+
+    def number(self, name: str) -> int:
+        """Number of a variable.
+
+        Raises
+        ------
+        UnknownVariable
+        """
+        try:
+            return self.names.index(name)
+        except ValueError:
+            raise UnknownVariable(f"there is no variable {name!r}{closest(str(name), self.names)}") from None
+
+    def score(self, child: str, parents: Iterable[str] = ()) -> float:
+        """Score of a family; -inf if it was left out.
+
+        Raises
+        ------
+        UnknownVariable
+        ValueError
+            If there are more parents than `max_parents`, or the child is its own parent.
+        """
+        v, numbers = self.number(child), sorted({self.number(p) for p in parents})
+        if v in numbers:
+            raise ValueError(f"{child!r} cannot be its own parent")
+        if len(numbers) > self.max_parents:
+            raise ValueError(f"{len(numbers)} parents, but the table has scores of up to {self.max_parents}")
+        return float(self.scores.flat[parent_index(v, numbers, len(self.names), self.max_parents)])
+
+    def best(self, child: str, k: int = 1) -> list[tuple[tuple[str, ...], float]]:
+        """The k parent sets of the highest scores, best first, as (parents, score)."""
+        v, n = self.number(child), len(self.names)
+        row = self.scores[v]
+        found = np.lexsort((np.arange(len(row)), -row))[:k]
+        first = v * n_parent_sets(n, self.max_parents)
+        sets = (family_of(first + int(i), n, self.max_parents)[1] for i in found)
+        return [(tuple(self.names[p] for p in s), float(row[i])) for s, i in zip(sets, found, strict=True)]
+
+    def save(self, path: str | Path) -> None:
+        """Write the table to a file in NumPy's ``.npz`` format.
+
+        Equal tables give equal bytes.
+        """
+        header = {
+            "version": VERSION,
+            "names": self.names,
+            "states": self.states,
+            "score": self.rule.name,
+            "ess": self.rule.ess,
+            "max_parents": self.max_parents,
+            "n_cases": self.n_cases,
+            "digest": self.digest,
+        }
+        text = np.frombuffer(json.dumps(header, ensure_ascii=False).encode(), np.uint8)
+        buffer = io.BytesIO()
+        np.savez(buffer, header=text, scores=self.scores)
+        write_bytes(Path(path), buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: str | Path) -> ScoreTable:
+        """Read a table that `save` wrote.
+
+        Raises
+        ------
+        FormatError
+            If the file is no score table, or damaged.
+        OSError
+            If it cannot be read.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                header, scores = json.loads(bytes(file["header"])), file["scores"]
+            if header["version"] != VERSION:
+                raise FormatError(f"{path}: a score table of version {header['version']}; expected {VERSION}")
+            names, states = tuple(header["names"]), tuple(map(tuple, header["states"]))
+            shape = len(names), n_parent_sets(len(names), header["max_parents"])
+            if scores.shape != shape or scores.dtype != np.float64 or len(states) != len(names):
+                raise FormatError(f"{path}: scores of shape {scores.shape}, expected {shape}")
+            rule = ScoreRule(header["score"], header["ess"])
+            return cls(names, states, rule, header["max_parents"], scores, header["n_cases"], header["digest"])
+        except (BadZipFile, KeyError, ValueError, EOFError, TypeError) as error:
+            raise FormatError(f"{path}: not a score table of jtgpu: {error}") from None
+
+
+def score_table(  # noqa: PLR0913
+    data: Any,
+    *,
+    score: str = "bdeu",
+    ess: float = 1.0,
+    max_parents: int = 3,
+    states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
+    missing: str = "error",
+    weights: Any = None,
+    max_cells: int = MAX_CELLS,
+    memory_limit: int | str | None = None,
+    threads: int | None = None,
+) -> ScoreTable:
+    """Score every family of at most `max_parents` parents.
+
+    Parameters
+    ----------
+    data : data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
+        Complete, discrete data.
+    score : {"bdeu", "bds", "k2", "bdj", "bic", "aic"}
+        See `jtgpu.learn.ScoreRule`.
+    ess : float
+        Equivalent sample size of ``"bdeu"`` and ``"bds"``.
+    max_parents : int
+        All sets of up to this many parents are scored: the time and memory grow like ``n ** (max_parents + 1)``.
+    states : mapping or network, optional
+        States of variables, in order. Default: the categories of a categorical column, otherwise the values in the
+        data, sorted.
+    missing : {"error", "drop"}
+        How to treat rows with missing cells.
+    weights : (N,) array_like of int, optional
+        How often each row occurs.
+    max_cells : int
+        Families whose tables have more cells are left out: their score is -inf.
+    memory_limit : int or str, optional
+        Bytes, or a text such as ``"8GiB"``. Default: 80 % of the free memory.
+    threads : int, optional
+        Default: the number of cores. The scores do not depend on it.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be learned from; the message names column and row.
+    TableTooLarge
+        If the table exceeds the memory limit.
+    ValueError
+        If an option has no such value.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> data = {"rain": ["no", "no", "yes", "yes", "no"], "wet": ["no", "no", "yes", "yes", "yes"]}
+    >>> table = jtgpu.learn.score_table(data, max_parents=1)
+    >>> round(table.score("wet", ["rain"]) - table.score("wet"), 3)
+    0.393
+    """
+    coded = code_table(data, states=states, missing=missing, weights=weights)
+    limit = None if memory_limit is None else parse_bytes(memory_limit)
+    return score_families(
+        coded, ScoreRule(score, ess), max_parents, max_cells=max_cells, memory_limit=limit, threads=threads
+    )
+
+
+def score_families(
+    coded: CodedTable,
+    rule: ScoreRule,
+    max_parents: int,
+    *,
+    max_cells: int = MAX_CELLS,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+) -> ScoreTable:
+    """`score_table` of coded data."""
+    n, card = len(coded.names), coded.cardinality
+    max_parents = min(whole_number("max_parents", max_parents, 0), n - 1)
+    n_sets = n_parent_sets(n, max_parents)
+    limit = int(0.8 * free_memory()) if memory_limit is None else memory_limit
+    if 8 * n * n_sets > limit:
+        raise TableTooLarge(
+            f"the scores of {n * n_sets:,} families need {format_bytes(8 * n * n_sets)}, more than the limit of "
+            f"{format_bytes(limit)}; lower max_parents",
+            n * n_sets,
+            8 * n * n_sets,
+            limit,
+        )
+    functions = rule.functions(card, max_parents + 1, max_cells, coded.n_cases)
+    values = set_values(
+        coded, functions, max_parents, ess=float(rule.ess), max_cells=max_cells, memory_limit=limit, threads=threads
+    )
+    binomials = binomial_table(n, max_parents + 2)
+    scores = np.empty((n, n_sets))
+    penalty = rule.penalty(coded.n_cases)
+
+    def fill(chunk: tuple[int, int]) -> None:
+        for v in range(*chunk):
+            at = 0
+            for size in range(max_parents + 1):
+                part = scores[v, at : at + math.comb(n - 1, size)]
+                row = functions.parent_row(int(card[v]))
+                _counts.fill_scores(v, size, card, binomials, values[size + 1], values[size], row, penalty, part)
+                at += len(part)
+
+    run_chunks(fill, 0, n, scores.size, threads)
+    return ScoreTable(coded.names, coded.states, rule, max_parents, scores, coded.n_cases, coded.digest)

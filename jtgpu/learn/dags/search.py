@@ -1,0 +1,178 @@
+"""The graph of the highest weight: exactly for few variables, by annealed search over orders for many."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ...errors import NetworkError, TableTooLarge, format_bytes
+from ...util.loops import loops
+from ...util.system import cores, free_memory
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .candidate_tables import CandidateTables
+    from .constraints import Constraints
+
+__all__ = ["BestGraph", "best_by_orders", "exact_best", "graph_of_order"]
+
+_set_sums = loops("jtgpu.learn.dags.loops.set_sums")
+_best = loops("jtgpu.learn.dags.loops.best_graph")
+_orders = loops("jtgpu.learn.dags.loops.orders")
+
+MAX_EXACT = 24  # variables
+FIRST_BETA, LAST_BETA = 0.2, 5.0  # of the annealed search
+STEPS = 1600  # of a restart, for each variable
+
+
+class BestGraph(NamedTuple):
+    """A graph, and an order of its variables.
+
+    Attributes
+    ----------
+    parents : list of list of int
+        Ascending.
+    order : (n,) ndarray of int64
+    weight : float
+        Sum of the weights of its families.
+    """
+
+    parents: list[list[int]]
+    order: NDArray[np.int64]
+    weight: float
+
+
+def exact_best(
+    log_weights: NDArray[np.float64],
+    masks: NDArray[np.int64],
+    *,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+) -> BestGraph:
+    """The graph of the highest weight (Silander and Myllymaki, 2006); time and memory grow like n 2^n.
+
+    Parameters
+    ----------
+    log_weights : (n, M) ndarray of float64
+    masks : (M,) ndarray of int64
+        The parent sets as bits; bits above the child are squeezed down by one.
+    memory_limit, threads : int, optional
+
+    Raises
+    ------
+    TableTooLarge
+        If there are more than 24 variables, or they need too much memory.
+    NetworkError
+        If no graph is possible.
+    """
+    n = len(log_weights)
+    half = 1 << max(n - 1, 0)
+    limit = int(0.8 * free_memory()) if memory_limit is None else memory_limit
+    needed = 8 * half * (n + 3)
+    if n > MAX_EXACT or needed > limit:
+        reason = f"at most {MAX_EXACT} are supported" if n > MAX_EXACT else f"the limit is {format_bytes(limit)}"
+        raise TableTooLarge(
+            f"the exact search over {n} variables needs {format_bytes(needed)}; {reason}", half, needed, limit
+        )
+    best_sets, order = np.empty((n, half)), np.empty(n, np.int64)
+    rows = np.ascontiguousarray(log_weights)
+    with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
+        list(pool.map(lambda v: _set_sums.best_of_subsets(rows[v], masks, best_sets[v]), range(n)))
+    if _best.best_order(best_sets, np.empty(2 * half), order) == -math.inf:
+        raise NetworkError("no graph satisfies the constraints")
+    position = np.argsort(order)
+    parents = []
+    for v in range(n):
+        others = [u for u in range(n) if u != v]
+        before = sum(1 << i for i, u in enumerate(others) if position[u] < position[v])
+        best = _best_within(rows[v], masks, before)
+        parents.append([u for i, u in enumerate(others) if masks[best] >> i & 1])
+    return _graph(parents, order, rows, masks)
+
+
+def _graph(
+    parents: list[list[int]], order: NDArray[np.int64], rows: NDArray[np.float64], masks: NDArray[np.int64]
+) -> BestGraph:
+    number = {int(mask): i for i, mask in enumerate(masks)}
+    weight = 0.0
+    for v, members in enumerate(parents):
+        weight += float(rows[v, number[sum(1 << u - (u > v) for u in members)]])
+    return BestGraph(parents, order, weight)
+
+
+def best_by_orders(
+    tables: CandidateTables,
+    constraints: Constraints,
+    *,
+    seed: int = 0,
+    restarts: int = 4,
+    steps: int | None = None,
+    threads: int | None = None,
+) -> BestGraph:
+    """A graph of high weight: the best of the orders that annealed chains of relocations visit.
+
+    Parameters
+    ----------
+    tables : CandidateTables
+    constraints : Constraints
+        Start orders satisfy the required arcs.
+    seed : int
+    restarts : int
+        Number of chains. The first starts from the order of the variables, the others from random ones.
+    steps : int, optional
+        Of each chain. Default: 1,600 for each variable.
+    threads : int, optional
+        The result does not depend on it.
+    """
+    n = len(tables.candidates)
+    steps = STEPS * n if steps is None else steps
+    best_sets = tables.best(threads)
+
+    def search(chain: int) -> tuple[float, NDArray[np.int64]]:
+        order = _start(constraints, chain, seed)
+        position, masks, values = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
+        _orders.start_order(order, tables.bit_in, best_sets, position, masks, values)
+        best, settings = np.empty(n, np.int64), np.array([FIRST_BETA, LAST_BETA, 0.0])
+        nothing = np.empty((n, 1, 0)), np.zeros((n, n), np.uint64), np.empty(1)
+        weight = _orders.order_steps(
+            steps, 0, steps, chain, np.uint64(seed), settings, order, position, masks, values, tables.bit_in,
+            best_sets, tables.candidates, *nothing, best,
+        )  # fmt: skip
+        return weight, best
+
+    with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
+        found = list(pool.map(search, range(restarts)))
+    _, order = max(found, key=lambda item: item[0])  # the first one of the best
+    return graph_of_order(tables, order)
+
+
+def _start(constraints: Constraints, chain: int, seed: int) -> NDArray[np.int64]:
+    """The start order of a chain; required arcs point forward."""
+    if not chain:
+        return constraints.first_order()
+    n = len(constraints.required)
+    return constraints.first_order(np.random.Generator(np.random.Philox(key=[seed, chain])).permutation(n))
+
+
+def graph_of_order(tables: CandidateTables, order: NDArray[np.int64]) -> BestGraph:
+    """The best graph that an order of the variables allows, among the candidate parents."""
+    parents: list[list[int]] = [[] for _ in order]
+    weight, before = 0.0, np.zeros(len(order), np.bool_)
+    for v in order:
+        own = tables.candidates[v]
+        allowed = sum(1 << i for i, u in enumerate(own) if u >= 0 and before[u])
+        best = _best_within(tables.log_weights[v], tables.masks, allowed)
+        parents[v] = [int(u) for i, u in enumerate(own) if tables.masks[best] >> i & 1]
+        weight += float(tables.log_weights[v, best])
+        before[v] = True
+    return BestGraph(parents, order, weight)
+
+
+def _best_within(weights: NDArray[np.float64], masks: NDArray[np.int64], allowed: int) -> int:
+    """Number of the best parent set within some parents; the first one of equal weights."""
+    inside = np.flatnonzero(masks & ~np.int64(allowed) == 0)
+    return int(inside[np.argmax(weights[inside])])

@@ -1,0 +1,154 @@
+"""Count the tables of all sets of at most k + 1 variables, and sum the functions of a score over their cells."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import TableTooLarge, format_bytes
+from ...util.loops import loops
+from ...util.system import cores, free_memory
+from .bit_planes import BitPlanes, bit_planes
+from .combinations import binomial_table
+from .count_modes import BY_CELLS, BY_FAMILY
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .coded import CodedTable
+    from .rules import CellFunctions
+
+__all__ = ["MAX_CELLS", "run_chunks", "set_values"]
+
+_counts = loops("jtgpu.learn.dags.loops.counts")
+
+MAX_CELLS = 1_000_000  # of a family's table
+CHUNKS = 16  # of each thread
+FEW = 3000  # sets that one thread counts as fast as several
+
+
+def set_values(  # noqa: PLR0913
+    table: CodedTable,
+    functions: CellFunctions,
+    max_parents: int,
+    *,
+    ess: float = 1.0,
+    max_cells: int = MAX_CELLS,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+    only_last: bool = False,
+) -> list[NDArray[np.float64]]:
+    """Count the sets of at most ``max_parents + 1`` variables.
+
+    Parameters
+    ----------
+    table : CodedTable
+    functions : CellFunctions
+        Made for these variables, or more.
+    max_parents : int
+    ess : float
+        Of BDs scores.
+    max_cells : int
+        Larger tables are left out; their values are -inf.
+    memory_limit : int, optional
+        In bytes. Default: 80 % of the free memory.
+    threads : int, optional
+        Default: the number of cores. The result does not depend on it.
+    only_last : bool
+        Of the largest sets, only those with the last variable are counted; the values of the others are undefined.
+
+    Returns
+    -------
+    list of (K, C(n, l)) ndarray of float64
+        Sums over the cells of the tables of the sets of l = 0, 1, ..., ``max_parents + 1`` variables, by rank; see
+        `jtgpu.learn.dags.loops.counts.count_sets`.
+
+    Raises
+    ------
+    TableTooLarge
+        If the tables and values need more memory.
+    """
+    card, n, sizes = table.cardinality, len(table.names), max_parents + 1
+    by_family = functions.mode == BY_FAMILY
+    n_values = 1 if functions.mode == BY_CELLS else len(functions.shapes)
+    cells = _cells_of_sets(card, sizes, max_cells)
+    _require_memory([int(c[-1]) for c in cells[:-1]], n, sizes, sizes if by_family else n_values, memory_limit)
+    planes = BitPlanes(np.zeros((0, 1), np.uint64), np.zeros(n, np.int64))
+    if table.weights is None:
+        planes = bit_planes(table.codes, card)
+    weights = np.zeros(0, np.int64) if table.weights is None else table.weights
+    codes = np.ascontiguousarray(table.codes)
+    binomials = binomial_table(n, sizes + 1)
+    below = np.array([table.n_cases], np.int32)
+    values = [_values_of_empty_set(functions, ess, table.n_cases)]
+    for size in range(1, sizes + 1):
+        n_sets, n_prefixes = math.comb(n, size), math.comb(n, size - 1)
+        is_last = size == sizes
+        own = np.empty(0 if is_last else cells[size][-1], np.int32)
+        found = np.empty((size if by_family else n_values, n_sets))
+
+        data = codes, weights, card, planes.words, planes.ptr, binomials, below, cells[size - 1], own, cells[size]
+
+        def count(chunk: tuple[int, int], size: int = size, data: Any = data, out: Any = found) -> None:
+            _counts.count_sets(
+                size, *chunk, *data, functions.mode, functions.shapes, functions.values, functions.products, ess,
+                max_cells, out,
+            )  # fmt: skip
+
+        first = math.comb(n - 1, size - 1) if only_last and is_last and size > 1 else 0
+        run_chunks(count, first, n_prefixes, n_sets, threads)
+        values.append(found)
+        below = own
+    return values
+
+
+def run_chunks(work: Callable[[tuple[int, int]], None], begin: int, end: int, cost: int, threads: int | None) -> None:
+    """Divide begin..end - 1 into ranges, and run them on several threads if the cost is worth it."""
+    threads = threads or cores()
+    if threads == 1 or cost < FEW or end - begin < 2:
+        work((begin, end))
+        return
+    bounds = np.linspace(begin, end, min(end - begin, CHUNKS * threads) + 1).astype(np.int64).tolist()
+    chunks = list(itertools.pairwise(bounds))
+    with ThreadPoolExecutor(threads, "jtgpu-learn") as pool:
+        list(pool.map(work, reversed(chunks)))  # the last ones are the largest
+
+
+def _cells_of_sets(card: NDArray[np.int64], sizes: int, max_cells: int) -> list[NDArray[np.int64]]:
+    """First cell of the table of each set, by size and rank, and one beyond; too large tables have no cells."""
+    n = len(card)
+    cells = [np.ones(1, np.int64)]
+    for size in range(1, sizes + 1):
+        parts = [cells[-1][: math.comb(m, size - 1)] * card[m] for m in range(n)]
+        found = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        found[found > max_cells] = 0
+        cells.append(found)
+    return [np.concatenate([[0], np.cumsum(c)]) for c in cells]
+
+
+def _require_memory(cells: list[int], n: int, sizes: int, n_values: int, limit: int | None) -> None:
+    limit = int(0.8 * free_memory()) if limit is None else limit
+    n_sets = sum(math.comb(n, size) for size in range(sizes + 1))
+    needed = 4 * sum(cells) + 8 * (n_values + 2) * n_sets
+    if needed > limit:
+        raise TableTooLarge(
+            f"counting all families of {n} variables with up to {sizes - 1} parents needs {format_bytes(needed)}, more "
+            f"than the limit of {format_bytes(limit)}; lower max_parents",
+            n_sets,
+            needed,
+            limit,
+        )
+
+
+def _values_of_empty_set(functions: CellFunctions, ess: float, n: int) -> NDArray[np.float64]:
+    """Values of the empty set, whose table has a single cell."""
+    shapes = functions.shapes.tolist()
+    if functions.mode == BY_CELLS:
+        shapes = [ess]
+    found = [math.lgamma(x + n) - math.lgamma(x) if x else n * math.log(n) for x in shapes]
+    return np.array(found or [0.0]).reshape(-1, 1)

@@ -1,0 +1,94 @@
+"""The columns of a table of any kind: frame, mapping, list of mappings, array or file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...errors import DataError, EvidenceError, JtgpuError
+from ...inference.tables import distinct_values, open_table
+from ...inference.tables.arrow import arrow, arrow_csv, arrow_parquet
+from ...inference.tables.columns import reject_repeated
+from ...inference.tables.plain_cells import CategoricalColumn
+from ...inference.tables.states import MISSING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["ColumnValues", "read_columns"]
+
+DELIMITERS = ",;\t|"
+
+
+class ColumnValues(NamedTuple):
+    """A column as distinct values and indices.
+
+    Attributes
+    ----------
+    indices : (N,) ndarray of int64
+        -1: missing.
+    values : list
+        Python values, of which some may not occur.
+    has_order : bool
+        Whether `values` are the categories of a categorical column, in the user's order.
+    """
+
+    indices: NDArray[np.int64]
+    values: list[Any]
+    has_order: bool
+
+
+def read_columns(data: Any) -> tuple[list[str], list[ColumnValues]]:
+    """Names and columns of a table.
+
+    Raises
+    ------
+    DataError
+        If it is not a table, two columns have the same name, or columns differ in length.
+    JtgpuError
+        If a file cannot be read.
+    """
+    if isinstance(data, (str, Path)):
+        data = _read_file(Path(data))
+    try:
+        table = open_table(None, data)
+        reject_repeated(table.names, table.names, "the table")
+    except EvidenceError as error:
+        raise DataError(str(error)) from None
+    return list(table.names), [_column(name, table.column(name)) for name in table.names]
+
+
+def _column(name: str, cells: Any) -> ColumnValues:
+    try:
+        found = distinct_values(cells)
+    except TypeError:
+        raise DataError(f"column {name!r} has cells that are not single values") from None
+    return ColumnValues(*found, isinstance(cells, CategoricalColumn) or _is_dictionary(cells))
+
+
+def _is_dictionary(cells: Any) -> bool:
+    """Whether it is an Arrow array of categories."""
+    return type(cells).__module__.startswith("pyarrow") and arrow().types.is_dictionary(cells.type)
+
+
+def _read_file(path: Path) -> Any:
+    """A CSV (compressed or not) or Parquet file as an Arrow table."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(1 << 16)
+        if head[:4] == b"PAR1":
+            return arrow_parquet().read_table(path)
+        csv = arrow_csv()
+        lines = head.removeprefix(b"\xef\xbb\xbf").splitlines()
+        text = lines[0].decode("utf-8", "replace") if lines else ""
+        delimiter = max(DELIMITERS, key=text.count)
+        return csv.read_csv(
+            path,
+            parse_options=csv.ParseOptions(delimiter=delimiter),
+            convert_options=csv.ConvertOptions(null_values=list(MISSING), strings_can_be_null=True),
+        )
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}") from None
+    except (arrow().ArrowInvalid, arrow().ArrowNotImplementedError) as error:
+        raise JtgpuError(f"{path}: {error}") from None

@@ -1,0 +1,273 @@
+"""`learn.structure`: the graph of the highest score, and its network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import ArgumentError
+from ...model.network import BayesianNetwork
+from ...util.arguments import choice, whole_number
+from ...util.system import free_memory, parse_bytes
+from .candidate_tables import MAX_CANDIDATES, CandidateTables, candidate_tables, choose_candidates
+from .coded import CodedTable, code_table
+from .combinations import n_parent_sets, parent_masks
+from .constraints import Constraints, make_constraints
+from .family_weights import family_weights
+from .graphs import adjacency, compelled_arcs, digraph
+from .networks import fitted_network
+from .priors import StructurePrior, make_prior
+from .rules import ScoreRule
+from .score_table import score_families
+from .search import BestGraph, best_by_orders, exact_best
+
+if TYPE_CHECKING:
+    import networkx
+    from numpy.typing import NDArray
+
+__all__ = ["METHODS", "Structure", "structure"]
+
+METHODS = ("auto", "exact", "order")
+AUTO_EXACT = 18  # variables up to which the exact search takes a second or less
+MAX_SCREENED = 30_000_000  # families that are scored to choose candidates
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """A directed acyclic graph of high score.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the variables.
+    score : float
+        ln score of the graph: the sum of the scores of its families.
+    log_weight : float
+        The same with the ln prior weights of the families.
+    method : str
+        ``"exact"``: no graph has a higher weight. ``"order"``: the best graph that the search found.
+    order : list of str
+        An order of the variables that the graph allows.
+    candidates : dict
+        Candidate parents of each variable; None if all variables were candidates.
+    """
+
+    names: tuple[str, ...]
+    score: float
+    log_weight: float
+    method: str
+    order: list[str]
+    candidates: dict[str, list[str]] | None
+    _arcs: NDArray[np.bool_] = field(repr=False)
+    _table: CodedTable = field(repr=False)
+    _ess: float = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"<Structure: {len(self.names)} variables, {len(self.arcs)} arcs, score {self.score:.2f}, {self.method}>"
+
+    @cached_property
+    def arcs(self) -> list[tuple[str, str]]:
+        """The arcs (parent, child), by child and parent in the order of the variables."""
+        return [(self.names[u], self.names[v]) for v, u in np.argwhere(self._arcs.T)]
+
+    def parents(self, name: str) -> tuple[str, ...]:
+        """Parents of a variable."""
+        return tuple(u for u, v in self.arcs if v == name)
+
+    @cached_property
+    def dag(self) -> networkx.DiGraph[str]:
+        """The graph."""
+        return digraph(self.names, self._arcs)
+
+    @cached_property
+    def cpdag(self) -> networkx.DiGraph[str]:
+        """The equivalence class of the graph: an undirected edge is a pair of arcs in both directions."""
+        free = self._arcs & ~compelled_arcs(self._arcs)
+        return digraph(self.names, self._arcs | free.T)
+
+    def network(self, ess: float | None = None) -> BayesianNetwork:
+        """The network of this graph, with CPTs from the data it was learned from.
+
+        Each CPT is the posterior mean under the Dirichlet prior of BDeu: (count + ess / (q r)) / (n + ess / q).
+
+        Parameters
+        ----------
+        ess : float, optional
+            Equivalent sample size. Default: that of the score, else 1.
+        """
+        return fitted_network(self._table, self._arcs, self._ess if ess is None else ess)
+
+
+def structure(  # noqa: PLR0913
+    data: Any,
+    *,
+    method: str = "auto",
+    score: str = "bdeu",
+    ess: float = 1.0,
+    prior: Any = "uniform",
+    max_parents: int | Mapping[str, int] = 4,
+    candidates: int | str = "auto",
+    forbidden: Iterable[tuple[str, str]] = (),
+    required: Iterable[tuple[str, str]] = (),
+    tiers: Iterable[Iterable[str]] | None = None,
+    states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
+    missing: str = "error",
+    weights: Any = None,
+    seed: int = 0,
+    memory_limit: int | str | None = None,
+    threads: int | None = None,
+) -> Structure:
+    """Find the directed acyclic graph of the highest score.
+
+    Parameters
+    ----------
+    data : data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
+        Complete, discrete data.
+    method : {"auto", "exact", "order"}
+        ``"exact"``: dynamic programming over all sets of variables, for up to 24 of them. ``"order"``: annealed search
+        over orders of the variables, with `candidates`. ``"auto"``: exact for up to 18 variables.
+    score, ess : str, float
+        See `jtgpu.learn.ScoreRule`.
+    prior : {"uniform", "fair"} or ("edge", p)
+        Prior weights of graphs: uniform; 1 / C(n - 1, k) for each set of k parents; or p / (1 - p) for each arc, with a
+        number or an (n, n) matrix [parent, child].
+    max_parents : int or mapping
+        Largest number of parents, of all variables or of those in a mapping.
+    candidates : int or "auto" or "all"
+        Method ``"order"``: number of candidate parents of each variable. Default: 16, or fewer if memory is short.
+    forbidden, required : iterable of (parent, child)
+        Arcs that the graph must not have, and must have.
+    tiers : iterable of iterables of str, optional
+        No arc points from a later tier to an earlier one.
+    states : mapping or network, optional
+        States of variables, in order. Default: the categories of a categorical column, otherwise the values in the
+        data, sorted.
+    missing : {"error", "drop"}
+        How to treat rows with missing cells.
+    weights : (N,) array_like of int, optional
+        How often each row occurs.
+    seed : int
+        Of method ``"order"``: the same seed gives the same graph, for any number of threads.
+    memory_limit : int or str, optional
+        Bytes, or a text such as ``"8GiB"``. Default: 80 % of the free memory.
+    threads : int, optional
+        Default: the number of cores.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be learned from; the message names column and row.
+    NetworkError
+        If the constraints contradict each other.
+    TableTooLarge
+        If the tables exceed the memory limit, or an exact search would have too many variables.
+    ValueError
+        If an option has no such value.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> data = {"rain": ["no", "no", "yes", "yes", "no"], "wet": ["no", "no", "yes", "yes", "yes"]}
+    >>> found = jtgpu.learn.structure(data, forbidden=[("wet", "rain")])
+    >>> found.arcs, found.method
+    ([('rain', 'wet')], 'exact')
+    >>> found.network().variables
+    ('rain', 'wet')
+    """
+    choice("method", method, METHODS)
+    rule = ScoreRule(score, ess)
+    table = code_table(data, states=states, missing=missing, weights=weights)
+    n = len(table.names)
+    weigh = make_prior(prior, n)
+    if weigh.name == "order":
+        raise ArgumentError("prior='order' weighs orders, not graphs; use 'uniform', 'fair' or ('edge', p)")
+    constraints = make_constraints(table.names, max_parents, forbidden=forbidden, required=required, tiers=tiers)
+    limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
+    most = int(constraints.max_parents.max())
+    k = _number_of_candidates(candidates, n, limit)
+    if method == "exact" or (method == "auto" and n <= AUTO_EXACT and _fits(n, most)):
+        scores = score_families(table, rule, most, memory_limit=limit, threads=threads)
+        rows = family_weights(scores, weigh, constraints)
+        best = exact_best(rows, parent_masks(n, scores.max_parents), memory_limit=limit, threads=threads)
+        return _structure(best, table, rule, "exact", None, _prior_of(best, weigh))
+    tables = _candidate_tables(table, rule, weigh, constraints, k, most, limit, threads)
+    best = best_by_orders(tables, constraints, seed=seed, threads=threads)
+    names = table.names
+    chosen = {names[v]: [names[u] for u in tables.candidates[v] if u >= 0] for v in range(n)}
+    return _structure(best, table, rule, "order", chosen if k < n - 1 else None, _prior_of(best, weigh))
+
+
+def _fits(n: int, max_parents: int) -> bool:
+    """Whether all families of up to so many parents are few enough for an exact search."""
+    return n * n_parent_sets(n, max_parents) <= MAX_SCREENED // 10
+
+
+def _number_of_candidates(candidates: int | str, n: int, limit: int) -> int:
+    """Number of candidate parents of each variable."""
+    if candidates == "all":
+        return n - 1
+    if candidates != "auto":
+        return min(whole_number("candidates", candidates, 1), n - 1)
+    k = min(MAX_CANDIDATES, n - 1)
+    while k > 1 and 8 * n * 2**k > limit // 2:
+        k -= 1
+    return k
+
+
+def _candidate_tables(  # noqa: PLR0913
+    table: CodedTable,
+    rule: ScoreRule,
+    prior: StructurePrior,
+    constraints: Constraints,
+    k: int,
+    max_parents: int,
+    limit: int,
+    threads: int | None,
+) -> CandidateTables:
+    """Choose candidates by the scores of all small families, and score the sets of candidates."""
+    n = len(table.names)
+    if k == n - 1:
+        chosen = np.array([[u for u in range(n) if u != v] for v in range(n)], np.int64)
+    else:
+        few = min(max_parents, 3)
+        while few > 1 and n * n_parent_sets(n, few) > MAX_SCREENED:
+            few -= 1
+        scores = score_families(table, rule, few, memory_limit=limit, threads=threads)
+        # required arcs do not restrict the screening: a child may need more parents than are screened
+        free = Constraints(constraints.forbidden, np.zeros_like(constraints.required), constraints.max_parents)
+        chosen = choose_candidates(family_weights(scores, prior, free), few, k, constraints)
+    return candidate_tables(
+        table, rule, prior, constraints, chosen, max_parents, memory_limit=limit, threads=threads
+    )
+
+
+def _prior_of(best: BestGraph, prior: StructurePrior) -> float:
+    """ln prior weight of a graph."""
+    n = len(best.parents)
+    sets = (np.array(members, np.int64).reshape(1, -1) for members in best.parents)
+    return sum(float(prior.log_weights(v, members, n)[0]) for v, members in enumerate(sets))
+
+
+def _structure(
+    best: BestGraph,
+    table: CodedTable,
+    rule: ScoreRule,
+    method: str,
+    candidates: dict[str, list[str]] | None,
+    log_prior: float,
+) -> Structure:
+    return Structure(
+        table.names,
+        best.weight - log_prior,
+        best.weight,
+        method,
+        [table.names[v] for v in best.order],
+        candidates,
+        adjacency(best.parents),
+        table,
+        rule.ess if rule.name in ("bdeu", "bds") else 1.0,
+    )

@@ -1,0 +1,152 @@
+"""Tables as state numbers: every kind of table, and every reason to refuse one."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.errors import DataError
+from jtgpu.learn.dags.coded import code_table
+
+RAIN = ["no", "yes", "no", "yes", "no"]
+WET = [0, 1, 1, 1, 0]
+
+
+def check(data: Any, **options: Any) -> None:
+    table = code_table(data, **options)
+    assert table.names == ("rain", "wet")
+    assert table.states == (("no", "yes"), ("0", "1"))
+    assert table.codes.tolist() == [[0, 1, 0, 1, 0], [0, 1, 1, 1, 0]]
+    assert table.codes.dtype == np.uint8
+    assert table.n_cases == 5
+
+
+def test_tables_of_every_kind(tmp_path: Path) -> None:
+    check({"rain": RAIN, "wet": WET})
+    check({"rain": np.array(RAIN), "wet": np.array(WET, float)})
+    check([{"rain": r, "wet": w} for r, w in zip(RAIN, WET, strict=True)])
+    (tmp_path / "a.csv").write_text("rain;wet\n" + "".join(f"{r};{w}\n" for r, w in zip(RAIN, WET, strict=True)))
+    check(tmp_path / "a.csv")
+    check(str(tmp_path / "a.csv"), states={"rain": ["no", "yes"]})
+    array = code_table(np.array([RAIN, list(map(str, WET))]).T)
+    assert array.names == ("x0", "x1")
+    assert code_table(array) is array
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_frames(library: str, tmp_path: Path) -> None:
+    package = pytest.importorskip(library)
+    pq = pytest.importorskip("pyarrow.parquet")
+    pytest.importorskip("narwhals")
+    make = package.table if library == "pyarrow" else package.DataFrame
+    frame = make({"rain": RAIN, "wet": WET})
+    check(frame)
+    if library == "pyarrow":
+        pq.write_table(frame, tmp_path / "a.parquet")
+        check(tmp_path / "a.parquet")
+    gaps = make({"rain": [*RAIN, None], "wet": [*WET, 1]})
+    with pytest.raises(DataError, match=r"row 5: column 'rain' has a missing value \(1 of 6 rows"):
+        code_table(gaps)
+    check(gaps, missing="drop")
+    assert code_table(gaps, missing="drop").dropped == 1
+
+
+def test_categories_keep_their_order() -> None:
+    pandas = pytest.importorskip("pandas")
+    rain = pandas.Categorical(RAIN, categories=["yes", "maybe", "no"])
+    table = code_table(pandas.DataFrame({"rain": rain, "wet": WET}))
+    assert table.states[0] == ("yes", "maybe", "no")
+    assert table.codes[0].tolist() == [2, 0, 2, 0, 2]
+
+
+def test_declared_states() -> None:
+    table = code_table({"rain": RAIN, "wet": WET}, states={"rain": ["yes", "no", "snow"]})
+    assert table.states[0] == ("yes", "no", "snow")
+    assert table.codes[0].tolist() == [1, 0, 1, 0, 1]
+    net = jtgpu.BayesianNetwork(
+        {"wet": ["0", "1"], "rain": ["no", "yes"]}, {}, {"wet": [0.5, 0.5], "rain": [0.5, 0.5]}
+    )
+    of_net = code_table({"rain": RAIN, "id": range(5), "wet": WET}, states=net)
+    assert of_net.names == ("wet", "rain")
+    with pytest.raises(DataError, match=r"row 3: column 'rain': 'snwo' is not a state.*did you mean 'snow'"):
+        code_table({"rain": ["no", "yes", "no", "snwo"], "wet": WET[:4]}, states={"rain": ["no", "yes", "snow"]})
+    with pytest.raises(DataError, match="no such column; did you mean 'rain'"):
+        code_table({"rain": RAIN, "wet": WET}, states={"rian": ["no", "yes"]})
+    with pytest.raises(DataError, match="not distinct"):
+        code_table({"rain": RAIN, "wet": WET}, states={"rain": ["no", "no"]})
+    with pytest.raises(DataError, match="no column 'wet', a variable of the network"):
+        code_table({"rain": RAIN, "wind": WET}, states=net)
+    with pytest.raises(TypeError, match="states must be a mapping"):
+        code_table({"rain": RAIN, "wet": WET}, states=["no", "yes"])  # type: ignore[arg-type]
+
+
+def test_digest_depends_on_the_content() -> None:
+    first = code_table({"rain": RAIN, "wet": WET})
+    assert first.digest == code_table({"rain": RAIN, "wet": WET}).digest
+    assert first.digest != code_table({"rain": RAIN, "wet": [1, *WET[1:]]}).digest
+    assert first.digest != code_table({"rain": RAIN, "wet": WET}, weights=[1, 1, 1, 1, 2]).digest
+
+
+def test_weights() -> None:
+    table = code_table({"rain": RAIN, "wet": WET}, weights=[1, 2, 1, 0, 3.0])
+    assert table.codes.shape == (2, 4)
+    assert table.n_cases == 7
+    assert table.codes.tolist() == [[0, 1, 0, 0], [0, 1, 1, 0]]
+    for weights, message in (
+        ([1, 1, -1, 1, 1], "row 2: the weight"),
+        ([1, 0.5, 1, 1, 1], "row 1: the weight 0.5 is not a whole number"),
+        ([1, np.nan, 1, 1, 1], "row 1"),
+        ([1, 1], "weights must be 5"),
+        (["a"] * 5, "weights must be 5"),
+        ([0] * 5, "all weights are 0"),
+    ):
+        with pytest.raises(DataError, match=message):
+            code_table({"rain": RAIN, "wet": WET}, weights=weights)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"rain": [], "wet": []}, "no rows"),
+        ({"rain": RAIN}, "at least two"),
+        ({"rain": RAIN, "wet": WET[:4]}, "wet.*4 cells|different lengths|4 rows"),
+        ({"rain": RAIN, "wet": [0.5, 1, 2, 3, 4]}, "'wet' has numbers that are not whole, such as 0.5: discretise"),
+        ({"rain": RAIN, "wet": [1] * 5}, "'wet' has only one value; leave it out, or declare"),
+        ({"rain": RAIN, "wet": [None] * 5}, "'wet' has only missing values"),
+        ({"rain": RAIN, "wet": [0, 1, "?", 1, 0]}, "row 2: column 'wet' has a missing value"),
+        ({"rain": RAIN, "wet": [0, 1, [1], 1, 0]}, "'wet'.*not single values"),
+        ({"rain": RAIN * 5, "id": list(range(25))}, "'id' has a different value in each of its 25 rows"),
+        ({"rain": RAIN * 200, "code": [i // 2 for i in range(1000)]}, "500 values, more than 255"),
+        ({"rain": RAIN, "wet": np.zeros((5, 2))}, r"shape \(5, 2\)"),
+        (np.zeros(3), "expected .n_rows, n_columns."),
+        (3, "got int"),
+        ("nowhere.csv", "nowhere.csv: No such file"),
+    ],
+)
+def test_bad_tables(data: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        code_table(data)
+
+
+def test_equal_columns_are_reported() -> None:
+    with pytest.warns(UserWarning, match="columns 'rain' and 'umbrella' are equal up to"):
+        code_table({"rain": RAIN, "umbrella": ["down" if r == "no" else "up" for r in RAIN], "wet": WET})
+
+
+def test_repeated_column_names() -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(jtgpu.JtgpuError, match=r"two columns named 'a'|[dD]uplicate|unique"):
+        code_table(pandas.DataFrame([[0, 1], [1, 0]], columns=["a", "a"]))
+
+
+def test_numbers_are_sorted_as_numbers_and_other_values_by_text() -> None:
+    table = code_table({"a": [10, 9, 9, 10], "b": [True, True, False, True], "c": list("xyzx")})
+    assert table.states == (("9", "10"), ("False", "True"), ("x", "y", "z"))
+    day = datetime.date(2026, 11, 22)
+    days = code_table({"a": [day, day + datetime.timedelta(1), day], "b": [0, 1, 1]})
+    assert days.states[0] == ("2026-11-22", "2026-11-23")

@@ -1,0 +1,152 @@
+"""The graph of the highest score: against all graphs, against the data's own network, and equivalence classes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.errors import DataError, NetworkError, TableTooLarge
+from jtgpu.learn.dags.coded import code_table
+from jtgpu.learn.dags.graphs import adjacency, compelled_arcs, structural_hamming_distance
+from tests.learn.dags import oracle
+from tests.learn.dags.data import random_table
+
+RAIN = np.repeat([0, 1], 100)
+# 10 % of wet are unlike rain; noise is exactly independent of both
+DATA = {"rain": RAIN, "noise": np.tile([0, 1], 100), "wet": np.where(np.arange(200) % 20 < 2, 1 - RAIN, RAIN)}
+
+
+def best_score(table: Any, graphs: list[oracle.Graph]) -> float:
+    scores = jtgpu.learn.score_table(table, max_parents=3)
+    names = table.names
+    return max(sum(scores.score(names[v], [names[u] for u in p]) for v, p in enumerate(graph)) for graph in graphs)
+
+
+@pytest.mark.parametrize("method", ["exact", "order"])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_graph_is_better(method: str, seed: int) -> None:
+    table = random_table(seed, n=4, n_rows=50)
+    graphs = list(oracle.all_graphs(4))
+    found = jtgpu.learn.structure(table, method=method)
+    assert found.score == pytest.approx(best_score(table, graphs), abs=1e-9)
+    assert found.log_weight == pytest.approx(found.score, abs=1e-9)
+    allowed = [g for g in graphs if 0 in g[1] and 2 not in g[3]]
+    found = jtgpu.learn.structure(table, method=method, required=[("a", "b")], forbidden=[("c", "d")])
+    assert found.score == pytest.approx(best_score(table, allowed), abs=1e-9)
+    assert ("a", "b") in found.arcs
+    assert ("c", "d") not in found.arcs
+    few = [g for g in graphs if all(len(p) <= 1 for p in g) and not g[3]]
+    found = jtgpu.learn.structure(table, method=method, max_parents={"a": 1, "b": 1, "c": 1, "d": 0})
+    assert found.score == pytest.approx(best_score(table, few), abs=1e-9)
+
+
+def test_order_search_reaches_the_exact_score() -> None:
+    table = random_table(9, n=12, n_rows=300)
+    exact = jtgpu.learn.structure(table, max_parents=3)
+    assert exact.method == "exact"
+    found = [jtgpu.learn.structure(table, method="order", max_parents=3, candidates=6, threads=t) for t in (1, 3)]
+    assert found[0].arcs == found[1].arcs
+    assert found[0].score == pytest.approx(exact.score, abs=1e-6)
+    assert found[0].candidates is not None
+    assert all(len(c) <= 6 and {*found[0].parents(v)} <= {*c} for v, c in found[0].candidates.items())
+    position = {v: i for i, v in enumerate(found[0].order)}
+    assert all(position[u] < position[v] for u, v in found[0].arcs)
+
+
+def test_result_for_users() -> None:
+    pytest.importorskip("networkx")
+    found = jtgpu.learn.structure(DATA, tiers=[["rain", "noise"], ["wet"]])
+    assert found.arcs == [("rain", "wet")]
+    assert list(found.dag.edges) == [("rain", "wet")]
+    assert list(found.dag.nodes) == ["rain", "noise", "wet"]
+    assert sorted(found.cpdag.edges) == [("rain", "wet"), ("wet", "rain")]
+    assert "1 arcs" in repr(found)
+    assert found.candidates is None
+    net = found.network()
+    assert net.parents("wet") == ("rain",)
+    counts = np.bincount(2 * DATA["rain"] + DATA["wet"], minlength=4).reshape(2, 2)
+    assert net.cpt("wet") == pytest.approx((counts + 0.25) / (counts.sum(axis=1, keepdims=True) + 0.5))
+    plain = found.network(ess=0.0)
+    assert plain.cpt("noise") == pytest.approx(np.bincount(DATA["noise"]) / 200)
+    assert net.compile(backend="reference").posterior("rain", {"wet": "1"})["1"] > 0.5
+
+
+def test_prior_weighs_arcs() -> None:
+    assert jtgpu.learn.structure(DATA, prior=("edge", 1e-60)).arcs == []
+    p = np.full((3, 3), 0.5)
+    p[0, 2] = 1e-60
+    found = jtgpu.learn.structure(DATA, prior=("edge", p))
+    assert found.arcs == [("wet", "rain")]
+    assert found.log_weight == pytest.approx(found.score, abs=1e-9)
+    fair = jtgpu.learn.structure(DATA, prior="fair")
+    assert fair.log_weight == pytest.approx(fair.score - math.log(2), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"method": "gready"}, ValueError, "method must be"),
+        ({"prior": "order"}, ValueError, "weighs orders, not graphs"),
+        ({"candidates": 0}, ValueError, "candidates must be"),
+        ({"candidates": "some"}, ValueError, "candidates must be"),
+        ({"max_parents": -1}, ValueError, "max_parents must be"),
+        ({"memory_limit": 100}, TableTooLarge, "limit"),
+        ({"memory_limit": 100, "method": "order"}, TableTooLarge, "limit"),
+        ({"required": [("rain", "wet"), ("wet", "rain")]}, NetworkError, "cycle"),
+        ({"weights": [1]}, DataError, "weights must be 200"),
+    ],
+)
+def test_wrong_arguments(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        jtgpu.learn.structure(DATA, **options)
+
+
+def test_exact_search_over_too_many_variables() -> None:
+    with pytest.raises(TableTooLarge, match="at most 24"):
+        jtgpu.learn.structure(random_table(1, n=25), method="exact", max_parents=1)
+
+
+def test_more_variables_than_bits_of_a_word() -> None:
+    table = random_table(3, n=66, n_rows=100, most=3)
+    found = jtgpu.learn.structure(table, max_parents=1, candidates=4)
+    assert found.method == "order"
+    alone = jtgpu.learn.score_table(table, max_parents=1)
+    assert found.score > sum(alone.score(v) for v in table.names)
+    assert found.score == pytest.approx(sum(alone.score(v, found.parents(v)) for v in table.names), abs=1e-6)
+
+
+def test_compelled_arcs_are_those_of_all_equivalent_graphs() -> None:
+    classes: dict[Any, list[oracle.Graph]] = {}
+    for graph in oracle.all_graphs(4):
+        skeleton = frozenset(frozenset((u, v)) for v, parents in enumerate(graph) for u in parents)
+        colliders = frozenset(
+            (u, v, w)
+            for v, parents in enumerate(graph)
+            for u, w in itertools.combinations(parents, 2)
+            if frozenset((u, w)) not in skeleton
+        )
+        classes.setdefault((skeleton, colliders), []).append(graph)
+    for members in classes.values():
+        arcs = [adjacency(graph) for graph in members]
+        common = np.logical_and.reduce(arcs)
+        assert all((compelled_arcs(a) == common).all() for a in arcs)
+        assert all(structural_hamming_distance(arcs[0], a) == 0 for a in arcs)
+
+
+def test_structural_hamming_distance_by_hand() -> None:
+    chain, collider, empty = adjacency([[], [0], [1]]), adjacency([[], [0, 2], []]), adjacency([[], [], []])
+    assert structural_hamming_distance(chain, empty) == 2
+    assert structural_hamming_distance(chain, collider) == 2  # both links are directed in the collider only
+    assert structural_hamming_distance(collider, collider) == 0
+
+
+def test_coded_tables_are_accepted() -> None:
+    table = code_table(DATA)
+    assert jtgpu.learn.structure(table).arcs == jtgpu.learn.structure(DATA).arcs
+    with pytest.raises(ValueError, match="CodedTable"):
+        jtgpu.learn.structure(table, weights=[1] * 200)
