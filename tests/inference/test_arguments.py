@@ -19,17 +19,17 @@ def tree() -> jtgpu.JunctionTree:
 
 
 CALLS: list[tuple[Callable[[Any], Any], str]] = [
-    (lambda t: t.joint(None), "must be a name, a number, or a list of these, got None"),
-    (lambda t: t.joint(3.5), "got 3.5"),
-    (lambda t: t.map(None), "got None"),
-    (lambda t: t.conditional("lung", None), "variables of the condition must be"),
-    (lambda t: t.entropy(None), "got None"),
-    (lambda t: t.mutual_information("lung", 2.5), "got 2.5"),
-    (lambda t: t.posteriors(targets=5.5), "targets must be a name"),
+    (lambda t: t.joint(None), "variables must be one or several names or numbers.*, not None"),
+    (lambda t: t.joint(3.5), "must be one or several names or numbers.*, not 3.5"),
+    (lambda t: t.map(None), "must be one or several names or numbers.*, not None"),
+    (lambda t: t.conditional("lung", None), "given must be one or several"),
+    (lambda t: t.entropy(None), "must be one or several names or numbers.*, not None"),
+    (lambda t: t.mutual_information("lung", 2.5), "must be one or several names or numbers.*, not 2.5"),
+    (lambda t: t.posteriors(targets=5.5), "targets must be one or several names"),
     (lambda t: t.posteriors(targets=[None]), "by name"),
-    (lambda t: t.session().posteriors(targets=5.5), "targets must be a name"),
-    (lambda t: t.posteriors_batch({"xray": ["yes"]}, targets=5.5), "targets must be a name"),
-    (lambda t: t.ask(5), r"'P\(lung \| xray=yes\)', not int"),
+    (lambda t: t.session().posteriors(targets=5.5), "targets must be one or several names"),
+    (lambda t: t.posteriors_batch({"xray": ["yes"]}, targets=5.5), "targets must be one or several names"),
+    (lambda t: t.ask(5), r"'P\(lung \| xray=yes\)', not the int 5"),
     (lambda t: t.posteriors_batch(None), "must be a data frame .* got NoneType"),
     (lambda t: t.impute("xray=yes"), "got str"),
     (lambda t: t.mpe_batch([1, 2]), "got a list of int"),
@@ -48,8 +48,8 @@ CALLS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda t: t.posteriors_batch({"xray": ["yes"]}, likelihood=5), "likelihood must be a mapping"),
     (lambda t: t.posteriors_batch({"xray": ["yes"]}, soft={"lung": [[1], [1, 2]]}), "array of numbers"),
     (lambda t: t.posteriors_batch({"xray": ["yes"]}, do={"lung": [[1], [1, 2]]}), "array of numbers"),
-    (lambda t: t.predict_proba({"xray": ["yes"]}, 5.5), "targets must be a name"),
-    (lambda t: t.predict_proba({"xray": ["yes"]}, "lung", keep=5.5), "keep must be a name"),
+    (lambda t: t.predict_proba({"xray": ["yes"]}, 5.5), "targets must be one or several names"),
+    (lambda t: t.predict_proba({"xray": ["yes"]}, "lung", keep=5.5), "keep must be one or several names"),
 ]
 
 
