@@ -124,7 +124,10 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["typer", "jtgpu.cli.query", "numpy"])
+@pytest.mark.parametrize(
+    "module",
+    ["numpy", *(pytest.param(name, marks=pytest.mark.slow) for name in ("typer", "jtgpu.cli.query"))],
+)
 def test_an_interrupt_during_start_up_ends_in_one_line(module: str) -> None:
     code = INTERRUPTED.replace("MODULE", module)
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
