@@ -1,6 +1,7 @@
-"""Learning from data: a Bayesian-network classifier, and the structure of networks.
+"""Learning from data: parameters and structure of networks, and a Bayesian-network classifier.
 
-``jtgpu.learn.structure`` finds the graph of the highest score, ``jtgpu.learn.score_table`` scores all families.
+``jtgpu.learn.fit`` estimates the CPTs of a structure. ``jtgpu.learn.structure`` finds the graph of the highest score,
+``jtgpu.learn.score_table`` scores all families.
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ if TYPE_CHECKING:
     from .dags.rules import ScoreRule
     from .dags.score_table import ScoreTable, score_table
     from .dags.structure import Structure, structure
+    from .parameters.fit import fit
+    from .parameters.result import Fit
 
-__all__ = ["JunctionTreeClassifier", "ScoreRule", "ScoreTable", "Structure", "score_table", "structure"]
+__all__ = ["Fit", "JunctionTreeClassifier", "ScoreRule", "ScoreTable", "Structure", "fit", "score_table", "structure"]
 
 # imported on first use
 _LAZY = {
+    "Fit": "parameters.result",
     "JunctionTreeClassifier": "classifier",
     "ScoreRule": "dags.rules",
     "ScoreTable": "dags.score_table",
     "Structure": "dags.structure",
+    "fit": "parameters.fit",
     "score_table": "dags.score_table",
     "structure": "dags.structure",
 }

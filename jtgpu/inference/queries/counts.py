@@ -1,7 +1,7 @@
 """Expected counts: what a table of cases, complete or not, says about every entry of every CPT.
 
 The count of a configuration of a family is the sum of its posterior probabilities over the cases: the E-step of the EM
-algorithm (Lauritzen, Computational Statistics and Data Analysis 19, 1995). A family lies in a clique, so one sweep a
+algorithm (Lauritzen, Computational Statistics and Data Analysis 19, 1995). Every family is part of a clique, so one sweep a
 case has all of them.
 """
 
@@ -103,7 +103,7 @@ def expected_counts(
         log_evidence, impossible = found.log_evidence, found.impossible
     else:
         likelihood = {v: w[equal.first] for v, w in known.likelihood.items()}
-        summed = np.bincount(equal.kind, each, len(equal.first))
+        summed = np.asarray(np.bincount(equal.kind, each, len(equal.first)), np.float64)
         found = backend.run_counts(known.states[equal.first], summed, likelihood)
         log_evidence, impossible = found.log_evidence[equal.kind], found.impossible[equal.kind]
     raise_if_impossible(tree, known, impossible, on_impossible)

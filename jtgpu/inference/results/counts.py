@@ -51,7 +51,7 @@ class ExpectedCounts(Mapping[str, "NDArray[np.float64]"]):
         self.model, self.log_evidence, self.impossible = model, log_evidence, impossible
         self._families = {model.variables[v]: families[v] for v in variables}
         possible = ~impossible
-        self.log_likelihood = float(weights[possible] @ log_evidence[possible])
+        self.log_likelihood = float((weights[possible] * log_evidence[possible]).sum())
         self.rows = len(log_evidence)
 
     def __getitem__(self, variable: str | int) -> NDArray[np.float64]:

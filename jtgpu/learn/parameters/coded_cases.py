@@ -1,0 +1,257 @@
+"""`CodedCases`: the rows that are fitted, as state numbers, in memory or in a temporary file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...errors import DataError
+from ...inference.tables.columns import evidence_columns
+from ...model.directed import DirectedModel
+from ...util.equal_rows import find_equal_rows
+from ...util.system import free_memory
+from .sources import CaseSource, CodedChunk
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Block", "CodedCases", "read_cases", "table_columns", "weighted_chunks"]
+
+MIN_EQUAL = 0.02  # share of rows that must equal earlier ones for merging them to pay
+BLOCK_CELLS = 1 << 25  # cells that one step of a pass takes
+MEMORY_SHARE = 0.25  # of the free memory that coded rows may take; more go to a temporary file
+
+
+class Block(NamedTuple):
+    """Rows of a table.
+
+    Attributes
+    ----------
+    states : (n, V) integers
+        State of every variable, -1 if missing.
+    weights : (n,) float64
+    rows : (n,) int64
+        Number of each row in the table; of equal rows that were merged, the first.
+    """
+
+    states: NDArray[Any]
+    weights: NDArray[np.float64]
+    rows: NDArray[np.int64]
+
+    def parts(self) -> Iterator[Block]:
+        """The block in pieces of limited size."""
+        step = max(BLOCK_CELLS // max(self.states.shape[1], 1), 1024)
+        for at in range(0, len(self.states), step):
+            some = slice(at, at + step)
+            yield Block(self.states[some], self.weights[some], self.rows[some])
+
+
+class CodedCases:
+    """Rows of one model, coded.
+
+    Attributes
+    ----------
+    model : DirectedModel
+        Variables, states and parents.
+    blocks : list of Block
+    n_rows : int
+        Rows that were read, without those that were dropped.
+    total_weight : float
+    n_missing : (V,) int64
+        Missing cells of each variable.
+    n_dropped : int
+        Rows that were dropped because they have missing cells.
+    seen : list of (card,) bool
+        States that occur, of each variable.
+    source : CaseSource
+        Where the rows come from.
+    """
+
+    def __init__(self, model: DirectedModel, source: CaseSource):
+        self.model, self.source = model, source
+        self.blocks: list[Block] = []
+        self.n_rows, self.n_dropped, self.total_weight = 0, 0, 0.0
+        self.n_missing = np.zeros(len(model), np.int64)
+        self.seen = [np.zeros(int(c), np.bool_) for c in model.cardinality]
+        self._file: IO[bytes] | None = None
+        self._bytes, self._limit = 0, int(MEMORY_SHARE * free_memory())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no cell of any variable is missing."""
+        return not self.n_missing.any()
+
+    def note(self, block: Block) -> None:
+        """Count rows and missing cells of a block that is not stored."""
+        self.n_rows += len(block.states)
+        self.total_weight += float(block.weights.sum())
+        for v in range(len(self.model)):
+            count = np.bincount(block.states[:, v].astype(np.int64) + 1, minlength=len(self.seen[v]) + 1)
+            self.n_missing[v] += count[0]
+            self.seen[v] |= count[1:] > 0
+
+    def add(self, block: Block) -> None:
+        """Add rows."""
+        self.note(block)
+        self._bytes += block.states.nbytes
+        self.blocks.append(block if self._bytes <= self._limit else self._on_disk(block))
+
+    def _on_disk(self, block: Block) -> Block:
+        """The block with its states in a temporary file."""
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="jtgpu-cases-")  # noqa: SIM115
+        offset = self._file.seek(0, 2)
+        block.states.tofile(self._file)
+        self._file.flush()
+        states = np.memmap(self._file, block.states.dtype, "r", offset, block.states.shape)
+        return block._replace(states=states)
+
+    def merge_equal_rows(self) -> None:
+        """Replace equal rows by one with the sum of their weights, where they are in memory and that pays."""
+        if self._file is None and len(self.blocks) > 1:
+            joined = Block(*(np.concatenate(parts) for parts in zip(*self.blocks, strict=True)))
+            self.blocks = [joined]
+        self.blocks = [_merged(b) for b in self.blocks]
+
+    def drop_rows(self, impossible: Sequence[NDArray[np.bool_]]) -> int:
+        """Leave out rows, marked block by block; how many different ones were left out."""
+        n = 0
+        for i, (block, out) in enumerate(zip(self.blocks, impossible, strict=True)):
+            if out.any():
+                n += int(out.sum())
+                self.blocks[i] = Block(np.asarray(block.states)[~out], block.weights[~out], block.rows[~out])
+        self.total_weight = float(sum(b.weights.sum() for b in self.blocks))
+        return n
+
+    def close(self) -> None:
+        """Free the memory and the temporary file."""
+        self.blocks = []
+        if self._file is not None:
+            self._file.close()
+
+
+def _merged(block: Block) -> Block:
+    if isinstance(block.states, np.memmap) or len(block.states) < 2:
+        return block
+    equal = find_equal_rows(np.ascontiguousarray(block.states), worth=MIN_EQUAL)
+    if equal is None:
+        return block
+    weights = np.asarray(np.bincount(equal.kind, block.weights, len(equal.first)), np.float64)
+    return Block(np.ascontiguousarray(block.states[equal.first]), weights, block.rows[equal.first])
+
+
+def table_columns(model: DirectedModel, source: CaseSource, hidden: Sequence[str], weights: str | None) -> list[str]:
+    """Columns of the variables, in the order of the table.
+
+    Raises
+    ------
+    DataError
+        If a variable that is not hidden has no column, or a hidden one has.
+    UnknownVariable
+        If the name of a column is almost that of a variable.
+    """
+    names = [n for n in source.names if n != weights]
+    if weights is not None and weights not in source.names:
+        raise DataError(f"there is no column {weights!r} of weights")
+    columns = evidence_columns(model, names)
+    for v in hidden:
+        if v in columns:
+            raise DataError(f"{v!r} is declared hidden, but the table has a column {v!r}")
+    for v in model.variables:
+        if v not in columns and v not in hidden:
+            raise DataError(
+                f"the table has no column {v!r}; if the variable is never observed, declare it: hidden={{{v!r}: "
+                f"{len(model.states(v)) if len(model.states(v)) > 1 else 2}}}"
+            )
+    return columns
+
+
+def weighted_chunks(
+    model: DirectedModel, source: CaseSource, columns: Sequence[str], weights: ArrayLike | str | None
+) -> Iterator[tuple[Block, CodedChunk]]:
+    """The rows with their weights, chunk by chunk.
+
+    Raises
+    ------
+    DataError
+        If a weight is negative or not finite, or their number differs from that of the rows.
+    """
+    name = weights if isinstance(weights, str) else None
+    given = None if name is not None or weights is None else _as_weights(weights)
+    at = [model.index(c) for c in columns]
+    first = 0
+    for chunk in source.chunks(model, columns, name):
+        n = chunk.codes.shape[1]
+        states = np.full((n, len(model)), -1, chunk.codes.dtype)
+        states[:, at] = chunk.codes.T
+        if given is not None and len(given) < first + n:
+            raise DataError(f"weights has {len(given):,} numbers, but the table has more rows")
+        own = chunk.weights if given is None else given[first : first + n]
+        own = np.ones(n) if own is None else own
+        if (own < 0).any():
+            row = int(np.argmax(own < 0))
+            raise DataError(f"{source.row_name(first + row)}: the weight {own[row]:g} is negative")
+        yield Block(states, np.ascontiguousarray(own), np.arange(first, first + n)), chunk
+        first += n
+    if given is not None and len(given) != first:
+        raise DataError(f"weights has {len(given):,} numbers, but the table has {first:,} rows")
+
+
+def _as_weights(weights: ArrayLike) -> NDArray[np.float64]:
+    try:
+        found = np.asarray(weights, np.float64)
+    except (TypeError, ValueError):
+        raise DataError("weights must be numbers, one for each row, or the name of a column") from None
+    if found.ndim != 1:
+        raise DataError(f"weights has shape {found.shape}, expected one number for each row")
+    bad = np.flatnonzero(~np.isfinite(found))
+    if len(bad):
+        raise DataError(f"row {int(bad[0])}: the weight {found[bad[0]]} is not a finite number")
+    return found
+
+
+def read_cases(
+    model: DirectedModel, source: CaseSource, columns: Sequence[str], weights: ArrayLike | str | None, missing: str
+) -> CodedCases:
+    """Read all rows.
+
+    Parameters
+    ----------
+    model : DirectedModel
+    source : CaseSource
+    columns : sequence of str
+        See `table_columns`.
+    weights : array_like, name of a column, or None
+    missing : {"em", "available", "error", "drop"}
+        Whether rows with a missing cell of an observed variable are accepted, raise an error, or are dropped.
+
+    Raises
+    ------
+    DataError
+        If there are no rows, no weight is above 0, a cell is missing under ``"error"``, or no row is left under
+        ``"drop"``.
+    """
+    cases = CodedCases(model, source)
+    observed = [model.index(c) for c in columns]
+    for block, _ in weighted_chunks(model, source, columns, weights):
+        if missing in ("error", "drop"):
+            holes = (block.states[:, observed] < 0).any(axis=1)
+            if holes.any() and missing == "error":
+                row = int(np.argmax(holes))
+                v = next(v for v in observed if block.states[row, v] < 0)
+                raise DataError(
+                    f"{source.row_name(int(block.rows[row]))}: the cell of {model.variables[v]!r} is missing "
+                    '(missing="em" fits with missing cells)'
+                )
+            cases.n_dropped += int(holes.sum())
+            block = Block(*(np.ascontiguousarray(part[~holes]) for part in block)) if holes.any() else block
+        cases.add(block)
+    if not cases.n_rows:
+        dropped = f": all {cases.n_dropped:,} rows have missing cells" if cases.n_dropped else ""
+        raise DataError(f"there are no rows to fit{dropped}")
+    if not cases.total_weight > 0:
+        raise DataError("all weights are zero")
+    return cases

@@ -1,0 +1,187 @@
+"""The EM algorithm: passes over the rows, each followed by the CPTs of the highest posterior given its counts.
+
+The objective, ln P(data) + ln prior, never falls (Dempster, Laird, Rubin, JRSS B 39, 1977), which is checked.
+Accelerated steps extrapolate two steps (SQUAREM, Varadhan and Roland, Scandinavian Journal of Statistics 35, 2008) and
+are taken only where the objective rises.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ...errors import JtgpuError
+from .expectation import Evaluation
+from .families import Sharing, log_score, maximise
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["EMState", "Iteration", "Problem", "Rule", "first_state", "run_em"]
+
+FALL = 1e-9  # relative fall of the objective that rounding explains
+FLOOR = 0.01  # of an entry: the least that an extrapolation leaves of it
+LARGER = 4.0  # factor of the longest extrapolation, after one that reached it
+
+Tables = list["NDArray[np.float64]"]
+
+
+class Iteration(NamedTuple):
+    """One pass over the rows."""
+
+    number: int  # passes after the first one; those of extrapolations that were not taken count, too
+    objective: float  # ln P(data) + ln prior, up to a constant; of the chunk in stepwise EM
+    log_likelihood: float
+    change: float  # of the objective; NaN is never used: 0 at the start
+    seconds: float
+    accelerated: bool  # whether the CPTs were extrapolated
+
+
+class Rule(NamedTuple):
+    """When to stop, and whether to extrapolate."""
+
+    iterations: int
+    tolerance: float
+    accelerate: bool
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is maximised: a pass over the rows, the prior, and which CPTs are estimated."""
+
+    evaluate: Callable[[Tables], Evaluation]
+    prior: Tables
+    sharing: Sharing
+
+    def objective(self, found: Evaluation, tables: Tables) -> float:
+        """ln P(data) + ln prior of the CPTs that are estimated."""
+        return found.log_likelihood + log_score(self.prior, tables, [g[0] for g in self.sharing.groups])
+
+    def maximise(self, counts: Tables, tables: Tables) -> Tables:
+        """The M-step."""
+        return maximise(counts, self.prior, self.sharing, tables)
+
+
+@dataclass(frozen=True)
+class EMState:
+    """CPTs, what a pass with them has shown, and how they were reached."""
+
+    tables: Tables
+    found: Evaluation
+    objective: float
+    history: tuple[Iteration, ...]
+    before: Tables | None = None  # CPTs from which one step led to these, for an extrapolation
+    reach: float = 1.0  # longest extrapolation; 1: none
+    calm: int = 0  # successive changes below the tolerance
+    converged: bool = False
+    interrupted: bool = False
+    passes: int = field(default=0)
+
+
+def first_state(problem: Problem, tables: Tables, found: Evaluation | None = None) -> EMState:
+    """The state at the start."""
+    begun = time.perf_counter()
+    found = problem.evaluate(tables) if found is None else found
+    objective = problem.objective(found, tables)
+    first = Iteration(0, objective, found.log_likelihood, 0.0, time.perf_counter() - begun, False)
+    return EMState(tables, found, objective, (first,))
+
+
+def run_em(
+    problem: Problem, state: EMState, rule: Rule, listener: Callable[[EMState], None] = lambda _: None
+) -> EMState:
+    """Iterate until the objective stays the same, or the passes are used up, or Ctrl-C.
+
+    Parameters
+    ----------
+    problem : Problem
+    state : EMState
+    rule : Rule
+    listener : callable
+        Called after every iteration.
+    """
+    try:
+        while state.passes < rule.iterations and not state.converged:
+            state = step(problem, state, rule)
+            listener(state)
+    except KeyboardInterrupt:
+        return replace(state, interrupted=True)
+    return state
+
+
+def step(problem: Problem, state: EMState, rule: Rule) -> EMState:
+    """One iteration; if an extrapolation is not taken, the ordinary step follows at once."""
+    begun = time.perf_counter()
+    ordinary = problem.maximise(state.found.counts, state.tables)
+    passes = state.passes
+    if rule.accelerate and state.before is not None and passes + 2 <= rule.iterations:
+        length = _length(state.before, state.tables, ordinary, problem.sharing)
+        if length > 1.0:
+            used = min(length, state.reach * LARGER)
+            tables = _extrapolated(state.before, state.tables, ordinary, used, problem.sharing)
+            found = problem.evaluate(tables)
+            passes += 1
+            objective = problem.objective(found, tables)
+            if objective > state.objective and not _any_lost(state.found, found):
+                reach = used if used >= state.reach * LARGER else state.reach
+                new = replace(state, passes=passes, reach=reach)
+                return _next(new, tables, found, objective, rule, (begun, True))
+            state = replace(state, reach=1.0)
+    found = problem.evaluate(ordinary)
+    objective = problem.objective(found, ordinary)
+    passes += 1
+    if objective < state.objective - FALL * abs(state.objective) or _any_lost(state.found, found):
+        raise JtgpuError(
+            f"iteration {passes}: the objective fell from {state.objective!r} to {objective!r}; this is a bug in jtgpu"
+        )
+    return _next(replace(state, passes=passes), ordinary, found, objective, rule, (begun, False))
+
+
+def _next(
+    state: EMState, tables: Tables, found: Evaluation, objective: float, rule: Rule, how: tuple[float, bool]
+) -> EMState:
+    """The state after a step that began at some time, accelerated or not."""
+    begun, accelerated = how
+    change = objective - state.objective if np.isfinite(state.objective) else np.inf
+    calm = state.calm + 1 if change <= rule.tolerance * abs(objective) else 0
+    entry = Iteration(
+        state.passes, objective, found.log_likelihood, change, time.perf_counter() - begun, accelerated
+    )  # fmt: skip
+    return replace(
+        state, tables=tables, found=found, objective=objective, history=(*state.history, entry),
+        before=None if accelerated else state.tables, calm=calm, converged=calm >= 2,
+    )  # fmt: skip
+
+
+def _any_lost(before: Evaluation, after: Evaluation) -> bool:
+    """Whether a row that was possible is impossible now."""
+    return any((b & ~a).any() for a, b in zip(before.impossible, after.impossible, strict=True))
+
+
+def _length(first: Tables, second: Tables, third: Tables, sharing: Sharing) -> float:
+    """The length of the extrapolation: of the first step, over that of the change between the steps."""
+    step_size = change = 0.0
+    for group in sharing.groups:
+        v = group[0]
+        r = second[v] - first[v]
+        step_size += float((r * r).sum())
+        change += float(((third[v] - second[v] - r) ** 2).sum())
+    return float(np.sqrt(step_size / change)) if change > 0 else 1.0
+
+
+def _extrapolated(first: Tables, second: Tables, third: Tables, length: float, sharing: Sharing) -> Tables:
+    """CPTs beyond the third ones; entries stay above a share of theirs."""
+    found = list(third)
+    for group in sharing.groups:
+        v = group[0]
+        r = second[v] - first[v]
+        table = first[v] + 2 * length * r + length**2 * (third[v] - second[v] - r)
+        table = np.maximum(table, FLOOR * third[v])
+        table = table / table.sum(axis=-1, keepdims=True)
+        for u in group:
+            found[u] = table
+    return found

@@ -1,0 +1,220 @@
+"""`fit`: the CPTs of a structure from data."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ...cases.options import CsvDialect
+from ...errors import ArgumentError
+from ...inference.tables.states import MISSING
+from ...util.arguments import choice, flag, number, whole_number
+from .checkpoint import Checkpoint, fingerprint
+from .coded_cases import read_cases, weighted_chunks
+from .em import Iteration, Rule
+from .expectation import BACKENDS
+from .families import MAX_ENTRIES
+from .result import Fit
+from .runs import Running, count, fit_em, fit_stepwise
+from .setup import set_up
+from .sources import open_source
+from .structures import read_structure
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from ...util.options import OnProblem, Order
+
+__all__ = ["fit"]
+
+MISSING_RULES = ("em", "error", "drop", "available")
+
+Progress = Callable[[Iteration], None]
+
+
+def fit(  # noqa: PLR0913
+    structure: Any,
+    cases: Any,
+    *,
+    states: Mapping[str, Iterable[Any]] | None = None,
+    prior: Any = 1.0,
+    weights: ArrayLike | str | None = None,
+    missing: Literal["em", "error", "drop", "available"] = "em",
+    zeros: Literal["keep", "free"] = "keep",
+    fixed: str | Iterable[str] = (),
+    tied: Iterable[Sequence[str]] = (),
+    hidden: Any = (),
+    start: Any = "auto",
+    restarts: int = 1,
+    seed: int = 0,
+    iterations: int = 200,
+    tolerance: float = 1e-7,
+    accelerate: bool = True,
+    step: float | None = None,
+    errors: bool = False,
+    on_impossible: OnProblem = "error",
+    backend: Literal["auto", "cpu", "reference"] = "auto",
+    order: Order = "auto",
+    threads: int | None = None,
+    max_table: int = MAX_ENTRIES,
+    chunk: int | None = None,
+    dialect: CsvDialect | None = None,
+    missing_cells: Iterable[str] = MISSING,
+    progress: bool | Progress | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+) -> Fit:
+    """Estimate the CPTs of a structure from data.
+
+    Where no cell is missing and no variable is hidden, the rows are counted in one pass. Otherwise the EM algorithm
+    uses every row with what it says, exactly.
+
+    Parameters
+    ----------
+    structure : BayesianNetwork, mapping, networkx.DiGraph, or network of pgmpy or pyAgrum
+        A mapping gives the parents of each child. The CPTs of a network are used by ``start="given"``,
+        ``prior="net:ESS"`` and `fixed` only.
+    cases : table, path, or list of paths
+        A data frame, a mapping of columns, a list of mappings or an array (see `jtgpu.JunctionTree.posteriors_batch`),
+        or files: CSV, compressed or not, Parquet, and folders of them, read in chunks. Columns that are not variables
+        are ignored.
+    states : mapping, optional
+        Variable to the names of its states. Default: those of the network, or those in the data, sorted.
+    prior : number, str, or mapping, default 1
+        What is added to the counts of each entry: a number; ``"bdeu:ESS"``, ESS divided by the size of the CPT;
+        ``"net:ESS"``, ESS times the network's joint distribution of the family; a mapping from variable to a number or
+        an array. The result maximises ln P(data) + ln prior; ``prior=0`` is maximum likelihood.
+    weights : (B,) array_like, or name of a column, optional
+        Weights of the rows, >= 0.
+    missing : {"em", "error", "drop", "available"}
+        Rows with missing cells: used by EM, an error, dropped, or counted for the families that are complete in them.
+    zeros : {"keep", "free"}
+        With ``start="given"``: whether entries of 0 stay 0 whatever the prior, or may change.
+    fixed : names
+        Variables whose CPTs stay those of the network.
+    tied : iterable of tuples of names
+        Variables of equal shape that share one CPT.
+    hidden : mapping, or names
+        Variables without a column, to their numbers of states or the names of these.
+    start : {"auto", "given", "counts", "uniform", "random"} or BayesianNetwork
+        Where EM starts. ``"auto"``: counts of the complete rows of each family, random families of hidden variables.
+    restarts : int
+        Number of starts; the best result is returned. All but the first are random.
+    seed : int
+        Of everything random.
+    iterations : int
+        Passes over the rows after the first one, at most.
+    tolerance : float
+        EM stops when the relative change of the objective is below it twice.
+    accelerate : bool
+        Whether to extrapolate (SQUAREM), where the objective rises.
+    step : float, optional
+        Stepwise EM in one pass over chunks of `chunk` rows, for what cannot be passed twice: chunk k has the share
+        ``(k + 2) ** -step``, 0.5 < step <= 1. Needs states that are given, and no convergence is checked.
+    errors : bool
+        Whether to compute standard errors; see `Fit.standard_errors`.
+    on_impossible : {"error", "flag"}
+        Whether a row of probability 0 at the start is an error, or is left out and counted.
+    backend : {"auto", "cpu", "reference"}
+    order : str, path or sequence
+        See `jtgpu.BayesianNetwork.plan`.
+    threads : int, optional
+        Default: all cores. The result has the same bits for any number.
+    max_table : int
+        Entries of the largest CPT.
+    chunk : int, optional
+        Rows that are read from a file at a time, or of a chunk of stepwise EM. Default: 100,000, or 1,000.
+    dialect : jtgpu.cases.options.CsvDialect, optional
+        How CSV files are written.
+    missing_cells : iterable of str
+        Texts that mean a missing cell unless they are states.
+    progress : bool or callable, optional
+        True: a line on stderr after each iteration. A function is called with each `Iteration`.
+    checkpoint : path, optional
+        File that is written between iterations of EM.
+    resume : bool
+        Whether to continue from `checkpoint` if it exists and has the same data and options.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    DataError
+        If the table does not fit the structure: a column, a cell, a weight; the message names it.
+    UnknownState, UnknownVariable, ParseError
+        If a cell is not a state, a column has almost the name of a variable, or a file is malformed.
+    ImpossibleEvidence
+        If a row has probability 0 at the start.
+    NetworkError, TableTooLarge, ArgumentError
+        If the structure is no directed acyclic graph, a CPT is too large, or an option is invalid.
+
+    Notes
+    -----
+    Ctrl-C returns the result of the last whole iteration, with ``interrupted=True``.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> table = {"smoke": ["yes", "no", "no", None], "lung": ["yes", "no", None, "no"]}
+    >>> fit = jtgpu.learn.fit({"lung": ["smoke"]}, table)
+    >>> fit.converged, [round(p, 3) for p in fit.network.cpt("lung")[0].tolist()]
+    (True, [0.734, 0.266])
+    """
+    choice("missing", missing, MISSING_RULES)
+    choice("on_impossible", on_impossible, ("error", "flag"))
+    choice("backend", backend, BACKENDS)
+    whole_number("restarts", restarts, 1)
+    whole_number("seed", seed, 0)
+    rule = Rule(
+        whole_number("iterations", iterations, 1), number("tolerance", tolerance, least=0),
+        flag("accelerate", accelerate),
+    )  # fmt: skip
+    if step is not None and not 0.5 < number("step", step) <= 1:
+        raise ArgumentError(f"step must be above 0.5 and at most 1, not {step!r}")
+    rows = whole_number("chunk", chunk, 1) if chunk is not None else (1_000 if step is not None else 100_000)
+    given = read_structure(structure)
+    source = open_source(cases, tuple(given.parents), dialect, rows, tuple(missing_cells))
+    setup = set_up(
+        given, source, states=states, prior=prior, weights=weights, zeros=choice("zeros", zeros, ("keep", "free")),
+        fixed=fixed, tied=tied, hidden=hidden, start=start, max_table=max_table,
+    )  # fmt: skip
+    if missing == "available" and setup.hidden:
+        raise ArgumentError("missing='available' cannot fit hidden variables; use missing='em'")
+    running = Running(backend, order, threads, on_impossible == "flag", flag("errors", errors))
+    listen = _listener(progress)
+    if step is not None:
+        blocks = (block for block, _ in weighted_chunks(setup.model, source, setup.columns, weights))
+        return fit_stepwise(setup, blocks, (rows, step), seed, running, listen)
+    table = read_cases(setup.model, source, setup.columns, weights, missing)
+    try:
+        if missing == "available" or (table.is_complete and not setup.keeps_zeros):
+            return count(setup, table, "counts" if table.is_complete else "available", seed, running)
+        table.merge_equal_rows()
+        saved = None
+        if checkpoint is not None:
+            options = (prior, zeros, fixed, tied, hidden, start, seed, accelerate, on_impossible)
+            saved = Checkpoint(checkpoint, fingerprint(setup.model, table, repr(options)), resume=resume)
+        return fit_em(setup, table, rule, (restarts, seed), running, listen, saved)
+    finally:
+        table.close()
+
+
+def _listener(progress: bool | Progress | None) -> Progress:
+    if progress is None or progress is False:
+        return lambda _: None
+    if progress is True:
+        return _print_iteration
+    if not callable(progress):
+        raise ArgumentError(f"progress must be True, False or a function, not {progress!r}")
+    return progress
+
+
+def _print_iteration(entry: Iteration) -> None:
+    change = f", change {entry.change:.3g}" if entry.number and np.isfinite(entry.change) else ""
+    print(f"{entry.number}: objective {entry.objective:.9g}{change}, {entry.seconds:.2f} s", file=sys.stderr)

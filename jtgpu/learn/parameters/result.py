@@ -1,0 +1,164 @@
+"""`Fit`: a fitted network, and how it was found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import ArgumentError
+from ...model.network import BayesianNetwork
+from .em import Iteration
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Fit"]
+
+MAX_LISTED = 1000  # rows of CPTs, or entries, that a report lists
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The result of `jtgpu.learn.fit`.
+
+    Attributes
+    ----------
+    network : BayesianNetwork
+        The structure with the estimated CPTs.
+    log_likelihood : float
+        ln P(data | CPTs), weighted; in stepwise EM, the sum over the chunks, each under the CPTs before it.
+    objective : float
+        `log_likelihood` plus the ln prior of the estimated CPTs, up to a constant: what was maximised.
+    history : tuple of Iteration
+        One entry a pass over the rows: ``number``, ``objective``, ``log_likelihood``, ``change``, ``seconds``,
+        ``accelerated``; one entry a chunk in stepwise EM.
+    converged : bool
+        Whether the objective stayed the same within the tolerance; True if the rows were counted in one pass.
+    interrupted : bool
+        Whether Ctrl-C ended the iterations; the network is that of the last whole one.
+    method : {"counts", "available", "em", "stepwise"}
+    counts : mapping of str to ndarray
+        (Expected) counts of each estimated CPT, without the prior.
+    n_rows, n_dropped, n_impossible : int
+        Rows that were fitted; that were dropped because of missing cells; that were left out because their
+        probability was 0 at the start. Equal rows that were merged count once in `n_impossible`.
+    restarts : tuple of float
+        The objective that each start reached.
+    states_from_data : tuple of str
+        Variables whose states were found in the data.
+    unseen : mapping of str to tuple of str
+        States that occur in no row, of each variable that has such states and is not hidden.
+    """
+
+    network: BayesianNetwork
+    log_likelihood: float
+    objective: float
+    history: tuple[Iteration, ...]
+    converged: bool
+    interrupted: bool
+    method: str
+    counts: Mapping[str, NDArray[np.float64]]
+    n_rows: int
+    n_dropped: int = 0
+    n_impossible: int = 0
+    restarts: tuple[float, ...] = ()
+    states_from_data: tuple[str, ...] = ()
+    unseen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    hidden: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    _errors: Mapping[str, NDArray[np.float64]] | None = field(default=None, repr=False)
+
+    def standard_errors(self, variable: str) -> NDArray[np.float64]:
+        """Standard errors of the entries of a CPT; infinite where the data say nothing about an entry.
+
+        Raises
+        ------
+        ArgumentError
+            If the network was fitted without ``errors=True``.
+        """
+        if self._errors is None:
+            raise ArgumentError("standard errors require fit(..., errors=True)")
+        return self._errors[self.network.variables[self.network.index(variable)]]
+
+    @property
+    def empty_rows(self) -> dict[str, list[dict[str, str]]]:
+        """Rows of estimated CPTs without any count, as states of the parents: these are those of the prior or start."""
+        found: dict[str, list[dict[str, str]]] = {}
+        for v, counts in self.counts.items():
+            parents = self.network.parents(v)
+            empty = np.argwhere(counts.sum(axis=-1) <= 0)
+            if len(empty):
+                found[v] = [
+                    {p: self.network.states(p)[s] for p, s in zip(parents, row, strict=True)}
+                    for row in empty[:MAX_LISTED].tolist()
+                ]
+        return found
+
+    def report(self) -> dict[str, Any]:
+        """The summary of the fit as values that JSON can hold."""
+        found: dict[str, Any] = {
+            "network": self.network.name,
+            "variables": len(self.network),
+            "parameters": self.network.n_parameters,
+            "method": self.method,
+            "rows": self.n_rows,
+            "rows_dropped": self.n_dropped,
+            "rows_impossible": self.n_impossible,
+            "log_likelihood": _finite(self.log_likelihood),
+            "objective": _finite(self.objective),
+            "iterations": self.history[-1].number if self.history else 0,
+            "converged": self.converged,
+            "interrupted": self.interrupted,
+            "restarts": [_finite(x) for x in self.restarts],
+            "hidden": list(self.hidden),
+            "fixed": list(self.fixed),
+            "states_from_data": {v: list(self.network.states(v)) for v in self.states_from_data},
+            "unseen_states": {v: list(s) for v, s in self.unseen.items()},
+            "empty_rows": self.empty_rows,
+            "history": [
+                {k: _finite(x) if isinstance(x, float) else x for k, x in entry._asdict().items()}
+                for entry in self.history
+            ],
+        }
+        if self._errors is not None:
+            found["undetermined"] = {
+                v: int(np.isinf(e).sum()) for v, e in self._errors.items() if np.isinf(e).any()
+            }
+        return found
+
+    def __str__(self) -> str:
+        """Some lines about the fit."""
+        n = self.history[-1].number if self.history else 0
+        how = {
+            "counts": "complete rows, counted in one pass",
+            "available": "each family counted over its complete rows",
+            "em": f"EM, {n} iterations, {'converged' if self.converged else 'not converged'}",
+            "stepwise": f"stepwise EM, {n} chunks",
+        }[self.method]
+        lines = [
+            f"Fit of {self.network!r}",
+            f"  {self.n_rows:,} rows: {how}{', interrupted' if self.interrupted else ''}",
+            f"  ln P(data) = {self.log_likelihood:.8g}, objective {self.objective:.8g}",
+        ]
+        if self.n_dropped:
+            lines.append(f"  {self.n_dropped:,} rows with missing cells were dropped")
+        if self.n_impossible:
+            lines.append(f"  {self.n_impossible:,} rows of probability 0 were left out")
+        if len(self.restarts) > 1:
+            lines.append(f"  objectives of {len(self.restarts)} starts: {', '.join(f'{x:.8g}' for x in self.restarts)}")
+        for v, states in self.unseen.items():
+            lines.append(f"  {v}: no row has {', '.join(map(repr, states))}")
+        empty = {v: len(rows) for v, rows in self.empty_rows.items()}
+        if empty:
+            most = ", ".join(f"{v} ({n})" for v, n in list(empty.items())[:8]) + (", ..." if len(empty) > 8 else "")
+            lines.append(f"  CPT rows without data, from the prior or the start: {most}")
+        return "\n".join(lines)
+
+
+def _finite(x: float) -> float | None:
+    """JSON has no infinities."""
+    return x if math.isfinite(x) else None

@@ -1,0 +1,231 @@
+"""The ways to fit: counting in one pass, EM, and stepwise EM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .checkpoint import Checkpoint
+from .coded_cases import Block, CodedCases
+from .em import EMState, Iteration, Problem, Rule, first_state, run_em
+from .expectation import Evaluation, Expectation, impossible_row
+from .families import available_counts, family_shapes, log_score, maximise, network_of
+from .result import Fit
+from .setup import Setup
+from .standard_errors import standard_errors
+from .stepwise import run_stepwise
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...util.options import Order
+
+__all__ = ["Running", "count", "fit_em", "fit_stepwise"]
+
+Tables = list["NDArray[np.float64]"]
+Listener = Callable[[Iteration], None]
+
+
+class Running(NamedTuple):
+    """Where and how passes run."""
+
+    backend: str
+    order: Order
+    threads: int | None
+    flag: bool  # whether rows of probability 0 are left out
+    errors: bool  # whether standard errors are computed
+
+
+def count(setup: Setup, cases: CodedCases, method: str, seed: int, running: Running) -> Fit:
+    """Count in one pass."""
+    counts = available_counts(cases)
+    if setup.start == "given":
+        current = setup.start_tables(cases, seed, 0)
+    else:
+        current = [np.full(shape, 1.0 / shape[-1]) for shape in family_shapes(setup.model)]
+    tables = maximise(counts, setup.prior, setup.sharing, current)
+    log_likelihood = log_score(counts, tables, range(len(tables)))
+    objective = log_likelihood + log_score(setup.prior, tables, [g[0] for g in setup.sharing.groups])
+    more: dict[str, Any] = {"restarts": (objective,)}
+    if running.errors:
+        engine = Expectation(cases, tables, running.backend, running.order, running.threads)
+        try:
+            more["_errors"] = _named_errors(setup, cases, engine, tables)
+        finally:
+            engine.close()
+    history = (Iteration(0, objective, log_likelihood, 0.0, 0.0, False),)
+    state = EMState(tables, Evaluation(counts, log_likelihood, []), objective, history, converged=True)
+    return _result(setup, cases, state, method, **more)
+
+
+def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more: Any) -> Fit:
+    """The fit of some CPTs and counts."""
+    model = setup.model
+    estimated = sorted(v for group in setup.sharing.groups for v in group)
+    unseen = {
+        name: tuple(s for s, was in zip(model.states(v), cases.seen[v], strict=True) if not was)
+        for v, name in enumerate(model)
+        if name not in setup.hidden and not cases.seen[v].all()
+    }
+    return Fit(
+        network_of(model, state.tables, setup.network), state.found.log_likelihood, state.objective, state.history,
+        state.converged, state.interrupted, method, {model.variables[v]: state.found.counts[v] for v in estimated},
+        cases.n_rows, cases.n_dropped, states_from_data=setup.states_from_data, unseen=unseen, hidden=setup.hidden,
+        fixed=tuple(model.variables[v] for v in setup.sharing.fixed), **more,
+    )  # fmt: skip
+
+
+def _named_errors(
+    setup: Setup, cases: CodedCases, engine: Expectation, tables: Tables
+) -> dict[str, NDArray[np.float64]]:
+    found = standard_errors(cases, engine.evaluate_block, tables, setup.sharing)
+    return dict(zip(setup.model, found, strict=True))
+
+
+def fit_em(
+    setup: Setup,
+    cases: CodedCases,
+    rule: Rule,
+    starts: tuple[int, int],
+    running: Running,
+    listen: Listener,
+    saved: Checkpoint | None,
+) -> Fit:
+    """EM from every start; the best result.
+
+    Parameters
+    ----------
+    setup : Setup
+    cases : CodedCases
+    rule : Rule
+    starts : (int, int)
+        Number of starts, and the seed.
+    running : Running
+    listen : callable
+        Called with every iteration.
+    saved : Checkpoint, optional
+    """
+    n_starts, seed = starts
+    objectives = list(saved.objectives) if saved is not None else []
+    best = saved.best if saved is not None else None
+    tables = setup.start_tables(cases, seed, min(len(objectives), n_starts - 1))
+    engine = Expectation(cases, tables, running.backend, running.order, running.threads)
+    problem = Problem(engine.evaluate, setup.prior, setup.sharing)
+    n_left_out = 0
+    try:
+        for n in range(len(objectives), n_starts):
+            resumed = saved.resumed() if saved is not None else None
+            tables = setup.start_tables(cases, seed, n) if resumed is None else resumed.tables
+            found, left_out = _possible(cases, engine, tables, running.flag)
+            n_left_out += left_out
+            state = first_state(problem, tables, found) if resumed is None else replace(resumed, found=found)
+            if resumed is None:
+                listen(state.history[-1])
+
+            state = run_em(problem, state, rule, partial(_keep, listen, saved, objectives, best))
+            if saved is not None and state.interrupted:
+                saved.write(state, objectives, best, now=True)
+            if best is None or state.objective > best.objective:
+                best = state
+            if state.interrupted:
+                best = replace(best, interrupted=True, converged=False)
+                break
+            objectives.append(state.objective)
+        assert best is not None
+        if not best.found.counts:  # read from a checkpoint
+            best = replace(best, found=engine.evaluate(best.tables))
+        if saved is not None and not best.interrupted:
+            saved.finish()
+        more: dict[str, Any] = {"restarts": tuple(objectives) or (best.objective,), "n_impossible": n_left_out}
+        if running.errors:
+            more["_errors"] = _named_errors(setup, cases, engine, best.tables)
+    finally:
+        engine.close()
+    return _result(setup, cases, best, "em", **more)
+
+
+def _keep(
+    listen: Listener, saved: Checkpoint | None, objectives: list[float], best: EMState | None, state: EMState
+) -> None:
+    """Report an iteration, and write the checkpoint."""
+    listen(state.history[-1])
+    if saved is not None:
+        saved.write(state, objectives, best)
+
+
+def _possible(cases: CodedCases, engine: Expectation, tables: Tables, leave_out: bool) -> tuple[Evaluation, int]:
+    """A pass over the rows, without those of probability zero; how many of these were left out now.
+
+    Raises
+    ------
+    ImpossibleEvidence
+        For the first such row, unless `leave_out`; also if no other row is left.
+    """
+    found = engine.evaluate(tables)
+    error = impossible_row(cases, found)
+    if error is None:
+        return found, 0
+    if not leave_out:
+        raise error
+    n = cases.drop_rows(found.impossible)
+    if not cases.total_weight > 0:
+        raise error
+    return engine.evaluate(tables), n
+
+
+def _in_chunks(blocks: Iterator[Block], rows: int) -> Iterator[Block]:
+    """Blocks of at most so many rows."""
+    for block in blocks:
+        for at in range(0, len(block.states), rows):
+            some = slice(at, at + rows)
+            yield Block(block.states[some], block.weights[some], block.rows[some])
+
+
+def fit_stepwise(
+    setup: Setup,
+    blocks: Iterator[Block],
+    chunk: tuple[int, float],
+    seed: int,
+    running: Running,
+    listen: Listener,
+) -> Fit:
+    """Stepwise EM in one pass; CPTs that `start` would count are uniform at the start.
+
+    Parameters
+    ----------
+    setup : Setup
+    blocks : iterator of Block
+    chunk : (int, float)
+        Rows of a chunk, and the power of the shares.
+    seed : int
+    running : Running
+    listen : callable
+        Called with every chunk.
+    """
+    rows, power = chunk
+    cases = CodedCases(setup.model, setup.source)
+    tables = setup.start_tables(cases, seed, 0)
+    engine = Expectation(cases, tables, running.backend, running.order, running.threads)
+
+    def noted() -> Iterator[Block]:
+        for block in _in_chunks(blocks, rows):
+            cases.note(block)
+            yield block
+
+    try:
+        found = run_stepwise(
+            engine.evaluate_block, noted(), tables, setup.prior, setup.sharing, power, flag=running.flag,
+            listener=listen,
+        )  # fmt: skip
+    finally:
+        engine.close()
+    objective = found.log_likelihood + log_score(setup.prior, found.tables, [g[0] for g in setup.sharing.groups])
+    state = EMState(
+        found.tables, Evaluation(found.counts, found.log_likelihood, []), objective, found.history,
+        interrupted=found.interrupted,
+    )  # fmt: skip
+    return _result(setup, cases, state, "stepwise", n_impossible=found.n_impossible, restarts=(objective,))

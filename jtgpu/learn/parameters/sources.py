@@ -1,0 +1,215 @@
+"""Where cases come from: a table in memory, or files that are read in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import numpy as np
+
+from ...cases.options import CsvDialect
+from ...cases.reading import CaseChunk, Source, open_cases
+from ...errors import DataError, ParseError, UnknownState
+from ...inference.tables import Table, at_row, distinct_values, open_table
+from ...inference.tables.encoder import CategoricalColumn, Encoder
+from ...inference.tables.states import MISSING
+from ...model.discrete import DiscreteModel
+from .state_names import labels_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["CaseSource", "CodedChunk", "FileSource", "TableSource", "open_source"]
+
+SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".gz", ".zst", ".bz2", ".lz4")
+
+
+@dataclass
+class CodedChunk:
+    """Some rows as state numbers.
+
+    Attributes
+    ----------
+    codes : (E, n) int8, int16 or int32
+        State of each column's variable, -1 if missing.
+    weights : (n,) float64, optional
+        The cells of the column of weights; None without one.
+    done, size : int
+        How much of the data has been read, of how much.
+    """
+
+    codes: NDArray[Any]
+    weights: NDArray[np.float64] | None
+    done: int
+    size: int
+
+
+class CaseSource(Protocol):
+    """A table of cases."""
+
+    names: list[str]  # of the columns
+
+    def states(self, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Names of states of some columns, from their cells."""
+
+    def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
+        """The rows, coded, from the first one on; may be called several times."""
+
+    def row_name(self, row: int) -> str:
+        """Name of a row for messages."""
+
+
+def open_source(
+    cases: Any, variables: Sequence[str], dialect: CsvDialect | None = None, chunk: int = 100_000,
+    missing: Sequence[str] = MISSING,
+) -> CaseSource:  # fmt: skip
+    """Open a table of cases: a table in memory, or a path or several paths of files.
+
+    Parameters
+    ----------
+    cases : table, path, or list of paths
+        A folder stands for the files in it with a suffix of cases, by name.
+    variables : sequence of str
+        Names of variables, which show the delimiter of CSV files, and name the columns of an array.
+    dialect : CsvDialect, optional
+    chunk : int
+        Rows that are read from a file at a time, about.
+    missing : sequence of str
+        Texts that mean a missing cell unless they are states.
+    """
+    shell = DiscreteModel(dict.fromkeys(variables, ("",)))
+    is_paths = isinstance(cases, (list, tuple)) and cases and all(isinstance(p, (str, Path)) for p in cases)
+    if isinstance(cases, (str, Path)) or is_paths:
+        given = [cases] if isinstance(cases, (str, Path)) else list(cases)
+        files = [f for p in given for f in _files(Path(p))]
+        return FileSource([open_cases(f, shell, dialect) for f in files], files, chunk, missing)
+    table = open_table(shell if variables else None, cases)
+    return TableSource(table, missing)
+
+
+def _files(path: Path) -> list[Path]:
+    """A file, or those of a folder."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith((".", "_")))
+    if not found:
+        raise DataError(f"the folder {path} has no files of cases ({', '.join(SUFFIXES)})")
+    return found
+
+
+class TableSource:
+    """A table in memory."""
+
+    def __init__(self, table: Table, missing: Sequence[str]):
+        self._table, self._missing = table, missing
+        self.names = table.names
+
+    def states(self, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """See `CaseSource.states`."""
+        found = {}
+        for name in columns:
+            column = self._table.column(name)
+            try:
+                codes, values = distinct_values(column)
+            except TypeError:
+                raise DataError(f"column {name!r} has cells that are not single values") from None
+            ordered = isinstance(column, CategoricalColumn)
+            used = values if ordered else [values[i] for i in np.unique(codes[codes >= 0]).tolist()]
+            found[name] = labels_of(name, used, ordered=ordered)
+        return found
+
+    def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
+        """See `CaseSource.chunks`; one chunk."""
+        table = self._table
+        encoder = Encoder(model, [model.index(c) for c in columns], self._missing, by_index=table.by_index)
+        encoded = encoder.encode([table.column(c) for c in columns], table.n, first_only=True)
+        for row, reason in encoded.rejected.items():
+            raise UnknownState(at_row(table, row, reason))
+        own = None if weights is None else _numbers(self, weights, table.column(weights), 0)
+        yield CodedChunk(encoded.codes, own, table.n, table.n)
+
+    def row_name(self, row: int) -> str:
+        """See `CaseSource.row_name`."""
+        return self._table.row_name(row)
+
+
+class FileSource:
+    """Files, one after the other."""
+
+    def __init__(self, sources: list[Source], files: list[Path], chunk: int, missing: Sequence[str]):
+        self._sources, self._files, self._chunk, self._missing = sources, files, chunk, missing
+        self.names = list(sources[0].columns)
+        for source, file in zip(sources, files, strict=True):
+            if set(source.columns) != set(self.names):
+                odd = sorted(set(source.columns) ^ set(self.names))[0]
+                raise DataError(f"{file} and {files[0]} differ in the column {odd!r}")
+        self._size = sum(s.size for s in sources)
+
+    def _loaded(self, columns: Sequence[str]) -> Iterator[tuple[CaseChunk, int, int]]:
+        """Chunks, the number of their first row, and how much has been read."""
+        row = before = 0
+        for source in self._sources:
+            for chunk in source.chunks(list(columns), [], self._chunk):
+                chunk.load()
+                if chunk.broken:
+                    at, reason = min(chunk.broken.items())
+                    file, line = chunk.locate(at)
+                    raise ParseError(reason, file, line)
+                yield chunk, row, before + chunk.done
+                row += chunk.n
+                chunk.drop()
+            before += source.size
+
+    def states(self, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """See `CaseSource.states`; reads the files once."""
+        found: dict[str, dict[Any, None]] = {c: {} for c in columns}
+        if columns:
+            for chunk, _, _ in self._loaded(columns):
+                for name, column in zip(columns, chunk.columns, strict=True):
+                    codes, values = distinct_values(column)
+                    found[name].update(dict.fromkeys(values[i] for i in np.unique(codes[codes >= 0]).tolist()))
+        return {name: labels_of(name, values) for name, values in found.items()}
+
+    def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
+        """See `CaseSource.chunks`."""
+        encoder = Encoder(model, [model.index(c) for c in columns], self._missing)
+        extra = [] if weights is None else [weights]
+        for chunk, first, done in self._loaded([*columns, *extra]):
+            encoded = encoder.encode(chunk.columns[: len(columns)], chunk.n, first_only=True)
+            for row, reason in encoded.rejected.items():
+                file, line = chunk.locate(row)
+                raise UnknownState(f"{file if line is None else f'{file}:{line}'}: {reason}")
+            own = None if weights is None else _numbers(self, weights, chunk.columns[-1], first)
+            yield CodedChunk(encoded.codes, own, done, self._size)
+
+    def row_name(self, row: int) -> str:
+        """See `CaseSource.row_name`: file and line; reads the files again up to the row."""
+        for chunk, first, _ in self._loaded(self.names[:1]):
+            if first <= row < first + chunk.n:
+                file, line = chunk.locate(row - first)
+                return file if line is None else f"{file}:{line}"
+        return f"row {row}"
+
+
+def _numbers(source: CaseSource, name: str, column: Any, first: int) -> NDArray[np.float64]:
+    """Cells of a column as numbers."""
+    codes, values = distinct_values(column)
+    found = np.full(len(values) + 1, np.nan)
+    for i, value in enumerate(values):
+        try:
+            found[i] = float(value)
+        except (TypeError, ValueError):
+            found[i] = np.nan
+    numbers = found[codes]
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if len(bad):
+        row = int(bad[0])
+        cell = repr(values[codes[row]]) if codes[row] >= 0 else "missing"
+        _reject(source, first + row, f"column {name!r}: the weight is {cell}, not a finite number")
+    return numbers
+
+
+def _reject(source: CaseSource, row: int, reason: str) -> NoReturn:
+    raise DataError(f"{source.row_name(row)}, {reason}")

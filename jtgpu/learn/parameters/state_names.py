@@ -1,0 +1,133 @@
+"""The states of every variable: given, of the network, or those in the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ...errors import ArgumentError, DataError, closest
+from ...inference.tables import is_missing
+from ...inference.tables.states import MISSING
+from ...model.network import BayesianNetwork
+from ...util.arguments import several
+
+__all__ = ["hidden_states", "labels_of", "states_given"]
+
+MAX_NUMERIC = 256  # distinct numbers of a column that are states without discretisation
+
+
+def hidden_states(hidden: Any, network: BayesianNetwork | None, variables: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """States of the hidden variables.
+
+    Parameters
+    ----------
+    hidden : mapping, name, or iterable of names
+        Variable to its number of states or their names; None, or a name alone: the states of the network.
+    network : BayesianNetwork, optional
+    variables : sequence of str
+
+    Raises
+    ------
+    ArgumentError
+        If a variable or its states are unknown, differ from the network's, or are fewer than 2.
+    """
+    if isinstance(hidden, str):
+        hidden = [hidden]
+    given = dict(hidden) if isinstance(hidden, Mapping) else dict.fromkeys(several(hidden) or ())
+    found = {}
+    for v, states in given.items():
+        if v not in variables:
+            raise ArgumentError(f"hidden: there is no variable {v!r}{closest(str(v), variables)}")
+        names = network.states(v) if network is not None else None
+        if isinstance(states, int) and not isinstance(states, bool):
+            own: tuple[str, ...] = tuple(map(str, range(states)))
+            if names is not None and len(names) == states:
+                own = names
+        elif states is None:
+            if names is None:
+                raise ArgumentError(f"hidden variable {v!r}: give its number of states, as in hidden={{{v!r}: 2}}")
+            own = names
+        else:
+            own = tuple(map(str, several(states) or ()))
+        if names is not None and own != names:
+            raise ArgumentError(f"hidden variable {v!r} has {len(names)} states in the network, not {states!r}")
+        if len(own) < 2 or len(set(own)) < len(own):
+            raise ArgumentError(f"hidden variable {v!r} needs at least 2 different states, not {states!r}")
+        found[v] = own
+    return found
+
+
+def states_given(
+    states: Mapping[str, Iterable[Any]] | None, network: BayesianNetwork | None, variables: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
+    """States that need no data: of the network, replaced by those of `states`.
+
+    Raises
+    ------
+    ArgumentError
+        If `states` names another variable, or gives a variable no or repeated states.
+    """
+    found = {v: network.states(v) for v in variables} if network is not None else {}
+    for v, names in (states or {}).items():
+        if v not in variables:
+            raise ArgumentError(f"states: there is no variable {v!r}{closest(str(v), variables)}")
+        own = tuple(map(str, several(names) or ()))
+        if not own or len(set(own)) < len(own):
+            raise ArgumentError(f"states: {v!r} needs different names of states, not {names!r}")
+        found[v] = own
+    return found
+
+
+def labels_of(name: str, values: Iterable[Any], *, ordered: bool = False) -> tuple[str, ...]:
+    """Names of states for the distinct values of a column: numbers ascending, else texts in alphabetical order.
+
+    Parameters
+    ----------
+    name : str
+        The column's, for messages.
+    values : iterable
+    ordered : bool
+        Whether the values are in order already, as the categories of a data frame are.
+
+    Raises
+    ------
+    DataError
+        If there is no value, or there are more different numbers than states should be.
+    """
+    found = [v for v in values if not is_missing(v) and not (isinstance(v, str) and v.strip() in MISSING)]
+    if not found:
+        raise DataError(
+            f"column {name!r} has only missing cells; give its states as states={{{name!r}: [...]}}, or drop the "
+            f"column and declare the variable hidden: hidden={{{name!r}: 2}}"
+        )
+    numbers = {v: _number(v) for v in found}
+    is_numeric = all(x is not None for x in numbers.values())
+    if is_numeric and len(set(numbers.values())) > MAX_NUMERIC:
+        raise DataError(
+            f"column {name!r} has {len(set(numbers.values())):,} different numbers, too many for states: discretise it "
+            "first (jtgpu.learn.discretise, or --bins on the command line)"
+        )
+    if not ordered:
+        found.sort(key=(lambda v: (numbers[v], str(v))) if is_numeric else str)
+    return tuple(dict.fromkeys(_label(v, numbers[v]) for v in found))
+
+
+def _number(value: Any) -> float | None:
+    """The finite number that a value is, or that its text denotes."""
+    if isinstance(value, bool) or type(value).__name__ == "bool_":
+        return None
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) and (not isinstance(value, str) or value.isascii()) else None
+
+
+def _label(value: Any, number: float | None) -> str:
+    """The name of a value's state: integers that a hole turned into floats have no fraction."""
+    if isinstance(value, str):
+        return value.strip()
+    if number is not None and isinstance(value, float) and number.is_integer() and abs(number) < 2**53:
+        return str(int(number))
+    return str(value)

@@ -1,0 +1,302 @@
+"""`jtgpu.learn.fit`: counting, EM, priors, tied, fixed and hidden variables."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+import jtgpu
+from jtgpu.learn import fit
+from jtgpu.learn.parameters import em, expectation, families
+from tests.support import random_nets
+from tests.support.bundled import bundled
+from tests.support.examples import examples
+
+
+def drawn(net: jtgpu.BayesianNetwork, n: int, missing: float = 0.0, seed: int = 0) -> np.ndarray:
+    """(n, V) states drawn from a network, cells missing at random."""
+    states = net.compile("reference").sample(n, seed=seed).states.astype(np.int32)
+    states[np.random.default_rng(seed).random(states.shape) < missing] = -1
+    return states
+
+
+def counted(net: jtgpu.BayesianNetwork, states: np.ndarray, v: str) -> np.ndarray:
+    """Counts of a family over complete rows, one row after the other."""
+    table = np.zeros(net.cpt(v).shape)
+    for row in states.tolist():
+        table[tuple(row[net.index(u)] for u in (*net.parents(v), v))] += 1.0
+    return table
+
+
+@pytest.mark.parametrize("missing", ["em", "error", "drop", "available"])
+def test_complete_rows_are_counted_to_the_bit(missing: Any) -> None:
+    net = bundled("asia")
+    states = drawn(net, 200)
+    found = fit(net, states, prior=0.5, missing=missing)
+    assert found.method == "counts"
+    assert found.converged
+    assert len(found.history) == 1
+    for v in net:
+        counts = counted(net, states, v)
+        np.testing.assert_array_equal(found.counts[v], counts)
+        np.testing.assert_array_equal(
+            found.network.cpt(v), (counts + 0.5) / (counts + 0.5).sum(axis=-1, keepdims=True)
+        )
+    assert found.log_likelihood == pytest.approx(found.network.compile("reference").log_likelihood(states).sum())
+
+
+def test_em_on_complete_rows_is_counting() -> None:
+    """Zeros of the start make EM run; its counts are those of counting."""
+    net = bundled("asia")
+    states = drawn(net, 300)
+    found = fit(net, states, start="given", prior=1)
+    assert found.method == "em"
+    assert found.converged
+    for v in net:
+        np.testing.assert_array_equal(found.counts[v], counted(net, states, v))
+        assert ((found.network.cpt(v) > 0) == (net.cpt(v) > 0)).all() or (net.cpt(v) > 0).all()
+    either = found.network.cpt("either")
+    np.testing.assert_array_equal(either, net.cpt("either"))  # its zeros stay, whatever the prior
+    free = fit(net, states, start="given", prior=1, zeros="free")
+    assert (free.network.cpt("either") > 0).all()
+
+
+def test_weights_are_repeated_rows() -> None:
+    net = bundled("asia")
+    states = drawn(net, 60, 0.3)
+    weights = np.random.default_rng(0).integers(0, 4, 60)
+    whole = fit(net, states, weights=weights)
+    repeated = fit(net, np.repeat(states, weights, axis=0))
+    assert whole.log_likelihood == pytest.approx(repeated.log_likelihood, rel=1e-9)
+    for v in net:
+        np.testing.assert_allclose(whole.network.cpt(v), repeated.network.cpt(v), atol=1e-9)
+
+
+@pytest.mark.parametrize("accelerate", [False, True])
+def test_a_fixed_point_stays(accelerate: bool) -> None:
+    net = bundled("asia")
+    states = drawn(net, 200, 0.2)
+    first = fit(net, states, tolerance=1e-15, iterations=3000, accelerate=accelerate)
+    again = fit(first.network, states, start="given", iterations=3)
+    for v in net:
+        np.testing.assert_allclose(again.network.cpt(v), first.network.cpt(v), atol=1e-7)
+    assert again.objective == pytest.approx(first.objective, rel=1e-12)
+
+
+def test_the_result_does_not_depend_on_threads() -> None:
+    net = bundled("alarm")
+    states = drawn(net, 400, 0.1)
+    one, two = (fit(net, states, iterations=4, threads=n) for n in (1, 2))
+    assert one.objective == two.objective
+    assert one.network == two.network
+
+
+def test_the_reference_backend_agrees() -> None:
+    net = bundled("survey")
+    states = drawn(net, 50, 0.3)
+    fast, slow = (fit(net, states, backend=name, iterations=5) for name in ("cpu", "reference"))
+    assert fast.objective == pytest.approx(slow.objective, rel=1e-12)
+    for v in net:
+        np.testing.assert_allclose(fast.network.cpt(v), slow.network.cpt(v), rtol=1e-9)
+
+
+@given(data=st.data())
+@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_objective_never_falls(data: st.DataObject) -> None:
+    """For any network, holes, prior, and tied, fixed and hidden variables; and the last counts fit the network."""
+    net = data.draw(random_nets.bayesian_networks(most=5))
+    if not len(net):
+        return
+    seed = data.draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    states = np.stack([rng.integers(0, c, 15) for c in net.cardinality.tolist()], axis=1).astype(np.int32)
+    states[rng.random(states.shape) < data.draw(st.sampled_from([0.1, 0.5]))] = -1
+    shapes = families.family_shapes(net)
+    twins = [(i, j) for i in range(len(net)) for j in range(i) if shapes[i] == shapes[j]]
+    tied = [[net.variables[i] for i in data.draw(st.sampled_from(twins))]] if twins and data.draw(st.booleans()) else []
+    free = [v for v in net if not any(v in group for group in tied)]
+    fixed = [free[0]] if free and data.draw(st.booleans()) else []
+    hidden = [v for v in net if len(net.states(v)) > 1][: data.draw(st.integers(0, 1))]
+    columns = {v: states[:, i] for i, v in enumerate(net) if v not in hidden}
+    if not columns:
+        return
+    found = fit(
+        net, columns, prior=data.draw(st.sampled_from([0, 0.5, "bdeu:3"])), tied=tied, fixed=fixed, hidden=hidden,
+        iterations=12, accelerate=data.draw(st.booleans()), on_impossible="flag",
+        backend="reference", seed=seed % 1000,
+    )  # fmt: skip
+    objectives = [entry.objective for entry in found.history]
+    assert all(b >= a - 1e-9 * abs(a) for a, b in itertools.pairwise(objectives))
+    for group in tied:
+        np.testing.assert_array_equal(found.network.cpt(group[0]), found.network.cpt(group[1]))
+    for v in fixed:
+        np.testing.assert_array_equal(found.network.cpt(v), net.cpt(v))
+        assert v not in found.counts
+    assert all(np.isfinite(found.network.cpt(v)).all() for v in net)
+
+
+def test_a_fall_of_the_objective_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = bundled("cancer")
+    evaluate = expectation.Expectation.evaluate
+    calls = iter(range(100))
+
+    def falling(self: Any, tables: Any) -> Any:
+        found = evaluate(self, tables)
+        return found._replace(log_likelihood=found.log_likelihood - next(calls))
+
+    monkeypatch.setattr(expectation.Expectation, "evaluate", falling)
+    with pytest.raises(jtgpu.JtgpuError, match=r"iteration \d+: the objective fell"):
+        fit(net, drawn(net, 50, 0.3))
+
+
+def test_a_hidden_chain_is_forward_backward() -> None:
+    """A hidden Markov model: one EM step equals Baum and Welch's, written here."""
+    rng = np.random.default_rng(3)
+    n, length, k, m = 40, 4, 3, 4
+    start = rng.dirichlet(np.ones(k))
+    move, emit = rng.dirichlet(np.ones(k), k), rng.dirichlet(np.ones(m), k)
+    seen = rng.integers(0, m, (n, length))
+    hidden = [f"h{t}" for t in range(length)]
+    parents = {h: [f"h{t - 1}"] if t else [] for t, h in enumerate(hidden)} | {
+        f"o{t}": [f"h{t}"] for t in range(length)
+    }
+    names = {h: [*"abc"] for h in hidden} | {f"o{t}": [*"wxyz"] for t in range(length)}
+    cpts = {h: move if t else start for t, h in enumerate(hidden)} | {f"o{t}": emit for t in range(length)}
+    net = jtgpu.BayesianNetwork(names, parents, cpts)
+    found = fit(
+        net, {f"o{t}": ["wxyz"[s] for s in seen[:, t]] for t in range(length)}, hidden=hidden,
+        start="given", prior=0, iterations=1, tied=[hidden[1:], [f"o{t}" for t in range(length)]],
+    )  # fmt: skip
+    first, moves, emissions, log_likelihood = np.zeros(k), np.zeros((k, k)), np.zeros((k, m)), 0.0
+    for row in seen:
+        forward = [start * emit[:, row[0]]]
+        for o in row[1:]:
+            forward.append(forward[-1] @ move * emit[:, o])
+        backward = [np.ones(k)]
+        for o in row[:0:-1]:
+            backward.insert(0, move @ (emit[:, o] * backward[0]))
+        total = forward[-1].sum()
+        log_likelihood += np.log(total)
+        for t in range(length):
+            posterior = forward[t] * backward[t] / total
+            emissions[:, row[t]] += posterior
+            first += posterior if t == 0 else 0
+            if t:
+                moves += forward[t - 1][:, None] * move * (emit[:, row[t]] * backward[t]) / total
+    assert found.history[0].log_likelihood == pytest.approx(log_likelihood)
+    np.testing.assert_allclose(found.network.cpt("h0"), first / n, rtol=1e-10)
+    np.testing.assert_allclose(found.network.cpt("h2"), moves / moves.sum(axis=1, keepdims=True), rtol=1e-10)
+    np.testing.assert_allclose(found.network.cpt("o3"), emissions / emissions.sum(axis=1, keepdims=True), rtol=1e-10)
+
+
+def test_acceleration_reaches_at_least_the_same_objective_in_fewer_passes() -> None:
+    net = bundled("asia")
+    states = drawn(net, 300, 0.2)
+    columns = {v: states[:, i] for i, v in enumerate(net) if v != "smoke"}
+    plain, fast = (
+        fit(net, columns, hidden=["smoke"], accelerate=a, iterations=3000, tolerance=1e-10, seed=1)
+        for a in (False, True)
+    )
+    assert fast.objective >= plain.objective - 1e-3
+    assert fast.history[-1].number < plain.history[-1].number
+    assert any(entry.accelerated for entry in fast.history)
+
+
+def test_restarts_keep_the_best() -> None:
+    net = bundled("asia")
+    states = drawn(net, 200, 0.1)
+    columns = {v: states[:, i] for i, v in enumerate(net) if v != "smoke"}
+    found = fit(net, columns, hidden="smoke", restarts=4, iterations=30)
+    assert len(found.restarts) == 4
+    assert found.objective == max(found.restarts)
+    assert found.network == fit(net, columns, hidden="smoke", restarts=4, iterations=30).network
+
+
+def test_rows_without_data() -> None:
+    net = jtgpu.network("a->b", "{x|y}", cpts={"a": [0.5, 0.5], "b": [[0.9, 0.1], [0.2, 0.8]]})
+    table = {"a": ["x", "x"], "b": ["x", "y"]}
+    assert fit(net, table, prior=0).network.cpt("b")[1].tolist() == [0.5, 0.5]
+    given_start = fit(net, table, prior=0, start="given")
+    assert given_start.network.cpt("b")[1].tolist() == [0.2, 0.8]
+    assert given_start.empty_rows == {"b": [{"a": "y"}]}
+    assert given_start.unseen == {"a": ("y",)}
+    assert "a: no row has 'y'" in str(given_start)
+    mean = fit(net, table, prior={"b": [[0, 0], [1, 3]]})
+    assert mean.network.cpt("b")[1].tolist() == [0.25, 0.75]
+
+
+def test_priors() -> None:
+    net = bundled("cancer")
+    states = drawn(net, 20)
+    bdeu = fit(net, states, prior="bdeu:10")
+    counts = counted(net, states, "Cancer") + 10 / net.cpt("Cancer").size
+    np.testing.assert_allclose(bdeu.network.cpt("Cancer"), counts / counts.sum(axis=-1, keepdims=True), rtol=1e-14)
+    strong = fit(net, states, prior="net:1e9")
+    for v in net:
+        np.testing.assert_allclose(strong.network.cpt(v), net.cpt(v), atol=1e-6)
+
+
+def test_standard_errors_of_counting_are_binomial() -> None:
+    net = jtgpu.network("a->b", "{x|y}")
+    rng = np.random.default_rng(0)
+    states = rng.integers(0, 2, (400, 2)).astype(np.int32)
+    states[:, 0] = 0
+    found = fit(net, states, prior=0, errors=True)
+    p, n = found.network.cpt("b")[0, 0], 400
+    np.testing.assert_allclose(found.standard_errors("b")[0], np.sqrt(p * (1 - p) / n), rtol=1e-9)
+    assert np.isinf(found.standard_errors("b")[1]).all()
+    assert found.report()["undetermined"] == {"b": 2}
+    with pytest.raises(jtgpu.JtgpuError, match="errors=True"):
+        fit(net, states).standard_errors("b")
+
+
+def test_stepwise_approaches_em() -> None:
+    net = bundled("survey")
+    states = drawn(net, 4000, 0.1)
+    whole, passed = fit(net, states), fit(net, states, step=0.7, chunk=200)
+    assert passed.method == "stepwise"
+    assert len(passed.history) == 20
+    assert not passed.converged
+    for v in net:
+        np.testing.assert_allclose(passed.network.cpt(v), whole.network.cpt(v), atol=0.15)
+
+
+def test_ctrl_c_returns_the_last_whole_iteration() -> None:
+    net = bundled("asia")
+    states = drawn(net, 100, 0.2)
+
+    def stop(entry: em.Iteration) -> None:
+        if entry.number == 2:
+            raise KeyboardInterrupt
+
+    found = fit(net, states, tolerance=0, accelerate=False, progress=stop)
+    assert found.interrupted
+    assert not found.converged
+    assert found.network == fit(net, states, tolerance=0, accelerate=False, iterations=2).network
+
+
+def test_a_run_continues_from_its_checkpoint(tmp_path: Any) -> None:
+    net = bundled("asia")
+    states = drawn(net, 100, 0.2)
+    path = tmp_path / "run.npz"
+
+    def stop(entry: em.Iteration) -> None:
+        if entry.number == 3:
+            raise KeyboardInterrupt
+
+    options: dict[str, Any] = {"tolerance": 0, "iterations": 6, "checkpoint": path}
+    fit(net, states, progress=stop, **options)
+    assert path.exists()
+    with pytest.raises(jtgpu.JtgpuError, match="other data or options"):
+        fit(net, states, prior=2, resume=True, **options)
+    seen: list[em.Iteration] = []
+    found = fit(net, states, resume=True, progress=seen.append, **options)
+    assert [entry.number for entry in found.history][-1] == 6
+    assert seen[0].number > 3
+    assert not path.exists()
+    assert found.network == fit(net, states, tolerance=0, iterations=6).network
