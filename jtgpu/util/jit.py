@@ -10,15 +10,15 @@ A function that Python calls is *declared*: its decorator lists the signatures t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from numba import njit, types
+from numba import njit
 
-from .ahead.signatures import numba_types
+from .ahead.signatures import Array, numba_types, parse
 from .jit_cache import LoopCache
 
-__all__ = ["address_of", "compiled", "declared", "inlined", "is_compiled", "undeclared", "use_cache"]
+__all__ = ["address_of", "compiled", "declared", "entry", "inlined", "is_compiled", "undeclared", "use_cache"]
 
 _cached = True
 
@@ -69,14 +69,35 @@ def undeclared() -> list[str]:
     for name, (function, signatures) in declared.items():
         if function.signatures:
             listed = [numba_types(signature, function.py_func.__globals__) for signature in signatures]
-            listed += [tuple(map(_writable, arguments)) for arguments in listed]
             found += [f"{name}{arguments}" for arguments in function.signatures if arguments not in listed]
     return found
 
 
-def _writable(kind: Any) -> Any:
-    """The type of a constant array that may be written; other types as they are."""
-    return kind.copy(readonly=False) if isinstance(kind, types.Array) else kind
+def entry(function: Any) -> Any:
+    """What Python calls in place of a declared function: constant arrays become read-only views.
+
+    Numba would compile the function again for every combination of arrays that may and may not be written.
+    """
+    found = declared.get(full_name(function))
+    constant = () if found is None else _constants(found[1][0], function.py_func.__globals__)
+    if not constant:
+        return function
+
+    def call(*arguments: Any) -> Any:
+        given = list(arguments)
+        for i in constant:
+            array = given[i]
+            if array.flags.writeable:
+                given[i] = array = array.view()
+                array.flags.writeable = False
+        return function(*given)
+
+    return call
+
+
+def _constants(signature: str, names: Mapping[str, Any]) -> tuple[int, ...]:
+    """Places of the arguments that are constant arrays."""
+    return tuple(i for i, kind in enumerate(parse(signature, names)) if isinstance(kind, Array) and kind.constant)
 
 
 def inlined(function: Callable[..., Any]) -> Any:

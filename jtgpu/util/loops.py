@@ -63,7 +63,14 @@ def _compile_for(name: str, arguments: tuple[Any, ...]) -> Any:
     if mode() == "ahead":
         raise JtgpuError(f"{name} was not built for these arguments: {[_described(a) for a in arguments]}")
     module, _, function = name.rpartition(".")
-    return getattr(importlib.import_module(module), function)(*arguments)
+    return _compiled(module, function)(*arguments)
+
+
+def _compiled(module: str, name: str) -> Any:
+    """A function that Numba compiles."""
+    from .jit import entry  # imports Numba
+
+    return entry(getattr(importlib.import_module(module), name))
 
 
 def _described(argument: Any) -> str:
@@ -86,7 +93,7 @@ class Loops:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        function = self._ahead(name) or getattr(importlib.import_module(self._module), name)
+        function = self._ahead(name) or _compiled(self._module, name)
         setattr(self, name, function)
         return function
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jtgpu.util import jit
 from tests.util import small_loops
 from tests.util.small_loops import Pair
 
@@ -28,7 +29,6 @@ NAMES = [n for n, f in vars(small_loops).items() if hasattr(f, "py_func") and no
 @pytest.fixture(scope="module")
 def extension(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The extension module of `small_loops`."""
-    from jtgpu.util import jit
     from jtgpu.util.ahead import build, glue, objects
 
     folder = tmp_path_factory.mktemp("ahead")
@@ -98,7 +98,7 @@ def test_results_outlive_the_call(call: Any) -> None:
 
 def test_results_are_those_of_numba(call: Any) -> None:
     numbers = np.random.default_rng(1).random(1000)
-    assert call("half_sum", numbers) == small_loops.half_sum(numbers)
+    assert call("half_sum", numbers) == jit.entry(small_loops.half_sum)(numbers)
 
 
 def test_constant_arrays_may_be_read_only(call: Any) -> None:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from jtgpu.util import jit_cache
+from jtgpu.util import jit, jit_cache
 from jtgpu.util.jit import compiled
 from tests.conftest import ROOT
+from tests.util import small_loops
 
 
 @pytest.fixture
@@ -138,3 +140,13 @@ def test_a_named_folder_that_cannot_be_written_is_reported(tmp_path: Path, monke
         assert answer() == (42, 0)
     shutil.rmtree(jit_cache.loops_folder())
     jit_cache.loops_folder.cache_clear()
+
+
+def test_constant_arrays_are_compiled_for_once(folder: Path) -> None:
+    numbers = np.arange(3.0)
+    frozen = numbers.copy()
+    frozen.flags.writeable = False
+    called = jit.entry(small_loops.half_sum)
+    assert called(numbers) == called(frozen) == 1.5
+    assert numbers.flags.writeable
+    assert len(small_loops.half_sum.signatures) == 1

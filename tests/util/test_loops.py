@@ -99,6 +99,7 @@ def test_undeclared_arguments_go_to_numba(built: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr(loops, "undeclared", [])
     module: Any = ModuleType("tests.util.no_loops")
     module.hashes = lambda *arguments: len(arguments)
+    module.hashes.__module__ = module.__name__
     monkeypatch.setitem(sys.modules, module.__name__, module)
     assert built.fallback("tests.util.no_loops.hashes", (numbers, ptr)) == 2
     (told,) = loops.undeclared
