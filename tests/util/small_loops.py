@@ -77,6 +77,12 @@ def plain(n, x):
     return n * x
 
 
+@compiled("u8, i4")
+def unsigned(x, n):
+    """A number beyond int64."""
+    return x >> np.uint64(n)
+
+
 @compiled("i8")
 def checked(n):
     """An error that the loop raises."""

@@ -74,6 +74,10 @@ def test_arrays_numbers_and_flags(call: Any) -> None:
     assert call("plain", 3, 0.5) == 1.5
     numbers = np.zeros(3, np.int32)
     assert call("fill", numbers, 7) is None
+    assert call("unsigned", 2**64 - 1, 63) == call("unsigned", np.uint64(2**63), 63) == 1
+    for arguments in ((-1, 1), (2**64, 1), (1, 2**31), (1.0, 1)):
+        with pytest.raises(LookupError):
+            call("unsigned", *arguments)
     assert numbers.tolist() == [7, 7, 7]
 
 

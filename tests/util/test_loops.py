@@ -102,8 +102,8 @@ def test_undeclared_arguments_go_to_numba(built: Any, monkeypatch: pytest.Monkey
     module.hashes.__module__ = module.__name__
     monkeypatch.setitem(sys.modules, module.__name__, module)
     assert built.fallback("tests.util.no_loops.hashes", (numbers, ptr)) == 2
-    (told,) = loops.undeclared
-    assert told == "tests.util.no_loops.hashes['int32 of shape (10,)', 'int64 of shape (3,)']"
+    (call,) = loops.undeclared
+    assert call == "tests.util.no_loops.hashes['int32 of shape (10,)', 'int64 of shape (3,)']"
     monkeypatch.setenv("JTGPU_LOOPS", "ahead")
     with pytest.raises(JtgpuError, match="int32"):
         built.fallback("tests.util.no_loops.hashes", (numbers[::2], (ptr,)))

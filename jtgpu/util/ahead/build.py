@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
     try:
         build(Path(arguments[0]) if arguments else Path(__file__).parents[2])
     except Exception as error:  # whatever Numba or the linker reports: the package works without
-        told = error if isinstance(error, BuildError) else f"{type(error).__name__}: {error}"
-        print(f"jtgpu: no compiled loops ({told}); they are compiled on first use", file=sys.stderr)
+        text = error if isinstance(error, BuildError) else f"{type(error).__name__}: {error}"
+        print(f"jtgpu: no compiled loops ({text}); they are compiled on first use", file=sys.stderr)
         return 1
     return 0

@@ -58,6 +58,9 @@ class _Arguments:
         if code == "f8":
             self.declared.append(f"double {name};")
             self.checks.append(f"get_float({value}, &{name})")
+        elif code == "u8":
+            self.declared.append(f"uint64_t {name};")
+            self.checks.append(f"get_unsigned({value}, &{name})")
         elif code == "b1":
             self.declared.append(f"int8_t {name};")
             self.checks.append(f"get_bool({value}, &{name})")

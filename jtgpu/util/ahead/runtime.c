@@ -195,6 +195,21 @@ static int get_int(PyObject *o, int64_t low, int64_t high, int64_t *to)
     return low <= x && x <= high;
 }
 
+static int get_unsigned(PyObject *o, uint64_t *to)
+{
+    if (!PyLong_Check(o) && !PyArray_IsScalar(o, Integer))
+        return 0;
+    PyObject *number = PyNumber_Index(o);
+    uint64_t x = number == NULL ? (uint64_t)-1 : PyLong_AsUnsignedLongLong(number);
+    Py_XDECREF(number);
+    if (x == (uint64_t)-1 && PyErr_Occurred()) {
+        PyErr_Clear();
+        return 0;
+    }
+    *to = x;
+    return 1;
+}
+
 static int get_float(PyObject *o, double *to)
 {
     if (!PyFloat_Check(o) && !PyArray_IsScalar(o, Floating))
