@@ -28,7 +28,7 @@ PEER_SECONDS = 20.0  # per row, at least five questions
 
 
 class Question(NamedTuple):
-    """A case and the variable whose posterior is asked for alone."""
+    """A case, and the variable whose posterior is the single target."""
 
     case: dict[str, int]
     target: str
