@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import os
 from pathlib import Path
@@ -47,6 +48,54 @@ def test_invalid_files_are_rejected(
     with pytest.raises(error, match=said):
         run(tree, tmp_path / "c.csv", tmp_path / "o.csv", keep=())
     assert not (tmp_path / "o.csv").exists()
+
+
+LARGE = {
+    "cell": (b"id,xray\n1,yes\n2," + b"y" * 20_000_000 + b"\n", jtgpu.UnknownState, r"c\.csv:3: column 'xray': 'yyy"),
+    "quoted cell": (b'id,xray\n1,"' + b"y" * 20_000_000 + b'"\n', jtgpu.UnknownState, r"c\.csv:2: column 'xray'"),
+    "row": (b"id,xray\n1,yes\n2," + b"y" * (70 << 20), jtgpu.ParseError, r"c\.csv:3:1: a row is longer than 64 MiB"),
+    "header": (b"x" * 2_000_000 + b",y\n1,yes\n", jtgpu.UnknownVariable, r"c\.csv"),
+    "blank header": (b" " * (130 << 20), jtgpu.ParseError, r"c\.csv:1:1: the first row is longer than 64 MiB"),
+    "open quote": (b'id,xray\n1,"' + b"yes,no\n" * 2_000_000, jtgpu.JtgpuError, r"c\.csv:2"),
+    "columns": (
+        b",".join(b"column %d" % i for i in range(100_000)) + b"\n" + b",".join([b"1"] * 100_000) + b"\n",
+        jtgpu.UnknownVariable, r"c\.csv",
+    ),
+    "quoted columns": (
+        b",".join(b'"column ""%d"""' % i for i in range(100_000)) + b"\n" + b",".join([b"1"] * 100_000) + b"\n",
+        jtgpu.UnknownVariable, r"c\.csv",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_large_cells_and_rows(tree: jtgpu.JunctionTree, tmp_path: Path, name: str, packed: bool) -> None:
+    """Errors that name the file, in a short message."""
+    text, error, said = LARGE[name]
+    (tmp_path / "c.csv").write_bytes(gzip.compress(text, 1) if packed else text)
+    with pytest.raises(error, match=said) as caught:
+        run(tree, tmp_path / "c.csv", tmp_path / "o.csv", keep=())
+    assert len(str(caught.value)) < 1500
+
+
+def test_files_of_many_columns_and_large_cells_are_read(tree: jtgpu.JunctionTree, tmp_path: Path) -> None:
+    names = b",".join(b'"column ""%d"""' % i for i in range(100_000))
+    (tmp_path / "c.csv").write_bytes(names + b",xray,id\n" + b"," * 100_000 + b"yes," + b"y" * 3_000_000 + b"\n")
+    assert run(tree, tmp_path / "c.csv", tmp_path / "o.csv", keep=['column "7"', "id"]).cases == 1
+    assert answers(tmp_path / "o.csv")["id"] == ["y" * 3_000_000]
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_headers_are_split_as_the_module_csv_does(quote: str) -> None:
+    rows = [
+        "a,b", "a", "", ",", "a,", ",a", '"a"', '"a,b",c', '"a""b",c', '"a"b,c', 'a"b,c', '"a', '"a""',
+        '""', '"",""', '"""",a',
+        '"a\nb",c', "'a,b',c", "'a''b'", '"a" ,b', ' "a,b"',
+    ]  # fmt: skip
+    for row in rows:
+        expected = next(csv.reader([row], quotechar=quote), [""])
+        assert csv_module._split_row(row, ",", quote) == (expected or [""]), row
 
 
 def test_impossible_inputs_and_outputs_are_rejected(tree: jtgpu.JunctionTree, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ __all__ = ["COMPRESSIONS", "CsvFile"]
 DELIMITERS = (",", ";", "\t", "|")
 HEAD = 1 << 16  # bytes read to find the header
 MIN_BLOCK, MAX_BLOCK = 1 << 16, 1 << 26  # bytes parsed at a time
-MAX_ROW = 1 << 28  # bytes; a longer row means that a quote is never closed
+MAX_ROW = 1 << 26  # bytes; a longer row means that a quote is never closed
 READ_SIZE = 1 << 24  # bytes per system call
 COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\x04\x22\x4d\x18": "lz4"}
 
@@ -98,8 +97,12 @@ class CsvFile:
                 block = self._read(stream, max(size - len(rest), MIN_BLOCK // 2))
                 ended = not block
                 block = rest + block
-                end = len(block) if ended else self._last_row_end(block)
+                end = len(block) if ended else self._rows.last_row_end(block)
                 block, rest = block[:end], block[end:]
+                if len(rest) > MAX_ROW:
+                    line = at["line"] + count_byte(block, self._rows.line_end)
+                    reason = f"a row is longer than {MAX_ROW >> 20} MiB: a quote may be missing"
+                    raise ParseError(reason, self.name, line)
                 line, n_lines = at["line"], count_byte(block, self._rows.line_end)
                 at = {"byte": at["byte"] + len(block), "line": line + n_lines}
                 if not block.strip(b"\r\n") and (len(self.columns) > 1 or not block):
@@ -133,7 +136,9 @@ class CsvFile:
         stream, _ = self._open()
         with stream:
             head = self._read(stream, HEAD)
-            while head and not _first_row_end(head, rows) and len(head) < MAX_ROW:
+            while head and not _first_row_end(head, rows):
+                if len(head) > MAX_ROW:
+                    raise ParseError(f"the first row is longer than {MAX_ROW >> 20} MiB: this is no CSV", self.name, 1)
                 more = self._read(stream, len(head))
                 if not more:
                     break
@@ -146,13 +151,6 @@ class CsvFile:
             return
         while n > 0:
             n -= len(self._read(stream, min(n, 1 << 22))) or n
-
-    def _last_row_end(self, block: bytes) -> int:
-        """End of the last whole row of a block; 0 if there is none."""
-        end = self._rows.last_row_end(block)
-        if not end and len(block) > MAX_ROW:
-            raise ParseError(f"a row is longer than {MAX_ROW >> 20} MiB: a quote may be missing", self.name)
-        return end
 
 
 def _first_row_end(head: bytes, rows: CsvRows) -> int:
@@ -167,9 +165,35 @@ def _first_row_end(head: bytes, rows: CsvRows) -> int:
 
 
 def _split_row(row: str, delimiter: str, quote: str) -> list[str]:
-    if not quote:
+    """Cells of a row, of any size (those of the module csv are limited, for all its users)."""
+    if not quote or quote not in row:
         return row.split(delimiter)
-    return next(csv.reader([row], delimiter=delimiter, quotechar=quote))
+    cells: list[str] = []
+    at = 0
+    while True:
+        parts = []
+        if row.startswith(quote, at):
+            part, at = _quoted(row, at + 1, quote)
+            parts.append(part)
+        end = row.find(delimiter, at)
+        parts.append(row[at:] if end < 0 else row[at:end])
+        cells.append("".join(parts))
+        if end < 0:
+            return cells
+        at = end + 1
+
+
+def _quoted(row: str, at: int, quote: str) -> tuple[str, int]:
+    """Text up to the closing quote, where a doubled quote stands for one, and the position after it."""
+    parts = []
+    while (end := row.find(quote, at)) >= 0:
+        parts.append(row[at:end])
+        at = end + 1
+        if not row.startswith(quote, at):
+            return "".join(parts), at
+        parts.append(quote)
+        at += 1
+    return "".join([*parts, row[at:]]), len(row)
 
 
 def _detect_delimiter(header: str, model: DiscreteModel, quote: str) -> str:

@@ -175,18 +175,17 @@ class CsvRows:
     def _records(self, text: bytes) -> list[tuple[int, bytes]]:
         """Rows, each with the number of lines before it; slow, and used for error messages only."""
         found: list[tuple[int, bytes]] = []
-        held, start = b"", 0
-        for i, line in enumerate(text.split(self.line_end)):
-            held += line + self.line_end
-            if self.in_quotes(held):
-                continue
-            if self.n_columns == 1 or held.strip(b"\r\n"):
-                found.append((start, held))
-            held, start = b"", i + 1
-        if held:
-            found.append((start, held))
-        if found and self.n_columns == 1 and text.endswith(self.line_end):
-            found.pop()  # there is no row after the last line end
+        at = begin = first = line = 0
+        is_open = False
+        while (end := text.find(self.line_end, at) + 1) > 0:
+            is_open ^= self.in_quotes(text[at:end])
+            at, line = end, line + 1
+            if not is_open:
+                if self.n_columns == 1 or text[begin:end].strip(b"\r\n"):
+                    found.append((first, text[begin:end]))
+                begin, first = end, line
+        if begin < len(text):
+            found.append((first, text[begin:] + self.line_end))
         return found
 
 
