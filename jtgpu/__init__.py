@@ -16,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .errors import (
+    ArgumentError,
     BackendUnavailable,
     DataError,
     EvidenceError,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from .plans.plan import Cost, Plan
 
 __all__ = [
+    "ArgumentError",
     "BackendUnavailable",
     "BayesianNetwork",
     "CasePosteriors",

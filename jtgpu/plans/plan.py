@@ -20,6 +20,7 @@ import io
 import json
 import os
 import zipfile
+import zlib
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -101,6 +102,8 @@ class Plan(PlanArrays):
         """
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                if any(i.file_size > i.compress_size for i in archive.infolist()):
+                    raise PlanError("not a saved plan: its parts are compressed")
                 head = json.loads(archive.read("head.json"))
                 if head.get("format") != "jtgpu plan" or head.get("version") != FORMAT_VERSION:
                     raise PlanError(f"not a plan of version {FORMAT_VERSION}: {head}")
@@ -108,7 +111,7 @@ class Plan(PlanArrays):
                     f.name: np.load(io.BytesIO(archive.read(f.name + ".npy")), allow_pickle=False)
                     for f in fields(cls)
                 }
-        except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError, AttributeError) as error:
+        except _DAMAGE as error:
             raise PlanError(f"not a saved plan: {error}") from None
         plan = cls(**arrays)
         plan.check()
@@ -120,8 +123,35 @@ class Plan(PlanArrays):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
-        """Read a saved plan; raises `PlanError` under the conditions of `from_bytes`."""
-        return cls.from_bytes(Path(path).read_bytes())
+        """Read a saved plan.
+
+        Raises
+        ------
+        PlanError
+            Under the conditions of `from_bytes`, and if the file cannot be read; then it is also an `OSError`. The
+            message names the file.
+        """
+        try:
+            data = Path(path).read_bytes()
+        except (OSError, ValueError) as error:  # ValueError: NUL in the name
+            reason = getattr(error, "strerror", None) or str(error)
+            raise PlanFileError(f"cannot read {os.fspath(path)!r}: {reason.lower()}") from None
+        try:
+            return cls.from_bytes(data)
+        except PlanError as error:
+            raise PlanError(f"{os.fspath(path)}: {error}") from None
 
 
+class PlanFileError(PlanError, OSError):
+    """A file of a plan that cannot be read; also an `OSError`."""
+
+    def __str__(self) -> str:  # OSError would show the errno
+        return str(self.args[0]) if self.args else ""
+
+
+# What zipfile, json and NumPy raise for damaged files.
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, AttributeError, EOFError, KeyError, MemoryError, NotImplementedError, OSError,
+    OverflowError, RecursionError, RuntimeError, SyntaxError, TypeError, ValueError,
+)  # fmt: skip
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip entry: equal plans give equal bytes

@@ -50,8 +50,8 @@ def open_cases(
             head = file.read(8)
     except _UnreadableFile:
         raise
-    except OSError as error:
-        raise _UnreadableFile(f"{path}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:  # ValueError: NUL in the name
+        raise _UnreadableFile(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     if head[:4] == b"PAR1":
         return ParquetFile(path, threads)
     if head[:6] == b"ARROW1":

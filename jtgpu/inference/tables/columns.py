@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from ...errors import EvidenceError, UnknownVariable, closest
+from ...errors import EvidenceError, UnknownVariable, closest, shown
 from ...model.network import DiscreteModel
 
 __all__ = ["evidence_columns", "reject_repeated"]
 
 MIN_LENGTH = 4  # characters of names that may be misspelled
+MAX_LENGTH = 200  # characters of the names of variables that are compared
 MIN_SUBSTITUTED = 5  # and of those in which one character may differ
 
 
@@ -66,7 +67,7 @@ def _no_evidence(model: DiscreteModel, columns: Sequence[str], are_targets: bool
             f"{source} has no evidence: its only columns that are variables are the targets; pass evidence_columns to "
             "use them as evidence"
         )
-    some = ", ".join(map(repr, list(columns)[:5])) + (", ..." if len(columns) > 5 else "")
+    some = ", ".join(map(shown, list(columns)[:5])) + (", ..." if len(columns) > 5 else "")
     hint = closest(columns[0], model.variables)
     return UnknownVariable(f"no column of {source} is a variable of {model.name!r}: {some}{hint}")
 
@@ -78,13 +79,17 @@ def _reject_misspelled(model: DiscreteModel, columns: Sequence[str], source: str
     if not other:
         return
     meant: dict[str, list[str]] = {}  # folded names of variables, and these without one letter -> the variables
+    longest = 0  # the work for a name is quadratic in its length
     for v in model.variables:
-        if v not in known:
+        if v not in known and len(v) <= MAX_LENGTH:
+            longest = max(longest, len(_folded(v)))
             for key in _keys(_folded(v)):
                 meant.setdefault(key, []).append(v)
     at = {c: i for i, c in enumerate(columns)}
     for name in sorted(other, key=at.__getitem__):
         folded = _folded(name)
+        if len(folded) > longest + 1:
+            continue
         for v in dict.fromkeys(v for key in _keys(folded) for v in meant.get(key, ())):
             if _is_almost(folded, _folded(v)):
                 raise UnknownVariable(

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import OrderError, ParseError, UnknownVariable
+from ...errors import OrderError, ParseError, UnknownVariable, shown
 from ...model.network import DiscreteModel
 from ...util import atomic_file
 from .elimination import as_order_array
@@ -65,7 +65,8 @@ def read_num(path: str | os.PathLike[str], model: DiscreteModel) -> NDArray[np.i
         name = found[0]
         if name not in model.variables or name in seen:
             what = "a second time" if name in seen else "which is not a variable of the model"
-            raise parse_error(path, text, found.start(), f"found {name!r} {what}, expected each variable's name once")
+            message = f"found {shown(name)} {what}, expected each variable's name once"
+            raise parse_error(path, text, found.start(), message)
         seen.add(name)
     try:
         return as_order(model, (found[0] for found in re.finditer(r"\S+", text)))
@@ -92,8 +93,9 @@ def read_text(path: str | os.PathLike[str]) -> str:
     """The text of a file in UTF-8 (or else Latin-1), without a byte order mark; `OrderError` if it is unreadable."""
     try:
         data = Path(path).read_bytes()
-    except OSError as error:
-        raise OrderError(f"{os.fspath(path)}: cannot be read: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:  # ValueError: NUL in the name
+        reason = getattr(error, "strerror", None) or error
+        raise OrderError(f"{os.fspath(path)}: cannot be read: {reason}") from None
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
         return data.decode("utf-8")
