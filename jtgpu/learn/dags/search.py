@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import NetworkError, TableTooLarge, format_bytes
 from ...util.loops import loops
 from ...util.system import cores, free_memory
+from .orders import start_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -133,7 +134,7 @@ def best_by_orders(
     best_sets = tables.best(threads)
 
     def search(chain: int) -> tuple[float, NDArray[np.int64]]:
-        order = _start(constraints, chain, seed)
+        order = start_order(constraints, chain, seed)
         position, masks, values = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
         _orders.start_order(order, tables.bit_in, best_sets, position, masks, values)
         best, settings = np.empty(n, np.int64), np.array([FIRST_BETA, LAST_BETA, 0.0])
@@ -148,14 +149,6 @@ def best_by_orders(
         found = list(pool.map(search, range(restarts)))
     _, order = max(found, key=lambda item: item[0])  # the first one of the best
     return graph_of_order(tables, order)
-
-
-def _start(constraints: Constraints, chain: int, seed: int) -> NDArray[np.int64]:
-    """The start order of a chain; required arcs point forward."""
-    if not chain:
-        return constraints.first_order()
-    n = len(constraints.required)
-    return constraints.first_order(np.random.Generator(np.random.Philox(key=[seed, chain])).permutation(n))
 
 
 def graph_of_order(tables: CandidateTables, order: NDArray[np.int64]) -> BestGraph:

@@ -16,6 +16,7 @@ from jtgpu.learn.dags.combinations import parent_members
 from jtgpu.learn.dags.constraints import make_constraints
 from jtgpu.learn.dags.exact import exact_by_orders
 from jtgpu.learn.dags.family_weights import family_weights, unsqueeze
+from jtgpu.learn.dags.orders import OrderSampler, arc_probabilities, run_chains, start_chains
 from jtgpu.learn.dags.priors import make_prior
 from jtgpu.learn.dags.rules import ScoreRule
 from jtgpu.learn.dags.score_table import score_families
@@ -153,21 +154,12 @@ def test_swaps_are_the_reference() -> None:
 
 
 def edges(tables: CandidateTables, seed: int, share: float, steps: int, chains: int = 4) -> NDArray[np.float64]:
-    """Probabilities of arcs of several chains, (chains, n, n)."""
-    n = len(tables.candidates)
-    sums, hits, found = tables.sums(), tables.hits(), []
-    for c in range(chains):
-        chain = Chain(np.random.default_rng(c).permutation(n).tolist(), tables, sums)
-        counts, best = np.zeros((n, n), np.uint64), np.empty(n, np.int64)
-        settings = np.array([1.0, 1.0, share])
-        for first, into in ((0, np.zeros((n, n), np.uint64)), (steps // 10, counts)):
-            length = steps // 10 if first == 0 else steps
-            _orders.order_steps(
-                length, first, 5, c, np.uint64(seed), settings, *chain.state(), tables.bit_in, sums, tables.candidates,
-                hits, into, np.empty(length // 5), best,
-            )  # fmt: skip
-        found.append(counts.astype(np.float64) / 2.0**32 / (steps // 5))
-    return np.array(found)
+    """Probabilities of arcs of several chains, (chains, n, n), after a tenth of the steps."""
+    sampler = OrderSampler(tables, tables.sums(), tables.hits(), seed, share)
+    free = make_constraints([str(v) for v in range(len(tables.candidates))], 3)
+    state, _ = run_chains(sampler, start_chains(free, chains, seed), steps // 10, 5)
+    state = state._replace(arcs=np.zeros_like(state.arcs), n_samples=0)
+    return arc_probabilities(run_chains(sampler, state, steps, 5)[0])
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
@@ -191,6 +183,23 @@ def test_seed_and_steps_determine_a_chain() -> None:
     assert (first == again).all()
     assert (first != other).any()
     assert (first[0] != first[1]).any()
+
+
+def test_chains_continue_with_the_same_bits() -> None:
+    tables = tables_of(8, 6, 4, 2)
+    sampler = OrderSampler(tables, tables.sums(), tables.hits(), 7)
+    start = start_chains(make_constraints("abcdef", 2), 3, 7)
+    whole, info = run_chains(sampler, start, 600, 6, threads=1)
+    half, first = run_chains(sampler, start, 240, 6, threads=2)
+    again, second = run_chains(sampler, half, 360, 6, threads=3)
+    assert (start.n_steps, half.n_steps, again.n_steps, again.n_samples) == (0, 240, 600, 100)
+    assert (whole.order == again.order).all()
+    assert (whole.arcs == again.arcs).all()
+    assert (info.trace == np.hstack([first.trace, second.trace])).all()
+    assert (info.best_weight == np.maximum(first.best_weight, second.best_weight)).all()
+    weights = weights_of(tables)
+    for order, x in zip(info.best.tolist(), info.best_weight, strict=True):
+        assert reference.order_score(weights, order) == pytest.approx(x, abs=1e-9)
 
 
 def test_candidates_by_exclusion() -> None:

@@ -1,0 +1,149 @@
+"""Order MCMC: chains over orders of the variables, and the probabilities of arcs that they estimate.
+
+The target is the order-modular posterior: a graph's weight counts once for each order that it allows. A chain is a
+function of seed and number: `start_chains` makes the first state, and `run_chains` returns the state after more steps.
+Stopping, progress and checkpoints belong to the caller.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ...util.loops import loops
+from ...util.system import cores
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .candidate_tables import CandidateTables
+    from .constraints import Constraints
+
+__all__ = ["OrderChains", "OrderInfo", "OrderSampler", "arc_probabilities", "run_chains", "start_chains", "start_order"]
+
+_orders = loops("jtgpu.learn.dags.loops.orders")
+
+ONE = 2.0**32  # probabilities are added as multiples of 1/ONE: sums do not depend on their order
+
+
+class OrderSampler(NamedTuple):
+    """What all chains share.
+
+    Attributes
+    ----------
+    tables : CandidateTables
+    sums : (n, 2**k) ndarray of float64
+        ``tables.sums()``
+    hits : (n, k, 2**(k - 1)) ndarray of float64
+        ``tables.hits()``; with an empty last axis, no arcs are counted.
+    seed : int
+    share_of_swaps : float
+        Share of the steps that swap neighbours; the others relocate a variable.
+    """
+
+    tables: CandidateTables
+    sums: NDArray[np.float64]
+    hits: NDArray[np.float64]
+    seed: int = 0
+    share_of_swaps: float = 0.5
+
+
+class OrderChains(NamedTuple):
+    """The state of C chains.
+
+    Attributes
+    ----------
+    order : (C, n) ndarray of int64
+    arcs : (C, n, n) ndarray of uint64
+        Sums over the samples of the probability of each arc [parent, child], in units of 2**-32.
+    n_steps, n_samples : int
+        Of each chain.
+    """
+
+    order: NDArray[np.int64]
+    arcs: NDArray[np.uint64]
+    n_steps: int
+    n_samples: int
+
+
+class OrderInfo(NamedTuple):
+    """What the chains visited.
+
+    Attributes
+    ----------
+    trace : (C, samples) ndarray of float64
+        ln weight of the order at each sample.
+    best : (C, n) ndarray of int64
+        The order of the highest weight.
+    best_weight : (C,) ndarray of float64
+    """
+
+    trace: NDArray[np.float64]
+    best: NDArray[np.int64]
+    best_weight: NDArray[np.float64]
+
+
+def start_order(constraints: Constraints, chain: int, seed: int) -> NDArray[np.int64]:
+    """The start order of a chain; required arcs point forward. Chain 0 starts from the order of the variables."""
+    if not chain:
+        return constraints.first_order()
+    n = len(constraints.required)
+    return constraints.first_order(np.random.Generator(np.random.Philox(key=[seed, chain])).permutation(n))
+
+
+def start_chains(constraints: Constraints, chains: int, seed: int = 0) -> OrderChains:
+    """The first state of some chains."""
+    order = np.array([start_order(constraints, chain, seed) for chain in range(chains)], np.int64)
+    n = order.shape[1]
+    return OrderChains(order, np.zeros((chains, n, n), np.uint64), 0, 0)
+
+
+def run_chains(
+    sampler: OrderSampler, state: OrderChains, n_steps: int, thin: int, *, threads: int | None = None
+) -> tuple[OrderChains, OrderInfo]:
+    """Continue all chains.
+
+    The chains of two calls are those of one call with the sum of their steps, bit for bit, if `thin` divides the steps
+    of the first.
+
+    Parameters
+    ----------
+    sampler : OrderSampler
+    state : OrderChains
+        Not changed.
+    n_steps : int
+        Of each chain.
+    thin : int
+        A sample is taken after every `thin` steps.
+    threads : int, optional
+        The result does not depend on it.
+    """
+    n_chains, n = state.order.shape
+    order, arcs, tables = state.order.copy(), state.arcs.copy(), sampler.tables
+    trace, best = np.empty((n_chains, n_steps // thin)), np.empty((n_chains, n), np.int64)
+    settings = np.array([1.0, 1.0, sampler.share_of_swaps])
+
+    def run(chain: int) -> float:
+        position, masks, values = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
+        _orders.start_order(order[chain], tables.bit_in, sampler.sums, position, masks, values)
+        own = order[chain], position, masks, values
+        highest = _orders.order_steps(
+            n_steps, state.n_steps, thin, chain, np.uint64(sampler.seed), settings, *own, tables.bit_in, sampler.sums,
+            tables.candidates, sampler.hits, arcs[chain], trace[chain], best[chain],
+        )  # fmt: skip
+        return float(highest)
+
+    with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
+        weights = np.array(list(pool.map(run, range(n_chains))))
+    after = OrderChains(order, arcs, state.n_steps + n_steps, state.n_samples + n_steps // thin)
+    return after, OrderInfo(trace, best, weights)
+
+
+def arc_probabilities(state: OrderChains) -> NDArray[np.float64]:
+    """Probability of each arc [parent, child], estimated by each chain, (C, n, n).
+
+    Given an order, the probability of an arc is exact (Rao-Blackwell); it is averaged over the samples.
+    """
+    return np.asarray(state.arcs.astype(np.float64) / (ONE * max(state.n_samples, 1)))
