@@ -85,37 +85,36 @@ def relocate(v, u, beta, order, position, masks, values, bit_in, table, scratch)
     float64
         The weight of the new order.
     """
-    n = len(order)
+    n, now = len(order), position[v]
     weights, other, gain = scratch[0], scratch[1], scratch[2]
-    base, k = 0.0, 0
-    for i in range(n):
+    base = 0.0  # sum of the values of the others if all follow v
+    for i in range(now):
         w = order[i]
-        if w == v:
-            continue
-        bit = bit_in[v, w]
-        value, changed = values[w], table[w, masks[w] ^ bit]  # equal if v is no candidate of w
-        is_before = masks[w] & bit != 0
-        other[k] = changed
-        gain[k] = changed - value if is_before else value - changed
-        base += value if is_before else changed  # w after v
-        k += 1
-    mask, k, most = 0, 0, -math.inf
-    own = table[v, 0]
-    for i in range(n):
+        other[i] = table[w, masks[w] | bit_in[v, w]]
+        gain[i] = values[w] - other[i]
+        base += other[i]
+    for i in range(now + 1, n):
         w = order[i]
-        if w == v:
-            continue
-        weights[k] = base + own
-        most = max(most, weights[k])
-        base += gain[k]
-        mask |= bit_in[w, v]
-        own = table[v, mask]
-        k += 1
-    weights[n - 1] = base + own
-    most = max(most, weights[n - 1])
-    total = 0.0
+        other[i - 1] = table[w, masks[w] & ~bit_in[v, w]]
+        gain[i - 1] = other[i - 1] - values[w]
+        base += values[w]
+    mask = 0
+    for i in range(now):
+        weights[i] = base + table[v, mask]
+        base += gain[i]
+        mask |= bit_in[order[i], v]
+    for i in range(now, n - 1):
+        weights[i] = base + table[v, mask]
+        base += gain[i]
+        mask |= bit_in[order[i + 1], v]
+    weights[n - 1] = base + table[v, mask]
+    most = weights[0]
+    for p in range(1, n):
+        most = max(most, weights[p])
     for p in range(n):
         gain[p] = exponential(max(beta * (weights[p] - most), NEGLIGIBLE))
+    total = 0.0
+    for p in range(n):
         total += gain[p]
     left, p = u * total, 0
     while p < n - 1 and left >= gain[p]:
