@@ -1,0 +1,243 @@
+"""Structure learning: scores, exact posteriors, chains over orders, and the best graph, compared with pyAgrum.
+
+    python bench/bench_learn.py                       everything
+    python bench/bench_learn.py scores orders         some parts: scores, table, exact, orders, structure
+    python bench/bench_learn.py --smoke               small data, one run, nothing stored
+
+Times are CPU seconds of one core (`time.process_time`), which other processes disturb little. Answers are compared
+before anything is timed: scores with the formula, posteriors with sums that must be 1, a graph's score with that of
+pyAgrum's graph. pyAgrum runs in the same process on the same rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rows import ROOT, append, row
+
+import jtgpu
+from jtgpu import timing
+from jtgpu.learn.dags.candidate_tables import candidate_tables, choose_candidates
+from jtgpu.learn.dags.coded import CodedTable
+from jtgpu.learn.dags.combinations import n_parent_sets, parent_masks
+from jtgpu.learn.dags.constraints import make_constraints
+from jtgpu.learn.dags.exact import exact_by_orders, exact_by_partitions
+from jtgpu.learn.dags.family_weights import family_weights
+from jtgpu.learn.dags.graphs import adjacency, structural_hamming_distance
+from jtgpu.learn.dags.orders import OrderSampler, run_chains, start_chains
+from jtgpu.learn.dags.priors import make_prior
+from jtgpu.learn.dags.rules import ScoreRule
+from jtgpu.learn.dags.score_table import ScoreTable, score_families
+
+RESULTS = ROOT / "bench" / "results" / "learn.jsonl"
+PARTS = ("scores", "table", "exact", "orders", "structure")
+CANDIDATES = 16
+TOLERANCE = 1e-8
+
+Rows = Iterator[dict[str, Any]]
+
+
+def sample(name: str, n_rows: int, seed: int) -> tuple[jtgpu.BayesianNetwork, CodedTable]:
+    """A network of nets/, and rows of it."""
+    net = jtgpu.load(name)
+    assert isinstance(net, jtgpu.BayesianNetwork)
+    states = net.compile("cpu").sample(n_rows, seed=seed).states
+    codes = np.ascontiguousarray(states.T.astype(np.uint8))
+    return net, CodedTable(net.variables, tuple(net.states(v) for v in net.variables), codes)
+
+
+def cpu_seconds(work: Callable[[], Any], runs: int) -> timing.Spread:
+    """CPU seconds of several runs, after one that is not counted."""
+    work()
+    seconds = []
+    for _ in range(runs):
+        begin = time.process_time()
+        work()
+        seconds.append(time.process_time() - begin)
+    return timing.Spread.of(seconds)
+
+
+def formula(table: CodedTable, v: int, parents: list[int]) -> float:
+    """BDeu score, ess 1, by its definition."""
+    family = [*parents, v]
+    shape = table.cardinality[family]
+    counts = np.zeros(shape, np.int64)
+    np.add.at(counts, tuple(table.codes[family]), 1)
+    q, r = math.prod(shape[:-1].tolist()), int(shape[-1])
+    total = 0.0
+    for row_of in counts.reshape(q, r).tolist():
+        total += math.lgamma(1 / q) - math.lgamma(1 / q + sum(row_of))
+        total += sum(math.lgamma(1 / (q * r) + n) - math.lgamma(1 / (q * r)) for n in row_of)
+    return total
+
+
+def check_scores(table: CodedTable, scores: ScoreTable) -> float:
+    """Largest difference of 50 scores from the formula."""
+    rng, gap = np.random.default_rng(0), 0.0
+    for _ in range(50):
+        size = int(rng.integers(scores.max_parents + 1))
+        v, *parents = rng.choice(len(table.names), size + 1, replace=False).tolist()
+        names = table.names
+        gap = max(gap, abs(scores.score(names[v], [names[p] for p in parents]) - formula(table, v, parents)))
+    if not gap <= TOLERANCE:
+        raise SystemExit(f"scores differ from the formula by {gap:g}; nothing is timed")
+    return gap
+
+
+def scores_of_families(smoke: bool, runs: int) -> Rows:
+    """All families of up to three parents of alarm."""
+    for n_rows, seed in ((1_000, 1),) if smoke else ((1_000, 1), (10_000, 2)):
+        name = "asia" if smoke else "alarm"
+        _, table = sample(name, n_rows, seed)
+        gap = check_scores(table, score_families(table, ScoreRule(), 3))
+        spread = cpu_seconds(lambda table=table: score_families(table, ScoreRule(), 3, threads=1), runs)  # type: ignore[misc]
+        n = len(table.names) * n_parent_sets(len(table.names), 3)
+        yield row("scores", name, "jtgpu", spread, rows=n_rows, families=n, rate=n / spread.median, difference=gap)
+
+
+def published_table(smoke: bool, runs: int) -> Rows:
+    """The published table: all families of up to three parents of ternary variables, 1,000 rows."""
+    for n in (20,) if smoke else (40, 100):
+        codes = np.random.default_rng(n).integers(0, 3, (n, 1000)).astype(np.uint8)
+        table = CodedTable(tuple(f"v{i}" for i in range(n)), (("a", "b", "c"),) * n, codes)
+        gap = check_scores(table, score_families(table, ScoreRule(), 3))
+        spread = cpu_seconds(lambda table=table: score_families(table, ScoreRule(), 3, threads=1), min(runs, 3))  # type: ignore[misc]
+        entries = n * n_parent_sets(n, 3)
+        rate = entries / spread.median
+        yield row("table", f"ternary {n}", "jtgpu", spread, entries=entries, rate=rate, difference=gap)
+
+
+def exact_posteriors(smoke: bool, runs: int) -> Rows:
+    """Exact posteriors of random weights, up to four parents."""
+    sizes = [("orders", 8), ("partitions", 6)]
+    if not smoke:
+        sizes = [("orders", 16), ("orders", 20), ("partitions", 11), ("partitions", 13)]
+    for kind, n in sizes:
+        masks = parent_masks(n, 4)
+        log_weights = np.random.default_rng(n).normal(0.0, 30.0, (n, len(masks)))
+
+        def work(kind: str = kind, log_weights: Any = log_weights, masks: Any = masks) -> Any:
+            if kind == "orders":
+                return exact_by_orders(log_weights, masks, threads=1)
+            return exact_by_partitions(log_weights, masks)
+
+        gap = float(np.abs(work().families.sum(axis=1) - 1.0).max())
+        if not gap <= TOLERANCE:
+            raise SystemExit(f"probabilities of parent sets add up to 1 only within {gap:g}; nothing is timed")
+        yield row("exact", f"{n} variables", kind, cpu_seconds(work, min(runs, 3)), difference=gap)
+
+
+def chains_of_orders(smoke: bool, runs: int) -> Rows:
+    """Gibbs relocations and mixed steps of one chain on alarm."""
+    name = "asia" if smoke else "alarm"
+    _, table = sample(name, 1000, 1)
+    n = len(table.names)
+    rule, prior, constraints = ScoreRule(), make_prior("order", n), make_constraints(table.names, 4)
+    weights = family_weights(score_families(table, rule, 3), prior, constraints)
+    chosen = choose_candidates(weights, 3, CANDIDATES, constraints)
+    tables = candidate_tables(table, rule, prior, constraints, chosen, 4)
+    steps = 2_000 if smoke else 200_000
+    none = np.empty((n, tables.candidates.shape[1], 0))
+    variants = ("relocations", 0.0, none), ("half swaps", 0.5, none), ("with arcs", 0.5, tables.hits())
+    for engine, share, hits in variants:
+        sampler = OrderSampler(tables, tables.sums(), hits, 0, share)
+        state, _ = run_chains(sampler, start_chains(constraints, 1), steps, n)
+
+        def work(sampler: OrderSampler = sampler, state: Any = state) -> Any:
+            return run_chains(sampler, state, steps, n, threads=1)
+
+        spread = cpu_seconds(work, runs)
+        yield row("orders", name, engine, spread, candidates=tables.candidates.shape[1], rate=steps / spread.median)
+
+
+def best_graphs(smoke: bool, runs: int) -> Rows:
+    """The best graph by the whole call, and pyAgrum's tabu search and hill climbing on the same rows."""
+    name = "asia" if smoke else "alarm"
+    for n_rows, seed in ((1_000, 1),) if smoke else ((1_000, 1), (10_000, 2)):
+        net, table = sample(name, n_rows, seed)
+        true = adjacency([sorted(net.index(u) for u in net.parents(v)) for v in net.variables])
+        found = jtgpu.learn.structure(table, max_parents=3)
+        arcs = adjacency([sorted(table.names.index(u) for u in found.parents(v)) for v in table.names])
+        theirs = list(peer_graphs(table, runs))
+        for engine, peer_arcs, _ in theirs:
+            if graph_score(table, peer_arcs) > found.score + TOLERANCE:
+                raise SystemExit(f"{engine} has a better graph; nothing is timed")
+        for threads in (1, 2):
+            begin = time.perf_counter()
+            jtgpu.learn.structure(table, max_parents=3, threads=threads)
+            wall = time.perf_counter() - begin
+            spread = cpu_seconds(lambda t=threads, d=table: jtgpu.learn.structure(d, max_parents=3, threads=t), runs)  # type: ignore[misc]
+            yield row(
+                "structure", name, f"jtgpu, {threads} threads", spread, rows=n_rows, score=found.score,
+                arcs=int(arcs.sum()), shd=structural_hamming_distance(arcs, true), wall=wall,
+            )  # fmt: skip
+        for engine, peer_arcs, spread in theirs:
+            yield row(
+                "structure", name, engine, spread, rows=n_rows, score=graph_score(table, peer_arcs),
+                arcs=int(peer_arcs.sum()), shd=structural_hamming_distance(peer_arcs, true),
+            )  # fmt: skip
+
+
+def graph_score(table: CodedTable, arcs: NDArray[np.bool_]) -> float:
+    """BDeu score of a graph, by the formula."""
+    return math.fsum(formula(table, v, np.flatnonzero(arcs[:, v]).tolist()) for v in range(len(arcs)))
+
+
+def peer_graphs(table: CodedTable, runs: int) -> Iterator[tuple[str, NDArray[np.bool_], timing.Spread]]:
+    """Graphs that pyAgrum learns from the same rows, and its CPU seconds; nothing if it is not installed."""
+    try:
+        pyagrum, pandas = importlib.import_module("pyagrum"), importlib.import_module("pandas")
+    except ImportError:
+        return
+    columns = {v: np.array(table.states[i])[table.codes[i]] for i, v in enumerate(table.names)}
+    template = pyagrum.BayesNet()
+    for v, states in zip(table.names, table.states, strict=True):
+        template.add(pyagrum.LabelizedVariable(v, "", list(states)))
+    frame = pandas.DataFrame(columns)
+    for engine, choose in (("tabu", "useLocalSearchWithTabuList"), ("hill climbing", "useGreedyHillClimbing")):
+
+        def learn(choose: str = choose) -> Any:
+            learner = pyagrum.BNLearner(frame, template)
+            learner.setNumberOfThreads(1)
+            learner.useScoreBDeu()
+            learner.setMaxIndegree(3)
+            getattr(learner, choose)()
+            return learner.learnBN()
+
+        bn = learn()
+        arcs = np.zeros((len(table.names),) * 2, np.bool_)
+        for u, v in bn.arcs():
+            arcs[table.names.index(bn.variable(u).name()), table.names.index(bn.variable(v).name())] = True
+        yield f"pyagrum {pyagrum.__version__}, {engine}", arcs, cpu_seconds(learn, min(runs, 3))
+
+
+def main() -> None:
+    """Parse, measure, print, store."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--smoke", action="store_true", help="small data, one run, nothing stored")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    measured = dict(
+        zip(PARTS, (scores_of_families, published_table, exact_posteriors, chains_of_orders, best_graphs), strict=True)
+    )
+    for part in options.parts or PARTS:
+        for found in measured[part](options.smoke, 1 if options.smoke else options.runs):
+            shown = {k: found[k] for k in ("rate", "score", "arcs", "shd", "wall", "difference") if k in found}
+            text = "  ".join(f"{k} {v:.6g}" for k, v in shown.items())
+            print(f"{part:<10}{found['network']:<14}{found['engine']:<28}{found['median']:9.4f} s  {text}", flush=True)
+            if not options.smoke:
+                append(options.out, [found])
+
+
+if __name__ == "__main__":
+    main()
