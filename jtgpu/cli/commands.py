@@ -24,6 +24,7 @@ COMMANDS = {
     "solve": (QUESTIONS, "Solve a task of the UAI competitions and write the competitions' solution file."),
     "batch": (TABLES, "Compute the posteriors of every case in a file."),
     "sample": (TABLES, "Draw exact samples of all variables given evidence, as CSV."),
+    "learn": (NETWORKS, "Find the network that explains a table of cases best."),
     "info": (NETWORKS, "Inspect a network file and report anything repaired while reading."),
     "convert": (NETWORKS, "Convert a network to another format."),
     "plan": (NETWORKS, "Choose an elimination order and print the cost of propagation. No table is allocated."),
@@ -35,8 +36,9 @@ COMMANDS = {
 # Earlier spellings of options, accepted but not shown.
 ALIASES = {
     **{
-        name: {"--targets": "--target", "--seed": "--order-seed"} for name in COMMANDS if name not in ("sample", "time")
+        name: {"--targets": "--target", "--seed": "--order-seed"} for name in COMMANDS if name not in ("learn", "sample", "time")
     },
+    "learn": {},
     "sample": {},
     "time": {"--evidence": "--observed"},
     "plan": {"--save": "--output", "--seed": "--order-seed"},

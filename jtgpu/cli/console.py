@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeVar
 import typer
 
 from ..errors import (
+    DataError,
     EvidenceError,
     FormatError,
     ImpossibleEvidence,
@@ -48,7 +49,7 @@ def exit_code(error: BaseException) -> int:
     if isinstance(error, OutputExists):
         return EXISTS
     # a JtgpuError that is also an OSError: a file named on the command line cannot be opened
-    if isinstance(error, (EvidenceError, OrderError)) or (isinstance(error, JtgpuError) and isinstance(error, OSError)):
+    if isinstance(error, (DataError, EvidenceError, OrderError)) or (isinstance(error, JtgpuError) and isinstance(error, OSError)):
         return USAGE
     return ERROR
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import TableTooLarge, format_bytes
+from ...errors import NetworkError, TableTooLarge, format_bytes
 from ...util.loops import loops
 from ...util.system import cores, free_memory
 from .candidates import select_candidates
@@ -136,6 +136,8 @@ def candidate_tables(  # noqa: PLR0913
     ------
     TableTooLarge
         If the tables exceed the memory limit: 80 % of the free memory by default.
+    NetworkError
+        If no set of parents of a variable is possible.
     """
     n, k = candidates.shape
     limit = int(0.8 * free_memory()) if memory_limit is None else memory_limit
@@ -165,6 +167,10 @@ def candidate_tables(  # noqa: PLR0913
         log_weights[v, present] = weights
 
     _each(n, fill, threads)
+    possible = np.isfinite(log_weights).any(axis=1)
+    if not possible.all():
+        name = coded.names[int(np.argmin(possible))]
+        raise NetworkError(f"the constraints, or the limit of {MAX_CELLS:,} cells, leave no parents for {name!r}")
     return CandidateTables(candidates, bit_in, masks, log_weights)
 
 

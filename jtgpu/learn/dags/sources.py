@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import DataError, EvidenceError, JtgpuError
+from ...errors import DataError, EvidenceError, ParseError
+from ...formats import FileError
 from ...inference.tables import distinct_values, open_table
 from ...inference.tables.arrow import arrow, arrow_csv, arrow_parquet
 from ...inference.tables.columns import reject_repeated
@@ -46,7 +47,7 @@ def read_columns(data: Any) -> tuple[list[str], list[ColumnValues]]:
     ------
     DataError
         If it is not a table, two columns have the same name, or columns differ in length.
-    JtgpuError
+    FileError, ParseError
         If a file cannot be read.
     """
     if isinstance(data, (str, Path)):
@@ -89,6 +90,6 @@ def _read_file(path: Path) -> Any:
             convert_options=csv.ConvertOptions(null_values=list(MISSING), strings_can_be_null=True),
         )
     except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}") from None
+        raise FileError(f"{path}: {error.strerror or error}") from None
     except (arrow().ArrowInvalid, arrow().ArrowNotImplementedError) as error:
-        raise JtgpuError(f"{path}: {error}") from None
+        raise ParseError(str(error), str(path)) from None

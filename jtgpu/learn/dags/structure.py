@@ -179,7 +179,7 @@ def structure(  # noqa: PLR0913
     ('rain', 'wet')
     """
     choice("method", method, METHODS)
-    rule = ScoreRule(score, ess)
+    rule, seed = ScoreRule(score, ess), whole_number("seed", seed, 0, 2**63 - 1)
     table = code_table(data, states=states, missing=missing, weights=weights)
     n = len(table.names)
     weigh = make_prior(prior, n)
@@ -188,7 +188,7 @@ def structure(  # noqa: PLR0913
     constraints = make_constraints(table.names, max_parents, forbidden=forbidden, required=required, tiers=tiers)
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     most = int(constraints.max_parents.max())
-    k = _number_of_candidates(candidates, n, limit)
+    k = max(_number_of_candidates(candidates, n, limit), int(constraints.required.sum(axis=0).max()))
     if method == "exact" or (method == "auto" and n <= AUTO_EXACT and _fits(n, most)):
         scores = score_families(table, rule, most, memory_limit=limit, threads=threads)
         rows = family_weights(scores, weigh, constraints)

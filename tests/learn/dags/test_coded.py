@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.errors import DataError
+from jtgpu.errors import DataError, ParseError
+from jtgpu.formats import FileError
 from jtgpu.learn.dags.coded import code_table
 
 RAIN = ["no", "yes", "no", "yes", "no"]
@@ -125,7 +126,6 @@ def test_weights() -> None:
         ({"rain": RAIN, "wet": np.zeros((5, 2))}, r"shape \(5, 2\)"),
         (np.zeros(3), "expected .n_rows, n_columns."),
         (3, "got int"),
-        ("nowhere.csv", "nowhere.csv: No such file"),
     ],
 )
 def test_bad_tables(data: Any, message: str) -> None:
@@ -150,3 +150,14 @@ def test_numbers_are_sorted_as_numbers_and_other_values_by_text() -> None:
     day = datetime.date(2026, 11, 22)
     days = code_table({"a": [day, day + datetime.timedelta(1), day], "b": [0, 1, 1]})
     assert days.states[0] == ("2026-11-22", "2026-11-23")
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    with pytest.raises(FileError, match=r"nowhere.csv: No such file"):
+        code_table("nowhere.csv")
+    (tmp_path / "ragged.csv").write_text("a,b\n1,2\n1,2,3\n")
+    (tmp_path / "empty.csv").write_text("")
+    for name in ("ragged.csv", "empty.csv"):
+        with pytest.raises(ParseError, match=name):
+            code_table(tmp_path / name)

@@ -14,7 +14,7 @@ from jtgpu.errors import DataError, NetworkError, TableTooLarge
 from jtgpu.learn.dags.coded import code_table
 from jtgpu.learn.dags.graphs import adjacency, compelled_arcs, structural_hamming_distance
 from tests.learn.dags import oracle
-from tests.learn.dags.data import random_table
+from tests.learn.dags.data import random_table, table_of
 
 RAIN = np.repeat([0, 1], 100)
 # 10 % of wet are unlike rain; noise is exactly independent of both
@@ -93,6 +93,7 @@ def test_prior_weighs_arcs() -> None:
         ({"method": "gready"}, ValueError, "method must be"),
         ({"prior": "order"}, ValueError, "weighs orders, not graphs"),
         ({"candidates": 0}, ValueError, "candidates must be"),
+        ({"seed": -1}, ValueError, "seed must be"),
         ({"candidates": "some"}, ValueError, "candidates must be"),
         ({"max_parents": -1}, ValueError, "max_parents must be"),
         ({"memory_limit": 100}, TableTooLarge, "limit"),
@@ -150,3 +151,17 @@ def test_coded_tables_are_accepted() -> None:
     assert jtgpu.learn.structure(table).arcs == jtgpu.learn.structure(DATA).arcs
     with pytest.raises(ValueError, match="CodedTable"):
         jtgpu.learn.structure(table, weights=[1] * 200)
+
+
+def test_required_parents_beyond_the_candidates() -> None:
+    table = random_table(4, n=20, n_rows=60, most=2)
+    found = jtgpu.learn.structure(table, required=[("b", "a"), ("c", "a"), ("d", "a")], candidates=2, max_parents=3)
+    assert found.method == "order"
+    assert found.parents("a") == ("b", "c", "d")
+
+
+def test_required_parents_with_too_many_configurations() -> None:
+    rng = np.random.default_rng(5)
+    table = table_of(rng.integers(0, 2, (20, 50)) * 200, [201] * 20)
+    with pytest.raises(NetworkError, match="leave no parents for 'a'"):
+        jtgpu.learn.structure(table, required=[("b", "a"), ("c", "a")], candidates=3, max_parents=2)

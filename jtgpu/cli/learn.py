@@ -1,0 +1,198 @@
+"""``jtgpu learn``: a network from a table of cases."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from ..errors import NetworkError
+from ..formats import write, writer_of
+from ..learn.dags.coded import code_table
+from ..learn.dags.rules import SCORES
+from ..learn.dags.structure import METHODS, structure
+from ..model.network import BayesianNetwork
+from .console import command, print_json, warn
+from .networks import check_output, read_network, split_names
+from .options import OUTPUT, Force, Json, MemoryLimit, Threads, one_of
+from .tables import print_rows
+
+__all__ = ["learn"]
+
+EXAMPLES = (
+    "jtgpu learn cases.csv -o learned.net",
+    "jtgpu learn cases.csv --tier asia,smoke --tier xray,dysp --require smoke,lung --json",
+)
+
+CONSTRAINTS = "Constraints"
+
+Data = Annotated[str, typer.Argument(metavar="DATA", help="CSV or Parquet file: one column for each variable.")]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="PATH",
+        rich_help_panel=OUTPUT,
+        show_default=False,
+        help="Network file to write; the suffix selects the format.",
+    ),
+]
+Method = Annotated[
+    str, typer.Option("--method", metavar="NAME", callback=one_of(*METHODS), help=f"One of {', '.join(METHODS)}.")
+]
+Score = Annotated[
+    str, typer.Option("--score", metavar="NAME", callback=one_of(*SCORES), help=f"One of {', '.join(SCORES)}.")
+]
+Prior = Annotated[
+    str,
+    typer.Option(
+        "--prior", metavar="NAME", callback=one_of("uniform", "fair"), help="Prior weights of graphs: uniform or fair."
+    ),
+]
+Missing = Annotated[
+    str,
+    typer.Option(
+        "--missing", metavar="HOW", callback=one_of("error", "drop"), help="Rows with missing cells: error or drop."
+    ),
+]
+States = Annotated[
+    str | None,
+    typer.Option("--states", metavar="NET", show_default=False, help="Network that declares the variables and states."),
+]
+Forbid = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--forbid",
+        metavar="A,B",
+        rich_help_panel=CONSTRAINTS,
+        show_default=False,
+        help="The graph must not have the arc from A to B. Repeatable.",
+    ),
+]
+Require = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--require",
+        metavar="A,B",
+        rich_help_panel=CONSTRAINTS,
+        show_default=False,
+        help="The graph must have the arc from A to B. Repeatable.",
+    ),
+]
+Tier = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tier",
+        metavar="A,B,...",
+        rich_help_panel=CONSTRAINTS,
+        show_default=False,
+        help="Variables of a tier: no arc points from a later --tier to an earlier one. Repeatable.",
+    ),
+]
+
+
+@command
+def learn(  # noqa: PLR0913 (a Typer command)
+    data: Data,
+    output: Output = None,
+    method: Method = "auto",
+    score: Score = "bdeu",
+    ess: Annotated[float, typer.Option("--ess", metavar="X", help="Equivalent sample size of bdeu and bds.")] = 1.0,
+    prior: Prior = "uniform",
+    max_parents: Annotated[int, typer.Option("--max-parents", metavar="N", min=0, help="Most parents.")] = 4,
+    candidates: Annotated[
+        int | None,
+        typer.Option(
+            "--candidates",
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="Candidate parents of each variable. Default: 16, or fewer if memory is short.",
+        ),
+    ] = None,
+    forbid: Forbid = None,
+    require: Require = None,
+    tier: Tier = None,
+    states: States = None,
+    missing: Missing = "error",
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed of the search.")] = 0,
+    threads: Threads = None,
+    memory_limit: MemoryLimit = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Find the network that explains a table of cases best.
+
+    The graph has the highest score among all graphs (up to 18 variables, or --method exact), or among those that a
+    search over orders of the variables finds. CPTs are estimated from the same cases.
+    """
+    if output is not None:
+        writer_of(output)  # fails before the computation
+        check_output(output, force)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        table = code_table(data, states=_declared(states), missing=missing)
+    for found in caught:
+        warn(str(found.message))
+    names = table.names
+    best = structure(
+        table,
+        method=method,
+        score=score,
+        ess=ess,
+        prior=prior,
+        max_parents=max_parents,
+        candidates="auto" if candidates is None else candidates,
+        forbidden=_arcs(forbid, names, "--forbid"),
+        required=_arcs(require, names, "--require"),
+        tiers=None if tier is None else [split_names([text], names, "column") for text in tier],
+        seed=seed,
+        memory_limit=memory_limit,
+        threads=threads,
+    )
+    if output is not None:
+        write(best.network(), output)
+    if json:
+        print_json(
+            {
+                "data": data,
+                "cases": table.n_cases,
+                "dropped": table.dropped,
+                "variables": list(names),
+                "arcs": [list(arc) for arc in best.arcs],
+                "score": best.score,
+                "log_weight": best.log_weight,
+                "method": best.method,
+                "output": output,
+            }
+        )
+    else:
+        print_rows(("parent", "child"), best.arcs)
+        found_by = "no graph has a higher score" if best.method == "exact" else "found by search over orders"
+        dropped = f", {table.dropped:,} rows left out" if table.dropped else ""
+        arcs = f"{len(best.arcs):,} arc{'' if len(best.arcs) == 1 else 's'}"
+        typer.echo(f"{table.n_cases:,} cases{dropped}, {arcs}, ln score {best.score:.3f}: {found_by}", err=True)
+
+
+def _declared(file: str | None) -> BayesianNetwork | None:
+    """The network that declares the states."""
+    if file is None:
+        return None
+    net = read_network(file)
+    if not isinstance(net, BayesianNetwork):
+        raise NetworkError(f"{file} is not a Bayesian network")
+    return net
+
+
+def _arcs(given: Sequence[str] | None, names: Sequence[str], option: str) -> list[tuple[str, str]]:
+    """Arcs written as A,B."""
+    found = []
+    for text in given or ():
+        pair = split_names([text], names, "column")
+        if len(pair) != 2:
+            raise typer.BadParameter(f"{text!r} is not an arc A,B", param_hint=option)
+        found.append((pair[0], pair[1]))
+    return found

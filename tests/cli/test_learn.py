@@ -1,0 +1,92 @@
+"""``jtgpu learn``: a table in, a network out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import jtgpu
+from jtgpu.cli import app
+
+PAIRS = [("no", "no"), ("no", "no"), ("yes", "yes"), ("yes", "yes"), ("no", "yes")]
+ROWS = [(*pair, noise) for pair in PAIRS for noise in "01"] * 4
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "cases.csv"
+    path.write_text("rain,wet,noise\n" + "".join(",".join(row) + "\n" for row in ROWS))
+    return path
+
+
+def run(*words: Any) -> Any:
+    return CliRunner().invoke(app, ["learn", *map(str, words)])
+
+
+def test_a_network_is_written(data: Path, tmp_path: Path) -> None:
+    net = tmp_path / "learned.net"
+    done = run(data, "-o", net, "--require", "rain,wet", "--tier", "rain", "--tier", "wet,noise")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines() == ["parent\tchild", "rain\twet"]
+    assert "40 cases, 1 arc, ln score" in done.stderr
+    model = jtgpu.read(net)
+    assert isinstance(model, jtgpu.BayesianNetwork)
+    assert model.parents("wet") == ("rain",)
+    found = jtgpu.learn.structure(data, required=[("rain", "wet")])
+    assert model.cpt("wet") == pytest.approx(found.network().cpt("wet"), abs=1e-6)
+    again = run(data, "-o", net)
+    assert again.exit_code == 6
+    first = net.read_bytes()
+    assert run(data, "-o", net, "--require", "rain,wet", "--force").exit_code == 0
+    assert net.read_bytes() == first  # equal options, equal bytes
+
+
+def test_json(data: Path) -> None:
+    done = run(data, "--forbid", "rain,wet", "--forbid", "wet,rain", "--score", "bic", "--json")
+    found = json.loads(done.stdout)
+    assert found["arcs"] == []
+    assert found["method"] == "exact"
+    assert found["cases"] == 40
+    assert found["score"] == pytest.approx(jtgpu.learn.structure(data, score="bic", max_parents=0).score)
+
+
+def test_states_of_a_network_and_missing_cells(data: Path, tmp_path: Path) -> None:
+    data.write_text(data.read_text() + "yes,,1\n")
+    states = {"rain": ["no", "yes"], "wet": ["no", "yes"], "noise": ["0", "1", "2"]}
+    net = jtgpu.BayesianNetwork(states, {}, {v: [1 / len(s)] * len(s) for v, s in states.items()})
+    jtgpu.write(net, tmp_path / "states.net")
+    refused = run(data, "--states", tmp_path / "states.net")
+    assert refused.exit_code == 2
+    assert "row 40: column 'wet' has a missing value" in refused.stderr
+    done = run(data, "--states", tmp_path / "states.net", "--missing", "drop", "-o", tmp_path / "a.net")
+    assert done.exit_code == 0, done.output
+    assert "1 rows left out" in done.stderr
+    model = jtgpu.read(tmp_path / "a.net")
+    assert model.states("noise") == ("0", "1", "2")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("--require", "rain,snow"), 2, "no column 'snow'"),
+        (("--require", "rain"), 2, "is not an arc A,B"),
+        (("--score", "bdue"), 2, "'bdue' is not one of bdeu"),
+        (("--require", "rain,wet", "--require", "wet,rain"), 1, "cycle"),
+        (("--ess", "0"), 1, "ess must be"),
+        (("-o", "learned.xyz"), 5, "xyz"),
+    ],
+)
+def test_usage_errors(data: Path, words: tuple[str, ...], code: int, text: str) -> None:
+    done = run(data, *words)
+    assert done.exit_code == code, done.output
+    assert text in done.output
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    done = run(tmp_path / "nowhere.csv")
+    assert done.exit_code == 2
+    assert "No such file" in done.stderr
