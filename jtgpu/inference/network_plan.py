@@ -163,6 +163,8 @@ class NetworkPlan:
         PlanError
             If the models differ in more than numbers.
         """
+        if not isinstance(model, DiscreteModel):
+            raise ArgumentError(f"model must be a network, not {described(model)}")
         old = self.model
         same_states = model.variables == old.variables and all(
             model.states(v) == old.states(v) for v in range(len(model))
