@@ -35,7 +35,7 @@ from .errors import (
 from .util.version import __version__
 
 if TYPE_CHECKING:
-    from . import learn
+    from . import draw, learn
     from .formats import load, networks, read, read_evidence, write
     from .inference.network_plan import NetworkPlan
     from .inference.results.marginals import CasePosteriors, Posterior, Posteriors
@@ -84,6 +84,7 @@ __all__ = [
     "UnknownState",
     "UnknownVariable",
     "__version__",
+    "draw",
     "from_networkx",
     "from_pgmpy",
     "from_pyagrum",
@@ -133,8 +134,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "learn":
-        return importlib.import_module(".learn", __name__)
+    if name in ("draw", "learn"):
+        return importlib.import_module(f".{name}", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)

@@ -115,6 +115,11 @@ class NetworkPlan:
         """Names of the variables that each clique shares with its parent, in the order of `cliques`; () for a root."""
         return self._tree.separators
 
+    @property
+    def clique_parents(self) -> tuple[int, ...]:
+        """Position in `cliques` of the parent of each clique in the junction tree; -1 for a root."""
+        return self._tree.parent
+
     def junction_tree(self) -> networkx.Graph[tuple[str, ...]]:
         """Return the junction tree as a `networkx.Graph`, one component for each component of the network.
 

@@ -1,0 +1,14 @@
+"""Pictures of networks, posteriors, plans and results as SVG, for notebooks and files; nothing else is needed.
+
+>>> import jtgpu
+>>> tree = jtgpu.load("asia").compile("reference")
+>>> jtgpu.draw.show(tree, {"xray": "yes"}).title
+'Bayesian network asia, 8 variables with posteriors'
+"""
+
+from __future__ import annotations
+
+from .drawing import Drawing
+from .pictures import Layout, layout, show
+
+__all__ = ["Drawing", "Layout", "layout", "show"]

@@ -1,0 +1,178 @@
+"""Positions of the boxes and lines of a graph: the components one by one, then packed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .coordinates import horizontal_coordinates
+from .crossings import reduce_crossings
+from .layers import Layers, assign_layers, insert_dummies
+from .staggering import stagger
+
+__all__ = ["Arrangement", "arrange"]
+
+NODE_GAP, DUMMY_GAP = 24, 12  # pixels between neighbours of a layer
+LAYER_GAP, MAX_LAYER_GAP = 36, 120  # pixels between layers; wider where arcs run far to the side
+SLOPE = 8  # pixels to the side, for which the gap grows by one
+COMPONENT_GAP = 36
+RATIO = 1.6  # of width to height that packed components aim at
+
+Point = tuple[int, int]
+
+
+class Arrangement(NamedTuple):
+    """Boxes and lines in pixels, the origin at the top left.
+
+    Attributes
+    ----------
+    boxes : tuple of (x, y, width, height)
+        The box of each node.
+    lines : tuple of tuples of (x, y)
+        For each arc, points from the bottom of its parent down to the top of its child; y ascends.
+    width, height : int
+    """
+
+    boxes: tuple[tuple[int, int, int, int], ...]
+    lines: tuple[tuple[Point, ...], ...]
+    width: int
+    height: int
+
+
+def arrange(
+    sizes: Sequence[tuple[int, int]], arcs: Sequence[tuple[int, int]], max_width: int | None = None
+) -> Arrangement:
+    """Draw a directed acyclic graph in layers, arcs downwards.
+
+    The result consists of integers and depends on the arguments alone. Boxes do not overlap, and no line passes a box.
+
+    Parameters
+    ----------
+    sizes : sequence of (int, int)
+        Width and height of the box of each node, in pixels; odd widths are rounded up.
+    arcs : sequence of (int, int)
+        Parent and child of each arc, which must not form a cycle.
+    max_width : int, optional
+        Width at which the nodes of a layer are distributed over several, which makes arcs longer. The drawing may still
+        be somewhat wider.
+    """
+    sizes = [(width + width % 2, height) for width, height in sizes]
+    components = _components(len(sizes), arcs)
+    component = {v: i for i, nodes in enumerate(components) for v in nodes}
+    arcs_inside: list[list[int]] = [[] for _ in components]
+    for a, (parent, _) in enumerate(arcs):
+        arcs_inside[component[parent]].append(a)
+    parts = []
+    for nodes, inside in zip(components, arcs_inside, strict=True):
+        number = {v: i for i, v in enumerate(nodes)}
+        edges = [(number[arcs[a][0]], number[arcs[a][1]]) for a in inside]
+        drawn = _arrange_connected([sizes[v] for v in nodes], edges, max_width)
+        parts.append((nodes, inside, drawn))
+    corners, width, height = _pack([(part.width, part.height) for _, _, part in parts])
+    boxes = [(0, 0, 0, 0)] * len(sizes)
+    lines: list[tuple[Point, ...]] = [()] * len(arcs)
+    for (nodes, inside, part), (dx, dy) in zip(parts, corners, strict=True):
+        for v, (x, y, w, h) in zip(nodes, part.boxes, strict=True):
+            boxes[v] = (x + dx, y + dy, w, h)
+        for a, line in zip(inside, part.lines, strict=True):
+            lines[a] = tuple((x + dx, y + dy) for x, y in line)
+    return Arrangement(tuple(boxes), tuple(lines), width, height)
+
+
+def _components(n: int, arcs: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Connected components, each ascending, by their first node."""
+    neighbours: list[list[int]] = [[] for _ in range(n)]
+    for parent, child in arcs:
+        neighbours[parent].append(child)
+        neighbours[child].append(parent)
+    seen = [False] * n
+    found = []
+    for start in range(n):
+        if seen[start]:
+            continue
+        seen[start] = True
+        nodes = [start]
+        for v in nodes:  # grows while it is read
+            for w in neighbours[v]:
+                if not seen[w]:
+                    seen[w] = True
+                    nodes.append(w)
+        found.append(sorted(nodes))
+    return found
+
+
+def _arrange_connected(
+    sizes: Sequence[tuple[int, int]], arcs: Sequence[tuple[int, int]], max_width: int | None
+) -> Arrangement:
+    n = len(sizes)
+    graph = insert_dummies(n, arcs, assign_layers(n, arcs))
+    rows = reduce_crossings(graph)
+    if max_width is not None:
+        width = [w + NODE_GAP for w, _ in sizes] + [DUMMY_GAP] * (len(graph.above) - n)
+        graph, rows = stagger(graph, rows, arcs, width, max_width)
+    half = [w // 2 + NODE_GAP // 2 for w, _ in sizes] + [DUMMY_GAP // 2] * (len(graph.above) - n)
+    centre = horizontal_coordinates(graph, rows, half)
+    left = min([x - h for x, h in zip(centre, half, strict=True)]) + NODE_GAP // 2
+    centre = [x - left for x in centre]
+    tops, bottoms = _vertical(graph, rows, sizes, centre)
+    layer = [0] * len(graph.above)
+    for i, row in enumerate(rows):
+        for v in row:
+            layer[v] = i
+    boxes = []
+    for v, (w, h) in enumerate(sizes):
+        spare = bottoms[layer[v]] - tops[layer[v]] - h
+        boxes.append((centre[v] - w // 2, tops[layer[v]] + spare // 2, w, h))
+    lines = []
+    for (parent, child), chain in zip(arcs, graph.chains, strict=True):
+        line = [(centre[parent], boxes[parent][1] + boxes[parent][3]), (centre[parent], bottoms[layer[parent]])]
+        for dummy in chain:
+            line += [(centre[dummy], tops[layer[dummy]]), (centre[dummy], bottoms[layer[dummy]])]
+        line += [(centre[child], tops[layer[child]]), (centre[child], boxes[child][1])]
+        lines.append(_without_straight_points(line))
+    right = max([x + (sizes[v][0] // 2 if v < n else 0) for v, x in enumerate(centre)])
+    return Arrangement(tuple(boxes), tuple(lines), right, bottoms[-1])
+
+
+def _vertical(
+    graph: Layers, rows: Sequence[Sequence[int]], sizes: Sequence[tuple[int, int]], centre: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Top and bottom of each layer."""
+    tops, bottoms, y = [], [], 0
+    for i, row in enumerate(rows):
+        if i:
+            far = max([abs(centre[v] - centre[u]) for v in row for u in graph.above[v]], default=0)
+            y += min(LAYER_GAP + far // SLOPE, MAX_LAYER_GAP)
+        tops.append(y)
+        y += max([sizes[v][1] for v in row if v < graph.n_nodes], default=0)
+        bottoms.append(y)
+    return tops, bottoms
+
+
+def _without_straight_points(line: Sequence[Point]) -> tuple[Point, ...]:
+    """Leave out repeated points, and points between two others with the same x."""
+    kept: list[Point] = []
+    for point in line:
+        if kept and kept[-1] == point:
+            continue
+        if len(kept) > 1 and kept[-2][0] == kept[-1][0] == point[0]:
+            kept.pop()
+        kept.append(point)
+    return tuple(kept)
+
+
+def _pack(sizes: Sequence[tuple[int, int]]) -> tuple[list[Point], int, int]:
+    """Place rectangles on shelves, the highest first; their corners, and the width and height of all."""
+    area = sum((w + COMPONENT_GAP) * (h + COMPONENT_GAP) for w, h in sizes)
+    limit = max([w for w, _ in sizes] + [math.isqrt(int(area * RATIO))])
+    corners: list[Point] = [(0, 0)] * len(sizes)
+    x = y = shelf = width = 0
+    for i in sorted(range(len(sizes)), key=lambda i: (-sizes[i][1], i)):
+        w, h = sizes[i]
+        if x and x + w > limit:
+            x, y, shelf = 0, y + shelf + COMPONENT_GAP, 0
+        corners[i] = (x, y)
+        x += w + COMPONENT_GAP
+        shelf, width = max(shelf, h), max(width, x - COMPONENT_GAP)
+    return corners, width, y + shelf

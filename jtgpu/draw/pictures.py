@@ -1,0 +1,219 @@
+"""`show`: a picture of a network, a compiled model or a plan. `layout`: the positions alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError, EvidenceError
+from ..inference.compiled import CompiledModel
+from ..inference.evidence import Findings, read_known
+from ..inference.network_plan import NetworkPlan
+from ..inference.queries.posteriors import posteriors as answer
+from ..inference.results.marginals import Posteriors
+from ..model.discrete import DiscreteModel
+from ..util.arguments import described, several, whole_number
+from .boxes import Box, box_size
+from .drawing import Drawing
+from .focus import graph_of, hub, neighbourhood
+from .junction_tree import draw_junction_tree
+from .layered.arrange import arrange
+from .marks import marks
+from .network import draw_network
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ..inference.evidence import More
+
+__all__ = ["Layout", "layout", "show"]
+
+MOST = 150  # variables of a picture
+MOST_AUTOMATIC = 60  # of a part of a network that the user did not choose
+
+Names = str | int | Iterable[str | int]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Positions in pixels, integers, the origin at the top left.
+
+    Attributes
+    ----------
+    nodes : tuple of str
+        Names of the variables.
+    boxes : tuple of (x, y, width, height)
+        The box of each variable.
+    arcs : tuple of (int, int)
+        Positions of the parent and the child of each arc in `nodes`.
+    lines : tuple of tuples of (x, y)
+        For each arc, points from the bottom of its parent down to the top of its child.
+    width, height : int
+    """
+
+    nodes: tuple[str, ...]
+    boxes: tuple[tuple[int, int, int, int], ...]
+    arcs: tuple[tuple[int, int], ...]
+    lines: tuple[tuple[tuple[int, int], ...], ...]
+    width: int
+    height: int
+
+
+def layout(
+    model: DiscreteModel,
+    nodes: Names | None = None,
+    size: tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
+) -> Layout:
+    """Compute positions for the variables of a network, in layers with arcs downwards.
+
+    Layers are longest paths, the order within layers has few crossings (median sweeps), and coordinates are those of
+    Brandes and Koepf. The result depends on the arguments alone.
+
+    Parameters
+    ----------
+    model : DiscreteModel
+        The variables of a Markov network that share a factor are joined from the lower to the higher number.
+    nodes : str, int or iterable of these, optional
+        The variables to place. Default: all.
+    size : (int, int) or mapping from name to (int, int), optional
+        Width and height of the boxes in pixels. Default: room for the name.
+
+    Raises
+    ------
+    UnknownVariable
+        If the model has no such variable.
+    ArgumentError
+        If a size is not a pair of positive integers.
+    """
+    ids = [*range(len(model))] if nodes is None else sorted(_numbers(model, nodes))
+    number = {v: i for i, v in enumerate(ids)}
+    graph = graph_of(model)
+    arcs = tuple((number[a], number[b]) for a, b in graph.arcs if a in number and b in number)
+    made = arrange([_size(model.variables[v], size) for v in ids], arcs)
+    return Layout(tuple(model.variables[v] for v in ids), made.boxes, arcs, made.lines, made.width, made.height)
+
+
+def _size(name: str, given: Any) -> tuple[int, int]:
+    found = given.get(name) if isinstance(given, Mapping) else given
+    if found is None:
+        return box_size(Box(name))
+    pair = several(found)
+    if pair is None or len(pair) != 2:
+        raise ArgumentError(
+            f"size must be a pair (width, height) or a mapping from names to pairs, not {described(given)}"
+        )
+    return whole_number("width", pair[0], least=1), whole_number("height", pair[1], least=1)
+
+
+def show(  # noqa: PLR0913 (public API)
+    model: DiscreteModel | CompiledModel | NetworkPlan,
+    evidence: Findings | None = None,
+    *,
+    posteriors: Posteriors | None = None,
+    targets: Names | None = None,
+    around: Names | None = None,
+    hops: int = 2,
+    most: int = MOST,
+    tree: bool = False,
+    **more: Unpack[More],
+) -> Drawing:
+    """Draw a network with its posteriors and evidence, or a junction tree.
+
+    Parameters
+    ----------
+    model : BayesianNetwork, MarkovNetwork, JunctionTree or NetworkPlan
+        A network is drawn with names only, unless there is evidence. A compiled model (`jtgpu.JunctionTree`) is drawn
+        with a bar for each state; with evidence, priors are ticks. A plan is drawn as its junction tree.
+    evidence, likelihood, soft, do : mapping, optional
+        See `jtgpu.JunctionTree.posteriors`. Each kind of evidence has its own colour and shape.
+    posteriors : Posteriors, optional
+        Bars to draw, computed before. Default: computed here.
+    targets : str, int or iterable of these, optional
+        Variables to draw with a ring.
+    around : str, int or iterable of these, optional
+        Draw the neighbourhood of these variables only. Default: all variables; of a network with more than `most`, the
+        neighbourhood of the evidence and the targets, or else of the variable with the most neighbours, up to 60
+        variables.
+    hops : int, default 2
+        Arcs from `around` to the farthest variable.
+    most : int, default 150
+        Variables, or cliques, to draw.
+    tree : bool
+        Draw the junction tree: cliques as boxes, separators between them.
+
+    Returns
+    -------
+    Drawing
+        A notebook shows it; ``.svg`` is its text and ``.save(path)`` writes it to an SVG or HTML file.
+
+    Raises
+    ------
+    UnknownVariable, UnknownState, EvidenceError, ImpossibleEvidence
+        See `jtgpu.JunctionTree.posteriors`.
+    ArgumentError
+        If an option has a wrong value, or `model` is none of these objects.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> net = jtgpu.network("smoke->lung->xray; smoke->bronc", "{yes|no}")
+    >>> jtgpu.draw.show(net).title
+    'Bayesian network, 4 variables'
+    """
+    if not isinstance(model, (DiscreteModel, CompiledModel, NetworkPlan)):
+        raise ArgumentError(f"show draws a network, a compiled model or a plan, not {described(model)}")
+    hops, most = whole_number("hops", hops, least=0), whole_number("most", most, least=1)
+    if tree or isinstance(model, NetworkPlan):
+        if evidence or posteriors is not None or any(more.values()):
+            raise ArgumentError("a junction tree is drawn without evidence and posteriors")
+        plan = model.plan if isinstance(model, CompiledModel) else model
+        plan = plan.plan() if isinstance(plan, DiscreteModel) else plan
+        return draw_junction_tree(plan, sorted(_numbers(plan.model, around)), hops=hops, most=most)
+    if isinstance(model, DiscreteModel) and posteriors is None and (evidence or any(more.values())):
+        with model.compile() as compiled:
+            return show(compiled, evidence, targets=targets, around=around, hops=hops, most=most, **more)
+    net = model.model if isinstance(model, CompiledModel) else model
+    known = read_known(net, evidence, **more)
+    found = marks(known)
+    ids, note = _shown(net, (_numbers(net, targets), _numbers(net, around)), [*found], hops, most)
+    priors = None
+    if isinstance(model, CompiledModel):
+        posteriors = _answer(model, ids, evidence, **more) if posteriors is None else posteriors
+        priors = _answer(model, ids) if found else None
+    return draw_network(
+        net, ids, posteriors=posteriors, priors=priors, marks=found, targets=_numbers(net, targets), note=note
+    )
+
+
+def _answer(
+    model: CompiledModel, nodes: Sequence[int], evidence: Findings | None = None, **more: Unpack[More]
+) -> Posteriors:
+    return answer(model, model.settle(evidence, **more), nodes if len(nodes) < len(model.model) else None)
+
+
+def _shown(
+    model: DiscreteModel, chosen: tuple[Sequence[int], Sequence[int]], marked: Sequence[int], hops: int, most: int
+) -> tuple[list[int], str]:
+    """The variables to draw, and a note that says which part of the network they are."""
+    targets, around = chosen
+    if not around and len(model) <= most:
+        return [*range(len(model))], ""
+    graph = graph_of(model)
+    start = [*around] or [*dict.fromkeys([*targets, *marked])] or [hub(graph)]
+    nodes = neighbourhood(graph, start, hops, most if around else min(most, MOST_AUTOMATIC))
+    names = ", ".join(model.variables[v][:60] for v in start[:4]) + (", ..." if len(start) > 4 else "")
+    arcs = "1 arc" if hops == 1 else f"{hops} arcs"
+    return nodes, f"{len(nodes):,} of {len(model):,} variables: those up to {arcs} from {names}"
+
+
+def _numbers(model: DiscreteModel, given: Names | None) -> list[int]:
+    """Numbers of the variables that an argument names, without repetitions."""
+    if given is None:
+        return []
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        given = [given]
+    found = dict.fromkeys(model.index(v) for v in given)
+    if not found:
+        raise EvidenceError("expected the name of a variable, or several, not an empty collection")
+    return [*found]
