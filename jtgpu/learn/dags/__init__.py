@@ -1,6 +1,7 @@
 """Structure learning: directed acyclic graphs (DAGs) from data, with their uncertainty.
 
-`coded` converts a table to state numbers; `tables` counts and scores families, with the rules of `rules`; `exact`
-computes posteriors and the best DAG of few variables; `orders` samples and searches orders of many. `reference` is the
-definition that the compiled loops are held to.
+`coded` converts a table to state numbers, `score_table` scores families by the `rules`, and `family_weights` adds priors
+and `constraints`. `exact` computes posteriors of few variables; `search` finds the best graph, and `orders` runs chains,
+over the `candidate_tables`. `structure` is the function for users. `reference` and `reference_partitions` define what
+the compiled loops compute; of partitions, there is only the definition.
 """

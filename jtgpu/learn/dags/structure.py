@@ -83,6 +83,10 @@ class Structure:
         """The graph."""
         return digraph(self.names, self._arcs)
 
+    def to_networkx(self) -> networkx.DiGraph[str]:
+        """The graph, as `dag`: what `jtgpu.learn.fit` takes."""
+        return self.dag
+
     @cached_property
     def cpdag(self) -> networkx.DiGraph[str]:
         """The equivalence class of the graph: an undirected edge is a pair of arcs in both directions."""

@@ -71,6 +71,8 @@ def test_result_for_users() -> None:
     assert net.parents("wet") == ("rain",)
     counts = np.bincount(2 * DATA["rain"] + DATA["wet"], minlength=4).reshape(2, 2)
     assert net.cpt("wet") == pytest.approx((counts + 0.25) / (counts.sum(axis=1, keepdims=True) + 0.5))
+    fitted = jtgpu.learn.fit(found, {v: DATA[v].tolist() for v in DATA}, prior="bdeu:1").network
+    assert fitted.cpt("wet") == pytest.approx(net.cpt("wet"), abs=1e-12)
     plain = found.network(ess=0.0)
     assert plain.cpt("noise") == pytest.approx(np.bincount(DATA["noise"]) / 200)
     assert net.compile(backend="reference").posterior("rain", {"wet": "1"})["1"] > 0.5
