@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
@@ -46,8 +46,20 @@ def _renew() -> None:
         lock._at_fork_reinit()  # as the standard library does with its own locks
     for owner, reset in list(_resets.items()):
         reset(owner)
+    for lock in _compiler_locks():
+        lock._at_fork_reinit()
     if sys.version_info < (3, 12):
         _renew_cached_properties()
+
+
+def _compiler_locks() -> Iterator[Any]:
+    """The locks of Numba and llvmlite, which a thread holds while it loads or compiles loops, if they are imported."""
+    for module, owner in (("numba.core.compiler_lock", "global_compiler_lock"), ("llvmlite.binding.ffi", "lib")):
+        lock = getattr(sys.modules.get(module), owner, None)
+        while lock is not None and not hasattr(lock, "_at_fork_reinit"):
+            lock = getattr(lock, "_lock", None)
+        if lock is not None:
+            yield lock
 
 
 def _renew_cached_properties() -> None:

@@ -134,6 +134,15 @@ def test_cached_properties_are_computed_in_the_child() -> None:
         child(lambda: len(program.cliques) > 0)
 
 
+def test_the_locks_of_the_compiler_are_free_in_the_child() -> None:
+    binding = pytest.importorskip("llvmlite.binding", reason="llvmlite is not installed")
+    pytest.importorskip("numba", reason="Numba is not installed")
+    locks = list(fork._compiler_locks())
+    assert len(locks) == 2
+    with held(locks):
+        child(lambda: len(binding.get_default_triple()) > 0)
+
+
 def test_the_child_answers_while_another_thread_holds_every_lock() -> None:
     tree = jtgpu.read(ROOT / "nets" / "asia.net").plan().compile("cpu", threads=2)
     session = tree.session({"xray": "yes"})
