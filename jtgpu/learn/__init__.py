@@ -1,7 +1,7 @@
 """Learning from data: parameters and structure of networks, and a Bayesian-network classifier.
 
 ``jtgpu.learn.fit`` estimates the CPTs of a structure. ``jtgpu.learn.structure`` finds the graph of the highest score,
-``jtgpu.learn.score_table`` scores all families.
+``jtgpu.learn.score_table`` scores all families. ``jtgpu.learn.discretise`` finds intervals for numeric columns.
 """
 
 from __future__ import annotations
@@ -14,18 +14,26 @@ if TYPE_CHECKING:
     from .dags.rules import ScoreRule
     from .dags.score_table import ScoreTable, score_table
     from .dags.structure import Structure, structure
+    from .discretisation.discretise import Discretiser, discretise
     from .parameters.fit import fit
+    from .parameters.online import Online
     from .parameters.result import Fit
 
-__all__ = ["Fit", "JunctionTreeClassifier", "ScoreRule", "ScoreTable", "Structure", "fit", "score_table", "structure"]
+__all__ = [
+    "Discretiser", "Fit", "JunctionTreeClassifier", "Online", "ScoreRule", "ScoreTable", "Structure", "discretise", "fit",
+    "score_table", "structure",
+]  # fmt: skip
 
 # imported on first use
 _LAZY = {
+    "Discretiser": "discretisation.discretise",
     "Fit": "parameters.result",
     "JunctionTreeClassifier": "classifier",
+    "Online": "parameters.online",
     "ScoreRule": "dags.rules",
     "ScoreTable": "dags.score_table",
     "Structure": "dags.structure",
+    "discretise": "discretisation.discretise",
     "fit": "parameters.fit",
     "score_table": "dags.score_table",
     "structure": "dags.structure",

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import doors
+from ..util.intervals import intervals_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -113,7 +114,7 @@ class DiscreteModel:
         Parameters
         ----------
         variable, state : str or int
-            Names or numbers.
+            Names or numbers. A float is a value where the states are intervals, such as ``"[2.5, 4)"``.
 
         Raises
         ------
@@ -142,6 +143,14 @@ class DiscreteModel:
                     "use the state's number instead"
                 )
             return labels.index(state)
+        if isinstance(state, (float, np.floating)):
+            intervals = intervals_of(labels)
+            if intervals is not None and intervals.find(float(state)) >= 0:
+                return intervals.find(float(state))
+            if intervals is not None:
+                raise UnknownState(
+                    f"variable {self._variables[v]!r}: no interval contains {state}; its states are {_listed(labels)}"
+                )
         try:
             i = _as_int(state)
         except TypeError:

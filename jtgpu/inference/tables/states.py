@@ -4,11 +4,12 @@
 2. A text is the name of a state, with or without surrounding spaces.
 3. If a state of the variable has a number as its name ("0", "1.5"), numbers are names: 1, 1.0, "1" and "1.0" all mean
    the state "1", never state number 1; True and False mean "1" and "0".
-4. Otherwise an integer, or its digits, is the number of a state from 0, as everywhere in jtgpu.
-5. The integer -1 (not the text "-1") means "not observed", unless a state has it as its name.
-6. True and False are states of that name, in any letter case.
+4. If all states of the variable are intervals ("[2.5, 4)"), a number means the interval that contains it.
+5. Otherwise an integer, or its digits, is the number of a state from 0, as everywhere in jtgpu.
+6. The integer -1 (not the text "-1") means "not observed", unless a state has it as its name.
+7. True and False are states of that name, in any letter case.
 
-In an array, whose columns have no names either, rule 3 does not apply: its numbers are numbers of states.
+In an array, whose columns have no names either, rules 3 and 4 do not apply: its numbers are numbers of states.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 
 from ...errors import closest, shown
 from ...model.network import DiscreteModel
+from ...util.intervals import intervals_of
 
 __all__ = ["MISSING", "NOT_OBSERVED", "REJECTED", "StateLookup"]
 
@@ -68,9 +70,10 @@ class StateLookup:
             number = _number(name)
             if number is not None:
                 self._numbers[number] = REJECTED if number in self._numbers else i
-        self.numbers_are_states = not self._numbers or (
+        self._intervals = None if by_index or self._numbers else intervals_of(self.states)
+        self.numbers_are_states = self._intervals is None and (not self._numbers or (
             -1.0 not in self._numbers and all(self._numbers.get(float(i)) == i for i in range(len(self.states)))
-        )
+        ))
         self._found: dict[Any, int] = {}
 
     def number(self, value: Any) -> int:
@@ -92,11 +95,13 @@ class StateLookup:
         if isinstance(value, (bool, np.bool_)):
             return self._truth(bool(value))
         if isinstance(value, (int, np.integer)):
-            return self._whole(int(value))
+            return self._whole(int(value)) if self._intervals is None else self._in_interval(value)
         if isinstance(value, (float, np.floating)):
             value = float(value)
             if math.isnan(value):
                 return NOT_OBSERVED
+            if self._intervals is not None:
+                return self._in_interval(value)
             if value in self._numbers:
                 return self._numbers[value]
             whole = value.is_integer() and abs(value) < MAX_EXACT
@@ -111,12 +116,19 @@ class StateLookup:
                 return NOT_OBSERVED
         number = _number(text)
         if number is not None:
+            if self._intervals is not None:
+                return self._in_interval(number)
             if self._numbers:
                 return self._numbers.get(number, REJECTED)
             digits = text.strip()
             return self._whole(int(digits)) if digits.isascii() and digits.isdigit() and len(digits) < 10 else REJECTED
         folded = text.strip().casefold()
         return self._truth(folded == "true") if folded in ("true", "false") else REJECTED
+
+    def _in_interval(self, value: float) -> int:
+        assert self._intervals is not None
+        found = self._intervals.find(value)
+        return found if found >= 0 else REJECTED
 
     def _whole(self, i: int) -> int:
         if self._numbers:

@@ -11,6 +11,7 @@ from ...inference.tables import is_missing
 from ...inference.tables.states import MISSING
 from ...model.network import BayesianNetwork
 from ...util.arguments import several
+from ...util.intervals import intervals_of
 
 __all__ = ["hidden_states", "labels_of", "states_given"]
 
@@ -80,7 +81,7 @@ def states_given(
 
 
 def labels_of(name: str, values: Iterable[Any], *, ordered: bool = False) -> tuple[str, ...]:
-    """Names of states for the distinct values of a column: numbers ascending, else texts in alphabetical order.
+    """Names of states for the distinct values of a column: numbers and intervals ascending, else texts by alphabet.
 
     Parameters
     ----------
@@ -108,7 +109,10 @@ def labels_of(name: str, values: Iterable[Any], *, ordered: bool = False) -> tup
             f"column {name!r} has {len(set(numbers.values())):,} different numbers, too many for states: discretise it "
             "first (jtgpu.learn.discretise, or --bins on the command line)"
         )
-    if not ordered:
+    intervals = intervals_of(found) if all(isinstance(v, str) for v in found) else None
+    if intervals is not None and not ordered:
+        found = [found[i] for i in intervals.order]
+    elif not ordered:
         found.sort(key=(lambda v: (numbers[v], str(v))) if is_numeric else str)
     return tuple(dict.fromkeys(_label(v, numbers[v]) for v in found))
 

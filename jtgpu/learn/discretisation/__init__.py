@@ -1,0 +1,1 @@
+"""Numeric columns as intervals; see `jtgpu.learn.discretise`."""

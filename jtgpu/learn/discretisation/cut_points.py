@@ -1,0 +1,80 @@
+"""Cut points of a numeric column: by quantiles, by equal width, and by the information about a class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["mdl_cuts", "quantile_cuts", "width_cuts"]
+
+
+def quantile_cuts(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
+    """Cut points between intervals of about equal numbers of values; fewer where values recur."""
+    cuts = np.unique(np.quantile(values, np.arange(1, bins) / bins))
+    return np.asarray(cuts[cuts > values.min()], np.float64)
+
+
+def width_cuts(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
+    """Cut points between intervals of equal width."""
+    low, high = float(values.min()), float(values.max())
+    cuts = np.unique(low + (high - low) * np.arange(1, bins) / bins)
+    return np.asarray(cuts[(cuts > low) & (cuts <= high)], np.float64)
+
+
+def mdl_cuts(values: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Cut points that pay for their description length (Fayyad and Irani, IJCAI 1993).
+
+    Parameters
+    ----------
+    values : (n,) float64
+    classes : (n,) int64
+        Number of each value's class, >= 0.
+
+    Returns
+    -------
+    (k,) ndarray of float64
+        Ascending; empty if no cut pays.
+    """
+    order = np.argsort(values, kind="stable")
+    x, y = values[order], classes[order]
+    counts = np.zeros((len(x) + 1, int(y.max(initial=0)) + 1))
+    np.add.at(counts, (np.arange(1, len(x) + 1), y), 1.0)
+    counts = counts.cumsum(axis=0)  # of each class among the first i values
+    cuts: list[float] = []
+    parts = [(0, len(x))]
+    while parts:
+        first, last = parts.pop()
+        at = _best_cut(x, counts, first, last)
+        if at is not None:
+            cuts.append(float((x[at - 1] + x[at]) / 2 if x[at - 1] < (x[at - 1] + x[at]) / 2 else x[at]))
+            parts += [(first, at), (at, last)]
+    return np.array(sorted(cuts))
+
+
+def _best_cut(x: NDArray[np.float64], counts: NDArray[np.float64], first: int, last: int) -> int | None:
+    """The place in values[first:last] that leaves the least entropy, if it pays."""
+    places = first + 1 + np.flatnonzero(x[first + 1 : last] > x[first : last - 1])
+    if not len(places):
+        return None
+    n = last - first
+    left, right = counts[places] - counts[first], counts[last] - counts[places]
+    whole = (counts[last] - counts[first])[None, :]
+    h, h_left, h_right = _entropy(whole)[0], _entropy(left), _entropy(right)
+    n_left = (places - first).astype(np.float64)
+    rest = (n_left * h_left + (n - n_left) * h_right) / n
+    best = int(np.argmin(rest))
+    k, k_left, k_right = ((part > 0).sum(axis=1) for part in (whole, left[best : best + 1], right[best : best + 1]))
+    delta = np.log2(3.0 ** k[0] - 2) - (k[0] * h - k_left[0] * h_left[best] - k_right[0] * h_right[best])
+    gain = h - rest[best]
+    return int(places[best]) if gain > (np.log2(n - 1) + delta) / n else None
+
+
+def _entropy(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Entropy in bits of each row of counts."""
+    total = counts.sum(axis=1, keepdims=True)
+    share = counts / np.where(total > 0, total, 1.0)
+    return np.asarray(-(share * np.log2(np.where(share > 0, share, 1.0))).sum(axis=1))

@@ -1,0 +1,144 @@
+"""`Online`: CPTs that follow a stream of cases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import ArgumentError, DataError, NetworkError, closest
+from ...inference.tree import JunctionTree
+from ...model.network import BayesianNetwork
+from ...util.arguments import number
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from ...util.options import OnProblem
+
+__all__ = ["Online"]
+
+
+class Online:
+    """Sequential learning: counts are stored, and each table of cases adds its expected counts.
+
+    Parameters
+    ----------
+    tree : JunctionTree or BayesianNetwork
+        The network to begin with. A tree is reloaded with the new CPTs after each table, so that its queries follow.
+    experience : number or mapping, default 1
+        How many cases each row of a CPT stands for at the beginning; a mapping from variable to a number, or to an
+        array with one number for each configuration of the parents. Default of variables that a mapping omits: 1.
+    fading : float, default 1
+        All counts are multiplied by this after each case, in (0, 1]: 0.999 forgets what is about a thousand cases ago.
+    fixed : iterable of str
+        Variables whose CPTs do not change.
+
+    Notes
+    -----
+    The cases of one call of `update` are all evaluated with the CPTs before it; cases of earlier rows fade more.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> learner = jtgpu.learn.Online(jtgpu.network("rain", "{no|yes}", cpts={"rain": [0.5, 0.5]}), experience=2)
+    >>> learner.update([{"rain": "yes"}, {"rain": "yes"}])
+    >>> learner.network.cpt("rain").tolist()
+    [0.25, 0.75]
+    """
+
+    def __init__(
+        self, tree: JunctionTree | BayesianNetwork, *, experience: Any = 1.0, fading: float = 1.0, fixed: Any = ()
+    ):
+        if isinstance(tree, BayesianNetwork):
+            tree = tree.compile("cpu")
+        if not isinstance(tree, JunctionTree) or not isinstance(tree.model, BayesianNetwork):
+            raise NetworkError(f"Online needs a Bayesian network, or a tree of one, not {type(tree).__name__}")
+        if not 0 < number("fading", fading) <= 1:
+            raise ArgumentError(f"fading must be above 0 and at most 1, not {fading!r}")
+        self._tree, self._fading = tree, float(fading)
+        net = tree.model
+        held = {net.index(v) for v in ([fixed] if isinstance(fixed, str) else fixed)}
+        self._free = [v for v in range(len(net)) if v not in held]
+        rows = _experience(net, experience)
+        self._counts = [rows[v][..., None] * np.asarray(net.cpt(v)) for v in range(len(net))]
+        self.n_cases = 0
+
+    @property
+    def tree(self) -> JunctionTree:
+        """The tree, with the present CPTs."""
+        return self._tree
+
+    @property
+    def network(self) -> BayesianNetwork:
+        """The network with the present CPTs."""
+        assert isinstance(self._tree.model, BayesianNetwork)
+        return self._tree.model
+
+    def experience(self, variable: str | int) -> NDArray[np.float64]:
+        """How many cases each row of a CPT stands for now, by the configuration of the parents."""
+        return np.asarray(self._counts[self.network.index(variable)].sum(axis=-1))
+
+    def update(
+        self, cases: Any, *, weights: ArrayLike | None = None, on_impossible: OnProblem = "error"
+    ) -> None:
+        """Learn from a table of cases.
+
+        Parameters
+        ----------
+        cases : table
+            See `jtgpu.JunctionTree.posteriors_batch`; a mapping from variable to one state is one case.
+        weights : (B,) array_like, optional
+            Weights of the cases; a negative weight takes an earlier case back.
+        on_impossible : {"error", "flag"}
+            Whether a case of probability 0 is an error, or ignored.
+
+        Raises
+        ------
+        DataError
+            If negative weights would make a count negative; nothing has changed then.
+        """
+        if isinstance(cases, Mapping) and cases and all(isinstance(x, (str, int, float)) for x in cases.values()):
+            cases = [cases]
+        net = self.network
+        known = self._tree.expected_counts(cases, variables=(), on_impossible=on_impossible)
+        n = known.rows
+        fade = self._fading ** np.arange(n - 1, -1, -1.0)
+        each = fade if weights is None else fade * np.asarray(weights, np.float64)
+        found = self._tree.expected_counts(cases, weights=each, on_impossible="flag")
+        counts = list(self._counts)
+        for v in self._free:
+            total = self._fading**n * counts[v] + found[net.variables[v]]
+            if (total < -1e-9).any():
+                raise DataError(f"the weights would make counts of {net.variables[v]!r} negative")
+            counts[v] = np.maximum(total, 0.0)
+        self._counts = counts
+        self.n_cases += n
+        self._tree.reload(net.replace(cpt={net.variables[v]: self._cpt(v) for v in self._free}))
+
+    def _cpt(self, v: int) -> NDArray[np.float64]:
+        """The CPT of the counts; rows without counts stay as they are."""
+        counts = self._counts[v]
+        sums = counts.sum(axis=-1, keepdims=True)
+        return np.where(sums > 0, counts / np.where(sums > 0, sums, 1.0), self.network.cpt(v))
+
+
+def _experience(net: BayesianNetwork, given: Any) -> list[NDArray[np.float64]]:
+    """Numbers of cases by variable and configuration of the parents."""
+    if isinstance(given, Mapping):
+        for v in given:
+            if v not in net:
+                raise ArgumentError(f"experience: there is no variable {v!r}{closest(str(v), net.variables)}")
+    found = []
+    for v in net:
+        value = given.get(v, 1.0) if isinstance(given, Mapping) else given
+        shape = net.cpt(v).shape[:-1]
+        try:
+            rows = np.array(np.broadcast_to(np.asarray(value, np.float64), shape))
+        except (TypeError, ValueError):
+            raise ArgumentError(f"the experience of {v!r} must be a number or an array of shape {shape}") from None
+        if not np.isfinite(rows).all() or (rows < 0).any():
+            raise ArgumentError(f"the experience of {v!r} must be finite numbers >= 0")
+        found.append(rows)
+    return found
