@@ -23,6 +23,7 @@ COMMANDS = {
     "sensitivity": (QUESTIONS, "Show how P(target | evidence) changes with each parameter of each table."),
     "solve": (QUESTIONS, "Solve a task of the UAI competitions and write the competitions' solution file."),
     "batch": (TABLES, "Compute the posteriors of every case in a file."),
+    "fit": (TABLES, "Estimate the tables of a network from cases."),
     "sample": (TABLES, "Draw exact samples of all variables given evidence, as CSV."),
     "learn": (NETWORKS, "Find the network that explains a table of cases best."),
     "info": (NETWORKS, "Inspect a network file and report anything repaired while reading."),

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeVar
 import typer
 
 from ..errors import (
+    ArgumentError,
     DataError,
     EvidenceError,
     FormatError,
@@ -48,8 +49,10 @@ def exit_code(error: BaseException) -> int:
         return UNREADABLE
     if isinstance(error, OutputExists):
         return EXISTS
+    if isinstance(error, (ArgumentError, DataError, EvidenceError, OrderError)):
+        return USAGE
     # a JtgpuError that is also an OSError: a file named on the command line cannot be opened
-    if isinstance(error, (DataError, EvidenceError, OrderError)) or (isinstance(error, JtgpuError) and isinstance(error, OSError)):
+    if isinstance(error, JtgpuError) and isinstance(error, OSError):
         return USAGE
     return ERROR
 

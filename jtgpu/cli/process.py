@@ -10,10 +10,12 @@ import io
 import os
 import signal
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
-__all__ = ["INTERRUPTED", "exit_on_interrupt", "open_closed_streams", "raise_on_interrupt"]
+__all__ = ["INTERRUPTED", "exit_on_interrupt", "open_closed_streams", "raise_on_interrupt", "terminable"]
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 
@@ -31,6 +33,23 @@ def raise_on_interrupt() -> None:
     """Raise `KeyboardInterrupt` on Ctrl-C from now on: a command saves its work and cleans up."""
     if signal.getsignal(signal.SIGINT) is _exit:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Treat SIGTERM, which batch systems send, like Ctrl-C within the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def open_closed_streams() -> None:

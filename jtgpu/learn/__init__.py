@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from .parameters.result import Fit
 
 __all__ = [
-    "Discretiser", "Fit", "JunctionTreeClassifier", "Online", "ScoreRule", "ScoreTable", "Structure", "discretise", "fit",
-    "score_table", "structure",
+    "Discretiser", "Fit", "JunctionTreeClassifier", "Online", "ScoreRule", "ScoreTable", "Structure", "discretise",
+    "fit", "score_table", "structure",
 ]  # fmt: skip
 
 # imported on first use

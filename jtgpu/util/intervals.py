@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Intervals", "interval_label", "intervals_of"]
+__all__ = ["Intervals", "interval_labels", "intervals_of"]
 
 # "[a, b)", "(a, b]", and "[a;b[" as pyAgrum writes it
 _INTERVAL = re.compile(r"\s*([\[\](])\s*([^\s,;\[\]()]+)\s*[,;]\s*([^\s,;\[\]()]+)\s*([\[\])])\s*")
@@ -68,9 +68,12 @@ def intervals_of(labels: Sequence[str]) -> Intervals | None:
     return Intervals(found)
 
 
-def interval_label(low: float, high: float) -> str:
-    """The name of the interval from `low`, included, to `high`, excluded; infinite ends are open."""
-    return f"{'(' if math.isinf(low) else '['}{_text(low)}, {_text(high)})"
+def interval_labels(cuts: Sequence[float]) -> tuple[str, ...]:
+    """Names of the intervals between ascending cut points: ``"(-inf, 2.5)"``, ``"[2.5, 4)"``, ``"[4, inf)"``."""
+    ends = [-math.inf, *map(float, cuts), math.inf]
+    return tuple(
+        f"{'(' if math.isinf(low) else '['}{_text(low)}, {_text(high)})" for low, high in itertools.pairwise(ends)
+    )
 
 
 def _text(x: float) -> str:

@@ -62,18 +62,17 @@ class StateLookup:
         self.states = model.states(v)
         self._missing = frozenset(missing)
         distinct = len(set(self.states)) == len(self.states)
-        self._named = {
-            s: i if distinct or self.states.count(s) == 1 else REJECTED for i, s in enumerate(self.states)
-        }
+        self._named = {s: i if distinct or self.states.count(s) == 1 else REJECTED for i, s in enumerate(self.states)}
         self._numbers: dict[float, int] = {}  # value of a name that is a number -> its state
         for i, name in enumerate(() if by_index else self.states):
             number = _number(name)
             if number is not None:
                 self._numbers[number] = REJECTED if number in self._numbers else i
         self._intervals = None if by_index or self._numbers else intervals_of(self.states)
-        self.numbers_are_states = self._intervals is None and (not self._numbers or (
-            -1.0 not in self._numbers and all(self._numbers.get(float(i)) == i for i in range(len(self.states)))
-        ))
+        self.numbers_are_states = self._intervals is None and (
+            not self._numbers
+            or (-1.0 not in self._numbers and all(self._numbers.get(float(i)) == i for i in range(len(self.states))))
+        )
         self._found: dict[Any, int] = {}
 
     def number(self, value: Any) -> int:

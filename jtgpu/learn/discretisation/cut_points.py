@@ -12,10 +12,28 @@ if TYPE_CHECKING:
 __all__ = ["mdl_cuts", "quantile_cuts", "width_cuts"]
 
 
-def quantile_cuts(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
-    """Cut points between intervals of about equal numbers of values; fewer where values recur."""
-    cuts = np.unique(np.quantile(values, np.arange(1, bins) / bins))
-    return np.asarray(cuts[cuts > values.min()], np.float64)
+def quantile_cuts(
+    values: NDArray[np.float64], bins: int, counts: NDArray[np.int64] | None = None
+) -> NDArray[np.float64]:
+    """Cut points between intervals of about equal numbers of values; fewer where values recur.
+
+    Parameters
+    ----------
+    values : (n,) float64
+    bins : int
+        Number of intervals.
+    counts : (n,) int64, optional
+        How often each value occurs. Default: once.
+    """
+    found, kind = np.unique(values, return_inverse=True)
+    own = np.bincount(kind.reshape(-1), counts, len(found))
+    below = np.cumsum(own)
+    # the first value after each quantile: half of the cells that are between two values count to either side
+    at = np.searchsorted(below, below[-1] * np.arange(1, bins) / bins * (1 - 1e-12), side="left")
+    exact = np.isclose(below[at], below[-1] * np.arange(1, bins) / bins, rtol=1e-12)
+    following = np.minimum(at + 1, len(found) - 1)
+    cuts = np.unique(np.where(exact, (found[at] + found[following]) / 2, found[at]))
+    return np.asarray(cuts[cuts > found[0]], np.float64)
 
 
 def width_cuts(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +14,7 @@ from ...inference.tables.arrow import narwhals
 from ...inference.tables.native_frame import NativeFrame
 from ...inference.tables.states import MISSING
 from ...util.arguments import choice, several, whole_number
-from ...util.intervals import interval_label
+from ...util.intervals import interval_labels
 from .cut_points import mdl_cuts, quantile_cuts, width_cuts
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class Discretiser:
     @property
     def states(self) -> dict[str, tuple[str, ...]]:
         """Names of the intervals of each column, ascending: ``"(-inf, 2.5)"``, ``"[2.5, 4)"``, ``"[4, inf)"``."""
-        return {name: _labels(cuts) for name, cuts in self.edges.items()}
+        return {name: interval_labels(cuts.tolist()) for name, cuts in self.edges.items()}
 
     def apply(self, frame: Any) -> Any:
         """Replace the numbers of a table by the names of their intervals; other columns stay as they are.
@@ -67,14 +66,10 @@ class Discretiser:
                 raise DataError(f"the table has no column {name!r}{closest(name, table.names)}")
             columns[name] = self._names(cuts, numbers_of(table, name))
         if isinstance(table, NativeFrame):
-            nw = narwhals()
-            own = table.frame
-            made = [nw.new_series(name, cells, nw.String, backend=own.implementation) for name, cells in columns.items()]
             if table.is_pandas:
-                result = table.native.copy()
-                for name, cells in columns.items():
-                    result[name] = cells
-                return result
+                return table.native.assign(**columns)
+            nw, own = narwhals(), table.frame
+            made = (nw.new_series(n, cells, nw.String, backend=own.implementation) for n, cells in columns.items())
             return own.with_columns(*made).to_native()
         if isinstance(frame, Mapping):
             return {**frame, **columns}
@@ -96,7 +91,7 @@ class Discretiser:
 
     @staticmethod
     def _names(cuts: NDArray[np.float64], numbers: NDArray[np.float64]) -> list[str | None]:
-        labels = [*_labels(cuts), None]
+        labels = [*interval_labels(cuts.tolist()), None]
         at = np.searchsorted(cuts, numbers, side="right")
         return [labels[i] for i in np.where(np.isnan(numbers), len(labels) - 1, at).tolist()]
 
@@ -232,8 +227,3 @@ def numbers_of(table: Table, name: str) -> NDArray[np.float64]:
 
 def _is_hole(value: Any) -> bool:
     return is_missing(value) or (isinstance(value, str) and value.strip() in MISSING)
-
-
-def _labels(cuts: NDArray[np.float64]) -> tuple[str, ...]:
-    ends = [-np.inf, *cuts.tolist(), np.inf]
-    return tuple(interval_label(a, b) for a, b in itertools.pairwise(ends))

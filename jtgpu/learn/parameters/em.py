@@ -110,6 +110,10 @@ def run_em(
             listener(state)
     except KeyboardInterrupt:
         return replace(state, interrupted=True)
+    except SystemError as error:  # inside Python code that Numba calls from C
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        return replace(state, interrupted=True)
     return state
 
 

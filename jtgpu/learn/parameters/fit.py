@@ -41,6 +41,7 @@ def fit(  # noqa: PLR0913
     cases: Any,
     *,
     states: Mapping[str, Iterable[Any]] | None = None,
+    bins: int | None = None,
     prior: Any = 1.0,
     weights: ArrayLike | str | None = None,
     missing: Literal["em", "error", "drop", "available"] = "em",
@@ -84,6 +85,9 @@ def fit(  # noqa: PLR0913
         are ignored.
     states : mapping, optional
         Variable to the names of its states. Default: those of the network, or those in the data, sorted.
+    bins : int, optional
+        Make so many intervals, with about equal numbers of rows, of each column of more different numbers whose states
+        come from the data; see `jtgpu.learn.discretise` for other intervals.
     prior : number, str, or mapping, default 1
         What is added to the counts of each entry: a number; ``"bdeu:ESS"``, ESS divided by the size of the CPT;
         ``"net:ESS"``, ESS times the network's joint distribution of the family; a mapping from variable to a number or
@@ -183,6 +187,7 @@ def fit(  # noqa: PLR0913
     setup = set_up(
         given, source, states=states, prior=prior, weights=weights, zeros=choice("zeros", zeros, ("keep", "free")),
         fixed=fixed, tied=tied, hidden=hidden, start=start, max_table=max_table,
+        bins=bins,
     )  # fmt: skip
     if missing == "available" and setup.hidden:
         raise ArgumentError("missing='available' cannot fit hidden variables; use missing='em'")

@@ -80,9 +80,7 @@ class Online:
         """How many cases each row of a CPT stands for now, by the configuration of the parents."""
         return np.asarray(self._counts[self.network.index(variable)].sum(axis=-1))
 
-    def update(
-        self, cases: Any, *, weights: ArrayLike | None = None, on_impossible: OnProblem = "error"
-    ) -> None:
+    def update(self, cases: Any, *, weights: ArrayLike | None = None, on_impossible: OnProblem = "error") -> None:
         """Learn from a table of cases.
 
         Parameters

@@ -47,7 +47,7 @@ def read_prior(prior: Any, model: DirectedModel, network: BayesianNetwork | None
             return [np.full(shape, ess / math.prod(shape)) for shape in shapes]
         if kind == "net":
             if network is None:
-                raise ArgumentError(f'prior={prior!r} requires a network with CPTs as the structure, or as start=')
+                raise ArgumentError(f"prior={prior!r} requires a network with CPTs as the structure, or as start=")
             return expected_prior_counts(network, ess)
         raise ArgumentError(f"prior must be a number, 'bdeu:ESS', 'net:ESS' or a mapping, not {prior!r}")
     if isinstance(prior, Mapping):

@@ -125,9 +125,8 @@ class Fit:
             ],
         }
         if self._errors is not None:
-            found["undetermined"] = {
-                v: int(np.isinf(e).sum()) for v, e in self._errors.items() if np.isinf(e).any()
-            }
+            found["standard_errors"] = {v: _plain(e) for v, e in self._errors.items()}
+            found["undetermined"] = {v: int(np.isinf(e).sum()) for v, e in self._errors.items() if np.isinf(e).any()}
         return found
 
     def __str__(self) -> str:
@@ -157,6 +156,11 @@ class Fit:
             most = ", ".join(f"{v} ({n})" for v, n in list(empty.items())[:8]) + (", ..." if len(empty) > 8 else "")
             lines.append(f"  CPT rows without data, from the prior or the start: {most}")
         return "\n".join(lines)
+
+
+def _plain(errors: NDArray[np.float64]) -> Any:
+    """Nested lists, with None for infinities."""
+    return np.where(np.isinf(errors), None, errors.astype(object)).tolist()
 
 
 def _finite(x: float) -> float | None:

@@ -76,16 +76,14 @@ class Setup:
 
 def set_up(  # noqa: PLR0913
     given: GivenStructure, source: CaseSource, *, states: Any, prior: Any, weights: Any, zeros: str, fixed: Any,
-    tied: Any, hidden: Any, start: Any, max_table: int,
+    tied: Any, hidden: Any, start: Any, max_table: int, bins: int | None,
 ) -> Setup:  # fmt: skip
     """Check the arguments that concern the model."""
     variables = tuple(given.parents)
     network = given.network
     if isinstance(start, BayesianNetwork):
         network, start = start, "given"
-        if set(network.variables) != set(variables) or any(
-            network.parents(v) != given.parents[v] for v in variables
-        ):
+        if set(network.variables) != set(variables) or any(network.parents(v) != given.parents[v] for v in variables):
             raise ArgumentError("start: the network has other variables or parents than the structure")
     choice("start", start, STARTS)
     shell = DirectedModel(dict.fromkeys(variables, ("",)), given.parents)
@@ -93,7 +91,7 @@ def set_up(  # noqa: PLR0913
     columns = table_columns(shell, source, tuple(hide), weights if isinstance(weights, str) else None)
     known = states_given(states, network, variables) | hide
     unknown = [c for c in columns if c not in known]
-    known |= source.states(unknown)
+    known |= source.states(unknown, None if bins is None else whole_number("bins", bins, 2))
     name = network.name if network is not None else ""
     model = DirectedModel({v: known[v] for v in variables}, given.parents, name=name)
     check_sizes(model, whole_number("max_table", max_table, 1))

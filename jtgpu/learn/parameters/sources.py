@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,8 +52,8 @@ class CaseSource(Protocol):
 
     names: list[str]  # of the columns
 
-    def states(self, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Names of states of some columns, from their cells."""
+    def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
+        """Names of states of some columns, from their cells; `bins` intervals of columns of more different numbers."""
 
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
         """The rows, coded, from the first one on; may be called several times."""
@@ -106,7 +107,7 @@ class TableSource:
         self._table, self._missing = table, missing
         self.names = table.names
 
-    def states(self, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
         """See `CaseSource.states`."""
         found = {}
         for name in columns:
@@ -115,9 +116,10 @@ class TableSource:
                 codes, values = distinct_values(column)
             except TypeError:
                 raise DataError(f"column {name!r} has cells that are not single values") from None
-            ordered = isinstance(column, CategoricalColumn)
-            used = values if ordered else [values[i] for i in np.unique(codes[codes >= 0]).tolist()]
-            found[name] = labels_of(name, used, ordered=ordered)
+            ordered = isinstance(column, CategoricalColumn)  # categories that do not occur are states, too
+            counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist()
+            used = {v: n for v, n in zip(values, counts, strict=True) if n or ordered}
+            found[name] = labels_of(name, used, ordered=ordered, bins=bins)
         return found
 
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
@@ -162,15 +164,16 @@ class FileSource:
                 chunk.drop()
             before += source.size
 
-    def states(self, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
         """See `CaseSource.states`; reads the files once."""
-        found: dict[str, dict[Any, None]] = {c: {} for c in columns}
+        found: dict[str, Counter[Any]] = {c: Counter() for c in columns}
         if columns:
             for chunk, _, _ in self._loaded(columns):
                 for name, column in zip(columns, chunk.columns, strict=True):
                     codes, values = distinct_values(column)
-                    found[name].update(dict.fromkeys(values[i] for i in np.unique(codes[codes >= 0]).tolist()))
-        return {name: labels_of(name, values) for name, values in found.items()}
+                    counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist()
+                    found[name].update({v: n for v, n in zip(values, counts, strict=True) if n})
+        return {name: labels_of(name, counts, bins=bins) for name, counts in found.items()}
 
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
         """See `CaseSource.chunks`."""

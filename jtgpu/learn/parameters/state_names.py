@@ -6,12 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...errors import ArgumentError, DataError, closest
 from ...inference.tables import is_missing
 from ...inference.tables.states import MISSING
 from ...model.network import BayesianNetwork
 from ...util.arguments import several
-from ...util.intervals import intervals_of
+from ...util.intervals import interval_labels, intervals_of
+from ..discretisation.cut_points import quantile_cuts
 
 __all__ = ["hidden_states", "labels_of", "states_given"]
 
@@ -80,23 +83,28 @@ def states_given(
     return found
 
 
-def labels_of(name: str, values: Iterable[Any], *, ordered: bool = False) -> tuple[str, ...]:
+def labels_of(
+    name: str, counts: Mapping[Any, int], *, ordered: bool = False, bins: int | None = None
+) -> tuple[str, ...]:
     """Names of states for the distinct values of a column: numbers and intervals ascending, else texts by alphabet.
 
     Parameters
     ----------
     name : str
         The column's, for messages.
-    values : iterable
+    counts : mapping
+        Distinct values, and how often each occurs.
     ordered : bool
         Whether the values are in order already, as the categories of a data frame are.
+    bins : int, optional
+        Intervals of a column of more different numbers, with about equal numbers of cells. Default: none are made.
 
     Raises
     ------
     DataError
         If there is no value, or there are more different numbers than states should be.
     """
-    found = [v for v in values if not is_missing(v) and not (isinstance(v, str) and v.strip() in MISSING)]
+    found = [v for v in counts if not is_missing(v) and not (isinstance(v, str) and v.strip() in MISSING)]
     if not found:
         raise DataError(
             f"column {name!r} has only missing cells; give its states as states={{{name!r}: [...]}}, or drop the "
@@ -104,6 +112,9 @@ def labels_of(name: str, values: Iterable[Any], *, ordered: bool = False) -> tup
         )
     numbers = {v: _number(v) for v in found}
     is_numeric = all(x is not None for x in numbers.values())
+    if is_numeric and bins is not None and len(set(numbers.values())) > bins:
+        cells = np.array([numbers[v] for v in found], np.float64)
+        return interval_labels(quantile_cuts(cells, bins, np.array([counts[v] for v in found])).tolist())
     if is_numeric and len(set(numbers.values())) > MAX_NUMERIC:
         raise DataError(
             f"column {name!r} has {len(set(numbers.values())):,} different numbers, too many for states: discretise it "

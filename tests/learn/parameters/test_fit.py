@@ -44,9 +44,7 @@ def test_complete_rows_are_counted_to_the_bit(missing: Any) -> None:
     for v in net:
         counts = counted(net, states, v)
         np.testing.assert_array_equal(found.counts[v], counts)
-        np.testing.assert_array_equal(
-            found.network.cpt(v), (counts + 0.5) / (counts + 0.5).sum(axis=-1, keepdims=True)
-        )
+        np.testing.assert_array_equal(found.network.cpt(v), (counts + 0.5) / (counts + 0.5).sum(axis=-1, keepdims=True))
     assert found.log_likelihood == pytest.approx(found.network.compile("reference").log_likelihood(states).sum())
 
 

@@ -1,0 +1,126 @@
+"""``jtgpu fit``: the tables of a network from a file of cases."""
+
+from __future__ import annotations
+
+import json as encoder
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from ..errors import JtgpuError, OutputExists
+from ..formats import save_text, writer_of
+from ..formats.conversion import carry
+from ..model.network import BayesianNetwork
+from ..util.atomic_file import write_text
+from .batch_options import CsvOptions
+from .console import INTERRUPTED, command, format_seconds, print_json, shown, warn
+from .fit_options import DataOptions, EmOptions, ModelOptions
+from .networks import check_output, read_network
+from .option_groups import Without
+from .options import OUTPUT, File, Force, Json
+from .process import terminable
+from .progress import status
+from .running import RunOptions
+
+if TYPE_CHECKING:
+    from ..learn.parameters.em import Iteration
+    from ..learn.parameters.result import Fit
+
+__all__ = ["fit"]
+
+EXAMPLES = (
+    "jtgpu fit alarm cases.csv -o fitted.bif",
+    "jtgpu fit asia cases.parquet -o fitted.net --hidden smoke --restarts 10 --prior bdeu:10",
+    "jtgpu fit asia day1.csv.gz day2.csv.gz -o fitted.net --start given --report fit.json",
+)
+
+
+@command
+def fit(  # noqa: PLR0913 (a Typer command)
+    file: File,
+    cases: Annotated[
+        list[str],
+        typer.Argument(metavar="CASES...", help="CSV (plain, .gz, .zst) or Parquet files, or folders of them."),
+    ],
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o", "--output", metavar="OUT", help="Network file to write; the suffix selects the format."
+        ),
+    ],
+    report: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", rich_help_panel=OUTPUT, show_default=False, help="Write a report as JSON."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", rich_help_panel=OUTPUT, help="Continue an interrupted run.")
+    ] = False,
+    force: Force = False,
+    *,
+    model: ModelOptions,
+    em: EmOptions,
+    data: DataOptions,
+    csv: Annotated[CsvOptions, Without("escape_formulas")],
+    run: Annotated[RunOptions, Without("dtype", "devices")],
+    json: Json = False,
+) -> None:
+    """Estimate the tables of a network from cases.
+
+    Complete cases are counted in one pass. If cells are missing or variables hidden, the EM algorithm uses every case,
+    exactly. Ctrl-C writes the network of the last whole iteration, and --resume continues.
+    """
+    checkpoint = Path(f"{output}.unfinished")
+    wanted = writer_of(output)  # fails before the computation starts
+    check_output(output, force or resume)
+    if report is not None:
+        check_output(report, force or resume)
+    if checkpoint.exists() and not (resume or force):
+        raise OutputExists(f"{checkpoint} is that of an interrupted run: --resume continues it, --force starts again")
+    net = read_network(file)
+    if not isinstance(net, BayesianNetwork):
+        raise JtgpuError(f"{file}: only Bayesian networks have tables that can be fitted")
+    from_data = data.states == "data" or (data.states is None and data.bins is not None)
+    structure: Any = {v: net.parents(v) for v in net} if from_data else net
+    from ..learn.parameters.fit import fit as fit_parameters
+
+    begun = time.perf_counter()
+    with terminable(), status("reading the cases", run.progress) as step:
+        found: Fit = fit_parameters(
+            structure, [*cases], weights=data.weights, missing=cast(Any, data.incomplete), bins=data.bins,
+            **model.keywords(net.variables), start=em.start, restarts=em.restarts, seed=em.seed,
+            iterations=em.iterations, tolerance=em.tolerance, accelerate=em.accelerate, step=em.step, errors=em.errors,
+            backend=cast(Any, run.backend), threads=run.threads, chunk=data.chunk, dialect=csv.dialect(),
+            missing_cells=data.missing_cells, progress=_shown(step), checkpoint=checkpoint, resume=resume,
+        )  # fmt: skip
+    seconds = time.perf_counter() - begun
+    made = carry(found.network, wanted)
+    for text in (*made.notes, *(f"{wanted.name} cannot represent {text}" for text in made.losses)):
+        warn(text)
+    save_text(made.text, output)
+    summary = found.report() | {"output": output, "seconds": seconds}
+    if report is not None:
+        write_text(report, encoder.dumps(summary, indent=2, allow_nan=False) + "\n")
+    if json:
+        print_json(summary)
+    else:
+        print("\n".join(map(shown, str(found).splitlines())))
+        print(f"{shown(output)}: {wanted.name}, {format_seconds(seconds)}")
+    if not found.interrupted:
+        checkpoint.unlink(missing_ok=True)
+    else:
+        more = "; the same command with --resume continues" if checkpoint.exists() else ""
+        warn(f"interrupted: {output} has the last whole iteration{more}")
+        raise typer.Exit(INTERRUPTED)
+
+
+def _shown(step: Callable[[str], None]) -> Callable[[Iteration], None]:
+    """Show each iteration in the status line."""
+
+    def show(entry: Iteration) -> None:
+        change = f", change {entry.change:.3g}" if entry.number else ""
+        step(f"pass {entry.number}: objective {entry.objective:.9g}{change}, {format_seconds(entry.seconds)}")
+
+    return show
