@@ -37,10 +37,13 @@ COMMANDS = {
 # Earlier spellings of options, accepted but not shown.
 ALIASES = {
     **{
-        name: {"--targets": "--target", "--seed": "--order-seed"} for name in COMMANDS if name not in ("learn", "sample", "time")
+        name: {"--targets": "--target", "--seed": "--order-seed"}
+        for name in COMMANDS
+        if name not in ("fit", "learn", "sample", "time")
     },
     "learn": {},
     "sample": {},
+    "fit": {},
     "time": {"--evidence": "--observed"},
     "plan": {"--save": "--output", "--seed": "--order-seed"},
 }
