@@ -121,6 +121,12 @@ class ScoreTable:
         sets = (family_of(first + int(i), n, self.max_parents)[1] for i in found)
         return [(tuple(self.names[p] for p in s), float(row[i])) for s, i in zip(sets, found, strict=True)]
 
+    def with_max_parents(self, max_parents: int) -> ScoreTable:
+        """The part of the table with at most so many parents."""
+        few = min(max_parents, self.max_parents)
+        scores = self.scores[:, : n_parent_sets(len(self.names), few)]
+        return ScoreTable(self.names, self.states, self.rule, few, scores, self.n_cases, self.digest)
+
     def save(self, path: str | Path) -> None:
         """Write the table to a file in NumPy's ``.npz`` format.
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ArgumentError
+from ...errors import ArgumentError, DataError
 from ...model.network import BayesianNetwork
 from ...util.arguments import choice, whole_number
 from ...util.system import free_memory, parse_bytes
-from .candidate_tables import MAX_CANDIDATES, CandidateTables, candidate_tables, choose_candidates
+from .candidate_tables import MAX_CANDIDATES, candidate_tables, choose_candidates
 from .coded import CodedTable, code_table
 from .combinations import n_parent_sets, parent_masks
 from .constraints import Constraints, make_constraints
@@ -22,7 +22,7 @@ from .graphs import adjacency, compelled_arcs, digraph
 from .networks import fitted_network
 from .priors import StructurePrior, make_prior
 from .rules import ScoreRule
-from .score_table import score_families
+from .score_table import ScoreTable, score_families
 from .search import BestGraph, best_by_orders, exact_best
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def structure(  # noqa: PLR0913
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
     missing: str = "error",
     weights: Any = None,
+    table: ScoreTable | None = None,
     seed: int = 0,
     memory_limit: int | str | None = None,
     threads: int | None = None,
@@ -154,6 +155,8 @@ def structure(  # noqa: PLR0913
         How to treat rows with missing cells.
     weights : (N,) array_like of int, optional
         How often each row occurs.
+    table : ScoreTable, optional
+        Scores of the same data with the same score, from `score_table`; they are computed otherwise.
     seed : int
         Of method ``"order"``: the same seed gives the same graph, for any number of threads.
     memory_limit : int or str, optional
@@ -184,25 +187,33 @@ def structure(  # noqa: PLR0913
     """
     choice("method", method, METHODS)
     rule, seed = ScoreRule(score, ess), whole_number("seed", seed, 0, 2**63 - 1)
-    table = code_table(data, states=states, missing=missing, weights=weights)
-    n = len(table.names)
+    coded = code_table(data, states=states, missing=missing, weights=weights)
+    n = len(coded.names)
     weigh = make_prior(prior, n)
     if weigh.name == "order":
         raise ArgumentError("prior='order' weighs orders, not graphs; use 'uniform', 'fair' or ('edge', p)")
-    constraints = make_constraints(table.names, max_parents, forbidden=forbidden, required=required, tiers=tiers)
+    if table is not None:
+        _require_same(table, coded, rule)
+    constraints = make_constraints(coded.names, max_parents, forbidden=forbidden, required=required, tiers=tiers)
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     most = int(constraints.max_parents.max())
     k = max(_number_of_candidates(candidates, n, limit), int(constraints.required.sum(axis=0).max()))
     if method == "exact" or (method == "auto" and n <= AUTO_EXACT and _fits(n, most)):
-        scores = score_families(table, rule, most, memory_limit=limit, threads=threads)
+        scores = _scores(table, coded, rule, most, limit, threads)
         rows = family_weights(scores, weigh, constraints)
         best = exact_best(rows, parent_masks(n, scores.max_parents), memory_limit=limit, threads=threads)
-        return _structure(best, table, rule, "exact", None, _prior_of(best, weigh))
-    tables = _candidate_tables(table, rule, weigh, constraints, k, most, limit, threads)
+        return _structure(best, coded, rule, "exact", None, _prior_of(best, weigh))
+    if k == n - 1:
+        chosen = np.array([[u for u in range(n) if u != v] for v in range(n)], np.int64)
+    else:
+        few = min(most, 3)
+        while few > 1 and n * n_parent_sets(n, few) > MAX_SCREENED:
+            few -= 1
+        chosen = _screened(_scores(table, coded, rule, few, limit, threads), weigh, constraints, k)
+    tables = candidate_tables(coded, rule, weigh, constraints, chosen, most, memory_limit=limit, threads=threads)
     best = best_by_orders(tables, constraints, seed=seed, threads=threads)
-    names = table.names
-    chosen = {names[v]: [names[u] for u in tables.candidates[v] if u >= 0] for v in range(n)}
-    return _structure(best, table, rule, "order", chosen if k < n - 1 else None, _prior_of(best, weigh))
+    named = {v: [coded.names[u] for u in row if u >= 0] for v, row in zip(coded.names, chosen, strict=True)}
+    return _structure(best, coded, rule, "order", named if k < n - 1 else None, _prior_of(best, weigh))
 
 
 def _fits(n: int, max_parents: int) -> bool:
@@ -222,31 +233,35 @@ def _number_of_candidates(candidates: int | str, n: int, limit: int) -> int:
     return k
 
 
-def _candidate_tables(  # noqa: PLR0913
-    table: CodedTable,
+def _require_same(table: ScoreTable, coded: CodedTable, rule: ScoreRule) -> None:
+    """Reject a score table of other data, or of another score."""
+    if table.digest != coded.digest:
+        raise DataError("the score table was made from other data (rows, states, weights or names of columns)")
+    if table.rule != rule:
+        raise ArgumentError(f"the score table has the score {table.rule}, not {rule}")
+
+
+def _scores(
+    table: ScoreTable | None,
+    coded: CodedTable,
     rule: ScoreRule,
-    prior: StructurePrior,
-    constraints: Constraints,
-    k: int,
     max_parents: int,
     limit: int,
     threads: int | None,
-) -> CandidateTables:
-    """Choose candidates by the scores of all small families, and score the sets of candidates."""
-    n = len(table.names)
-    if k == n - 1:
-        chosen = np.array([[u for u in range(n) if u != v] for v in range(n)], np.int64)
-    else:
-        few = min(max_parents, 3)
-        while few > 1 and n * n_parent_sets(n, few) > MAX_SCREENED:
-            few -= 1
-        scores = score_families(table, rule, few, memory_limit=limit, threads=threads)
-        # required arcs do not restrict the screening: a child may need more parents than are screened
-        free = Constraints(constraints.forbidden, np.zeros_like(constraints.required), constraints.max_parents)
-        chosen = choose_candidates(family_weights(scores, prior, free), few, k, constraints)
-    return candidate_tables(
-        table, rule, prior, constraints, chosen, max_parents, memory_limit=limit, threads=threads
-    )
+) -> ScoreTable:
+    """The scores of all families of up to so many parents, from a given table if it has them."""
+    if table is None or table.max_parents < min(max_parents, len(coded.names) - 1):
+        return score_families(coded, rule, max_parents, memory_limit=limit, threads=threads)
+    return table.with_max_parents(max_parents)
+
+
+def _screened(
+    scores: ScoreTable, prior: StructurePrior, constraints: Constraints, k: int
+) -> NDArray[np.int64]:
+    """Candidate parents by the scores of all small families."""
+    # required arcs do not restrict the screening: a child may need more parents than are screened
+    free = Constraints(constraints.forbidden, np.zeros_like(constraints.required), constraints.max_parents)
+    return choose_candidates(family_weights(scores, prior, free), scores.max_parents, k, constraints)
 
 
 def _prior_of(best: BestGraph, prior: StructurePrior) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -167,3 +168,22 @@ def test_required_parents_with_too_many_configurations() -> None:
     table = table_of(rng.integers(0, 2, (20, 50)) * 200, [201] * 20)
     with pytest.raises(NetworkError, match="leave no parents for 'a'"):
         jtgpu.learn.structure(table, required=[("b", "a"), ("c", "a")], candidates=3, max_parents=2)
+
+
+def test_scores_are_taken_from_a_table(tmp_path: Path) -> None:
+    data = random_table(7, n=8, n_rows=80)
+    table = jtgpu.learn.score_table(data, max_parents=3)
+    table.save(tmp_path / "scores.npz")
+    loaded = jtgpu.learn.ScoreTable.load(tmp_path / "scores.npz")
+    options: dict[str, Any]
+    for options in ({"max_parents": 2}, {"max_parents": 4}, {"method": "order", "candidates": 3}):
+        found = jtgpu.learn.structure(data, table=loaded, **options)
+        again = jtgpu.learn.structure(data, **options)
+        assert (found.arcs, found.score) == (again.arcs, again.score)
+    small = table.with_max_parents(1)
+    assert len(small) == 8 * 8
+    assert small.score("a", ["b"]) == table.score("a", ["b"])
+    with pytest.raises(DataError, match="other data"):
+        jtgpu.learn.structure(random_table(8, n=8), table=table)
+    with pytest.raises(ValueError, match="the score table has the score"):
+        jtgpu.learn.structure(data, table=table, ess=2.0)
