@@ -35,7 +35,7 @@ from .errors import (
 from .util.version import __version__
 
 if TYPE_CHECKING:
-    from . import draw, learn
+    from . import draw, learn, series
     from .formats import load, networks, read, read_evidence, write
     from .inference.network_plan import NetworkPlan
     from .inference.results.marginals import CasePosteriors, Posterior, Posteriors
@@ -95,6 +95,7 @@ __all__ = [
     "normalize_rows",
     "read",
     "read_evidence",
+    "series",
     "to_pgmpy",
     "to_pyagrum",
     "write",
@@ -134,7 +135,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("draw", "learn"):
+    if name in ("draw", "learn", "series"):
         return importlib.import_module(f".{name}", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

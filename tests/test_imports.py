@@ -60,6 +60,7 @@ BY_NAME = {
     "cli/__init__.py",  # the commands, on the first call
     "formats/__init__.py",  # evidence files
     "learn/__init__.py",
+    "series/__init__.py",
     "formats/registry.py",  # a format's modules
     "cli/commands.py",  # a command's module when it runs
     "util/loops.py",  # compiled loops, which the extension module replaces

@@ -18,7 +18,10 @@ DATA = (
     "cases/reading/cell_data.py", "backends/cpu/records.py", "backends/cpu/lanes.py", "backends/cpu/lower.py",
     "backends/cpu/backward.py", "backends/cpu/parallel.py", "learn/dags/count_modes.py", "util/jit.py",
 )  # fmt: skip
-FOLDERS = ("plans/loops", "plans/ordering/loops", "cases/reading/loops", "backends/cpu/loops", "learn/dags/loops")
+FOLDERS = (
+    "plans/loops", "plans/ordering/loops", "cases/reading/loops", "backends/cpu/loops", "learn/dags/loops",
+    "series/loops", "series/published/loops",
+)  # fmt: skip
 
 
 def sources() -> Iterator[Path]:

@@ -1,0 +1,156 @@
+"""Arrays and tables of time series as a float64 matrix with a row for each series."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError, DataError, EvidenceError, shown
+from ..inference.tables import Table, is_frame, is_missing, open_table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["SeriesData", "as_floats", "as_numbers", "as_rows", "check_times", "read_series", "series_table"]
+
+
+@dataclass
+class SeriesData:
+    """Series of equal length.
+
+    Attributes
+    ----------
+    values : (B, T) ndarray of float64
+        Missing values are NaN.
+    names : list of str
+        ``x0``, ``x1`` ... for arrays.
+    shape : tuple of int
+        Axes of an array before time; ``(B,)`` for a table.
+    table : Table or None
+        The table that the series are columns of.
+    """
+
+    values: NDArray[np.float64]
+    names: list[str]
+    shape: tuple[int, ...]
+    table: Table | None
+
+    def locate(self, series: int, at: int | None = None) -> str:
+        """Name a series, and a time, in messages."""
+        name = f"series {self.names[series]!r}" if self.table is not None else f"series {series}"
+        if at is None:
+            return name
+        return f"{name}, {f'time {at}' if self.table is None else self.table.row_name(at)}"
+
+
+def as_floats(name: str, value: Any) -> NDArray[np.float64]:
+    """An array of numbers with at least one axis, as float64; masked elements are NaN."""
+    if isinstance(value, np.ma.MaskedArray):
+        value = np.ma.filled(value.astype(np.float64), np.nan)
+    try:
+        found: NDArray[Any] = np.asarray(value)
+        if found.dtype.kind == "O":
+            found = np.array(found.tolist(), np.float64)
+        if found.dtype.kind not in "iuf" or not found.ndim:
+            raise TypeError
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{name} must be an array of real numbers, not {shown(value)}") from None
+    return found.astype(np.float64, copy=False)
+
+
+def as_rows(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(..., T) as a C-contiguous and writable (B, T), as compiled loops declare it; copied only if necessary."""
+    return np.require(values.reshape(math.prod(values.shape[:-1]), values.shape[-1]), requirements=["C", "W"])
+
+
+def series_table(x: Any) -> Table | None:
+    """The table, if series are given as the columns of one; None for an array."""
+    is_rows = isinstance(x, (list, tuple)) and len(x) > 0 and isinstance(x[0], Mapping)
+    is_records = isinstance(x, np.ndarray) and bool(x.dtype.names)
+    is_column = hasattr(x, "to_frame")  # a series of pandas or Polars
+    if not (is_rows or is_records or isinstance(x, Mapping) or (is_frame(x) and not is_column)):
+        return None
+    try:
+        return open_table(None, x)
+    except EvidenceError as error:
+        raise DataError(str(error)) from None
+
+
+def read_series(x: Any, time: str | None = None, columns: list[str] | None = None) -> SeriesData:
+    """Read series.
+
+    Parameters
+    ----------
+    x : (T,) or (..., T) array, or table
+        A table has a column for each series: a data frame, a mapping of columns, a list of mappings.
+    time : str, optional
+        Column of a table with the times, which must increase. It is no series.
+    columns : list of str, optional
+        Columns of a table that are series. Default: all.
+
+    Raises
+    ------
+    DataError
+        For a column that is missing or does not hold numbers, and for times that do not increase.
+    """
+    table = series_table(x)
+    if table is None:
+        if time is not None:
+            raise ArgumentError("time= names a column; an array has none")
+        values = as_floats("x", x)
+        flat = as_rows(values)
+        return SeriesData(flat, [f"x{i}" for i in range(len(flat))], values.shape[:-1], None)
+    check_times(table, time)
+    names = [n for n in table.names if n != time] if columns is None else columns
+    if not names or len(set(names)) < len(names) or not {*names} <= {*table.names}:
+        raise DataError(f"the table must have a column for each series {shown(names)}, not {shown(table.names)}")
+    values = np.empty((len(names), table.n))
+    for row, name in zip(values, names, strict=True):
+        numbers = as_numbers(table.column(name))
+        if numbers is None:
+            raise DataError(f"column {name!r} does not hold numbers; leave it out, or pass time={name!r} if it is time")
+        row[:] = numbers
+    return SeriesData(values, names, (len(names),), table)
+
+
+def as_numbers(column: Any) -> NDArray[np.float64] | None:
+    """A column of a table as numbers, NaN where they are missing; None if it holds something else."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "iuf":
+        return column.astype(np.float64)
+    if hasattr(column, "type"):  # Arrow
+        kind = str(column.type)
+        if not kind.startswith(("int", "uint", "float", "double", "halffloat", "decimal", "null")):
+            return None
+        column = column.cast("double")
+        return np.asarray(column.fill_null(np.nan).to_numpy(), np.float64)
+    cells = column.tolist() if isinstance(column, np.ndarray) else column
+    if not isinstance(cells, list) or (isinstance(column, np.ndarray) and column.dtype.kind in "Mm"):
+        return None
+    if not all(is_missing(c) or (isinstance(c, (int, float, np.number)) and not isinstance(c, bool)) for c in cells):
+        return None
+    return np.array([np.nan if is_missing(c) else c for c in cells], np.float64)
+
+
+def check_times(table: Table, time: str | None) -> None:
+    """Raise `DataError` if the column `time`, or else the index of a pandas frame, does not increase."""
+    if time is None:
+        index = getattr(table, "index", None)
+        if index is None or (index.is_monotonic_increasing and index.is_unique):
+            return
+        cells, name = index.tolist(), "the index"
+    elif time not in table.names:
+        raise DataError(f"there is no column {time!r} of times; the columns are {shown(table.names)}")
+    else:
+        column = table.column(time)
+        cells, name = (column.to_pylist() if hasattr(column, "to_pylist") else list(column)), f"column {time!r}"
+    for i in range(len(cells)):
+        if is_missing(cells[i]) or (i and not cells[i] > cells[i - 1]):
+            before = f" after {shown(str(cells[i - 1]))}" if i else ""
+            raise DataError(
+                f"{name} must increase from row to row, but row {i} has {shown(str(cells[i]))}{before}; sort the rows, "
+                "and keep one of those with the same time"
+            )

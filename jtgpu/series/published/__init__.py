@@ -1,0 +1,101 @@
+"""PolyBench's ``durbin`` in the versions that Bianco, Burchiellaro and Uguzzoni published, for comparison.
+
+The recurrence is PolyBench 3.2's. It is not a solver of Toeplitz systems: it multiplies by ``beta`` where Durbin's
+algorithm divides, and starts with ``+r[0]``. Use `jtgpu.series.levinson` and `jtgpu.series.solve_toeplitz` to solve.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import TableTooLarge, format_bytes
+from ...util.arguments import choice, whole_number
+from ...util.loops import loops
+from ...util.system import cores, free_memory
+from ..inputs import as_floats
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_durbin = loops("jtgpu.series.published.loops.durbin")
+
+__all__ = ["VERSIONS", "durbin32"]
+
+VERSIONS = ("sequential", "reworked", "openmp")
+BLOCK = 512  # products that are added before the sums of blocks are; independent of the number of threads
+
+
+def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -> NDArray[Any]:
+    """The recurrence of PolyBench's ``durbin``.
+
+    ``y[0] = r[0]; beta = 1; alpha = r[0]``, and for k = 1..N-1: ``beta -= alpha**2 beta``, ``sum = r[k] + sum_{i<k}
+    r[k-1-i] y[i]``, ``alpha = -sum beta``, ``y'[i] = y[i] + alpha y[k-1-i]``, ``y'[k] = alpha``.
+
+    Parameters
+    ----------
+    r : (N,) array
+        float32 is computed in float32, everything else in float64.
+    version : {"reworked", "sequential", "openmp"}
+        ``"sequential"``: PolyBench's, with matrices of N x N that are read by columns. ``"reworked"``: two rows.
+        ``"openmp"``: two rows, the inner loops divided between threads; sums are added in a fixed order, so results do
+        not depend on the number of threads. The published version's races and the wrong row for odd N are mended.
+    threads : int, optional
+        For ``"openmp"``. Default: one for each core.
+
+    Returns
+    -------
+    (N,) ndarray
+        Of the dtype that was computed in.
+
+    Raises
+    ------
+    TableTooLarge
+        If the matrices of ``"sequential"`` exceed the free memory.
+    """
+    choice("version", version, VERSIONS)
+    single = getattr(r, "dtype", None) == np.float32
+    values = np.require(as_floats("r", r).reshape(-1).astype(np.float32 if single else np.float64), requirements=["W"])
+    n, out = len(values), np.empty_like(values)
+    if not n:
+        return out
+    if version == "sequential":
+        needed = (2 * n + 1) * n * values.itemsize
+        if needed > free_memory():
+            raise TableTooLarge(
+                f"the matrices of version='sequential' take {format_bytes(needed)} for {n:,} numbers; use 'reworked'",
+                n * n, needed, free_memory(),
+            )  # fmt: skip
+        _durbin.sequential(values, np.empty((n, n), values.dtype), np.empty((n + 1, n), values.dtype), out)
+    elif version == "reworked":
+        _durbin.reworked(values, np.empty((2, n), values.dtype), out)
+    else:
+        _on_threads(values, out, cores() if threads is None else whole_number("threads", threads, 1))
+    return out
+
+
+def _on_threads(r: NDArray[Any], out: NDArray[Any], n_threads: int) -> None:
+    """Version ``"openmp"``."""
+    n = len(r)
+    rows, sums = np.empty((2, n), r.dtype), np.empty(-(-n // BLOCK), r.dtype)
+    states = np.empty((n_threads, 2), r.dtype)
+    states[:] = r[0], 1
+    rows[0, 0] = r[0]
+    arrived = np.zeros(1, np.int64)
+
+    def work(thread: int) -> None:
+        phase = 0
+        while phase < 2 * (n - 1):
+            phase = _durbin.run_phases(r, rows, sums, states[thread], arrived, BLOCK, thread, n_threads, phase)
+            time.sleep(0)  # after long waiting: there are more threads than idle cores
+
+    others = [threading.Thread(target=work, args=(t,), name="jtgpu-durbin") for t in range(1, n_threads)]
+    for other in others:
+        other.start()
+    work(0)
+    for other in others:
+        other.join()
+    out[:] = rows[(n - 1) % 2]

@@ -1,0 +1,162 @@
+"""From series to tables of cases: the lags that matter, and rows that hold several times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError, DataError, closest
+from ..inference.tables import Table, distinct_values
+from ..inference.tables.plain_cells import CategoricalColumn
+from ..util.arguments import number, several, whole_number
+from .autoregression import Autoregression
+from .inputs import as_numbers, check_times, series_table
+from .whitening import like_input
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["lag_parents", "two_slices"]
+
+LEVELS = {1: ["all"], 2: ["low", "high"], 3: ["low", "middle", "high"]}  # names of states, by their number
+
+Lags = Mapping[str, Iterable[int]] | Iterable[int] | int
+Bins = Mapping[str, Any] | Iterable[float] | int | None
+
+
+def lag_parents(fit: Autoregression, alpha: float = 0.05) -> dict[str, list[int]]:
+    """The lags at which each series depends on its own past.
+
+    Parameters
+    ----------
+    fit : Autoregression
+        See `ar`.
+    alpha : float
+        Probability with which a lag of a series without memory is listed, between 0 and 1.
+
+    Returns
+    -------
+    dict of str to list of int
+        For each series the lags whose partial autocorrelation exceeds ``z / sqrt(T)`` in magnitude, where z is the
+        two-sided quantile of the normal distribution.
+    """
+    if not 0 < number("alpha", alpha) < 1:
+        raise ArgumentError(f"alpha must be between 0 and 1, not {alpha}")
+    bound = NormalDist().inv_cdf(1 - alpha / 2) / math.sqrt(fit.n_times)
+    partial = fit.partial.reshape(len(fit.names), -1)
+    return {n: (np.flatnonzero(np.abs(p[1:]) > bound) + 1).tolist() for n, p in zip(fit.names, partial, strict=True)}
+
+
+def two_slices(x: Any, lags: Lags = 1, bins: Bins = 3, *, time: str | None = None) -> Any:
+    """A table of cases of series: each row holds the states of the variables now and at earlier times.
+
+    Parameters
+    ----------
+    x : table, or (..., T) array
+        A column for each variable, a row for each time. An array has a row for each variable, named ``x0``, ``x1`` ...
+    lags : mapping of str to lags, lags, or int
+        Earlier times to add: for each variable, as `lag_parents` returns them, or for all.
+    bins : int, sequence of float, mapping, or None
+        States of columns of numbers: so many of about equal frequency, or those between edges (each edge belongs to
+        the lower state); None keeps the values. A mapping says it for each variable; variables that it lacks have 3.
+        Columns of other values keep these as states.
+    time : str, optional
+        Column with the times, which must increase. It is left out. Without it, the index of a pandas frame must
+        increase.
+
+    Returns
+    -------
+    table
+        Of the kind of `x`, for an array a mapping of columns. For a variable ``x`` the columns are ``x[t]`` and, for
+        each lag k, ``x[t-k]``. The first times, as many as the longest lag, have no row. States are
+        ``low`` and ``high``, ``low``, ``middle`` and ``high``, or ``q1``, ``q2`` ... Missing cells stay missing.
+
+    Examples
+    --------
+    >>> from jtgpu import series
+    >>> table = series.two_slices({"x": [1.0, 5.0, 2.0, 6.0]}, bins=2)
+    >>> table["x[t-1]"], table["x[t]"]
+    (['low', 'high', 'low'], ['high', 'low', 'high'])
+    """
+    table = series_table(x)
+    if table is None:
+        values = np.atleast_2d(np.asarray(x))
+        x = {f"x{i}": row for i, row in enumerate(values.reshape(-1, values.shape[-1]))}
+        table = series_table(x)
+        assert table is not None
+    check_times(table, time)
+    names = [n for n in table.names if n != time]
+    wanted = _lags_of(names, lags)
+    longest = max((k for ks in wanted.values() for k in ks), default=0)
+    if longest >= table.n:
+        raise DataError(f"a table of {table.n} times has no rows with lag {longest}; use shorter lags")
+    if isinstance(bins, Mapping):
+        _reject_unknown("bins", bins, names)
+    columns: dict[str, Any] = {}
+    for name in names:
+        states = _states(table, name, bins.get(name, 3) if isinstance(bins, Mapping) else bins)
+        for k in (0, *wanted[name]):
+            part = states[longest - k : table.n - k]
+            is_plain = table.library is None and table.index is None
+            columns[f"{name}[t-{k}]" if k else f"{name}[t]"] = _as_list(part) if is_plain else part
+    return like_input(x, table, columns, same_rows=False)
+
+
+def _lags_of(names: list[str], lags: Lags) -> dict[str, list[int]]:
+    """The lags of each variable, ascending."""
+    if isinstance(lags, Mapping):
+        _reject_unknown("lags", lags, names)
+        return {name: _ascending(lags.get(name, ())) for name in names}
+    return dict.fromkeys(names, _ascending(lags))
+
+
+def _ascending(lags: Iterable[int] | int) -> list[int]:
+    listed = several(lags)
+    return sorted({whole_number("a lag", k, 1) for k in ([lags] if listed is None else listed)})
+
+
+def _reject_unknown(argument: str, given: Mapping[str, Any], names: list[str]) -> None:
+    for name in given:
+        if name not in names:
+            raise DataError(f"{argument} names {name!r}, which is no column{closest(str(name), names)}")
+
+
+def _states(table: Table, name: str, bins: Any) -> CategoricalColumn:
+    """The states of a column."""
+    column = table.column(name)
+    numbers = None if bins is None else as_numbers(column)
+    if numbers is None:
+        codes, values = distinct_values(column)
+        return CategoricalColumn(codes, values)
+    known = ~np.isnan(numbers)
+    edges = _edges(name, numbers[known], bins)
+    codes = np.where(known, np.searchsorted(edges, numbers, side="left"), -1)
+    n = len(edges) + 1
+    return CategoricalColumn(codes, LEVELS.get(n) or [f"q{i + 1}" for i in range(n)])
+
+
+def _edges(name: str, numbers: NDArray[np.float64], bins: Any) -> NDArray[np.float64]:
+    """Where one state ends and the next begins."""
+    listed = several(bins)
+    if listed is not None:
+        edges: NDArray[np.float64] = np.array([number("an edge of bins", e) for e in listed])
+        if (np.diff(edges) <= 0).any():
+            raise ArgumentError(f"bins of {name!r} must be edges that increase, not {listed}")
+        return edges
+    n = whole_number("bins", bins, 2)
+    if not len(numbers) or numbers.min() == numbers.max():
+        raise DataError(
+            f"column {name!r} is constant and cannot have {n} states; leave it out, or use bins={{{name!r}: None}}"
+        )
+    edges = np.unique(np.quantile(numbers, np.arange(1, n) / n, method="inverted_cdf"))
+    below: NDArray[np.float64] = edges[edges < numbers.max()]
+    return below
+
+
+def _as_list(column: CategoricalColumn) -> list[Any]:
+    values = [*column.values, None]
+    return [values[i] for i in column.indices.tolist()]

@@ -1,0 +1,202 @@
+"""Symmetric Toeplitz systems: predictors of all orders, and solutions for right-hand sides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..errors import ArgumentError, DataError
+from ..util.arguments import choice, whole_number
+from ..util.loops import loops
+from . import reference
+from .inputs import as_floats, as_rows
+from .workers import on_threads, resolve_backend
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_recursion = loops("jtgpu.series.loops.recursion")
+
+__all__ = ["Predictors", "levinson", "recurse", "solve_toeplitz"]
+
+SHORT = 64  # highest order for which systems are computed side by side
+NO_RIGHT_SIDE = 0
+
+
+class Predictors(NamedTuple):
+    """Linear predictors of orders 0..p.
+
+    Attributes
+    ----------
+    coef : (..., p) ndarray of float64
+        Coefficients of the highest order: ``x[t] = sum_i coef[i] x[t-1-i] + e[t]``. A flagged system has those of its
+        last good order, then zeros.
+    partial : (..., p+1) ndarray of float64
+        Partial autocorrelations (reflection coefficients) at lags 0..p; the first is 1.
+    sigma2 : (..., p+1) ndarray of float64
+        Variance of the prediction error of orders 0..p; the first is r[0].
+    stops_at : (...) ndarray of int64
+        First order that does not exist: its partial autocorrelation is not below 1 in magnitude, its variance is at
+        most 2**-50 r[0], or one of them is not finite. 0: r[0] is not positive and finite. -1: all orders exist. From
+        this order on, `partial` is 0 and `sigma2` that of the last good order.
+    """
+
+    coef: NDArray[np.float64]
+    partial: NDArray[np.float64]
+    sigma2: NDArray[np.float64]
+    stops_at: NDArray[np.int64]
+
+    def at_order(self, order: int) -> NDArray[np.float64]:
+        """Coefficients of a lower order, (..., order)."""
+        m = whole_number("order", order, 0, self.coef.shape[-1])
+        a = np.zeros((*self.coef.shape[:-1], m))
+        for i in range(m):
+            k = self.partial[..., i + 1, None]
+            a[..., :i] -= k * a[..., :i][..., ::-1]
+            a[..., i] = k[..., 0]
+        return a
+
+
+def levinson(r: Any, *, on_error: str = "flag", backend: str = "auto", threads: int | None = None) -> Predictors:
+    """Linear predictors of all orders from autocovariances, by the recursion of Levinson and Durbin.
+
+    Order m solves ``toeplitz(r[:m]) a = r[1:m+1]``. Batches are computed side by side in vector registers; a system's
+    results do not depend on the other systems or on the number of threads, bit for bit.
+
+    Parameters
+    ----------
+    r : (..., p+1) array
+        Autocovariances at lags 0..p.
+    on_error : {"flag", "error"}
+        What to do with a system of which an order does not exist: set `Predictors.stops_at`, or raise `DataError`.
+    backend : {"auto", "cpu", "reference"}
+    threads : int, optional
+        Default: one for each core.
+
+    Returns
+    -------
+    Predictors
+
+    Examples
+    --------
+    >>> from jtgpu import series
+    >>> series.levinson([1.0, 0.5, 0.25]).coef.tolist()
+    [0.5, 0.0]
+    """
+    values = as_floats("r", r)
+    choice("on_error", on_error, ("flag", "error"))
+    if not values.shape[-1]:
+        raise ArgumentError("r must have the autocovariance at lag 0 at least; its last axis is empty")
+    flat = as_rows(values)
+    order = np.full(len(flat), flat.shape[1] - 1)
+    found = recurse(flat, order, backend, threads)
+    stopped = np.flatnonzero(found.stops_at >= 0)
+    if on_error == "error" and len(stopped):
+        raise DataError(f"system {stopped[0]} has no predictor of order {found.stops_at[stopped[0]]}; see stops_at")
+    front, p = values.shape[:-1], flat.shape[1] - 1
+    return Predictors(
+        found.coef.reshape(*front, p),
+        found.partial.reshape(*front, p + 1),
+        found.sigma2.reshape(*front, p + 1),
+        found.stops_at.reshape(front),
+    )
+
+
+def recurse(r: NDArray[np.float64], order: NDArray[np.int64], backend: str, threads: int | None) -> Predictors:
+    """`levinson` of a C-contiguous (B, p+1) array; `order`: (B,), of the coefficients, and where results end."""
+    n, p = r.shape[0], r.shape[1] - 1
+    memory = np.empty(n * (3 * p + 2))  # one array: the system provides large ones faster
+    coef, partial, sigma2 = np.split(memory, [n * p, n * (2 * p + 1)])
+    found = Predictors(coef.reshape(n, p), partial.reshape(n, p + 1), sigma2.reshape(n, p + 1), np.empty(n, np.int64))
+    if resolve_backend(backend) == "reference":
+        for s in range(n):
+            found.coef[s], found.partial[s], found.sigma2[s], found.stops_at[s] = reference.predict(r[s], int(order[s]))
+        return found
+
+    def work(some: slice) -> None:
+        out = [a[some] for a in found]
+        if p <= SHORT:
+            _recursion.recurse_lanes(r[some], order[some], *out)
+        else:
+            none = np.empty((len(out[0]), NO_RIGHT_SIDE, p + 1))
+            _recursion.recurse_each(r[some], order[some], none, True, none.copy(), *out)
+
+    on_threads(work, n, p * p + 8, threads)
+    return found
+
+
+def solve_toeplitz(c: Any, b: Any, *, backend: str = "auto", threads: int | None = None) -> NDArray[np.float64]:
+    """Solve ``toeplitz(c) x = b`` for symmetric Toeplitz matrices, with the shapes of `scipy.linalg.solve_toeplitz`.
+
+    Parameters
+    ----------
+    c : (..., N) array
+        First columns, which are the first rows, too. For other Toeplitz matrices use SciPy's function.
+    b : (N,) or (..., N, K) array
+        Right-hand sides. Axes in front are broadcast.
+    backend : {"auto", "cpu", "reference"}
+    threads : int, optional
+        Default: one for each core.
+
+    Returns
+    -------
+    x : ndarray of float64
+        (..., N) if `b` has one axis, else (..., N, K).
+
+    Raises
+    ------
+    DataError
+        For shapes that do not fit, values that are not finite, and matrices with a leading minor that is singular to
+        working precision.
+    """
+    if isinstance(c, tuple) and len(c) == 2 and all(np.ndim(part) for part in c):
+        raise ArgumentError(
+            "c is a pair of a column and a row; use scipy.linalg.solve_toeplitz for matrices that are not symmetric"
+        )
+    column, right = as_floats("c", c), as_floats("b", b)
+    is_vector, n = right.ndim == 1, column.shape[-1]
+    right = right[:, None] if is_vector else right
+    if right.shape[-2] != n:
+        raise DataError(f"c has {n} entries, but b has {right.shape[-2]} rows")
+    try:
+        front = np.broadcast_shapes(column.shape[:-1], right.shape[:-2])
+    except ValueError:
+        raise DataError(f"c of shape {column.shape} and b of shape {right.shape} cannot be broadcast") from None
+    for name, array in (("c", column), ("b", right)):
+        for at in np.argwhere(~np.isfinite(array))[:1].tolist():
+            raise DataError(f"{name} has a value that is not finite at index {tuple(at)}")
+    c2 = as_rows(np.broadcast_to(column, (*front, n)))
+    b3 = np.broadcast_to(right, (*front, *right.shape[-2:])).reshape(len(c2), n, right.shape[-1])
+    b3 = np.require(b3.transpose(0, 2, 1), requirements=["C", "W"])
+    x = np.empty_like(b3)
+    stops_at = np.full(len(c2), -1)
+    if n:
+        _solve(c2, b3, x, stops_at, resolve_backend(backend), threads)
+    bad = np.flatnonzero(stops_at >= 0)
+    if len(bad):
+        raise DataError(
+            f"system {bad[0]}: the leading minor of size {stops_at[bad[0]] + 1} is singular to working precision; "
+            "numpy.linalg.solve uses pivots"
+        )
+    found = x.transpose(0, 2, 1).reshape(*front, n, right.shape[-1])
+    return np.ascontiguousarray(found[..., 0] if is_vector else found)
+
+
+def _solve(
+    c: NDArray[np.float64], b: NDArray[np.float64], x: NDArray[np.float64], stops_at: NDArray[np.int64], backend: str,
+    threads: int | None,
+) -> None:  # fmt: skip
+    """Solve (B, N) systems for (B, K, N) right-hand sides."""
+    n = c.shape[1]
+    if backend == "reference":
+        for s in range(len(c)):
+            x[s], stops_at[s] = reference.solve(c[s], b[s])
+        return
+
+    def work(some: slice) -> None:
+        size = len(c[some])
+        scratch = np.empty((size, n - 1)), np.empty((size, n)), np.empty((size, n))
+        _recursion.recurse_each(c[some], np.full(size, n - 1), b[some], False, x[some], *scratch, stops_at[some])
+
+    on_threads(work, len(c), (1 + b.shape[1]) * n * n, threads)

@@ -1,0 +1,33 @@
+"""Systems are independent: large batches are divided between threads, without effect on any bit of the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+from ..util.arguments import choice, whole_number
+from ..util.system import cores
+
+__all__ = ["on_threads", "resolve_backend"]
+
+BACKENDS = ("auto", "cpu", "reference")
+ENOUGH = 4_000_000  # multiplications, some milliseconds, that pay for a thread
+
+
+def resolve_backend(name: str) -> str:
+    """The backend that computes: ``"cpu"`` or ``"reference"``."""
+    return "cpu" if choice("backend", name, BACKENDS) == "auto" else name
+
+
+def on_threads(work: Callable[[slice], object], n: int, cost: float, threads: int | None) -> None:
+    """Call `work` with slices that cover n systems, each of which takes `cost` multiplications."""
+    most = cores() if threads is None else whole_number("threads", threads, 1)
+    n_threads = max(min(most, n, int(n * cost / ENOUGH)), 1)
+    if n_threads == 1:
+        work(slice(0, n))
+        return
+    bounds = [n * i // n_threads for i in range(n_threads + 1)]
+    with ThreadPoolExecutor(n_threads, "jtgpu-series") as pool:
+        for done in [pool.submit(work, slice(*pair)) for pair in pairwise(bounds)]:
+            done.result()
