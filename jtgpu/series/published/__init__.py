@@ -42,7 +42,7 @@ def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -
     version : {"reworked", "sequential", "openmp"}
         ``"sequential"``: PolyBench's, with matrices of N x N that are read by columns. ``"reworked"``: two rows.
         ``"openmp"``: two rows, the inner loops divided between threads; sums are added in a fixed order, so results do
-        not depend on the number of threads. The published version's races and the wrong row for odd N are mended.
+        not depend on the number of threads. The published version's races and its wrong row for odd N are fixed.
     threads : int, optional
         For ``"openmp"``. Default: one for each core.
 
