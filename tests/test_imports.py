@@ -35,7 +35,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "pycuda": ("device/*.py", "backends/published/*.py", "backends/gpu/**/*.py"),
     "skcuda": ("device/*.py",),
     "cuda": ("device/*.py", "backends/published/*.py", "backends/gpu/**/*.py"),
-    "matplotlib": ("show/*.py",),
+    "matplotlib": ("show/*.py", "draw/plots.py"),
     "typer": ("cli/*.py",),
     "rich": ("cli/*.py",),
     "narwhals": ("inference/tables/arrow.py",),

@@ -244,6 +244,9 @@ class NetworkPlan:
         c = self.cost()
         return f"NetworkPlan({self.model.name!r}, {c.cliques} cliques, {c.entries:,} entries)"
 
+    def _repr_html_(self) -> str:
+        return doors.html(self)
+
 
 @dataclass(frozen=True)
 class SlicedPlan(NetworkPlan):

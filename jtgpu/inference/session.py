@@ -150,7 +150,8 @@ class Session:
         model = self._compiled.model
         wanted = targets_of(model, targets)
         result = self._run(wanted)
-        return Posteriors(model, result.posterior, self._compiled.plan.posterior_ptr, result.log_evidence, wanted)
+        ptr = self._compiled.plan.posterior_ptr
+        return Posteriors(model, result.posterior, ptr, result.log_evidence, wanted, self._read)
 
     def posterior(self, variable: str | int) -> Posterior:
         """Compute the posterior of one variable."""

@@ -10,7 +10,7 @@ import numpy as np
 from ..util import doors
 from ..util.arguments import choice
 from .compiled import CompiledModel
-from .evidence import Cases, Findings, More, read_findings, read_known, read_known_cases
+from .evidence import Cases, Findings, Known, More, read_findings, read_known, read_known_cases
 from .frame_options import FrameOptions
 from .queries.counts import expected_counts
 from .queries.evidence_analysis import Importance, conflict, evidence_importance
@@ -129,9 +129,12 @@ class JunctionTree(CompiledModel):
         """
         wanted = targets_of(self._model, targets)
         if soft is not None or do is not None:
-            return posteriors(self, self.settle(evidence, likelihood=likelihood, soft=soft, do=do), wanted)
-        result = self.answer(self._open().run, read_findings(self._model, evidence, likelihood), wanted)
-        return Posteriors(self._model, result.posterior, self._plan.posterior_ptr, result.log_evidence, wanted)
+            known = read_known(self._model, evidence, likelihood, soft, do)
+            return posteriors(self, self.settled(known), wanted, known)
+        case = read_findings(self._model, evidence, likelihood)
+        result = self.answer(self._open().run, case, wanted)
+        ptr = self._plan.posterior_ptr
+        return Posteriors(self._model, result.posterior, ptr, result.log_evidence, wanted, Known(case))
 
     def posterior(
         self, variable: str | int, evidence: Findings | None = None, **more: Unpack[More]
@@ -690,3 +693,6 @@ class JunctionTree(CompiledModel):
         The result of the corresponding method; see `jtgpu.inference.queries.text` for all kinds of questions.
         """
         return ask(self, question)
+
+    def _repr_html_(self) -> str:
+        return doors.html(self)

@@ -197,6 +197,9 @@ class DiscreteModel:
         for array in (self._cardinality, *(f.table for f in self._factors)):
             array.flags.writeable = False
 
+    def _repr_html_(self) -> str:
+        return doors.html(self)
+
     # Planning and compiling, by the layers above; imported on use -------------------------------------------
 
     def plan(self, order: Order = "auto", **options: Unpack[PlanOptions]) -> NetworkPlan:

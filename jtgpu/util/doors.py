@@ -1,8 +1,8 @@
-"""The three imports of higher layers. All other modules of jtgpu import from their own layer or a lower one.
+"""The four imports of higher layers. All other modules of jtgpu import from their own layer or a lower one.
 
-Three methods need modules of higher layers: ``net.plan()``, ``net.compile()`` (with ``plan.compile()``) and
-``tree.predict_proba()`` (with ``tree.predict()``). The functions of this module import these on the first call, so a
-program that only reads networks never imports the engine.
+Four methods need modules of higher layers: ``net.plan()``, ``net.compile()`` (with ``plan.compile()``),
+``tree.predict_proba()`` (with ``tree.predict()``) and ``_repr_html_()``. The functions of this module import these on
+the first call, so a program that only reads networks never imports the engine.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ if TYPE_CHECKING:  # what net.plan() and net.compile() return; pyproject.toml ex
     from ..inference.network_plan import NetworkPlan as NetworkPlan
     from ..inference.tree import JunctionTree as JunctionTree
 
-__all__ = ["cases", "cluster", "compiling", "planning"]
+__all__ = ["cases", "cluster", "compiling", "html", "planning"]
 
 PACKAGE = __name__.partition(".")[0]
 # door -> the module behind it
-DOORS = {"planning": "inference.network_plan", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster"}
+DOORS = {
+    "planning": "inference.network_plan", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster",
+    "html": "draw.html",
+}  # fmt: skip
 
 
 def planning() -> Any:
@@ -39,6 +42,12 @@ def cases() -> Any:
 def cluster() -> Any:
     """``tree.predict_proba(cluster=...)``: the package `jtgpu.cluster`, which answers parts of a table elsewhere."""
     return _open("cluster")
+
+
+def html(thing: Any) -> str:
+    """``_repr_html_()`` of an object: what a notebook shows, from the module `jtgpu.draw.html`."""
+    found: str = _open("html").html(thing)
+    return found
 
 
 def _open(door: str) -> Any:

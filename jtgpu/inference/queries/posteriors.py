@@ -9,7 +9,7 @@ import numpy as np
 from ...backends.base import Evidence
 from ...errors import ImpossibleEvidence
 from ..compiled import CompiledModel
-from ..evidence import KnownCases
+from ..evidence import Known, KnownCases
 from ..interventions import Settled
 from ..results.marginals import CasePosteriors, Posterior, Posteriors
 from ..soft import answer_cases
@@ -18,11 +18,13 @@ from ..tables import at_row
 __all__ = ["posterior", "posteriors", "posteriors_batch"]
 
 
-def posteriors(model: CompiledModel, settled: Settled, targets: Sequence[int] | None) -> Posteriors:
-    """See `jtgpu.JunctionTree.posteriors`."""
+def posteriors(
+    model: CompiledModel, settled: Settled, targets: Sequence[int] | None, known: Known | None = None
+) -> Posteriors:
+    """See `jtgpu.JunctionTree.posteriors`; `known` is the evidence that `settled` comes from."""
     found = model.answer(settled.backend.run, settled.case, targets)
     log_evidence = found.log_evidence + settled.log_shift
-    return Posteriors(model.model, found.posterior, model.plan.posterior_ptr, log_evidence, targets)
+    return Posteriors(model.model, found.posterior, model.plan.posterior_ptr, log_evidence, targets, known)
 
 
 def posterior(model: CompiledModel, variable: str | int, settled: Settled) -> Posterior:

@@ -9,8 +9,10 @@ import numpy as np
 
 from ...backends.base import BatchResult
 from ...model.network import DiscreteModel
+from ...util import doors
 from ...util.terminal_table import display_width
 from ...util.text_table import abridged, format_cell, format_table, shown_rows
+from ..evidence import Known
 from ..tables import Table
 from .frames import make_frame
 from .printed import HINT, Lazy, Printed, row_labels
@@ -124,6 +126,9 @@ class Posterior(Mapping[str, float]):
             parts.insert(len(rows) // 2, "...")
         return f"P({self.variable}) = {{{', '.join(parts)}}}"
 
+    def _repr_html_(self) -> str:
+        return doors.html(self)
+
 
 class Posteriors(Printed, Mapping[str, Posterior]):
     """Posteriors of several variables: a mapping from variable name to `Posterior`.
@@ -143,9 +148,11 @@ class Posteriors(Printed, Mapping[str, Posterior]):
         ptr: NDArray[np.int64],
         log_evidence: float,
         targets: Sequence[int] | None = None,
+        known: Known | None = None,
     ):
         flat.flags.writeable = False
         self._model, self._flat, self._ptr = model, flat, ptr
+        self._known = known  # the evidence, for pictures
         self._targets = None if targets is None else dict.fromkeys(targets)
         self.log_evidence = log_evidence
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
+from ...util import doors
 from ...util.text_table import format_table
 from ..tables import Table
 
@@ -67,6 +68,9 @@ class Printed:
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        return doors.html(self)
 
 
 def row_labels(n: int, cases: Table | None) -> Sequence[Any]:

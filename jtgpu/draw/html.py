@@ -1,0 +1,106 @@
+"""What a notebook shows of the objects that users hold: their ``_repr_html_`` methods call `html`."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from ..errors import format_bytes
+from ..inference.compiled import CompiledModel
+from ..inference.network_plan import NetworkPlan
+from ..inference.results.marginals import Posterior, Posteriors
+from ..inference.results.printed import Printed
+from ..inference.results.rankings import Ranking, Scores
+from ..inference.results.sensitivities import Sensitivity
+from ..model.discrete import DiscreteModel
+from .charts import draw_posterior, draw_tornado
+from .junction_tree import draw_junction_tree
+from .marks import marks
+from .network import draw_network
+from .pictures import show
+from .tables import html_table
+from .text import escaped
+
+__all__ = ["html"]
+
+MAX_BOXES = 60  # variables of a picture
+MAX_CLIQUES = 30
+MAX_TEXT = 1000  # characters of a name in a line of text
+
+
+@singledispatch
+def html(thing: Any) -> str:
+    """Return an object as HTML: a picture or a table of at most 200 kB, without scripts."""
+    raise TypeError(f"{type(thing).__name__} has no HTML form")
+
+
+@html.register
+def _(thing: Printed) -> str:
+    names, columns, fixed = thing._table()
+    return html_table(thing._title()[:MAX_TEXT], names, columns, fixed=fixed)
+
+
+@html.register(Ranking)
+@html.register(Scores)
+def _(thing: Any) -> str:
+    names, columns, fixed = thing._table()
+    numbers = (j for j, column in enumerate(columns) if len(column) and isinstance(column[0], (float, np.number)))
+    return html_table(thing._title()[:MAX_TEXT], names, columns, fixed=fixed, bars=next(numbers, None))
+
+
+@html.register
+def _(thing: Posterior) -> str:
+    return draw_posterior(thing)._repr_html_()
+
+
+@html.register
+def _(thing: Posteriors) -> str:
+    model, known = thing._model, thing._known
+    nodes = thing._ids()
+    if len(nodes) < len(model) or len(nodes) > MAX_BOXES:
+        names, columns, fixed = thing._table()
+        return html_table(thing._title(), names, columns, fixed=fixed)
+    found = {} if known is None else marks(known)
+    return _captioned(thing._title(), draw_network(model, nodes, posteriors=thing, marks=found)._repr_html_())
+
+
+@html.register
+def _(thing: Sensitivity) -> str:
+    return draw_tornado(thing)._repr_html_()
+
+
+@html.register
+def _(thing: DiscreteModel) -> str:
+    # str(net) begins with one line that says what the network is
+    return _captioned(str(thing).partition("\n")[0], show(thing, most=MAX_BOXES)._repr_html_())
+
+
+@html.register
+def _(thing: NetworkPlan) -> str:
+    cost = thing.cost()
+    facts = {
+        "cliques": f"{cost.cliques:,}, width {cost.width}",
+        "entries": f"{cost.entries:,} in clique tables, the largest {cost.largest:,}",
+        "operations": f"{cost.flops:,} a propagation",
+        "memory": format_bytes(cost.bytes),
+    }
+    if thing.slices:
+        facts["slices"] = f"{thing.n_slices:,}, over {', '.join(thing.slices)}"[:MAX_TEXT]
+    table = html_table(_name(f"Plan of {thing.model.name or 'a network'}"), ["", ""], [[*facts], [*facts.values()]])
+    return table + draw_junction_tree(thing, most=MAX_CLIQUES)._repr_html_()
+
+
+@html.register
+def _(thing: CompiledModel) -> str:
+    tree = draw_junction_tree(thing.plan, most=MAX_CLIQUES)
+    return _captioned(repr(thing), tree._repr_html_())
+
+
+def _captioned(text: str, body: str) -> str:
+    return f"<div>{escaped(_name(text))}</div>{body}"
+
+
+def _name(text: str) -> str:
+    return text[:MAX_TEXT]

@@ -1,0 +1,170 @@
+"""matplotlib plots: posteriors, tornado diagrams and ROC curves, on given axes or on new ones.
+
+matplotlib is imported when a function is called (``pip install 'jtgpu[plot]'``). `jtgpu.draw.show` needs no matplotlib.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..inference.results.marginals import Posterior, Posteriors, distinct_names
+from ..util.arguments import described
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
+
+    from ..inference.results.sensitivities import Sensitivity
+
+__all__ = ["posterior", "roc", "tornado"]
+
+BLUE, GREEN = "#4a90d9", "#5aa469"
+
+
+def _axes(ax: Axes | None, height: float = 3.6) -> Any:
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot
+
+    return pyplot.figure(figsize=(6, height), layout="constrained").add_subplot()
+
+
+def _plain(text: str) -> str:
+    """A text in which matplotlib finds no formulas."""
+    return text.replace("$", r"\$")
+
+
+def posterior(
+    found: Posterior | Posteriors, variable: str | int | None = None, *, prior: Posterior | Posteriors | None = None,
+    ax: Axes | None = None,
+) -> Axes:  # fmt: skip
+    """Plot the probabilities of a variable's states as horizontal bars.
+
+    Parameters
+    ----------
+    found : Posterior or Posteriors
+    variable : str or int, optional
+        The variable; needed for `Posteriors` of several.
+    prior : Posterior or Posteriors, optional
+        Probabilities to compare with, drawn as lines.
+    ax : matplotlib.axes.Axes, optional
+        Default: new axes of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    one = _one(found, variable)
+    axes = _axes(ax, 0.9 + 0.3 * min(len(one), 40))
+    places = np.arange(len(one))
+    axes.barh(places, one.probabilities, color=BLUE)
+    if prior is not None:
+        ticks = _one(prior, one.variable).probabilities
+        axes.vlines(ticks, places - 0.45, places + 0.45, color="black", label="prior")
+        axes.legend()
+    axes.set_yticks(places, [_plain(s) for s in distinct_names(one.states)])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("probability")
+    axes.set_title(_plain(one.variable))
+    return axes  # type: ignore[no-any-return]
+
+
+def _one(found: Posterior | Posteriors, variable: str | int | None) -> Posterior:
+    if isinstance(found, Posterior):
+        return found
+    if not isinstance(found, Posteriors):
+        raise ArgumentError(f"expected a Posterior or Posteriors, not {described(found)}")
+    names = [*found]
+    if variable is None and len(names) != 1:
+        raise ArgumentError(f"these are posteriors of {len(names)} variables; name one of them")
+    return found[names[0] if variable is None else variable]
+
+
+def tornado(sensitivity: Sensitivity, n: int = 10, spread: float = 0.1, *, ax: Axes | None = None) -> Axes:
+    """Plot the parameters that change a probability most.
+
+    Parameters
+    ----------
+    sensitivity : Sensitivity
+        Result of ``tree.sensitivity(...)``.
+    n, spread
+        See ``sensitivity.tornado``.
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    bars = [bar for bar in sensitivity.tornado(n, spread) if np.isfinite([bar.at_low, bar.at_high]).all()]
+    axes = _axes(ax, 1.2 + 0.3 * len(bars))
+    p = sensitivity.probability
+    places = np.arange(len(bars))
+    for end, colour, text in (("at_low", BLUE, "lower"), ("at_high", GREEN, "higher")):
+        axes.barh(places, [getattr(bar, end) - p for bar in bars], left=p, color=colour, label=f"{text} value")
+    axes.axvline(p, color="black", linewidth=1)
+    axes.set_yticks(places, [_plain(str(bar.parameter)) for bar in bars])
+    axes.invert_yaxis()
+    variable, state = sensitivity.target
+    axes.set_xlabel(_plain(f"P({variable} = {state})"))
+    axes.set_title(f"parameters changed by {100 * spread:g} %")
+    axes.legend()
+    return axes  # type: ignore[no-any-return]
+
+
+def roc(
+    scores: ArrayLike | Mapping[str, ArrayLike], truth: ArrayLike | Sequence[bool], *, ax: Axes | None = None
+) -> Axes:
+    """Plot the receiver operating characteristic of one classifier or several; the legend has the areas.
+
+    Parameters
+    ----------
+    scores : (B,) array or mapping from name to array
+        Probability of the positive class, such as a column of ``classifier.predict_proba(X)``.
+    truth : (B,) array of bool
+        Whether each case is positive.
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    ArgumentError
+        If the lengths differ, a score is NaN, or `truth` has one class only.
+    """
+    positive = np.asarray(truth, np.bool_).ravel()
+    curves = scores if isinstance(scores, Mapping) else {"": scores}
+    axes = _axes(ax, 5)
+    axes.plot([0, 1], [0, 1], color="grey", linewidth=1, linestyle=":")
+    for name, given in curves.items():
+        false, true = roc_points(np.asarray(given, np.float64).ravel(), positive)
+        area = float(np.sum(np.diff(false) * (true[1:] + true[:-1])) / 2)
+        axes.plot(false, true, label=_plain(f"{name}{': ' if name else ''}area {area:.4f}"))
+    axes.set_xlabel("false positive rate")
+    axes.set_ylabel("true positive rate")
+    axes.set_aspect("equal")
+    axes.legend(loc="lower right")
+    return axes  # type: ignore[no-any-return]
+
+
+def roc_points(scores: Any, positive: Any) -> tuple[Any, Any]:
+    """False and true positive rates at every threshold, from (0, 0) to (1, 1); equal scores are one threshold."""
+    if len(scores) != len(positive):
+        raise ArgumentError(f"scores and truth must have the same length, not {len(scores)} and {len(positive)}")
+    if not np.isfinite(scores).all():
+        raise ArgumentError("scores must be finite numbers")
+    n = int(positive.sum())
+    if n in (0, len(positive)):
+        raise ArgumentError("an ROC curve needs positive and negative cases")
+    order = np.argsort(-scores, kind="stable")
+    hits = np.cumsum(positive[order])
+    last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # of each threshold
+    true = np.concatenate([[0.0], hits[last] / n])
+    false = np.concatenate([[0.0], (last + 1 - hits[last]) / (len(positive) - n)])
+    return false, true

@@ -1,0 +1,63 @@
+"""matplotlib plots: on given axes, and with the numbers of the results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.draw import plots
+
+pytest.importorskip("matplotlib")
+from matplotlib.figure import Figure
+
+
+@pytest.fixture(scope="module")
+def asia() -> jtgpu.JunctionTree:
+    return jtgpu.load("asia").compile("reference")
+
+
+def test_posterior(asia: jtgpu.JunctionTree) -> None:
+    axes = Figure().add_subplot()
+    found = asia.posteriors({"xray": "yes"})
+    assert plots.posterior(found, "lung", prior=asia.posteriors(), ax=axes) is axes
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx([*found["lung"].values()])
+    plots.posterior(found["lung"], ax=Figure().add_subplot())
+    with pytest.raises(ValueError, match="8 variables"):
+        plots.posterior(found, ax=axes)
+    with pytest.raises(ValueError, match="expected a Posterior"):
+        plots.posterior([0.5, 0.5], ax=axes)  # type: ignore[arg-type]
+
+
+def test_tornado(asia: jtgpu.JunctionTree) -> None:
+    axes = Figure().add_subplot()
+    found = asia.sensitivity(("lung", "yes"), {"xray": "yes"})
+    plots.tornado(found, 5, ax=axes)
+    first = found.tornado(5)[0]
+    assert axes.patches[0].get_width() == pytest.approx(first.at_low - found.probability)
+    assert len(axes.patches) == 10
+
+
+def test_roc() -> None:
+    axes = Figure().add_subplot()
+    plots.roc({"good": [0.9, 0.8, 0.3, 0.1], "equal": [0.5] * 4}, [True, True, False, False], ax=axes)
+    assert [line.get_label() for line in axes.lines[1:]] == ["good: area 1.0000", "equal: area 0.5000"]
+    false, true = plots.roc_points(np.array([0.9, 0.5, 0.5, 0.1]), np.array([True, True, False, False]))
+    assert false.tolist() == [0, 0, 0.5, 1]
+    assert true.tolist() == [0, 0.5, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("scores", "truth", "message"),
+    [([0.1], [True, False], "same length"), ([np.nan, 1], [True, False], "finite"), ([1, 2], [True, True], "negative")],
+)
+def test_roc_of_wrong_input(scores: list[float], truth: list[bool], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plots.roc(scores, truth, ax=Figure().add_subplot())
+
+
+def test_names_are_no_formulas() -> None:
+    net = jtgpu.BayesianNetwork({"$x_$": ["$\\bad{$", "b"]}, {}, {"$x_$": [0.5, 0.5]})
+    figure = Figure()
+    plots.posterior(net.compile("reference").posterior("$x_$"), ax=figure.add_subplot())
+    figure.draw_without_rendering()
