@@ -25,7 +25,7 @@ __all__ = ["show"]
 
 EXAMPLES = (
     "jtgpu show asia -e xray=yes -o asia.svg",
-    "jtgpu show munin --around R_MED_LD_WD --hops 2 -o part.html",
+    "jtgpu show munin --around R_MEDD2_LD_WD --hops 2 -o part.html",
     "jtgpu show alarm --tree -o tree.svg",
 )
 

@@ -21,7 +21,7 @@ def test_posterior(asia: jtgpu.JunctionTree) -> None:
     axes = Figure().add_subplot()
     found = asia.posteriors({"xray": "yes"})
     assert plots.posterior(found, "lung", prior=asia.posteriors(), ax=axes) is axes
-    assert [bar.get_width() for bar in axes.patches] == pytest.approx([*found["lung"].values()])
+    assert [bar.get_width() for bar in axes.containers[0].patches] == pytest.approx([*found["lung"].values()])
     plots.posterior(found["lung"], ax=Figure().add_subplot())
     with pytest.raises(ValueError, match="8 variables"):
         plots.posterior(found, ax=axes)
@@ -34,7 +34,7 @@ def test_tornado(asia: jtgpu.JunctionTree) -> None:
     found = asia.sensitivity(("lung", "yes"), {"xray": "yes"})
     plots.tornado(found, 5, ax=axes)
     first = found.tornado(5)[0]
-    assert axes.patches[0].get_width() == pytest.approx(first.at_low - found.probability)
+    assert axes.containers[0].patches[0].get_width() == pytest.approx(first.at_low - found.probability)
     assert len(axes.patches) == 10
 
 
