@@ -18,6 +18,7 @@ from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError, closest
 from ..model.network import BayesianNetwork
 from .columns import Column, class_column, read_columns, sample_weights, sorted_values, state_labels, state_numbers
 from .counting import cpt_from_counts
+from .parameters.fit import fit as fit_parameters
 from .parents import arcs_of, parents_of
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ class JunctionTreeClassifier:
         network.
     unknown : {"error", "missing"}, default "error"
         How to treat values that are not in the training data.
+    missing : {"available", "em"}, default "available"
+        How `fit` treats rows with missing values: each CPT is counted over the rows in which its family is complete, or
+        the EM algorithm uses every row with what it says (`jtgpu.learn.fit`).
     order, backend : str
         See `jtgpu.BayesianNetwork.plan` and `jtgpu.BayesianNetwork.compile`.
 
@@ -67,8 +71,7 @@ class JunctionTreeClassifier:
     Notes
     -----
     X is a data frame (pandas, Polars, Arrow ...), a mapping of columns, a list of mappings, or an array whose columns
-    are the variables of `structure` in order, without the class. None, NaN and pandas.NA are missing values. `fit`
-    estimates each CPT from the rows in which the variable and its parents are not missing.
+    are the variables of `structure` in order, without the class. None, NaN and pandas.NA are missing values.
 
     Examples
     --------
@@ -84,7 +87,7 @@ class JunctionTreeClassifier:
     n_features_in_: int
     network_: BayesianNetwork
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (public API)
         self,
         structure: Mapping[str, Sequence[str]] | BayesianNetwork | None = None,
         *,
@@ -92,6 +95,7 @@ class JunctionTreeClassifier:
         pseudo_count: float = 1.0,
         states: Mapping[str, Sequence[Any]] | None = None,
         unknown: Literal["error", "missing"] = "error",
+        missing: Literal["available", "em"] = "available",
         order: Any = "auto",
         backend: BackendName = "auto",
     ):
@@ -100,6 +104,7 @@ class JunctionTreeClassifier:
         self.pseudo_count = pseudo_count
         self.states = states
         self.unknown = unknown
+        self.missing = missing
         self.order = order
         self.backend = backend
 
@@ -176,6 +181,8 @@ class JunctionTreeClassifier:
         """
         if self.unknown not in ("error", "missing"):
             raise ValueError(f"unknown must be 'error' or 'missing', got {self.unknown!r}")
+        if self.missing not in ("available", "em"):
+            raise ValueError(f"missing must be 'available' or 'em', got {self.missing!r}")
         if not (self.pseudo_count >= 0 and math.isfinite(self.pseudo_count)):
             raise ValueError(f"pseudo_count must be a finite number >= 0, got {self.pseudo_count!r}")
         names, columns, has_names = self._columns(X)
@@ -191,12 +198,20 @@ class JunctionTreeClassifier:
         for name, column in zip(names, columns, strict=True):
             values[name] = self._values(name, column)
             numbers[name] = state_numbers(name, column, values[name], "error")
-        cpts = {}
-        for v in (*names, self.target):
-            family = (*parents[v], v)
-            cards = [len(values[u]) for u in family]
-            cpts[v] = cpt_from_counts([numbers[u] for u in family], cards, weights, self.pseudo_count)
-        self.network_ = BayesianNetwork({v: state_labels(values[v]) for v in cpts}, parents, cpts)
+        labels = {v: state_labels(values[v]) for v in (*names, self.target)}
+        if self.missing == "em" and any((numbers[v] < 0).any() for v in names):
+            arcs, table = {v: parents[v] for v in labels}, np.column_stack([numbers[v] for v in labels])
+            found = fit_parameters(
+                arcs, table, states=labels, prior=self.pseudo_count, weights=weights, order=self.order
+            )  # fmt: skip
+            self.network_ = found.network
+        else:
+            cpts = {}
+            for v in labels:
+                family = (*parents[v], v)
+                cards = [len(values[u]) for u in family]
+                cpts[v] = cpt_from_counts([numbers[u] for u in family], cards, weights, self.pseudo_count)
+            self.network_ = BayesianNetwork(labels, parents, cpts)
         self._features, self._known_values = names, values
         self.n_features_in_ = len(names)
         if has_names:

@@ -247,3 +247,25 @@ def test_every_container_gives_the_same_classifier(kind: str) -> None:
 
 def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
+
+
+def test_em_uses_rows_with_missing_values() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    X = {f"x{i}": np.where(rng.random(400) < 0.8, y, 1 - y).astype(object) for i in range(3)}
+    for column in X.values():
+        column[rng.random(400) < 0.3] = None
+    weights = rng.random(400)
+    structure = {"x0": ["class"], "x1": ["class", "x0"], "x2": ["x1"], "class": []}
+    counted = JunctionTreeClassifier(structure).fit(X, y, weights)
+    model = JunctionTreeClassifier(structure, missing="em").fit(X, y, weights)
+    direct = jtgpu.learn.fit(structure, {**X, "class": y}, weights=weights).network
+    for v in direct:
+        np.testing.assert_allclose(model.network_.cpt(v), direct.cpt(v), atol=1e-9)
+    assert model.network_ != counted.network_
+    assert model.predict(X).shape == (400,)
+    assert model.tree_.log_likelihood({**X, "class": y}) @ weights > counted.tree_.log_likelihood(
+        {**X, "class": y}
+    ) @ weights
+    with pytest.raises(ValueError, match="missing must be 'available' or 'em'"):
+        JunctionTreeClassifier(missing="drop").fit(X, y)

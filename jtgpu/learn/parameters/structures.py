@@ -41,7 +41,7 @@ def read_structure(structure: Any) -> GivenStructure:
     if callable(getattr(structure, "idFromName", None)):  # pyAgrum
         network = from_pyagrum(structure)
         return GivenStructure({v: network.parents(v) for v in network}, network)
-    if hasattr(structure, "predecessors") and hasattr(structure, "nodes"):
+    if hasattr(structure, "nodes") and callable(getattr(structure, "is_directed", None)):
         return _of_graph(structure)
     if callable(getattr(structure, "to_networkx", None)):
         return _of_graph(structure.to_networkx())
@@ -68,7 +68,7 @@ def _of_mapping(given: Mapping[Any, Any]) -> dict[str, tuple[str, ...]]:
 
 def _of_graph(graph: Any) -> GivenStructure:
     """Of a directed graph of networkx, or of pgmpy's, which derive from it."""
-    if hasattr(graph, "is_directed") and not graph.is_directed():
+    if not graph.is_directed():
         raise NetworkError("the structure must be a directed graph; this one has no directions")
     nodes = list(graph.nodes)
     cpds = graph.get_cpds() if callable(getattr(graph, "get_cpds", None)) else []
