@@ -162,6 +162,14 @@ def test_auto_uses_the_gpu_only_if_it_is_faster(monkeypatch: pytest.MonkeyPatch)
     assert large.compile("auto").backend == "cpu"
 
 
+@pytest.mark.parametrize(("present", "reason"), [(False, "no NVIDIA GPU found"), (True, "fewer than 5,000 table entries")])
+def test_small_plans_open_no_gpu(monkeypatch: pytest.MonkeyPatch, present: bool, reason: str) -> None:
+    monkeypatch.setattr(choice, "open_device", lambda: pytest.fail("a GPU is opened"))
+    monkeypatch.setattr(choice, "_DRIVER_FILES", (__file__,) if present else ())
+    choice._no_gpu.cache_clear()
+    assert choice.choose(chain(5).plan().plan) == ("cpu", reason)
+
+
 @pytest.mark.parametrize(
     ("present", "error", "words"),
     [
