@@ -24,6 +24,7 @@ COMMANDS = {
     "solve": (QUESTIONS, "Solve a task of the UAI competitions and write the competitions' solution file."),
     "batch": (TABLES, "Compute the posteriors of every case in a file."),
     "fit": (TABLES, "Estimate the tables of a network from cases."),
+    "whiten": (TABLES, "Fit autoregressive models to time series, and write residuals or cases over time slices."),
     "sample": (TABLES, "Draw exact samples of all variables given evidence, as CSV."),
     "learn": (NETWORKS, "Find the network that explains a table of cases best."),
     "info": (NETWORKS, "Inspect a network file and report anything repaired while reading."),
@@ -40,9 +41,10 @@ ALIASES = {
     **{
         name: {"--targets": "--target", "--seed": "--order-seed"}
         for name in COMMANDS
-        if name not in ("fit", "learn", "sample", "time")
+        if name not in ("fit", "learn", "sample", "time", "whiten")
     },
     "learn": {},
+    "whiten": {},
     "sample": {},
     "fit": {},
     "time": {"--evidence": "--observed"},
