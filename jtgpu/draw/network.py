@@ -66,6 +66,7 @@ def draw_network(
     shown = [f'<g transform="translate({MARGIN},{MARGIN})">', *body, "</g>"]
     y = height + 2 * MARGIN
     if len(nodes) < len(model) <= MAX_OVERVIEW:
+        y += MARGIN // 2  # below the stubs of hidden arcs
         overview, w, h = _overview(len(model), graph, frozenset(nodes), y)
         shown += overview
         width, y = max(width, w), y + h + MARGIN

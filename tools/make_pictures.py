@@ -1,0 +1,46 @@
+"""Write the pictures of the README and of docs/ to docs/pictures; tests compare them with what this script makes.
+
+    python tools/make_pictures.py
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import jtgpu  # noqa: E402
+from jtgpu.draw.charts import draw_tornado  # noqa: E402
+
+__all__ = ["FOLDER", "pictures"]
+
+FOLDER = ROOT / "docs" / "pictures"
+
+
+def pictures() -> dict[str, str]:
+    """Text of each file, by name; the same on every machine."""
+    drawings = {}
+    plan = jtgpu.load("asia").plan("min-fill")
+    with plan.compile("reference") as tree:
+        drawings["evidence"] = jtgpu.draw.show(tree, {"xray": "yes", "smoke": ["yes", "no"]}, targets="lung")
+        drawings["tree"] = jtgpu.draw.show(plan)
+        drawings["kinds"] = jtgpu.draw.show(
+            tree, {"xray": "yes"}, likelihood={"dysp": [0.9, 0.2]}, soft={"bronc": [0.5, 0.5]}, do={"tub": "no"}
+        )
+        drawings["tornado"] = draw_tornado(tree.sensitivity(("lung", "yes"), {"xray": "yes"}))
+    drawings["around"] = jtgpu.draw.show(jtgpu.load("munin"), around="R_MEDD2_LD_WD", hops=2)
+    return {f"{name}.svg": drawing.text(".svg") for name, drawing in drawings.items()}
+
+
+def main() -> None:
+    """Write the files."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in pictures().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+        print(FOLDER / name, f"{len(text.encode()):,} bytes")
+
+
+if __name__ == "__main__":
+    main()
