@@ -76,7 +76,7 @@ def test_states_of_a_network_and_missing_cells(data: Path, tmp_path: Path) -> No
         (("--require", "rain"), 2, "is not an arc A,B"),
         (("--score", "bdue"), 2, "'bdue' is not one of bdeu"),
         (("--require", "rain,wet", "--require", "wet,rain"), 1, "cycle"),
-        (("--ess", "0"), 1, "ess must be"),
+        (("--ess", "0"), 2, "ess must be"),
         (("-o", "learned.xyz"), 5, "xyz"),
     ],
 )
