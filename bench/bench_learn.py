@@ -179,6 +179,14 @@ def best_graphs(smoke: bool, runs: int) -> Rows:
                 "structure", name, f"jtgpu, {threads} threads", spread, rows=n_rows, score=found.score,
                 arcs=int(arcs.sum()), shd=structural_hamming_distance(arcs, true), wall=wall,
             )  # fmt: skip
+        for method in ("greedy", "tabu"):
+            climbed = jtgpu.learn.structure(table, max_parents=3, method=method)
+            arcs = adjacency([sorted(table.names.index(u) for u in climbed.parents(v)) for v in table.names])
+            spread = cpu_seconds(lambda m=method, d=table: jtgpu.learn.structure(d, max_parents=3, method=m), runs)  # type: ignore[misc]
+            yield row(
+                "structure", name, f"jtgpu, {method}", spread, rows=n_rows, score=climbed.score, arcs=int(arcs.sum()),
+                shd=structural_hamming_distance(arcs, true),
+            )  # fmt: skip
         for engine, peer_arcs, spread in theirs:
             yield row(
                 "structure", name, engine, spread, rows=n_rows, score=graph_score(table, peer_arcs),

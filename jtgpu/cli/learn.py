@@ -171,7 +171,8 @@ def learn(  # noqa: PLR0913 (a Typer command)
         )
     else:
         print_rows(("parent", "child"), best.arcs)
-        found_by = "no graph has a higher score" if best.method == "exact" else "found by search over orders"
+        known = {"exact": "no graph has a higher score", "order": "found by search over orders"}
+        found_by = known.get(best.method, f"found by {best.method} search")
         dropped = f", {table.dropped:,} rows left out" if table.dropped else ""
         arcs = f"{len(best.arcs):,} arc{'' if len(best.arcs) == 1 else 's'}"
         typer.echo(f"{table.n_cases:,} cases{dropped}, {arcs}, ln score {best.score:.3f}: {found_by}", err=True)

@@ -51,6 +51,13 @@ class StructurePrior:
             return np.asarray(np.where(present, self._log_odds[members, v], 0.0).sum(axis=1), np.float64)
         return np.zeros(len(members))
 
+    def parts(self, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """ln weights of the number of parents, (n,), and of each arc, (n, n): a set's weight is their sum."""
+        of_size = np.zeros(n)
+        if self.name == "fair":
+            of_size = np.array([-math.log(math.comb(n - 1, k)) for k in range(n)])
+        return of_size, np.zeros((n, n)) if self._log_odds is None else self._log_odds
+
 
 def make_prior(prior: Any, n: int) -> StructurePrior:
     """Check a prior over structures.

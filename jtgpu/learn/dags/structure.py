@@ -19,6 +19,7 @@ from .combinations import n_parent_sets, parent_masks
 from .constraints import Constraints, make_constraints
 from .family_weights import family_weights
 from .graphs import adjacency, compelled_arcs, digraph
+from .greedy import climb
 from .networks import fitted_network
 from .priors import StructurePrior, make_prior
 from .rules import ScoreRule
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "Structure", "structure"]
 
-METHODS = ("auto", "exact", "order")
+METHODS = ("auto", "exact", "order", "greedy", "tabu")
 AUTO_EXACT = 18  # variables up to which the exact search takes a second or less
 MAX_SCREENED = 30_000_000  # families that are scored to choose candidates
 
@@ -49,7 +50,7 @@ class Structure:
     log_weight : float
         The same with the ln prior weights of the families.
     method : str
-        ``"exact"``: no graph has a higher weight. ``"order"``: the best graph that the search found.
+        ``"exact"``: no graph has a higher weight. Otherwise the search that found it.
     order : list of str
         An order of the variables that the graph allows.
     candidates : dict
@@ -132,9 +133,11 @@ def structure(  # noqa: PLR0913
     ----------
     data : data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
         Complete, discrete data.
-    method : {"auto", "exact", "order"}
+    method : {"auto", "exact", "order", "greedy", "tabu"}
         ``"exact"``: dynamic programming over all sets of variables, for up to 24 of them. ``"order"``: annealed search
-        over orders of the variables, with `candidates`. ``"auto"``: exact for up to 18 variables.
+        over orders of the variables, with `candidates`. ``"greedy"``, ``"tabu"``: hill climbing and tabu search by
+        single arcs, from the graph of the required arcs; they find worse graphs. ``"auto"``: exact for up to 18
+        variables, else order.
     score, ess : str, float
         See `jtgpu.learn.ScoreRule`.
     prior : {"uniform", "fair"} or ("edge", p)
@@ -198,6 +201,9 @@ def structure(  # noqa: PLR0913
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     most = int(constraints.max_parents.max())
     k = max(_number_of_candidates(candidates, n, limit), int(constraints.required.sum(axis=0).max()))
+    if method in ("greedy", "tabu"):
+        best = climb(coded, rule, weigh, constraints, tabu=method == "tabu")
+        return _structure(best, coded, rule, method, None, _prior_of(best, weigh))
     if method == "exact" or (method == "auto" and n <= AUTO_EXACT and _fits(n, most)):
         scores = _scores(table, coded, rule, most, limit, threads)
         rows = family_weights(scores, weigh, constraints)

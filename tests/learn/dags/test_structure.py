@@ -59,6 +59,44 @@ def test_order_search_reaches_the_exact_score() -> None:
     assert all(position[u] < position[v] for u, v in found[0].arcs)
 
 
+@pytest.mark.parametrize("method", ["greedy", "tabu"])
+@pytest.mark.parametrize("score", ["bdeu", "bds", "k2", "bic"])
+def test_no_single_arc_improves_a_climbed_graph(method: str, score: str) -> None:
+    table = random_table(5, n=5, n_rows=60, weighted=score == "k2")
+    options: dict[str, Any] = {"max_parents": 2, "required": [("a", "b")], "forbidden": [("c", "d"), ("e", "a")]}
+    found = jtgpu.learn.structure(table, method=method, score=score, prior="fair", **options)
+    scores = jtgpu.learn.score_table(table, score=score, max_parents=2)
+
+    def weight(arcs: set[tuple[str, str]]) -> float:
+        total = 0.0
+        for v in table.names:
+            parents = [u for u, w in arcs if w == v]
+            if len(parents) > 2 or ("a" not in parents and v == "b"):
+                return -math.inf
+            total += scores.score(v, parents) - math.log(math.comb(4, len(parents)))
+        graph = tuple(tuple(sorted(table.names.index(u) for u, w in arcs if w == v)) for v in table.names)
+        return total if oracle.is_acyclic(graph) and not arcs & {*options["forbidden"]} else -math.inf
+
+    arcs = {*found.arcs}
+    assert found.log_weight == pytest.approx(weight(arcs), abs=1e-9)
+    for u, v in itertools.permutations(table.names, 2):
+        changed = [arcs ^ {(u, v)}] + ([arcs - {(u, v)} | {(v, u)}] if (u, v) in arcs else [])
+        assert all(weight(other) <= found.log_weight + 1e-9 for other in changed)
+    exact = jtgpu.learn.structure(table, score=score, prior="fair", **options)
+    assert found.log_weight <= exact.log_weight + 1e-9
+    position = {v: i for i, v in enumerate(found.order)}
+    assert all(position[u] < position[v] for u, v in found.arcs)
+
+
+def test_tabu_search_leaves_local_optima() -> None:
+    found = {
+        method: [jtgpu.learn.structure(random_table(s, n=7, n_rows=80), method=method).score for s in range(12)]
+        for method in ("greedy", "tabu", "exact")
+    }
+    assert all(g <= t + 1e-9 <= e + 2e-9 for g, t, e in zip(*found.values(), strict=True))
+    assert sum(t > g + 1e-6 for g, t in zip(found["greedy"], found["tabu"], strict=True)) > 0
+
+
 def test_result_for_users() -> None:
     pytest.importorskip("networkx")
     found = jtgpu.learn.structure(DATA, tiers=[["rain", "noise"], ["wet"]])

@@ -19,12 +19,12 @@ from ....util.jit import compiled
 from ..count_modes import BY_CELLS, BY_ROWS, MAX_COMBOS
 from .bits import popcount
 
-__all__ = ["count_sets", "fill_scores", "tabulate"]
+__all__ = ["count_function", "count_sets", "fill_scores", "log_gamma", "tabulate"]
 
 
 
 @compiled(allocates=False)
-def _log_gamma(x):  # type: ignore[no-untyped-def]
+def log_gamma(x):  # type: ignore[no-untyped-def]
     """ln Gamma(x) for x > 0: Stirling's series, after a shift by the recurrence."""
     product = 1.0
     shift = 0.0
@@ -40,13 +40,13 @@ def _log_gamma(x):  # type: ignore[no-untyped-def]
 
 
 @compiled(allocates=False)
-def _function(x, count):  # type: ignore[no-untyped-def]
+def count_function(x, count):  # type: ignore[no-untyped-def]
     """ln Gamma(x + count) - ln Gamma(x), or count ln count if x is 0."""
     if count == 0:
         return 0.0
     if x == 0.0:
         return count * math.log(count)
-    return _log_gamma(x + count) - _log_gamma(x)
+    return log_gamma(x + count) - log_gamma(x)
 
 
 @compiled(allocates=False)
@@ -58,7 +58,7 @@ def _sum_of_cells(cells, first, n, shape, function):  # type: ignore[no-untyped-
     cells : (..) int32
     first, n : int64
     shape : float64
-        See `_function`.
+        See `count_function`.
     function : (G,) float64
         Its values for the counts 0 to G - 1.
     """
@@ -66,11 +66,11 @@ def _sum_of_cells(cells, first, n, shape, function):  # type: ignore[no-untyped-
     limit = len(function)
     for i in range(first, first + n - 1, 2):
         c, d = cells[i], cells[i + 1]
-        a += function[c] if c < limit else _function(shape, c)
-        b += function[d] if d < limit else _function(shape, d)
+        a += function[c] if c < limit else count_function(shape, c)
+        b += function[d] if d < limit else count_function(shape, d)
     if n % 2:
         c = cells[first + n - 1]
-        a += function[c] if c < limit else _function(shape, c)
+        a += function[c] if c < limit else count_function(shape, c)
     return a + b
 
 
@@ -95,14 +95,14 @@ def _family_score(cells, first, n, parents, parents_first, n_parents, r, ess):  
         return 0.0
     of_parents, of_cells = ess / occurring, ess / (occurring * r)
     total = 0.0
-    base = _log_gamma(of_parents)
+    base = log_gamma(of_parents)
     for i in range(parents_first, parents_first + n_parents):
         if parents[i] > 0:
-            total += base - _log_gamma(of_parents + parents[i])
-    base = _log_gamma(of_cells)
+            total += base - log_gamma(of_parents + parents[i])
+    base = log_gamma(of_cells)
     for i in range(first, first + n):
         if cells[i] > 0:
-            total += _log_gamma(of_cells + cells[i]) - base
+            total += log_gamma(of_cells + cells[i]) - base
     return total
 
 
@@ -457,7 +457,7 @@ def count_sets(  # type: ignore[no-untyped-def]  # noqa: PLR0913
 
 @compiled("f8[:], f8[:, :]")
 def tabulate(shapes, functions):  # type: ignore[no-untyped-def]
-    """Tabulate the functions of a count, see `_function`.
+    """Tabulate the functions of a count, see `count_function`.
 
     Parameters
     ----------
@@ -466,7 +466,7 @@ def tabulate(shapes, functions):  # type: ignore[no-untyped-def]
     """
     for g in range(len(shapes)):
         for c in range(functions.shape[1]):
-            functions[g, c] = _function(shapes[g], c)
+            functions[g, c] = count_function(shapes[g], c)
 
 
 @compiled("i8, i8, i8[:], i8[:, :], f8[:, :], f8[:, :], i8, f8, f8[:]")
