@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...errors import NetworkError
 from ...util.loops import loops
 from .rules import PSEUDO_COUNTS
 from .search import BestGraph
@@ -39,6 +41,11 @@ def climb(
     tabu : bool
         Whether to go on from a local optimum, to the best graph that is not among the last 100, until 100 moves have
         not found a better one.
+
+    Raises
+    ------
+    NetworkError
+        If the table of a family of required arcs has more than 1e6 cells.
     """
     n, card = len(coded.names), coded.cardinality
     arcs = constraints.required.astype(np.uint8)
@@ -52,18 +59,24 @@ def climb(
     of_size, of_arc = prior.parts(n)
     marks = np.random.Generator(np.random.Philox(key=SEED)).integers(1, 2**63, (n, n), np.uint64)
     cells = np.empty(MAX_CELLS, np.int32)
+    start = [_greedy.family_weight(v, *_padded(arcs[:, v]), *counted, cells) for v in range(n)]
+    if -math.inf in start:
+        raise NetworkError(f"the required parents of {coded.names[start.index(-math.inf)]!r} have too many configurations")
     _greedy.climb(
         arcs, constraints.forbidden.astype(np.uint8), constraints.required.astype(np.uint8), constraints.max_parents,
         *counted, of_size, of_arc, *((N_TABU, PATIENCE) if tabu else (0, 0)), marks, cells,
     )  # fmt: skip
-    weight, parents = 0.0, []
-    for v in range(n):
-        members = np.flatnonzero(arcs[:, v])
-        padded = np.concatenate([members, np.zeros(n - len(members), np.int64)])
-        weight += _greedy.family_weight(v, padded, len(members), *counted, cells)
+    weight, parents = 0.0, [np.flatnonzero(arcs[:, v]).tolist() for v in range(n)]
+    for v, members in enumerate(parents):
+        weight += _greedy.family_weight(v, *_padded(arcs[:, v]), *counted, cells)
         weight += float(of_size[len(members)] + of_arc[members, v].sum())
-        parents.append(members.tolist())
     return BestGraph(parents, _order_of(arcs), weight)
+
+
+def _padded(column: NDArray[np.uint8]) -> tuple[NDArray[np.int64], int]:
+    """The parents of a variable in an array of all variables' length, and their number."""
+    found = np.flatnonzero(column)
+    return np.concatenate([found, np.zeros(len(column) - len(found), np.int64)]), len(found)
 
 
 def _order_of(arcs: NDArray[np.uint8]) -> NDArray[np.int64]:

@@ -206,6 +206,8 @@ def test_required_parents_with_too_many_configurations() -> None:
     table = table_of(rng.integers(0, 2, (20, 50)) * 200, [201] * 20)
     with pytest.raises(NetworkError, match="leave no parents for 'a'"):
         jtgpu.learn.structure(table, required=[("b", "a"), ("c", "a")], candidates=3, max_parents=2)
+    with pytest.raises(NetworkError, match="required parents of 'a' have too many configurations"):
+        jtgpu.learn.structure(table, method="tabu", required=[("b", "a"), ("c", "a")])
 
 
 def test_scores_are_taken_from_a_table(tmp_path: Path) -> None:

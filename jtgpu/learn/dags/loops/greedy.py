@@ -125,14 +125,48 @@ def _is_tabu(mark, tabu, n_tabu):  # type: ignore[no-untyped-def]
 
 
 @compiled(allocates=False)
-def _evaluate(v, arcs, forbidden, data, prior, parents, cells, now, change):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+def _weight_with_parent(v, u, q, k, log_prior, data, prior, row_cell, cells):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Weight of v's family with one more parent u.
+
+    `row_cell` is the cell of each case in the family's table of q rows; k and `log_prior` are the number of its parents
+    and their prior weight. The states of u are the slowest axis of the new table.
+    """
+    codes, weights, card, kind, a, penalty = data
+    of_size, of_arc = prior
+    r, size = card[v], q * card[v]
+    if size * card[u] > len(cells):
+        return -math.inf
+    for i in range(size * card[u]):
+        cells[i] = 0
+    for t in range(codes.shape[1]):
+        cells[codes[u, t] * size + row_cell[t]] += weights[t] if len(weights) else 1
+    q *= card[u]
+    return _score(cells, q, r, kind, a) - penalty * q * (r - 1) + log_prior + of_arc[u, v] + of_size[k + 1]
+
+
+@compiled(allocates=False)
+def _evaluate(v, arcs, forbidden, data, prior, parents, row_cell, cells, change):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Compute what adding or deleting each arc to v changes."""
-    now[v] = _weight_with(v, -1, arcs, data, prior, parents, cells)
+    codes, _, card, _, _, _ = data
+    now = _weight_with(v, -1, arcs, data, prior, parents, cells)
+    q, k, log_prior = 1, 0, 0.0
+    for t in range(codes.shape[1]):
+        row_cell[t] = codes[v, t]
+    for u in range(len(arcs)):
+        if arcs[u, v] and q * card[v] <= len(cells):
+            step = q * card[v]
+            for t in range(codes.shape[1]):
+                row_cell[t] += codes[u, t] * step
+            q *= card[u]
+            k += 1
+            log_prior += prior[1][u, v]
     for u in range(len(arcs)):
         if u != v:
             change[u, v] = -math.inf
-            if arcs[u, v] or not forbidden[u, v]:
-                change[u, v] = _weight_with(v, u, arcs, data, prior, parents, cells) - now[v]
+            if arcs[u, v]:
+                change[u, v] = _weight_with(v, u, arcs, data, prior, parents, cells) - now
+            elif not forbidden[u, v]:
+                change[u, v] = _weight_with_parent(v, u, q, k, log_prior, data, prior, row_cell, cells) - now
 
 
 @compiled(allocates=False)
@@ -206,12 +240,13 @@ def climb(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     n = len(arcs)
     data, prior = (codes, weights, card, kind, a, penalty), (of_size, of_arc)
     parents, waiting, seen = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.uint8)
-    now, change, n_parents = np.empty(n), np.full((n, n), -math.inf), np.zeros(n, np.int64)
+    change, n_parents = np.full((n, n), -math.inf), np.zeros(n, np.int64)
+    row_cell = np.empty(codes.shape[1], np.int64)
     best, tabu = arcs.copy(), np.zeros(max(n_tabu, 1), np.uint64)
     graph = arcs, required, limits, n_parents
     mark = np.uint64(0)
     for v in range(n):
-        _evaluate(v, arcs, forbidden, data, prior, parents, cells, now, change)
+        _evaluate(v, arcs, forbidden, data, prior, parents, row_cell, cells, change)
         for u in range(n):
             if arcs[u, v]:
                 n_parents[v] += 1
@@ -225,12 +260,12 @@ def climb(  # type: ignore[no-untyped-def]  # noqa: PLR0913
         arcs[u, v] ^= 1
         mark ^= marks[u, v]
         n_parents[v] += 1 if arcs[u, v] else -1
-        _evaluate(v, arcs, forbidden, data, prior, parents, cells, now, change)
+        _evaluate(v, arcs, forbidden, data, prior, parents, row_cell, cells, change)
         if is_reversal:
             arcs[v, u] = 1
             mark ^= marks[v, u]
             n_parents[u] += 1
-            _evaluate(u, arcs, forbidden, data, prior, parents, cells, now, change)
+            _evaluate(u, arcs, forbidden, data, prior, parents, row_cell, cells, change)
         n_moves += 1
         gain += most
         since += 1
