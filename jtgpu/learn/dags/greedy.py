@@ -61,7 +61,8 @@ def climb(
     cells = np.empty(MAX_CELLS, np.int32)
     start = [_greedy.family_weight(v, *_padded(arcs[:, v]), *counted, cells) for v in range(n)]
     if -math.inf in start:
-        raise NetworkError(f"the required parents of {coded.names[start.index(-math.inf)]!r} have too many configurations")
+        name = coded.names[start.index(-math.inf)]
+        raise NetworkError(f"the required parents of {name!r} have too many configurations")
     _greedy.climb(
         arcs, constraints.forbidden.astype(np.uint8), constraints.required.astype(np.uint8), constraints.max_parents,
         *counted, of_size, of_arc, *((N_TABU, PATIENCE) if tabu else (0, 0)), marks, cells,
