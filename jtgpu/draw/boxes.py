@@ -127,8 +127,10 @@ def draw_bars(box: Box, x: int, y: int, width: int) -> str:
 def _hidden(box: Box, width: int, height: int) -> list[str]:
     """Stubs of arcs to the parents and children that the picture leaves out, with their number."""
     parts = []
-    for n, y, end in ((box.hidden[0], 0, -10), (box.hidden[1], height, height + 10)):
-        if n:
-            parts.append(f'<path class="x" d="M{width - 12} {y}V{end}"/>')
-            parts.append(f'<text class="s r" x="{width - 16}" y="{end + (8 if end < 0 else 1)}">+{n}</text>')
+    parents, children = box.hidden
+    if parents:  # on the left, and children on the right: boxes of a column are close to each other
+        parts.append(f'<path class="x" d="M10 0V-10"/><text class="s" x="14" y="-2">+{parents}</text>')
+    if children:
+        parts.append(f'<path class="x" d="M{width - 10} {height}v10"/>')
+        parts.append(f'<text class="s r" x="{width - 14}" y="{height + 11}">+{children}</text>')
     return parts

@@ -10,8 +10,9 @@ from ..model.discrete import DiscreteModel
 from .boxes import Box, box_size, draw_box
 from .drawing import Drawing
 from .focus import Graph, graph_of
-from .layered.arrange import Arrangement, arrange
+from .layered.arrange import arrange
 from .marks import Mark
+from .stacks import StackedDrawing, arrange_stacked
 from .svg import ARROW, MARKS, curve, mark, picture
 from .text import escaped, shortened, text_width
 
@@ -57,10 +58,11 @@ def draw_network(
     number = {v: i for i, v in enumerate(nodes)}
     boxes = [_box(model, v, graph, number, (posteriors, priors), marks.get(v), v in targets) for v in nodes]
     arcs = [(number[a], number[b]) for a, b in graph.arcs if a in number and b in number]
-    made = arrange([box_size(box) for box in boxes], arcs, MAX_WIDTH)
     # arcs into a variable that is set have no effect
-    cut = {number[v] for v, found in marks.items() if found.kind == "do" and v in number}
-    body = [*_arcs(made, arcs, cut, graph.is_directed)]
+    cut = frozenset(number[v] for v, found in marks.items() if found.kind == "do" and v in number)
+    stacked = arrange_stacked([box_size(box) for box in boxes], arcs, MAX_WIDTH, cut)
+    made = stacked.made
+    body = [*_arcs(stacked, cut, graph.is_directed)]
     body += [draw_box(box, x, y, w, h) for box, (x, y, w, h) in zip(boxes, made.boxes, strict=True)]
     width, height = made.width, made.height
     shown = [f'<g transform="translate({MARGIN},{MARGIN})">', *body, "</g>"]
@@ -101,13 +103,14 @@ def _probabilities(found: Posteriors | None, v: int) -> Sequence[float] | None:
         return None
 
 
-def _arcs(made: Arrangement, arcs: Sequence[tuple[int, int]], cut: set[int], is_directed: bool) -> Iterator[str]:
-    lines: dict[str, list[str]] = {"a": [], "x": []}
-    heads = []
-    for (_, child), line in zip(arcs, made.lines, strict=True):
-        lines["x" if child in cut else "a"].append(curve(line, ARROW - 1 if is_directed else 0))
+def _arcs(stacked: StackedDrawing, cut: frozenset[int], is_directed: bool) -> Iterator[str]:
+    lines: dict[str, list[str]] = {"a": stacked.spines, "x": []}
+    heads = stacked.heads if is_directed else []
+    for (_, child), line in zip(stacked.arcs, stacked.made.lines, strict=True):
+        has_head = is_directed and child >= 0
+        lines["x" if child in cut else "a"].append(curve(line, ARROW - 1 if has_head else 0))
         x, y = line[-1]
-        if is_directed and child not in cut:
+        if has_head and child not in cut:
             heads.append(f"M{x} {y}l-4-{ARROW}h8z")
     for name, data in lines.items():
         if data:

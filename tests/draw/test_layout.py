@@ -13,6 +13,7 @@ import jtgpu
 from jtgpu.draw.layered.arrange import Arrangement, arrange
 from jtgpu.draw.layered.crossings import count_crossings, reduce_crossings
 from jtgpu.draw.layered.layers import assign_layers, insert_dummies
+from jtgpu.draw.stacks import arrange_stacked
 
 Box = tuple[int, int, int, int]
 
@@ -61,6 +62,30 @@ def test_boxes_do_not_overlap_and_arcs_point_down(
     check(made, arcs)
     assert made == arrange(sizes, arcs, max_width)
     assert all(type(x) is int for box in made.boxes for x in box)
+
+
+def test_many_leaves_become_columns() -> None:
+    arcs = [(0, v) for v in range(1, 21)] + [(20, 21), (22, 19)]
+    found = arrange_stacked([(100, 20)] * 23, arcs, 2000, frozenset({5}))
+    for a, b in itertools.combinations(found.made.boxes, 2):
+        assert not overlap(a, b)
+    # three columns; node 5 is set, node 19 has two parents, node 20 a child
+    assert [child for _, child in found.arcs if child >= 0] == [5, 19, 20, 21, 19]
+    assert len(found.spines) == 3
+    assert len(found.heads) == 17
+    assert all(found.made.boxes[v][1] > found.made.boxes[0][1] for v in range(1, 21))
+    assert found.made.width < 1000
+
+
+@given(graphs())
+def test_columns_do_not_overlap(graph: tuple[list[tuple[int, int]], list[tuple[int, int]]]) -> None:
+    sizes, arcs = graph
+    n = len(sizes)
+    if n:  # a hub with leaves besides
+        arcs = arcs + [(n - 1, n + i) for i in range(9)]
+    found = arrange_stacked(sizes + [(50, 20)] * 9 * bool(n), arcs, 600)
+    for a, b in itertools.combinations(found.made.boxes, 2):
+        assert not overlap(a, b)
 
 
 @pytest.mark.parametrize(("name", "most"), [("asia", 0), ("alarm", 12), ("hepar2", 400)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,11 @@ from jtgpu.draw import plots
 
 pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure
+
+
+def widths(axes: Any) -> list[float]:
+    """Widths of the bars."""
+    return [bar.get_width() for bar in axes.patches]
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +28,7 @@ def test_posterior(asia: jtgpu.JunctionTree) -> None:
     axes = Figure().add_subplot()
     found = asia.posteriors({"xray": "yes"})
     assert plots.posterior(found, "lung", prior=asia.posteriors(), ax=axes) is axes
-    assert [bar.get_width() for bar in axes.containers[0].patches] == pytest.approx([*found["lung"].values()])
+    assert widths(axes) == pytest.approx([*found["lung"].values()])
     plots.posterior(found["lung"], ax=Figure().add_subplot())
     with pytest.raises(ValueError, match="8 variables"):
         plots.posterior(found, ax=axes)
@@ -34,7 +41,7 @@ def test_tornado(asia: jtgpu.JunctionTree) -> None:
     found = asia.sensitivity(("lung", "yes"), {"xray": "yes"})
     plots.tornado(found, 5, ax=axes)
     first = found.tornado(5)[0]
-    assert axes.containers[0].patches[0].get_width() == pytest.approx(first.at_low - found.probability)
+    assert widths(axes)[0] == pytest.approx(first.at_low - found.probability)
     assert len(axes.patches) == 10
 
 
