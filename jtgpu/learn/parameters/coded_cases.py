@@ -22,6 +22,7 @@ __all__ = ["Block", "CodedCases", "read_cases", "table_columns", "weighted_chunk
 
 MIN_EQUAL = 0.02  # share of rows that must equal earlier ones for merging them to pay
 BLOCK_CELLS = 1 << 25  # cells that one step of a pass takes
+COUNT_CELLS = 1 << 18  # cells that are counted at a time: they stay in the CPU's cache
 MEMORY_SHARE = 0.25  # of the free memory that coded rows may take; more go to a temporary file
 
 
@@ -41,9 +42,9 @@ class Block(NamedTuple):
     weights: NDArray[np.float64]
     rows: NDArray[np.int64]
 
-    def parts(self) -> Iterator[Block]:
-        """The block in pieces of limited size."""
-        step = max(BLOCK_CELLS // max(self.states.shape[1], 1), 1024)
+    def parts(self, cells: int = 0) -> Iterator[Block]:
+        """The block in pieces of at most so many cells; default: `BLOCK_CELLS`."""
+        step = max((cells or BLOCK_CELLS) // max(self.states.shape[1], 1), 1024)
         for at in range(0, len(self.states), step):
             some = slice(at, at + step)
             yield Block(self.states[some], self.weights[some], self.rows[some])
@@ -88,10 +89,14 @@ class CodedCases:
         """Count rows and missing cells of a block that is not stored."""
         self.n_rows += len(block.states)
         self.total_weight += float(block.weights.sum())
-        for v in range(len(self.model)):
-            count = np.bincount(block.states[:, v].astype(np.int64) + 1, minlength=len(self.seen[v]) + 1)
-            self.n_missing[v] += count[0]
-            self.seen[v] |= count[1:] > 0
+        cards = self.model.cardinality
+        first = np.cumsum(cards + 1) - cards  # place of each variable's first state; a missing cell is before it
+        found = np.zeros(int((cards + 1).sum()), np.int64)
+        for part in block.parts(COUNT_CELLS):
+            found += np.bincount((part.states + first).ravel(), minlength=len(found))
+        for v, at in enumerate(first.tolist()):
+            self.n_missing[v] += found[at - 1]
+            self.seen[v] |= found[at : at + int(cards[v])] > 0
 
     def add(self, block: Block) -> None:
         """Add rows."""
@@ -185,8 +190,11 @@ def weighted_chunks(
     first = 0
     for chunk in source.chunks(model, columns, name):
         n = chunk.codes.shape[1]
-        states = np.full((n, len(model)), -1, chunk.codes.dtype)
-        states[:, at] = chunk.codes.T
+        if at == [*range(len(model))] and chunk.codes.T.flags.c_contiguous:
+            states = chunk.codes.T
+        else:
+            states = np.full((n, len(model)), -1, chunk.codes.dtype)
+            states[:, at] = chunk.codes.T
         if given is not None and len(given) < first + n:
             raise DataError(f"weights has {len(given):,} numbers, but the table has more rows")
         own = chunk.weights if given is None else given[first : first + n]

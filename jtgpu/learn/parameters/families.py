@@ -24,6 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_ENTRIES = 100_000_000  # of a CPT
+PART_CELLS = 1 << 21  # cells that are counted at a time: columns of them stay in the CPU's cache
 
 Tables = list["NDArray[np.float64]"]
 
@@ -70,7 +71,7 @@ def available_counts(cases: CodedCases) -> Tables:
     scopes, shapes = family_scopes(cases.model), family_shapes(cases.model)
     counts = [np.zeros(math.prod(shape)) for shape in shapes]
     for block in cases.blocks:
-        for part in block.parts():
+        for part in block.parts(PART_CELLS):
             _add_complete(part, scopes, shapes, counts)
     return [c.reshape(shape) for c, shape in zip(counts, shapes, strict=True)]
 

@@ -17,6 +17,7 @@ from ...inference.tables import Table, at_row, distinct_values, open_table
 from ...inference.tables.encoder import CategoricalColumn, Encoder
 from ...inference.tables.states import MISSING
 from ...model.discrete import DiscreteModel
+from ...util.rows import extremes
 from .state_names import labels_of
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def open_source(
         files = [f for p in given for f in _files(Path(p))]
         return FileSource([open_cases(f, shell, dialect) for f in files], files, chunk, missing)
     table = open_table(shell if variables else None, cases)
-    return TableSource(table, missing)
+    is_codes = isinstance(cases, np.ndarray) and cases.dtype.kind in "iu" and cases.ndim == 2
+    return TableSource(table, missing, cases if is_codes else None)
 
 
 def _files(path: Path) -> list[Path]:
@@ -101,10 +103,19 @@ def _files(path: Path) -> list[Path]:
 
 
 class TableSource:
-    """A table in memory."""
+    """A table in memory.
 
-    def __init__(self, table: Table, missing: Sequence[str]):
-        self._table, self._missing = table, missing
+    Parameters
+    ----------
+    table : Table
+    missing : sequence of str
+        See `open_source`.
+    array : (n, V) ndarray of integers, optional
+        The table itself, if it is one.
+    """
+
+    def __init__(self, table: Table, missing: Sequence[str], array: NDArray[Any] | None = None):
+        self._table, self._missing, self._array = table, missing, array
         self.names = table.names
 
     def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
@@ -125,6 +136,12 @@ class TableSource:
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
         """See `CaseSource.chunks`; one chunk."""
         table = self._table
+        if self._array is not None and list(columns) == list(model.variables) and weights is None:
+            low, high = extremes(self._array)
+            if (low >= -1).all() and (high < model.cardinality).all():
+                codes = self._array.astype(np.int8 if model.cardinality.max() <= 127 else np.int32, order="C")
+                yield CodedChunk(codes.T, None, table.n, table.n)
+                return
         encoder = Encoder(model, [model.index(c) for c in columns], self._missing, by_index=table.by_index)
         encoded = encoder.encode([table.column(c) for c in columns], table.n, first_only=True)
         for row, reason in encoded.rejected.items():

@@ -1,0 +1,154 @@
+"""Parameters from data: counting and EM by rows, holes and network, beside pyAgrum and pgmpy.
+
+    python bench/bench_fit.py                  everything
+    python bench/bench_fit.py em peers         some parts: count, em, peers
+    python bench/bench_fit.py --smoke          small data, one run, nothing stored
+
+Times are CPU seconds of one core (`time.process_time`). Answers are compared before anything is timed: counts of
+complete rows with those of `numpy.bincount`, and one iteration from pyAgrum's CPTs with its next ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rows import ROOT, append, row
+
+import jtgpu
+from jtgpu import timing
+from jtgpu.learn import fit
+
+RESULTS = ROOT / "bench" / "results" / "fit.jsonl"
+PARTS = ("count", "em", "peers")
+TOLERANCE = 1e-10
+
+Rows = Iterator[dict[str, Any]]
+
+
+def sample(name: str, n_rows: int, missing: float) -> tuple[jtgpu.BayesianNetwork, NDArray[np.int8]]:
+    """A network, and rows of it with cells missing at random."""
+    net = jtgpu.load(name)
+    assert isinstance(net, jtgpu.BayesianNetwork)
+    states = (
+        net.compile("cpu").sample(n_rows, seed=1).states.astype(np.int8 if net.cardinality.max() < 128 else np.int32)
+    )
+    states[np.random.default_rng(0).random(states.shape) < missing] = -1
+    return net, states
+
+
+def cpu_seconds(work: Callable[[], Any], runs: int) -> timing.Spread:
+    """CPU seconds of several runs, after one that is not counted."""
+    work()
+    seconds = []
+    for _ in range(runs):
+        begin = time.process_time()
+        work()
+        seconds.append(time.process_time() - begin)
+    return timing.Spread.of(seconds)
+
+
+def counting(smoke: bool, runs: int) -> Rows:
+    """Complete rows of alarm."""
+    for n in (1_000,) if smoke else (100_000, 1_000_000):
+        net, states = sample("alarm", n, 0.0)
+        found = fit(net, states, threads=1)
+        for i, v in enumerate(net):
+            family = [*(net.index(p) for p in net.parents(v)), i]
+            at = np.ravel_multi_index(tuple(states[:, family].T.astype(np.int64)), net.cpt(v).shape)
+            if not np.array_equal(np.bincount(at, minlength=net.cpt(v).size), found.counts[v].ravel()):
+                raise SystemExit(f"the counts of {v} are wrong; nothing is timed")
+        yield row("count", "alarm", "jtgpu", cpu_seconds(lambda s=states, m=net: fit(m, s, threads=1), runs), rows=n)  # type: ignore[misc]
+
+
+def iterations(smoke: bool, runs: int) -> Rows:
+    """EM iterations; the time of a row and iteration is that of a longer run, less that of one iteration."""
+    jobs = [("alarm", 10_000, 0.1, 20), ("alarm", 10_000, 0.4, 20), ("alarm", 100_000, 0.1, 5)]
+    jobs += [("hepar2", 10_000, 0.1, 5), ("win95pts", 10_000, 0.1, 5), ("munin", 200, 0.1, 3)]
+    for name, n, missing, count in [("asia", 200, 0.1, 2)] if smoke else jobs:
+        net, states = sample(name, n, missing)
+
+        def run(k: int, net: Any = net, states: Any = states) -> Any:
+            return fit(net, states, iterations=k, tolerance=0, accelerate=False, threads=1)
+
+        spread, one = cpu_seconds(lambda count=count: run(count), runs), cpu_seconds(lambda: run(1), runs)  # type: ignore[misc]
+        each = (spread.minimum - one.minimum) / (n * max(count - 1, 1))
+        yield row("em", name, "jtgpu", spread, rows=n, missing=missing, iterations=count, per_row=each)
+
+
+def peers(smoke: bool, runs: int) -> Rows:
+    """The same rows by pyAgrum; pgmpy drops rows with missing cells, so there is nothing to compare."""
+    try:
+        gum = importlib.import_module("pyagrum")
+    except ImportError:
+        return
+    name, n, count = ("cancer", 200, 3) if smoke else ("alarm", 1_000, 3)
+    net, states = sample(name, n, 0.1)
+    template = jtgpu.to_pyagrum(net)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "cases.csv"
+        cells = [["?" if s < 0 else net.states(v)[s] for v, s in enumerate(r)] for r in states.tolist()]
+        path.write_text("\n".join(",".join(r) for r in [list(net), *cells]) + "\n")
+
+        def theirs(k: int) -> Any:
+            gum.initRandom(1)
+            learner = gum.BNLearner(str(path), template, ["?"])
+            learner.setNumberOfThreads(1)
+            learner.useSmoothingPrior(1.0)
+            learner.useEM(1e-20)
+            learner.EMenableMaxIter()
+            learner.EMsetMaxIter(k)
+            return jtgpu.from_pyagrum(learner.learnParameters(template.dag(), False))
+
+        seconds = {}
+        made = {}
+        for k in (1, 2, count):
+            begin = time.process_time()
+            made[k] = theirs(k)
+            seconds[k] = time.process_time() - begin
+    mine = fit(made[1], states, start="given", prior=1, iterations=1, threads=1).network
+    gap = max(float(np.abs(mine.cpt(v) - made[2].cpt(v)).max()) for v in net)
+    if not gap <= TOLERANCE:
+        raise SystemExit(f"an iteration differs from pyAgrum's by {gap:g}; nothing is timed")
+    each = (seconds[count] - seconds[1]) / (n * (count - 1))
+    spread = timing.Spread.of([seconds[count]])
+    yield row("peers", name, f"pyagrum {gum.__version__}", spread, rows=n, missing=0.1, iterations=count, per_row=each)
+    own, one = (
+        cpu_seconds(lambda k=k: fit(net, states, iterations=k, tolerance=0, accelerate=False, threads=1), runs)  # type: ignore[misc]
+        for k in (21, 1)
+    )
+    each = (own.minimum - one.minimum) / (n * 20)
+    yield row(
+        "peers", name, "jtgpu", own, rows=n, missing=0.1, iterations=21, per_row=each, difference=gap
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Parse, measure, print, store."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--smoke", action="store_true", help="small data, one run, nothing stored")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    measured = dict(zip(PARTS, (counting, iterations, peers), strict=True))
+    for part in options.parts or PARTS:
+        for found in measured[part](options.smoke, 1 if options.smoke else options.runs):
+            shown = {k: found[k] for k in ("rows", "missing", "iterations", "difference") if k in found}
+            if "per_row" in found:
+                shown["us a row and iteration"] = found["per_row"] * 1e6
+            text = "  ".join(f"{k} {v:.6g}" for k, v in shown.items())
+            print(f"{part:<8}{found['network']:<10}{found['engine']:<16}{found['minimum']:9.4f} s  {text}", flush=True)
+            if not options.smoke:
+                append(options.out, [found])
+
+
+if __name__ == "__main__":
+    main()
