@@ -33,7 +33,7 @@ TOLERANCE = 1e-10
 Rows = Iterator[dict[str, Any]]
 
 
-def sample(name: str, n_rows: int, missing: float) -> tuple[jtgpu.BayesianNetwork, NDArray[np.int8]]:
+def sample(name: str, n_rows: int, missing: float) -> tuple[jtgpu.BayesianNetwork, NDArray[Any]]:
     """A network, and rows of it with cells missing at random."""
     net = jtgpu.load(name)
     assert isinstance(net, jtgpu.BayesianNetwork)
@@ -141,7 +141,7 @@ def main() -> None:
     measured = dict(zip(PARTS, (counting, iterations, peers), strict=True))
     for part in options.parts or PARTS:
         for found in measured[part](options.smoke, 1 if options.smoke else options.runs):
-            shown = {k: found[k] for k in ("rows", "missing", "iterations", "difference") if k in found}
+            shown: dict[str, Any] = {k: found[k] for k in ("rows", "missing", "iterations", "difference") if k in found}
             if "per_row" in found:
                 shown["us a row and iteration"] = found["per_row"] * 1e6
             text = "  ".join(f"{k} {v:.6g}" for k, v in shown.items())

@@ -51,14 +51,10 @@ class Online:
     def __init__(
         self, tree: JunctionTree | BayesianNetwork, *, experience: Any = 1.0, fading: float = 1.0, fixed: Any = ()
     ):
-        if isinstance(tree, BayesianNetwork):
-            tree = tree.compile("cpu")
-        if not isinstance(tree, JunctionTree) or not isinstance(tree.model, BayesianNetwork):
-            raise NetworkError(f"Online needs a Bayesian network, or a tree of one, not {type(tree).__name__}")
         if not 0 < number("fading", fading) <= 1:
             raise ArgumentError(f"fading must be above 0 and at most 1, not {fading!r}")
-        self._tree, self._fading = tree, float(fading)
-        net = tree.model
+        self._tree, self._fading = _tree_of(tree), float(fading)
+        net = self.network
         held = {net.index(v) for v in ([fixed] if isinstance(fixed, str) else fixed)}
         self._free = [v for v in range(len(net)) if v not in held]
         rows = _experience(net, experience)
@@ -120,6 +116,15 @@ class Online:
         counts = self._counts[v]
         sums = counts.sum(axis=-1, keepdims=True)
         return np.where(sums > 0, counts / np.where(sums > 0, sums, 1.0), self.network.cpt(v))
+
+
+def _tree_of(given: Any) -> JunctionTree:
+    """The tree of a Bayesian network."""
+    if isinstance(given, BayesianNetwork):
+        return given.compile("cpu")
+    if isinstance(given, JunctionTree) and isinstance(given.model, BayesianNetwork):
+        return given
+    raise NetworkError(f"Online needs a Bayesian network, or a tree of one, not {given!r}")
 
 
 def _experience(net: BayesianNetwork, given: Any) -> list[NDArray[np.float64]]:

@@ -160,7 +160,9 @@ class Fit:
 
 def _plain(errors: NDArray[np.float64]) -> Any:
     """Nested lists, with None for infinities."""
-    return np.where(np.isinf(errors), None, errors.astype(object)).tolist()
+    found = errors.astype(object)
+    found[np.isinf(errors)] = None
+    return found.tolist()
 
 
 def _finite(x: float) -> float | None:

@@ -118,7 +118,10 @@ def test_available_counts_use_complete_families() -> None:
 
 @pytest.mark.slow
 def test_em_recovers_the_network() -> None:
-    """With 20 % of the cells missing the CPTs are nearly as close to the truth as with complete rows."""
+    """With 20 % of the cells missing the CPTs are nearly as close to the truth as with complete rows.
+
+    KL is inversely proportional to the rows that say something, and no row says anything about a missing root.
+    """
     net = bundled("alarm")
     states = net.compile("cpu").sample(100_000, seed=1).states.astype(np.int32)
     complete = fit(net, states).network
@@ -136,4 +139,4 @@ def test_em_recovers_the_network() -> None:
             rows, total = rows + float((each * weight).sum()), total + float(weight.sum())
         return rows / total
 
-    assert divergence(partial) <= 1.5 * divergence(complete)
+    assert divergence(partial) <= 1.4 * divergence(complete)

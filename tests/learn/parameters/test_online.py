@@ -53,6 +53,8 @@ def test_the_tree_follows_and_a_case_can_be_taken_back() -> None:
 
 def test_bad_input() -> None:
     net = bundled("asia")
+    with pytest.raises(jtgpu.NetworkError, match="needs a Bayesian network"):
+        Online({"a": ["b"]})  # type: ignore[arg-type]
     with pytest.raises(jtgpu.JtgpuError, match="fading must be above 0"):
         Online(net, fading=0)
     with pytest.raises(jtgpu.JtgpuError, match="experience: there is no variable 'smok'; did you mean 'smoke'"):
