@@ -64,7 +64,8 @@ def as_floats(name: str, value: Any) -> NDArray[np.float64]:
 
 def as_rows(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """(..., T) as a C-contiguous and writable (B, T), as compiled loops declare it; copied only if necessary."""
-    return np.require(values.reshape(math.prod(values.shape[:-1]), values.shape[-1]), requirements=["C", "W"])
+    rows = values.reshape(math.prod(values.shape[:-1]), values.shape[-1])
+    return rows if rows.flags.c_contiguous and rows.flags.writeable else rows.copy("C")
 
 
 def series_table(x: Any) -> Table | None:

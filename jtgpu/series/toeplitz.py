@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -107,8 +108,8 @@ def recurse(r: NDArray[np.float64], order: NDArray[np.int64], backend: str, thre
     """`levinson` of a C-contiguous (B, p+1) array; `order`: (B,), of the coefficients, and where results end."""
     n, p = r.shape[0], r.shape[1] - 1
     memory = np.empty(n * (3 * p + 2))  # one array: the system provides large ones faster
-    coef, partial, sigma2 = np.split(memory, [n * p, n * (2 * p + 1)])
-    found = Predictors(coef.reshape(n, p), partial.reshape(n, p + 1), sigma2.reshape(n, p + 1), np.empty(n, np.int64))
+    coef, rest = memory[: n * p].reshape(n, p), memory[n * p :].reshape(2, n, p + 1)
+    found = Predictors(coef, rest[0], rest[1], np.empty(n, np.int64))
     if resolve_backend(backend) == "reference":
         for s in range(n):
             found.coef[s], found.partial[s], found.sigma2[s], found.stops_at[s] = reference.predict(r[s], int(order[s]))
@@ -159,15 +160,19 @@ def solve_toeplitz(c: Any, b: Any, *, backend: str = "auto", threads: int | None
     right = right[:, None] if is_vector else right
     if right.shape[-2] != n:
         raise DataError(f"c has {n} entries, but b has {right.shape[-2]} rows")
-    try:
-        front = np.broadcast_shapes(column.shape[:-1], right.shape[:-2])
-    except ValueError:
-        raise DataError(f"c of shape {column.shape} and b of shape {right.shape} cannot be broadcast") from None
+    front: tuple[int, ...] = ()
+    if column.ndim > 1 or right.ndim > 2:
+        try:
+            front = np.broadcast_shapes(column.shape[:-1], right.shape[:-2])
+        except ValueError:
+            raise DataError(f"c of shape {column.shape} and b of shape {right.shape} cannot be broadcast") from None
+        column = np.broadcast_to(column, (*front, n))
+        right = np.broadcast_to(right, (*front, *right.shape[-2:]))
     for name, array in (("c", column), ("b", right)):
-        for at in np.argwhere(~np.isfinite(array))[:1].tolist():
-            raise DataError(f"{name} has a value that is not finite at index {tuple(at)}")
-    c2 = as_rows(np.broadcast_to(column, (*front, n)))
-    b3 = np.broadcast_to(right, (*front, *right.shape[-2:])).reshape(len(c2), n, right.shape[-1])
+        if not np.isfinite(array).all():
+            at = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
+            raise DataError(f"{name} has a value that is not finite at index {at}")
+    c2, b3 = as_rows(column), right.reshape(math.prod(front), n, right.shape[-1])
     b3 = np.require(b3.transpose(0, 2, 1), requirements=["C", "W"])
     x = np.empty_like(b3)
     stops_at = np.full(len(c2), -1)

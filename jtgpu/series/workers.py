@@ -22,9 +22,12 @@ def resolve_backend(name: str) -> str:
 
 def on_threads(work: Callable[[slice], object], n: int, cost: float, threads: int | None) -> None:
     """Call `work` with slices that cover n systems, each of which takes `cost` multiplications."""
-    most = cores() if threads is None else whole_number("threads", threads, 1)
-    n_threads = max(min(most, n, int(n * cost / ENOUGH)), 1)
-    if n_threads == 1:
+    if threads is not None:
+        whole_number("threads", threads, 1)
+    n_threads = min(n, int(n * cost / ENOUGH))
+    if n_threads > 1:
+        n_threads = min(n_threads, threads or cores())
+    if n_threads <= 1:
         work(slice(0, n))
         return
     bounds = [n * i // n_threads for i in range(n_threads + 1)]
