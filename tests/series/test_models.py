@@ -131,6 +131,18 @@ def test_the_message_about_an_order_that_does_not_exist() -> None:
     assert "max_order=1" in text
 
 
+def test_values_whose_squares_overflow_are_flagged() -> None:
+    x = simulated(3, 50, 12)
+    x[1] *= 1e200
+    x[2] = np.where(x[2] > 0, 1.7e308, 1.6e308)
+    with pytest.raises(DataError, match="series 1 has values whose squares overflow"):
+        series.ar(x)
+    fit = series.ar(x, on_error="flag")
+    assert fit.stops_at.tolist() == [-1, 0, 0]
+    for field in (fit.coef, fit.mean, fit.partial, fit.sigma2):
+        assert np.isfinite(field).all()
+
+
 @pytest.mark.parametrize("order", ["hqic", -1, 2.5])
 def test_wrong_orders_are_refused(order: Any) -> None:
     with pytest.raises(ArgumentError, match="order must be"):

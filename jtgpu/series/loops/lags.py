@@ -22,6 +22,27 @@ def _first_bad(x):  # type: ignore[no-untyped-def]
     return -1
 
 
+@compiled(allocates=False, fastmath=_fast)
+def _four_lags(y, lag, sums):  # type: ignore[no-untyped-def]
+    """Lagged products for up to four lags from `lag` on: y[t] is read once for all of them."""
+    n, most = len(y), min(lag + 4, len(sums))
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    if lag + 3 < n:
+        later = y[lag:]
+        second, third, fourth = later[1:], later[2:], later[3:]
+        for t in range(n - lag - 3):
+            v = y[t]
+            a += v * later[t]
+            b += v * second[t]
+            c += v * third[t]
+            d += v * fourth[t]
+    for i in range(lag, most):
+        total = (a, b, c, d)[i - lag]
+        for t in range(max(n - lag - 3, 0), n - i):
+            total += y[t] * y[t + i]
+        sums[i] = total
+
+
 @compiled("const(f8[:, :]), b1, f8[:, :], f8[:, :], f8[:], i8[:]", fastmath=_fast)
 def autocovariances(x, demean, centred, sums, mean, bad):  # type: ignore[no-untyped-def]
     """Sums of lagged products of each series. A series' results do not depend on the others, bit for bit.
@@ -42,28 +63,29 @@ def autocovariances(x, demean, centred, sums, mean, bad):  # type: ignore[no-unt
     n = x.shape[1]
     for s in range(x.shape[0]):
         row, y = x[s], centred[min(s, centred.shape[0] - 1)]
-        bad[s] = _first_bad(row)
+        total, first, differ = 0.0, (row[0] if n else 0.0), 0.0
+        for t in range(n):
+            total += row[t]
+            differ += 1.0 if row[t] != first else 0.0
+        bad[s] = -1 if abs(total) < math.inf else _first_bad(row)
         mean[s] = 0.0
         if bad[s] >= 0:
-            sums[s, :] = 0.0
-            y[:] = 0.0
+            sums[s, :], y[:] = 0.0, 0.0
             continue
-        if demean:
-            total, low, high = 0.0, row[0], row[0]
-            for t in range(n):
-                total += row[t]
-                low, high = min(low, row[t]), max(high, row[t])
+        if demean and n:
             about, total = total / n, 0.0
             for t in range(n):
                 total += row[t] - about
-            mean[s] = about + total / n if low < high else low
+            about = about + total / n if differ > 0.0 else first
+            mean[s] = about if abs(about) < math.inf else 0.0  # the sum overflows, and so do the squares
+        about, total = mean[s], 0.0
         for t in range(n):
-            y[t] = row[t] - mean[s]
-        for lag in range(sums.shape[1]):
-            total = 0.0
-            for t in range(n - lag):
-                total += y[t] * y[t + lag]
-            sums[s, lag] = total
+            v = row[t] - about
+            y[t] = v
+            total += v * v
+        sums[s, 0] = total
+        for lag in range(1, sums.shape[1], 4):
+            _four_lags(y, lag, sums[s])
 
 
 @compiled("const(f8[:, :]), const(f8[:]), const(f8[:, :]), const(i8[:]), f8[:, :]", fastmath=_fast)
