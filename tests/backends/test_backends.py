@@ -162,7 +162,9 @@ def test_auto_uses_the_gpu_only_if_it_is_faster(monkeypatch: pytest.MonkeyPatch)
     assert large.compile("auto").backend == "cpu"
 
 
-@pytest.mark.parametrize(("present", "reason"), [(False, "no NVIDIA GPU found"), (True, "fewer than 5,000 table entries")])
+@pytest.mark.parametrize(
+    ("present", "reason"), [(False, "no NVIDIA GPU found"), (True, "fewer than 5,000 table entries")]
+)
 def test_small_plans_open_no_gpu(monkeypatch: pytest.MonkeyPatch, present: bool, reason: str) -> None:
     monkeypatch.setattr(choice, "open_device", lambda: pytest.fail("a GPU is opened"))
     monkeypatch.setattr(choice, "_DRIVER_FILES", (__file__,) if present else ())

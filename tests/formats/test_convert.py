@@ -345,7 +345,7 @@ def test_networks_in_several_files_are_the_same(shared_nets: Path) -> None:
         assert isinstance(b, BayesianNetwork)
         assert set(a.variables) == set(b.variables)
         for v in a.variables:
-            table = a.cpt(v).transpose([a.parents(v).index(p) for p in b.parents(v)] + [a.cpt(v).ndim - 1])
+            table = np.asarray(a.cpt(v)).transpose([a.parents(v).index(p) for p in b.parents(v)] + [a.cpt(v).ndim - 1])
             for axis, u in enumerate((*b.parents(v), v)):
                 table = np.take(table, [a.state_index(u, s) for s in b.states(u)], axis=axis)
             assert np.abs(table - b.cpt(v)).max() <= tolerance, (first.name, v)

@@ -239,7 +239,7 @@ def test_invalid_targets_and_values() -> None:
     with pytest.raises(jtgpu.UnknownState):
         tree.sensitivity(("b", "maybe"))
     with pytest.raises(jtgpu.EvidenceError, match="pair"):
-        tree.sensitivity("b")
+        tree.sensitivity("b")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="probability"):
         tree.sensitivity(("b", "yes")).at("a", (0,), 1.5)
     model = MarkovNetwork({"x": ["a", "b"]}, [(["x"], [1.0, 2.0])])

@@ -163,7 +163,8 @@ def test_results_of_a_sensitivity_analysis(small: jtgpu.JunctionTree, argument: 
 
 def test_calls_of_joint_tables(small: jtgpu.JunctionTree) -> None:
     joint, conditional = small.joint(["lung", "xray"]), small.conditional("lung", ["xray"])
-    for call in (joint.__getitem__, conditional.__getitem__, small.posterior("lung").__getitem__):
+    calls: tuple[Any, ...] = (joint.__getitem__, conditional.__getitem__, small.posterior("lung").__getitem__)
+    for call in calls:
         for wrong in WRONG:
             try:
                 call(wrong)
@@ -220,11 +221,12 @@ def test_messages_of_options() -> None:
         with pytest.raises(JtgpuError, match=message):
             net.plan(**options)
     assert net.plan(slices="lung").slices == ("lung",)  # one variable, as everywhere
-    for threads in (-1, 0, 1.5, "2", True):
+    wrong: tuple[Any, ...] = (-1, 0, 1.5, "2", True)
+    for threads in wrong:
         with pytest.raises(ArgumentError, match="threads must be an integer of at least 1, not"):
             net.plan().compile("cpu", threads=threads)
     with pytest.raises(TypeError, match="no option 'thread'"):
-        net.plan().compile("cpu", thread=1)
+        net.plan().compile("cpu", thread=1)  # type: ignore[call-arg]
 
 
 def test_sizes_that_do_not_fit_are_refused_before_memory_is_taken(small: jtgpu.JunctionTree) -> None:
@@ -235,7 +237,7 @@ def test_sizes_that_do_not_fit_are_refused_before_memory_is_taken(small: jtgpu.J
         with pytest.raises(TableTooLarge, match=r"explanations need about .*; ask for at most [0-9,]+, for the"):
             alarm.mpe(k=n)
         with pytest.raises(TableTooLarge, match="explanations need about"):
-            alarm.map(alarm.model.variables[:30], k=n, max_table=math.inf, memory_limit=math.inf)
+            alarm.map(alarm.model.variables[:30], k=n, max_table=math.inf, memory_limit=math.inf)  # type: ignore[arg-type]
     assert len(small.mpe(k=10**30).ranked) == 128  # all that are possible
     assert len(small.mpe({"lung": "yes"}, k=10**9).ranked) < 128
 
