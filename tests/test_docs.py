@@ -22,6 +22,7 @@ from tests.conftest import ROOT
 README = (ROOT / "README.rst").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "guide.rst").read_text(encoding="utf-8")
 NETWORKS = (ROOT / "docs" / "networks.rst").read_text(encoding="utf-8")
+PARAMETERS = (ROOT / "docs" / "parameters.rst").read_text(encoding="utf-8")
 LEARNING = (ROOT / "docs" / "learning.rst").read_text(encoding="utf-8")
 SERIES = (ROOT / "docs" / "series.rst").read_text(encoding="utf-8")
 MODULES = sorted(
@@ -37,10 +38,10 @@ def blocks(text: str, directive: str) -> list[str]:
     return [textwrap.dedent(found[1]).strip("\n") for found in pattern.finditer(text)]
 
 
-PAGES = [(README, 1), (GUIDE, 3), (NETWORKS, 5), (LEARNING, 1), (SERIES, 1)]
+PAGES = [(README, 1), (GUIDE, 3), (NETWORKS, 5), (LEARNING, 1), (PARAMETERS, 1), (SERIES, 1)]
 
 
-@pytest.mark.parametrize(("page", "n"), PAGES, ids=["README", "guide", "networks", "learning", "series"])
+@pytest.mark.parametrize(("page", "n"), PAGES, ids=["README", "guide", "networks", "learning", "parameters", "series"])
 def test_python_examples_print_what_the_page_says(page: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     codes, texts = blocks(page, "code-block:: python"), blocks(page, "code-block:: text")
