@@ -16,7 +16,7 @@ from ...errors import TableTooLarge, format_bytes
 from ...util.arguments import choice, whole_number
 from ...util.loops import loops
 from ...util.system import cores, free_memory
-from ..inputs import as_floats
+from ..inputs import as_floats, as_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +29,7 @@ VERSIONS = ("sequential", "reworked", "openmp")
 BLOCK = 512  # products that are added before the sums of blocks are; independent of the number of threads
 
 
-def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -> NDArray[Any]:
+def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -> NDArray[np.float64]:
     """The recurrence of PolyBench's ``durbin``.
 
     ``y[0] = r[0]; beta = 1; alpha = r[0]``, and for k = 1..N-1: ``beta -= alpha**2 beta``, ``sum = r[k] + sum_{i<k}
@@ -38,7 +38,6 @@ def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -
     Parameters
     ----------
     r : (N,) array
-        float32 is computed in float32, everything else in float64.
     version : {"reworked", "sequential", "openmp"}
         ``"sequential"``: PolyBench's, with matrices of N x N that are read by columns. ``"reworked"``: two rows.
         ``"openmp"``: two rows, the inner loops divided between threads; sums are added in a fixed order, so results do
@@ -48,8 +47,7 @@ def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -
 
     Returns
     -------
-    (N,) ndarray
-        Of the dtype that was computed in.
+    (N,) ndarray of float64
 
     Raises
     ------
@@ -57,8 +55,7 @@ def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -
         If the matrices of ``"sequential"`` exceed the free memory.
     """
     choice("version", version, VERSIONS)
-    single = getattr(r, "dtype", None) == np.float32
-    values = np.require(as_floats("r", r).reshape(-1).astype(np.float32 if single else np.float64), requirements=["W"])
+    values = as_rows(as_floats("r", r).reshape(1, -1))[0]
     n, out = len(values), np.empty_like(values)
     if not n:
         return out
@@ -69,19 +66,19 @@ def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -
                 f"the matrices of version='sequential' take {format_bytes(needed)} for {n:,} numbers; use 'reworked'",
                 n * n, needed, free_memory(),
             )  # fmt: skip
-        _durbin.sequential(values, np.empty((n, n), values.dtype), np.empty((n + 1, n), values.dtype), out)
+        _durbin.sequential(values, np.empty((n, n)), np.empty((n + 1, n)), out)
     elif version == "reworked":
-        _durbin.reworked(values, np.empty((2, n), values.dtype), out)
+        _durbin.reworked(values, np.empty((2, n)), out)
     else:
         _on_threads(values, out, cores() if threads is None else whole_number("threads", threads, 1))
     return out
 
 
-def _on_threads(r: NDArray[Any], out: NDArray[Any], n_threads: int) -> None:
+def _on_threads(r: NDArray[np.float64], out: NDArray[np.float64], n_threads: int) -> None:
     """Version ``"openmp"``."""
     n = len(r)
-    rows, sums = np.empty((2, n), r.dtype), np.empty(-(-n // BLOCK), r.dtype)
-    states = np.empty((n_threads, 2), r.dtype)
+    rows, sums = np.empty((2, n)), np.empty(-(-n // BLOCK))
+    states = np.empty((n_threads, 2))
     states[:] = r[0], 1
     rows[0, 0] = r[0]
     arrived = np.zeros(1, np.int64)

@@ -1,4 +1,4 @@
-"""PolyBench's ``durbin``: the published versions for the CPU, in float32 or float64."""
+"""PolyBench's ``durbin``: the published versions for the CPU, in float64."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["reworked", "run_phases", "sequential"]
 SPINS = 20_000  # looks at the counter before a waiting thread lets others run
 
 
-@compiled("f4[:], f4[:, :], f4[:, :], f4[:]", "f8[:], f8[:, :], f8[:, :], f8[:]")
+@compiled("f8[:], f8[:, :], f8[:, :], f8[:]")
 def sequential(r, y, total, out):  # type: ignore[no-untyped-def]
     """PolyBench's own version: each step fills a column.
 
     Parameters
     ----------
-    r : (N,)
-    y : (N, N), scratch memory
-    total : (N+1, N), scratch memory
-    out : (N,), output
+    r : (N,) float64
+    y : (N, N) float64, scratch memory
+    total : (N+1, N) float64, scratch memory
+    out : (N,) float64, output
     """
     n = len(r)
     alpha, beta = np.empty_like(r), np.empty_like(r)
@@ -39,19 +39,18 @@ def sequential(r, y, total, out):  # type: ignore[no-untyped-def]
         out[i] = y[i, n - 1]
 
 
-@compiled("f4[:], f4[:, :], f4[:]", "f8[:], f8[:, :], f8[:]")
+@compiled("f8[:], f8[:, :], f8[:]")
 def reworked(r, rows, out):  # type: ignore[no-untyped-def]
     """Two rows and one sum instead of matrices.
 
     Parameters
     ----------
-    r : (N,)
-    rows : (2, N), scratch memory
-    out : (N,), output
+    r : (N,) float64
+    rows : (2, N) float64, scratch memory
+    out : (N,) float64, output
     """
     n = len(r)
-    one = np.ones(1, r.dtype)[0]
-    rows[0, 0], alpha, beta = r[0], r[0], one
+    rows[0, 0], alpha, beta = r[0], r[0], 1.0
     for k in range(1, n):
         old, new = rows[(k - 1) % 2], rows[k % 2]
         beta -= alpha * alpha * beta
@@ -66,21 +65,18 @@ def reworked(r, rows, out):  # type: ignore[no-untyped-def]
         out[i] = rows[(n - 1) % 2, i]
 
 
-@compiled(
-    "f4[:], f4[:, :], f4[:], f4[:], i8[:], i8, i8, i8, i8",
-    "f8[:], f8[:, :], f8[:], f8[:], i8[:], i8, i8, i8, i8",
-)
+@compiled("f8[:], f8[:, :], f8[:], f8[:], i8[:], i8, i8, i8, i8")
 def run_phases(r, rows, sums, state, arrived, block, thread, n_threads, phase):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """One thread's part of the inner loops; step k has two phases, the inner product and the update.
 
     Parameters
     ----------
-    r : (N,)
-    rows : (2, N)
+    r : (N,) float64
+    rows : (2, N) float64
         ``rows[0, 0]`` is set; the last step writes ``rows[(N-1) % 2]``.
-    sums : (ceil(N/block),)
+    sums : (ceil(N/block),) float64
         Inner products of blocks.
-    state : (2,)
+    state : (2,) float64
         This thread's alpha and beta.
     arrived : (1,) int64
         Phases that threads have finished, all together.
@@ -93,7 +89,7 @@ def run_phases(r, rows, sums, state, arrived, block, thread, n_threads, phase): 
     int64
         The phase where it stopped: 2 (N-1), or earlier after waiting for other threads in vain.
     """
-    n, zero = len(r), np.zeros(1, r.dtype)[0]
+    n = len(r)
     for now in range(phase, 2 * (n - 1)):
         spins = 0
         while atomics.read(arrived, 0) < now * n_threads:
@@ -105,7 +101,7 @@ def run_phases(r, rows, sums, state, arrived, block, thread, n_threads, phase): 
         n_blocks = (k + block - 1) // block
         if now % 2 == 0:
             for b in range(thread, n_blocks, n_threads):
-                total = zero
+                total = 0.0
                 for i in range(b * block, min((b + 1) * block, k)):
                     total += r[k - 1 - i] * old[i]
                 sums[b] = total
