@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..inference.results.marginals import Posterior
@@ -14,10 +15,12 @@ from .text import escaped, shortened, text_width
 if TYPE_CHECKING:
     from ..inference.results.sensitivities import Sensitivity
 
-__all__ = ["draw_posterior", "draw_tornado"]
+__all__ = ["draw_curve", "draw_posterior", "draw_tornado"]
 
 PAD, ROW, TITLE = 10, 20, 24
 LABEL, CHART = 340, 320  # widths
+CURVE = 140  # height
+MAX_POINTS = 1000  # of a curve
 
 
 def draw_posterior(posterior: Posterior) -> Drawing:
@@ -76,4 +79,48 @@ def draw_tornado(sensitivity: Sensitivity, n: int = 10, spread: float = 0.1) -> 
     body.append(f'<text class="s" x="{left}" y="{bottom + 16}">{low:.6g}</text>')
     body.append(f'<text class="s r" x="{left + CHART}" y="{bottom + 16}">{high:.6g}</text>')
     width, height = max(left + CHART + 160, text_width(title) * 11 // 10 + 2 * PAD), bottom + 24
+    return Drawing(picture(body, width, height, title), width, height, title)
+
+
+def draw_curve(values: Sequence[float], title: str, axis: str) -> Drawing | None:
+    """Draw a quantity over the steps of an iteration as a line; values that are not finite are left out.
+
+    Parameters
+    ----------
+    values : sequence of float
+        One for each step.
+    title : str
+    axis : str
+        Name of the steps.
+
+    Returns
+    -------
+    Drawing or None
+        None if fewer than two values are finite.
+    """
+    points = [(i, v) for i, v in enumerate(values, 1) if math.isfinite(v)]
+    if len(points) < 2:
+        return None
+    stride = -(-len(points) // MAX_POINTS)
+    points = [*points[:-1:stride], points[-1]]
+    low, high = min(v for _, v in points), max(v for _, v in points)
+    scale = CURVE / (high - low) if high > low else 0.0
+    labels = [f"{high:.8g}", f"{low:.8g}"]
+    left = PAD + max(map(text_width, labels)) + PAD
+    first, last = points[0][0], points[-1][0]
+    line = " ".join(
+        f"{left + (i - first) * CHART / (last - first):.1f},{TITLE + 6 + (high - v) * scale:.1f}" for i, v in points
+    )
+    bottom = TITLE + 6 + CURVE
+    name = shortened(title, 2 * LABEL)
+    body = [
+        f'<text class="h" x="{PAD}" y="16">{escaped(name)}</text>',
+        f'<text class="s r" x="{left - PAD}" y="{TITLE + 10}">{labels[0]}</text>',
+        f'<text class="s r" x="{left - PAD}" y="{bottom + 4}">{labels[1]}</text>',
+        f'<path class="a" d="M{left} {TITLE}V{bottom + 6}H{left + CHART}"/>',
+        f'<path class="l" d="M{line}"/>',
+        f'<text class="s" x="{left}" y="{bottom + 22}">{escaped(axis)} {first}</text>',
+        f'<text class="s r" x="{left + CHART}" y="{bottom + 22}">{last}</text>',
+    ]
+    width, height = max(left + CHART, text_width(name) * 11 // 10) + 2 * PAD, bottom + 32
     return Drawing(picture(body, width, height, title), width, height, title)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
 
@@ -15,7 +16,8 @@ from ..inference.results.printed import Printed
 from ..inference.results.rankings import Ranking, Scores
 from ..inference.results.sensitivities import Sensitivity
 from ..model.discrete import DiscreteModel
-from .charts import draw_posterior, draw_tornado
+from .charts import draw_curve, draw_posterior, draw_tornado
+from .drawing import Drawing
 from .junction_tree import draw_junction_tree
 from .marks import marks
 from .network import draw_network
@@ -27,13 +29,19 @@ __all__ = ["html"]
 
 MAX_BOXES = 60  # variables of a picture
 MAX_CLIQUES = 30
-MAX_TEXT = 1000  # characters of a name in a line of text
+MAX_BYTES = 190_000  # of a picture
+MAX_TEXT, MAX_REPORT = 1000, 10_000  # characters of a line of text, and of the text about a fit
 
 
 @singledispatch
 def html(thing: Any) -> str:
     """Return an object as HTML: a picture or a table of at most 200 kB, without scripts."""
-    raise TypeError(f"{type(thing).__name__} has no HTML form")
+    if not hasattr(thing, "_curve"):
+        raise TypeError(f"{type(thing).__name__} has no HTML form")
+    # a report with a curve, such as `jtgpu.learn.Fit`, whose module takes longer to import than all of this package
+    text = f"<pre>{_lines(str(thing)[:MAX_REPORT])}</pre>"
+    curve = draw_curve(*thing._curve())
+    return text if curve is None else text + curve._repr_html_()
 
 
 @html.register
@@ -59,11 +67,13 @@ def _(thing: Posterior) -> str:
 def _(thing: Posteriors) -> str:
     model, known = thing._model, thing._known
     nodes = thing._ids()
-    if len(nodes) < len(model) or len(nodes) > MAX_BOXES:
-        names, columns, fixed = thing._table()
-        return html_table(thing._title(), names, columns, fixed=fixed)
-    found = {} if known is None else marks(known)
-    return _captioned(thing._title(), draw_network(model, nodes, posteriors=thing, marks=found)._repr_html_())
+    if len(nodes) == len(model) <= MAX_BOXES:
+        found = {} if known is None else marks(known)
+        drawn = draw_network(model, nodes, posteriors=thing, marks=found)._repr_html_()
+        if len(drawn.encode()) < MAX_BYTES:
+            return _captioned(thing._title(), drawn)
+    names, columns, fixed = thing._table()
+    return html_table(thing._title(), names, columns, fixed=fixed)
 
 
 @html.register
@@ -74,7 +84,7 @@ def _(thing: Sensitivity) -> str:
 @html.register
 def _(thing: DiscreteModel) -> str:
     # str(net) begins with one line that says what the network is
-    return _captioned(str(thing).partition("\n")[0], show(thing, most=MAX_BOXES)._repr_html_())
+    return _captioned(str(thing).partition("\n")[0], _smaller(lambda most: show(thing, most=most), MAX_BOXES))
 
 
 @html.register
@@ -89,13 +99,26 @@ def _(thing: NetworkPlan) -> str:
     if thing.slices:
         facts["slices"] = f"{thing.n_slices:,}, over {', '.join(thing.slices)}"[:MAX_TEXT]
     table = html_table(_name(f"Plan of {thing.model.name or 'a network'}"), ["", ""], [[*facts], [*facts.values()]])
-    return table + draw_junction_tree(thing, most=MAX_CLIQUES)._repr_html_()
+    return table + _smaller(lambda most: draw_junction_tree(thing, most=most), MAX_CLIQUES)
 
 
 @html.register
 def _(thing: CompiledModel) -> str:
-    tree = draw_junction_tree(thing.plan, most=MAX_CLIQUES)
-    return _captioned(repr(thing), tree._repr_html_())
+    return _captioned(repr(thing), _smaller(lambda most: draw_junction_tree(thing.plan, most=most), MAX_CLIQUES))
+
+
+def _smaller(draw: Callable[[int], Drawing], most: int) -> str:
+    """A picture of up to `most` boxes, or of fewer if their texts make it too large."""
+    drawn = draw(most)._repr_html_()
+    while len(drawn.encode()) > MAX_BYTES and most > 1:
+        most //= 2
+        drawn = draw(most)._repr_html_()
+    return drawn
+
+
+def _lines(text: str) -> str:
+    """Escape a text of several lines."""
+    return "\n".join(map(escaped, text.split("\n")))
 
 
 def _captioned(text: str, body: str) -> str:

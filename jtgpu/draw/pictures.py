@@ -204,7 +204,7 @@ def _shown(
     nodes = neighbourhood(graph, start, hops, most if around else min(most, MOST_AUTOMATIC))
     names = ", ".join(model.variables[v][:60] for v in start[:4]) + (", ..." if len(start) > 4 else "")
     arcs = "1 arc" if hops == 1 else f"{hops} arcs"
-    return nodes, f"{len(nodes):,} of {len(model):,} variables: those up to {arcs} from {names}"
+    return nodes, f"{len(nodes):,} of {len(model):,} variables: the nearest to {names}, up to {arcs} away"
 
 
 def _numbers(model: DiscreteModel, given: Names | None) -> list[int]:

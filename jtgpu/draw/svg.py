@@ -23,6 +23,7 @@ STYLE = {
     ".y": "fill:currentColor;fill-opacity:.6",
     ".t": "fill:currentColor;fill-opacity:.1",
     ".b": "fill:#4a90d9",
+    ".l": "fill:none;stroke:#4a90d9;stroke-width:2",
     ".k": "stroke:currentColor;stroke-width:1.5;fill:none",
     ".e": "fill:#d9822b;fill-opacity:.12;stroke:#d9822b;stroke-width:2.5",
     ".d": "stroke-dasharray:7 3",

@@ -75,6 +75,18 @@ def test_tornado(asia: jtgpu.JunctionTree) -> None:
     assert text.count("<rect") == 2 * len(found.tornado())
 
 
+def test_a_fit_has_a_curve() -> None:
+    net = jtgpu.network("a->b; a->c", "{yes|no}", seed=1)
+    with net.compile("reference") as tree:
+        states = tree.sample(60, seed=1).states.copy()
+    states[::3, 0] = -1
+    cases = {v: [None if s < 0 else net.states(v)[s] for s in states[:, i]] for i, v in enumerate(net.variables)}
+    text = shown(jtgpu.learn.fit(net, cases, backend="reference"))
+    assert "ln P(data)" in text
+    assert 'class="l"' in text
+    assert 'class="l"' not in shown(jtgpu.learn.fit(net, {v: ["yes", "no"] for v in net.variables}))
+
+
 def test_large_objects_stay_small() -> None:
     net = jtgpu.load("munin")
     text = shown(net)
@@ -91,6 +103,16 @@ def test_large_objects_stay_small() -> None:
         shown(tree.posterior("b"))
         shown(tree.joint(["b", "a" * 200]))
         shown(tree.posteriors_batch({"b": [*range(100)]}))
+
+
+def test_long_names_make_a_picture_smaller() -> None:
+    names = [f"{'&' * 2000}{i}" for i in range(60)]
+    states = ["&" * 3000 + str(k) for k in range(8)]
+    table = np.full(8, 0.125)
+    net = jtgpu.BayesianNetwork(dict.fromkeys(names, states), {}, dict.fromkeys(names, table), name="&" * 9000)
+    with net.compile("reference") as tree:
+        for thing in (net, net.plan(), tree, tree.posteriors(), tree.posterior(names[0]), tree.mpe()):
+            shown(thing)
 
 
 def test_hostile_names() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...model.network import BayesianNetwork
+from ...util import doors
 from .em import Iteration
 
 if TYPE_CHECKING:
@@ -128,6 +129,14 @@ class Fit:
             found["standard_errors"] = {v: _plain(e) for v, e in self._errors.items()}
             found["undetermined"] = {v: int(np.isinf(e).sum()) for v, e in self._errors.items() if np.isinf(e).any()}
         return found
+
+    def _curve(self) -> tuple[list[float], str, str]:
+        """Values of the curve that notebooks show, its title, and what its steps are."""
+        steps = "chunk" if self.method == "stepwise" else "pass"
+        return [entry.objective for entry in self.history], "objective", steps
+
+    def _repr_html_(self) -> str:
+        return doors.html(self)
 
     def __str__(self) -> str:
         """Some lines about the fit."""
