@@ -66,7 +66,10 @@ def numpy_autocovariance(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Autocovariances at lags 0..ORDER, (ORDER+1, B)."""
     y = x - x.mean(axis=1, keepdims=True)
     n = x.shape[1]
-    return np.stack([np.einsum("st,st->s", y[:, : n - lag], y[:, lag:]) for lag in range(ORDER + 1)]) / n
+    r: NDArray[np.float64] = (
+        np.stack([np.einsum("st,st->s", y[:, : n - lag], y[:, lag:]) for lag in range(ORDER + 1)]) / n
+    )
+    return r
 
 
 def batch(smoke: bool, runs: int) -> Rows:

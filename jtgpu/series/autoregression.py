@@ -119,10 +119,11 @@ def ar(  # noqa: PLR0913
         p = whole_number("order", order, 0)
     choice("on_error", on_error, ("error", "flag"))
     data = read_series(x, time)
-    found = moments(data, p + 1, flag("demean", demean), backend, threads)
     n, n_times = data.values.shape
     if n_times <= p:
-        raise DataError(f"series of {n_times} values have no model of order {p}; use a lower max_order")
+        lower = "max_order" if isinstance(order, str) else "order"
+        raise DataError(f"series of {n_times} values have no model of order {p}; use a lower {lower}")
+    found = moments(data, p + 1, flag("demean", demean), backend, threads)
     r = found.sums / n_times
     predictors = recurse(r, np.full(n, p), backend, threads)
     for s in np.flatnonzero(predictors.stops_at >= 0)[: 1 if on_error == "error" else 0]:

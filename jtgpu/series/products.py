@@ -93,7 +93,7 @@ def moments(data: SeriesData, n_lags: int, demean: bool, backend: str, threads: 
     by_fft = n_lags - 1 > DIRECT
 
     def work(some: slice) -> None:
-        step = max(BLOCK // max(length, 1), 1) if by_fft else n
+        step = max(BLOCK // max(length, 1), 1) if by_fft else max(n, 1)
         for first in range(some.start, some.stop, step):
             part = slice(first, min(first + step, some.stop))
             y = np.empty((part.stop - first if by_fft else 1, length))

@@ -130,7 +130,10 @@ def _states(table: Table, name: str, bins: Any) -> CategoricalColumn:
     column = table.column(name)
     numbers = None if bins is None else as_numbers(column)
     if numbers is None:
-        codes, values = distinct_values(column)
+        try:
+            codes, values = distinct_values(column)
+        except TypeError:
+            raise DataError(f"column {name!r} has cells that are not single values") from None
         return CategoricalColumn(codes, values)
     known = ~np.isnan(numbers)
     edges = _edges(name, numbers[known], bins)

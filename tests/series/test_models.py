@@ -120,7 +120,7 @@ def test_bad_series_are_named_or_flagged_and_the_others_untouched() -> None:
     assert np.array_equal(fit.partial[others], clean.partial[others])
     for field in (fit.coef, fit.mean, fit.partial, fit.sigma2, fit.variance):
         assert np.isfinite(field).all()
-    with pytest.raises(DataError, match="series of 60 values have no"):
+    with pytest.raises(DataError, match="series of 60 values have no model of order 60; use a lower order"):
         series.ar(x, order=60)
 
 
@@ -242,6 +242,15 @@ def test_tables_that_are_no_series(table: Any, options: Any, message: str) -> No
         series.ar(table, **options)
 
 
+def test_no_series_and_masked_series() -> None:
+    fit = series.ar(np.zeros((0, 50)))
+    assert fit.coef.shape == (0, 0)
+    assert repr(fit) == "<Autoregression: 0 series of 50, order none, 0 flagged>"
+    assert series.whiten(np.zeros((0, 50)), fit).shape == (0, 50)
+    with pytest.raises(DataError, match="series 0, time 3: the value is missing"):
+        series.ar(np.ma.masked_equal([1.0, 2.0, 3.0, 9.0, 4.0], 9.0), order=1)
+
+
 def test_lag_parents() -> None:
     x = simulated(2, 2000, 10)
     x[1] = np.random.default_rng(11).standard_normal(2000)
@@ -275,5 +284,7 @@ def test_slices_keep_states_and_missing_cells() -> None:
 def test_wrong_slices(lags: Any, bins: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         series.two_slices({"x": [1.0, 2.0, 3.0]}, lags, bins)
+    with pytest.raises(DataError, match="column 'x' has cells that are not single values"):
+        series.two_slices({"x": [[1], [2], [3]]})
     with pytest.raises(DataError, match="'x' is constant"):
         series.two_slices({"x": [1.0, 1.0]})

@@ -55,8 +55,9 @@ def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -
         If the matrices of ``"sequential"`` exceed the free memory.
     """
     choice("version", version, VERSIONS)
-    values = as_rows(as_floats("r", r).reshape(1, -1))[0]
-    n, out = len(values), np.empty_like(values)
+    values: NDArray[np.float64] = as_rows(as_floats("r", r).reshape(1, -1))[0]
+    n = len(values)
+    out: NDArray[np.float64] = np.empty(n)
     if not n:
         return out
     if version == "sequential":
