@@ -236,8 +236,8 @@ def test_sizes_that_do_not_fit_are_refused_before_memory_is_taken(small: jtgpu.J
             alarm.sample(n)
         with pytest.raises(TableTooLarge, match=r"explanations need about .*; ask for at most [0-9,]+, for the"):
             alarm.mpe(k=n)
+        no_limit: Any = math.inf
         with pytest.raises(TableTooLarge, match="explanations need about"):
-            no_limit: Any = math.inf
             alarm.map(alarm.model.variables[:30], k=n, max_table=no_limit, memory_limit=no_limit)
     assert len(small.mpe(k=10**30).ranked) == 128  # all that are possible
     assert len(small.mpe({"lung": "yes"}, k=10**9).ranked) < 128
