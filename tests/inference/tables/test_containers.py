@@ -140,7 +140,7 @@ def test_numbers_in_arrays_are_never_names(model: BayesianNetwork) -> None:
         (pd.Series([1, None, 3], dtype="Int64"), [0, -1, 2]),
         (pa.chunked_array([["1"], [None, "3"]]), [0, -1, 2]),
     ],
-    ids=str,
+    ids=lambda given: type(given).__name__,
 )
 def test_every_type_of_column(model: BayesianNetwork, column: Any, states: list[int] | None) -> None:
     if states is None:  # a set has no order
