@@ -109,11 +109,11 @@ def test_the_readme_says_first_how_to_install() -> None:
     assert README.index(".venv/bin/activate") < places[0]
 
 
-PAGES = [ROOT / "README.rst", ROOT / "CONTRIBUTING.rst", ROOT / "CHANGELOG.rst", ROOT / "bench" / "README.rst"]
-PAGES += [ROOT / "cuda" / "README.rst", *sorted((ROOT / "docs").glob("*.rst"))]
+PAGE_FILES = [ROOT / "README.rst", ROOT / "CONTRIBUTING.rst", ROOT / "CHANGELOG.rst", ROOT / "bench" / "README.rst"]
+PAGE_FILES += [ROOT / "cuda" / "README.rst", *sorted((ROOT / "docs").glob("*.rst"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", PAGE_FILES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_files_that_a_page_names_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"``((?:jtgpu|cuda|tests|docs|bench|tools|nets)/[\w/.]*)``", text):

@@ -7,13 +7,14 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import EvidenceError, ImpossibleEvidence, NetworkError, PlanError, UnknownVariable
+from jtgpu.util.options import BackendName
 from tests.support import oracle
 from tests.support.bundled import bundled
 
-BACKENDS = ["reference", "cpu"]
+BACKENDS: list[BackendName] = ["reference", "cpu"]
 
 
-def random_states(net: jtgpu.BayesianNetwork, n: int, missing: float, seed: int = 0) -> np.ndarray:
+def random_states(net: jtgpu.DiscreteModel, n: int, missing: float, seed: int = 0) -> np.ndarray:
     """(n, V) states drawn from the network, cells missing at random."""
     states = net.compile("reference").sample(n, seed=seed).states.astype(np.int32)
     states[np.random.default_rng(seed).random(states.shape) < missing] = -1
@@ -22,22 +23,24 @@ def random_states(net: jtgpu.BayesianNetwork, n: int, missing: float, seed: int 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["cancer", "earthquake", "survey", "asia"])
-def test_counts_agree_with_enumeration(name: str, backend: str) -> None:
+def test_counts_agree_with_enumeration(name: str, backend: BackendName) -> None:
     net = bundled(name)
     states = random_states(net, 8, 0.4)
     weights = np.linspace(-1.0, 2.0, 8)
     expected, impossible = oracle.expected_counts(net, states, weights)
     found = net.compile(backend).expected_counts(states, weights=weights, on_impossible="flag")
-    assert not impossible.any() and not found.impossible.any()
+    assert not impossible.any()
+    assert not found.impossible.any()
     for v, exact in zip(net, expected, strict=True):
         np.testing.assert_allclose(found[v], exact, atol=1e-12)
         assert found[v].shape == net.cpt(v).shape
     assert found.log_likelihood == pytest.approx(float(weights @ found.log_evidence))
-    assert found.rows == 8 and list(found) == list(net)
+    assert found.rows == 8
+    assert list(found) == list(net)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_negative_weights_subtract_a_case(backend: str) -> None:
+def test_negative_weights_subtract_a_case(backend: BackendName) -> None:
     tree = bundled("asia").compile(backend)
     states = random_states(tree.model, 20, 0.3)
     both = tree.expected_counts(np.vstack([states, states[:7]]), weights=np.r_[np.ones(20), -np.ones(7)])
@@ -48,7 +51,7 @@ def test_negative_weights_subtract_a_case(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("n", [1, 3, 40])
-def test_likelihoods_of_cells(backend: str, n: int) -> None:
+def test_likelihoods_of_cells(backend: BackendName, n: int) -> None:
     """A likelihood is a virtual child: the counts are those of the posterior."""
     net = bundled("asia")
     states = random_states(net, n, 0.5)
@@ -73,21 +76,23 @@ def test_equal_cases_are_computed_once() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_impossible_cases(backend: str) -> None:
+def test_impossible_cases(backend: BackendName) -> None:
     tree = bundled("asia").compile(backend)
     cases = [{"smoke": "yes"}, {"tub": "yes", "either": "no"}, {}]
-    with pytest.raises(ImpossibleEvidence, match="row 1: .*either = 'no'"):
+    with pytest.raises(ImpossibleEvidence, match=r"row 1: .*either = 'no'"):
         tree.expected_counts(cases)
     found = tree.expected_counts(cases, on_impossible="flag")
     assert found.impossible.tolist() == [False, True, False]
-    assert found.log_evidence[1] == -np.inf and np.isfinite(found.log_likelihood)
+    assert found.log_evidence[1] == -np.inf
+    assert np.isfinite(found.log_likelihood)
     assert found["smoke"].sum() == pytest.approx(2.0)
 
 
 def test_variables_select_families() -> None:
     tree = bundled("asia").compile("cpu")
     found = tree.expected_counts([{"xray": "yes"}], variables=["lung", "smoke"])
-    assert list(found) == ["lung", "smoke"] and len(found) == 2
+    assert list(found) == ["lung", "smoke"]
+    assert len(found) == 2
     with pytest.raises(KeyError):
         found["xray"]
     with pytest.raises(UnknownVariable, match="did you mean 'lung'"):
@@ -125,7 +130,9 @@ def test_with_numbers_shares_the_plan_and_the_options() -> None:
     net = bundled("asia")
     tree = net.compile("cpu", threads=1, order="min-fill")
     other = tree.with_numbers(net.replace(cpt={"smoke": [0.25, 0.75]}))
-    assert other.plan.plan is tree.plan.plan and other.threads == 1 and other.backend == "cpu"
+    assert other.plan.plan is tree.plan.plan
+    assert other.threads == 1
+    assert other.backend == "cpu"
     assert other.posterior("smoke")["yes"] == pytest.approx(0.25)
     assert tree.posterior("smoke")["yes"] == pytest.approx(0.5)
     with pytest.raises(PlanError, match="not only in numbers"):

@@ -268,4 +268,4 @@ def test_em_uses_rows_with_missing_values() -> None:
         {**X, "class": y}
     ) @ weights
     with pytest.raises(ValueError, match="missing must be 'available' or 'em'"):
-        JunctionTreeClassifier(missing="drop").fit(X, y)
+        JunctionTreeClassifier(missing="drop").fit(X, y)  # type: ignore[arg-type]

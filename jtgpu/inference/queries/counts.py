@@ -1,8 +1,8 @@
 """Expected counts: what a table of cases, complete or not, says about every entry of every CPT.
 
 The count of a configuration of a family is the sum of its posterior probabilities over the cases: the E-step of the EM
-algorithm (Lauritzen, Computational Statistics and Data Analysis 19, 1995). Every family is part of a clique, so one sweep
-of a case has all of them.
+algorithm (Lauritzen, Computational Statistics and Data Analysis 19, 1995). Every family is part of a clique, so one
+sweep of a case has all of them.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class StateLookup:
         if isinstance(value, (bool, np.bool_)):
             return self._truth(bool(value))
         if isinstance(value, (int, np.integer)):
-            return self._whole(int(value)) if self._intervals is None else self._in_interval(value)
+            return self._whole(int(value)) if self._intervals is None else self._in_interval(float(value))
         if isinstance(value, (float, np.floating)):
             value = float(value)
             if math.isnan(value):

@@ -117,9 +117,11 @@ def test_the_objective_never_falls(data: st.DataObject) -> None:
     states[rng.random(states.shape) < data.draw(st.sampled_from([0.1, 0.5]))] = -1
     shapes = families.family_shapes(net)
     twins = [(i, j) for i in range(len(net)) for j in range(i) if shapes[i] == shapes[j]]
-    tied = [[net.variables[i] for i in data.draw(st.sampled_from(twins))]] if twins and data.draw(st.booleans()) else []
+    ties = bool(twins) and data.draw(st.booleans())
+    tied = [[net.variables[i] for i in data.draw(st.sampled_from(twins))]] if ties else []
     free = [v for v in net if not any(v in group for group in tied)]
-    fixed = [free[0]] if free and data.draw(st.booleans()) else []
+    fixes = bool(free) and data.draw(st.booleans())
+    fixed = [free[0]] if fixes else []
     hidden = [v for v in net if len(net.states(v)) > 1][: data.draw(st.integers(0, 1))]
     columns = {v: states[:, i] for i, v in enumerate(net) if v not in hidden}
     if not columns:
