@@ -1,4 +1,4 @@
-"""Parameters from data: counting and EM by rows, holes and network, beside pyAgrum and pgmpy.
+"""Parameters from data: counting and EM by rows, holes and network, compared with pyAgrum and pgmpy.
 
     python bench/bench_fit.py                  everything
     python bench/bench_fit.py em peers         some parts: count, em, peers

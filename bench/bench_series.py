@@ -1,4 +1,4 @@
-"""Time series and Toeplitz systems beside NumPy, SciPy and statsmodels, in the same run.
+"""Time series and Toeplitz systems, compared with NumPy, SciPy and statsmodels, in the same run.
 
     python bench/bench_series.py                      everything
     python bench/bench_series.py batch published      some parts: batch, fit, single, short, published
