@@ -81,12 +81,12 @@ class PlanOptions:
         assert self.saved is not None
         if self.order != "auto" or self.time_limit is not None:
             raise typer.BadParameter("a saved plan has its order; omit --order and --time", param_hint="--plan")
+        if not Path(self.saved).exists():
+            raise typer.BadParameter(f"{self.saved}: No such file or directory", param_hint="--plan")
         try:
             return NetworkPlan.load(self.saved, net)
         except PlanError as error:
             raise FormatError(f"{self.saved}: {error}") from None
-        except OSError as error:
-            raise typer.BadParameter(f"{self.saved}: {error.strerror or error}", param_hint="--plan") from None
 
 
 @dataclass(frozen=True)

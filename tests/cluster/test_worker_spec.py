@@ -173,11 +173,12 @@ def held_to_the_command(line: str) -> None:
 
     words = shlex.split(line)
     assert words[:2] == ["jtgpu", "batch"]
-    batch = typer.main.get_command(app).commands["batch"]  # type: ignore[attr-defined]
+    group: Any = typer.main.get_command(app)
+    batch = group.commands["batch"].make_context("batch", [], resilient_parsing=True).command
     known = {o for p in batch.params for o in (*p.opts, *p.secondary_opts)}
     assert {w for w in words if w.startswith("-")} <= known
     net = jtgpu.read(ROOT / "nets" / "alarm.net")
-    for target in words[words.index("--targets") + 1].split(","):
+    for target in words[words.index("-t") + 1].split(","):
         net.index(target)
     assert {"--resume", "--cluster"} <= set(words)
 

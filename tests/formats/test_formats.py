@@ -273,7 +273,7 @@ def test_quoting_is_undone(text: str) -> None:
 def test_a_network_takes_arrays_that_nobody_can_write_to_and_copies_all_others() -> None:
     frozen = np.array([0.25, 0.75])
     frozen.flags.writeable = False
-    assert BayesianNetwork({"a": ["x", "y"]}, {}, {"a": frozen}).cpt("a") is frozen
+    assert BayesianNetwork({"a": ["x", "y"]}, {}, {"a": frozen}).cpt("a").base is frozen
     base = np.array([[0.25, 0.75]])
     view = base[0]
     view.flags.writeable = False

@@ -325,7 +325,7 @@ def test_explanations_are_mappings() -> None:
     assert not best.states.flags.writeable
     assert "rain=no" in repr(best)
     assert best.log_posterior == pytest.approx(best.log_joint - best.log_evidence)
-    with pytest.raises(ValueError, match="k, the number of explanations, must be at least 1"):
+    with pytest.raises(ValueError, match="k must be an integer of at least 1, not 0"):
         tree.mpe(k=0)
     with pytest.raises(jtgpu.UnknownVariable, match="rain"):
         tree.mpe({"rainy": "no"})

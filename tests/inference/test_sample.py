@@ -160,7 +160,7 @@ def test_seeds(backend: BackendName) -> None:
     assert (again == states).all()  # a generator goes on where it stopped
     assert tree.sample(0).states.shape == (0, 8)
     assert tree.sample(2).states.shape == (2, 8)
-    with pytest.raises(ValueError, match="n, the number of samples, must not be negative"):
+    with pytest.raises(ValueError, match="n must be an integer of at least 0, not -1"):
         tree.sample(-1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pkgutil
 from random import Random
 from typing import Any
@@ -248,5 +249,6 @@ def test_a_cpt_that_is_too_large_is_refused_before_memory_is_allocated() -> None
 
 
 def test_public_names_do_not_hide_modules() -> None:
+    """A public name is that of a module only if it is the module."""
     modules = {m.name for m in pkgutil.iter_modules(jtgpu.__path__)}
-    assert not modules & set(jtgpu.__all__)
+    assert all(inspect.ismodule(getattr(jtgpu, name)) for name in modules & set(jtgpu.__all__))

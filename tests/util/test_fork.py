@@ -186,7 +186,8 @@ def test_forks_while_threads_query_the_same_tree(kind: str) -> None:
         targets = [time.perf_counter_ns() % len(net)] if kind == "patterns" else None  # a Generator has a lock
         return tree.posteriors(case, targets=targets).log_evidence <= 0
 
-    assert work()
+    for _ in range(200):  # everything is compiled: LLVM cannot be used in the child of a fork during a compilation
+        assert work()
     with busy(work):
         for _ in range(FORKS):
             child(lambda: all(work() for _ in range(4)))
