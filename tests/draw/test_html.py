@@ -87,6 +87,7 @@ def test_a_fit_has_a_curve() -> None:
     assert 'class="l"' not in shown(jtgpu.learn.fit(net, {v: ["yes", "no"] for v in net.variables}))
 
 
+@pytest.mark.slow
 def test_large_objects_stay_small() -> None:
     net = jtgpu.load("munin")
     text = shown(net)
