@@ -89,6 +89,7 @@ class Loops:
 
     def __init__(self, module: str):
         self._module = module
+        self._addresses: dict[str, int] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -108,13 +109,19 @@ class Loops:
         return found
 
     def address(self, name: str) -> int:
-        """Address of a function for callers by the C convention; see `jtgpu.util.jit.address_of`."""
-        found = self._ahead(name)
-        if found is not None:
-            return int(extension()[0].addresses[f"{self._module}.{name}"])
-        from .jit import address_of  # imports Numba
+        """Address of a function for callers by the C convention; see `jtgpu.util.jit.address_of`.
 
-        return address_of(getattr(importlib.import_module(self._module), name))
+        LLVM is asked once: it holds a mutex meanwhile, which the child of a fork could never acquire.
+        """
+        if name not in self._addresses:
+            if self._ahead(name) is not None:
+                found = int(extension()[0].addresses[f"{self._module}.{name}"])
+            else:
+                from .jit import address_of  # imports Numba
+
+                found = address_of(getattr(importlib.import_module(self._module), name))
+            self._addresses[name] = found
+        return self._addresses[name]
 
     def waits_for_compiler(self, name: str) -> str:
         """The folder where a function will be cached if the first call has to compile it, else an empty string."""

@@ -69,6 +69,16 @@ def test_functions_come_from_the_extension(built: Any) -> None:
     assert built.fallback is not None
 
 
+def test_an_address_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM holds a mutex meanwhile: a child that was forked at that moment would wait for it for ever."""
+    monkeypatch.setenv("JTGPU_LOOPS", "jit")
+    asked = []
+    monkeypatch.setattr("jtgpu.util.jit.address_of", lambda function: asked.append(function) or 7)
+    found = loops.Loops(SWEEP)
+    assert [found.address("hashes") for _ in range(3)] == [7, 7, 7]
+    assert len(asked) == 1
+
+
 def test_functions_that_the_extension_lacks_are_those_of_the_module(built: Any) -> None:
     assert loops.Loops(SWEEP).evidence_log.py_func.__name__ == "evidence_log"
 
