@@ -231,7 +231,7 @@ def keep(table: TimeTable, rows: list[dict[str, Any]], folder: Path, plot: bool)
             row = {"network": column.name, **where, "sources": table.machine["sources"], "runs": table.machine["runs"]}
             file.write(json.dumps({**row, "ms": column.values, "half_range_ms": column.spread}) + "\n")
     if plot:
-        from jtgpu.show.published_report import draw
+        from jtgpu.reports.published_report import draw
 
         draw(table, folder / name)
 

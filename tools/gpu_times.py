@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jtgpu.show.propagation_times import PUBLISHED
+from jtgpu.reports.propagation_times import PUBLISHED
 
 __all__ = ["GpuRows", "Table", "peers", "single", "tables"]
 

@@ -68,7 +68,7 @@ class TableOutput:
                 (self.save / f"times.{suffix}").write_text(text, encoding="utf-8")
         if self.plot is not None:
             try:
-                from ..show.published_report import draw
+                from ..reports.published_report import draw
             except ImportError as error:
                 raise BackendUnavailable(f"--plot requires matplotlib ({error}): pip install 'jtgpu[plot]'") from None
             draw(table, self.plot)

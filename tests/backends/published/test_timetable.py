@@ -55,7 +55,7 @@ def test_published_speed_ups_are_those_of_their_times() -> None:
 
 def test_the_published_figures_are_drawn(table: TimeTable, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from jtgpu.show.published_report import draw
+    from jtgpu.reports.published_report import draw
 
     paths = draw(table, tmp_path / "figures")
     assert [p.name for p in paths] == [

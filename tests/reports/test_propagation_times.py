@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jtgpu.show.propagation_times import draw_bench, figure_bench, read_rows
+from jtgpu.reports.propagation_times import draw_bench, figure_bench, read_rows
 
 pytest.importorskip("matplotlib")
 

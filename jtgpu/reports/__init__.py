@@ -1,0 +1,1 @@
+"""Figures of order searches and of benchmarks; matplotlib is imported on first use."""

@@ -1,1 +1,0 @@
-"""Figures. matplotlib is imported here only, on first use."""
