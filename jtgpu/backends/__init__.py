@@ -27,18 +27,25 @@ _MODULE = {"reference": ".reference", "cpu": ".cpu", "indexed": ".published.back
 ON_GPUS = ("indexed", "gpu")
 
 
-def resolve(name: object) -> str:
-    """Check a backend's name; "auto" is none, see `jtgpu.backends.auto`.
+def resolve(name: object, *, or_auto: bool = False) -> str:
+    """Check a backend's name.
+
+    Parameters
+    ----------
+    name : object
+        As the user gave it.
+    or_auto : bool
+        Whether ``"auto"`` is valid, too; see `jtgpu.backends.auto`.
 
     Raises
     ------
     BackendUnavailable
         For an unknown name.
     """
-    if not isinstance(name, str) or name not in BACKENDS:
-        hint = closest(name, BACKENDS) if isinstance(name, str) else ""
-        raise BackendUnavailable(f"there is no backend {shown(name)}{hint} (known: auto, {', '.join(BACKENDS)})")
-    return name
+    if isinstance(name, str) and (name in BACKENDS or (or_auto and name == "auto")):
+        return name
+    hint = closest(name, BACKENDS) if isinstance(name, str) else ""
+    raise BackendUnavailable(f"there is no backend {shown(name)}{hint} (known: auto, {', '.join(BACKENDS)})")
 
 
 def get(name: str) -> Prepare:

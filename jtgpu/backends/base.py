@@ -165,7 +165,12 @@ class Backend(Protocol):
             See `run_batch`.
         """
 
-    def run_counts(self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None) -> Counts:
+    def run_counts(
+        self,
+        states: NDArray[np.int32],
+        weights: NDArray[np.float64] | None = None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+    ) -> Counts:
         """Expected counts of every family, summed over a table of cases.
 
         Parameters
@@ -173,7 +178,9 @@ class Backend(Protocol):
         states : (B, V) int32
             Observed states, -1 = not observed.
         weights : (B,) float64, optional
-            Weights >= 0 of the cases. Default: ones.
+            Finite weights of the cases, of any sign. Default: ones.
+        likelihood : mapping, optional
+            See `run_batch`.
 
         Raises
         ------
@@ -285,7 +292,12 @@ class BackendDefaults:
         found = self.run_batch(states, None, targets)
         return ColumnResult(np.ascontiguousarray(found.posterior.T), found.log_evidence, found.impossible)
 
-    def run_counts(self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None) -> Counts:
+    def run_counts(
+        self,
+        states: NDArray[np.int32],
+        weights: NDArray[np.float64] | None = None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+    ) -> Counts:
         """See `Backend.run_counts`."""
         raise BackendUnavailable(f"{type(self).__name__} does not support expected counts; use backend='cpu'")
 

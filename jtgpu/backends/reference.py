@@ -160,16 +160,7 @@ class Reference(BackendDefaults):
         weights: NDArray[np.float64] | None = None,
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
     ) -> Counts:
-        """See `jtgpu.backends.base.Backend.run_counts`.
-
-        Parameters
-        ----------
-        states : (B, V) int32
-        weights : (B,) float64, optional
-            Of any sign.
-        likelihood : mapping, optional
-            Variable to weights >= 0, (B, card).
-        """
+        """See `jtgpu.backends.base.Backend.run_counts`."""
         plan, n, factors = self._plan, len(states), self._numbers()
         counts = Counts([np.zeros(f.shape) for f in factors], np.full(n, -np.inf), np.zeros(n, np.bool_))
         for row, weight in enumerate(np.ones(n) if weights is None else weights):

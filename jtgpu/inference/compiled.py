@@ -55,8 +55,9 @@ class CompiledModel:
         self._replan = replan
         self._factors = [f.table for f in model_factors(plan.model)]
         with reporting(progress):
-            if not isinstance(cast(object, backend), str) or backend != "auto":
-                self._backend: Backend | None = self._use(resolve(backend), options)
+            name = resolve(backend, or_auto=True)
+            if name != "auto":
+                self._backend: Backend | None = self._use(name, options)
             elif devices is not None:
                 self._backend = self._use("gpu", options, is_auto=True)
             else:
@@ -264,9 +265,12 @@ class CompiledModel:
         """Why no answer exists: a sentence that names the findings of a case of probability zero."""
         found = []
         for v, weights in case.vectors(self._model.cardinality).items():
-            allowed = [self._model.states(v)[i] for i in np.flatnonzero(weights).tolist()]
+            name, states = self._model.variables[v], self._model.states(v)
+            allowed = [states[i] for i in np.flatnonzero(weights).tolist()]
+            if not allowed:
+                return f"this evidence has probability 0: the findings on {name!r} contradict each other"
             value = repr(allowed[0]) if len(allowed) == 1 else "one of " + ", ".join(map(repr, allowed))
-            found.append(f"{self._model.variables[v]} = {value}")
+            found.append(f"{name} = {value}")
         if not found:
             return f"the model {self._model.name!r} gives every configuration probability 0"
         more = f" and {len(found) - 20} more" if len(found) > 20 else ""

@@ -441,11 +441,12 @@ def _check_search_options(search: dict[str, Any]) -> None:
         raise TypeError(f"plan() has no option {name!r}{closest(name, known)}")
 
 
-def _free_memory(backend: Any, devices: Any) -> int:
+def _free_memory(backend: object, devices: Any) -> int:
     """Bytes that are free where a plan is to run."""
-    if isinstance(backend, str) and backend == "auto" and devices is None:
+    name = backends.resolve(backend, or_auto=True)
+    if name == "auto" and devices is None:
         return free_memory()
-    on_gpu = backends.free_on_devices(backend, devices)
+    on_gpu = backends.free_on_devices(name, devices)
     return free_memory() if on_gpu is None else on_gpu
 
 

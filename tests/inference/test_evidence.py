@@ -375,12 +375,21 @@ def test_invalid_evidence(evidence: Any, more: Any, says: str) -> None:
         ({"wet": [0, 1]}, {"do": {"rain": ["yes", "maybe"]}}, "row 1: .*variable .rain. has no state 'maybe'"),
         ({"wet": [0, 1]}, {"do": {"rain": {"yes"}}}, "one state"),
         ({"wet": [0, 1]}, {"do": {"rain": [[0.5, 0.5], [math.nan] * 2]}}, "no probabilities in some cases"),
-        ({"rain": [0, 1]}, {"do": {"rain": 1}}, "row 0: this evidence has probability 0"),
+        ({"rain": [0, 1]}, {"do": {"rain": 1}}, "row 0: .* 0: the findings on 'rain' contradict each other"),
     ],
 )
 def test_invalid_table_of_evidence(cases: Any, more: Any, says: str) -> None:
     with pytest.raises(errors.EvidenceError, match=says):
         compiled(rain(), "reference").posteriors_batch(cases, **more)
+
+
+@pytest.mark.parametrize("more", [{"likelihood": {"rain": [1.0, 0.0]}}, {"do": {"rain": [1.0, 0.0]}}])
+def test_findings_that_exclude_every_state_are_named(more: Any) -> None:
+    tree = compiled(rain(), "reference")
+    with pytest.raises(errors.ImpossibleEvidence, match="0: the findings on 'rain' contradict each other"):
+        tree.posteriors({"rain": 1, "wet": 1}, **more)
+    with tree.session({"rain": 1}, **more) as session, pytest.raises(errors.ImpossibleEvidence, match="'rain' contra"):
+        session.posteriors()
 
 
 def test_do_in_tables_takes_states_and_probabilities() -> None:

@@ -87,16 +87,7 @@ class Cpu(BackendDefaults):
         weights: NDArray[np.float64] | None = None,
         likelihood: Mapping[int, NDArray[np.float64]] | None = None,
     ) -> Counts:
-        """See `jtgpu.backends.base.Backend.run_counts`. The bits do not depend on the number of threads.
-
-        Parameters
-        ----------
-        states : (B, V) int32
-        weights : (B,) float64, optional
-            Of any sign.
-        likelihood : mapping, optional
-            Variable to weights >= 0, (B, card).
-        """
+        """See `jtgpu.backends.base.Backend.run_counts`. The bits do not depend on the number of threads."""
         with self._lock:
             runner = self._families
         return count_batch(runner, states, np.ones(len(states)) if weights is None else weights, likelihood)

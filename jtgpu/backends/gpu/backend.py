@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import BackendUnavailable, JtgpuError, closest
+from ...errors import JtgpuError, closest
 from ...plans.plan import Plan
-from ..base import BackendDefaults, BatchResult, ColumnResult, Counts, Evidence, PlainSession, Result, Session
+from ..base import BackendDefaults, BatchResult, ColumnResult, Evidence, PlainSession, Result, Session
 from ..wrappers.workers import Lazy
 from .program.structs import REALS
 from .single.configs import ENGINES
@@ -212,10 +212,6 @@ class Gpu(BackendDefaults):
         """Kernels of tables of cases: ``"lanes"``, generated for the network, or ``"tables"``; empty before the first
         table."""
         return self._batch.kind if self._batch is not None else ""
-
-    def run_counts(self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None) -> Counts:
-        """See `jtgpu.backends.base.Backend.run_counts`; not supported yet."""
-        raise BackendUnavailable("the GPU backend does not compute expected counts yet; use backend='cpu'")
 
     # Costs, numbers, end ----------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ sweep of a case has all of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,40 +23,22 @@ from .scope import targets_of
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from ...backends.base import Counts
+    from ...backends.base import Backend
     from ...plans.plan import Plan
     from ..compiled import CompiledModel
     from ..evidence import KnownCases
 
-__all__ = ["CountingBackend", "case_weights", "counting_backend", "expected_counts"]
+__all__ = ["case_weights", "counting_backend", "expected_counts"]
 
 MIN_EQUAL = 0.05  # share of cases that must equal earlier ones for merging them to pay
 
 
-class CountingBackend(Protocol):
-    """A backend that makes expected counts; see `jtgpu.backends.base.Backend`."""
-
-    def run_counts(
-        self,
-        states: NDArray[np.int32],
-        weights: NDArray[np.float64] | None = None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
-    ) -> Counts:
-        """Expected counts of every family; (B, V) states, (B,) weights of any sign, (B, card) likelihoods."""
-
-    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
-        """Replace the model's numbers; plan and programs stay."""
-
-    def close(self) -> None:
-        """Free the memory."""
-
-
 def counting_backend(
     name: str, plan: Plan, factors: Sequence[NDArray[np.float64]], threads: int | None = None
-) -> CountingBackend:
+) -> Backend:
     """A backend that makes expected counts: ``"reference"`` in NumPy, all others in compiled loops on the CPU."""
     options: dict[str, Any] = {} if name == "reference" else {"threads": threads}
-    return cast("CountingBackend", get("reference" if name == "reference" else "cpu")(plan, factors, **options))
+    return get("reference" if name == "reference" else "cpu")(plan, factors, **options)
 
 
 def case_weights(weights: ArrayLike | None, n: int) -> NDArray[np.float64]:

@@ -54,7 +54,7 @@ class Expectation:
         name = choice("backend", backend, BACKENDS)
         self._cases, self._tables = cases, tables
         plan = network_of(cases.model, tables).plan(order).whole
-        self._backend = counting_backend("reference" if name == "reference" else "cpu", plan, tables, threads)
+        self._backend = counting_backend(name, plan, tables, threads)
         self._factors = [np.ascontiguousarray(t) for t in tables]
 
     def evaluate(self, tables: Tables) -> Evaluation:

@@ -21,6 +21,7 @@ from ...model.network import DiscreteModel
 from ..clique_tree import elimination_cliques
 from ..compiler import model_factors, plan_model
 from ..moral import interaction_graph
+from ..ordering import find_order
 from .split import SplitModel, split_model
 
 if TYPE_CHECKING:
@@ -108,8 +109,6 @@ def _next_variable(model: DiscreteModel, chosen: list[int]) -> int | None:
 
 def _cliques(model: DiscreteModel, chosen: Sequence[int]) -> list[tuple[int, ...]]:
     """Cliques of a fast elimination order of the model split at these variables."""
-    from ..ordering import find_order  # imports numba
-
     split = split_model(model, chosen)
     neighbours = interaction_graph(len(split.origin), split.scopes)
     order = find_order(split.cardinality[split.origin], neighbours, "min-fill", seed=0)
