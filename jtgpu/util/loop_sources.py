@@ -4,41 +4,51 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator
+import os
 from pathlib import Path
 
 from .version import __version__
 
-__all__ = ["FOLDERS", "ROOT", "source_digest", "sources"]
+__all__ = ["ROOT", "loop_modules", "source_digest", "sources"]
 
 ROOT = Path(__file__).parents[1]
-# files whose constants and types are compiled into the loops of the folders
+FOLDER = "loops"  # the name of every folder of compiled loops
+# files outside these folders whose constants and types are compiled into the loops
 DATA = (
     "plans/arrays.py", "plans/program.py", "plans/specialise.py", "plans/ordering/anneal.py",
     "cases/reading/cell_data.py", "backends/cpu/records.py", "backends/cpu/lanes.py", "backends/cpu/lower.py",
     "backends/cpu/backward.py", "backends/cpu/parallel.py", "learn/dags/count_modes.py", "util/jit.py",
 )  # fmt: skip
-FOLDERS = (
-    "plans/loops", "plans/ordering/loops", "cases/reading/loops", "backends/cpu/loops", "learn/dags/loops",
-    "series/loops", "series/published/loops",
-)  # fmt: skip
 
 
-def sources() -> Iterator[Path]:
+def _loop_files() -> list[Path]:
+    """Every file in a folder of compiled loops, in a fixed order."""
+    found: list[Path] = []
+    for folder, children, _ in os.walk(ROOT):
+        children[:] = [child for child in children if child != "__pycache__"]  # may contain machine code in "loops"
+        if FOLDER in children:
+            found += (Path(folder) / FOLDER).glob("*.py")
+    return sorted(found)
+
+
+def loop_modules() -> list[str]:
+    """Modules with compiled loops, by full name."""
+    files = [path.relative_to(ROOT) for path in _loop_files() if path.stem != "__init__"]
+    return [".".join(("jtgpu", *path.with_suffix("").parts)) for path in files]
+
+
+def sources() -> list[Path]:
     """Every file that compiled loops depend on, in a fixed order."""
-    for folder in FOLDERS:
-        yield from sorted((ROOT / folder).glob("*.py"))
-    for name in DATA:
-        yield ROOT / name
+    return [*_loop_files(), *(ROOT / name for name in DATA)]
 
 
 @functools.cache
 def source_digest() -> str:
-    """Digest of the version and of the content of `sources`; empty if a source file is missing."""
+    """Digest of the version and of the names and content of `sources`; empty if a source file is missing."""
     found = hashlib.sha256(__version__.encode())
     try:
         for path in sources():
-            found.update(path.name.encode() + b"\0")
+            found.update(path.relative_to(ROOT).as_posix().encode() + b"\0")
             found.update(path.read_bytes())
     except OSError:
         return ""

@@ -10,7 +10,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
-from .loop_sources import FOLDERS, ROOT
+from .loop_sources import loop_modules
 from .loops import extension, mode
 from .system import cores
 
@@ -24,15 +24,6 @@ class Warmup(NamedTuple):
     reason: str  # why the extension module is not used; empty if it is
     compiled: int  # functions
     seconds: float
-
-
-def loop_modules() -> list[str]:
-    """Modules with compiled loops, by full name."""
-    found = []
-    for folder in FOLDERS:
-        names = sorted(path.stem for path in (ROOT / folder).glob("*.py") if path.stem != "__init__")
-        found += [".".join(("jtgpu", *folder.split("/"), name)) for name in names]
-    return found
 
 
 def compile_loops(progress: Callable[[str], None] = lambda line: None) -> Warmup:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jtgpu.cli import app, warmup
-from jtgpu.util.warmup import Warmup, loop_modules
+from jtgpu.util.warmup import Warmup
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,3 @@ def test_it_says_what_was_done(done: Warmup, text: str, monkeypatch: pytest.Monk
     assert text in shown.stdout
     shown = CliRunner().invoke(app, ["warmup", "--json"])
     assert json.loads(shown.stdout) == done._asdict()
-
-
-def test_every_folder_of_loops_has_modules() -> None:
-    found = set(loop_modules())
-    assert {"jtgpu.backends.cpu.loops.sweep", "jtgpu.plans.loops.specialise"} < found
-    assert {"jtgpu.cases.reading.loops.cells", "jtgpu.plans.ordering.loops.regions"} < found

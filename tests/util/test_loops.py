@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import sys
 from collections.abc import Iterator
@@ -41,6 +42,45 @@ def test_the_digest_depends_on_every_source(copied_sources: Path, name: str) -> 
     (copied_sources / "backends/cpu/engine.py").write_text("# nothing that is compiled\n")
     loop_sources.source_digest.cache_clear()
     assert loop_sources.source_digest() == first
+
+
+def test_every_folder_called_loops_is_found(copied_sources: Path) -> None:
+    first = loop_sources.source_digest()
+    before = loop_sources.loop_modules()
+    for folder in ("room/corner/loops", "__pycache__/loops", "empty/loops"):
+        (copied_sources / folder).mkdir(parents=True)
+    (copied_sources / "__pycache__/loops/code.py").write_text("# not a source\n")
+    assert loop_sources.loop_modules() == before
+    loop_sources.source_digest.cache_clear()
+    assert loop_sources.source_digest() == first
+    for name in ("__init__", "sums"):
+        (copied_sources / f"room/corner/loops/{name}.py").write_text("# sums\n")
+    assert sorted({*loop_sources.loop_modules()} - {*before}) == ["jtgpu.room.corner.loops.sums"]
+    loop_sources.source_digest.cache_clear()
+    assert loop_sources.source_digest() != first
+
+
+def test_modules_of_loops_are_those_of_the_package() -> None:
+    found = loop_sources.loop_modules()
+    assert {"jtgpu.backends.cpu.loops.sweep", "jtgpu.plans.loops.specialise"} < {*found}
+    assert {"jtgpu.cases.reading.loops.cells", "jtgpu.series.published.loops.durbin"} < {*found}
+    assert all(name.split(".")[-2] == "loops" for name in found)
+    assert all((path.parent / "__init__.py").is_file() for path in loop_sources.sources())  # else no wheel has them
+
+
+def test_what_loops_import_is_a_source() -> None:
+    """Constants are compiled into the loops: a change of them must change the digest."""
+    known = {path.resolve() for path in loop_sources.sources()}
+    missing = set()
+    for path in known:
+        if path.parent.name != "loops":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+                names = [base, *(base / each.name for each in node.names)]
+                missing |= {file for name in names if (file := name.with_suffix(".py")).is_file()} - known
+    assert not missing
 
 
 SWEEP = "jtgpu.backends.cpu.loops.sweep"

@@ -19,9 +19,7 @@ import numpy as np
 
 from ...util.fork import new_lock
 from ...util.loops import loops
-from .records import (
-    Records,
-)
+from .records import Records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

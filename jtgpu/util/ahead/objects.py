@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 
 from .. import jit
-from ..warmup import loop_modules
+from ..loop_sources import loop_modules
 from .signatures import Type, numba_types, parse, type_of
 
 __all__ = ["Entry", "compile_entry", "entries"]
