@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from ..util.terminal_table import printable
+from ..util.monospace import printable
 from .console import print_stderr
 
 __all__ = ["is_shown", "status"]

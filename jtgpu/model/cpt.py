@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UnknownState, UnknownVariable, closest
+from ..util.monospace import display_width
 from ..util.text_table import DIGITS, SMALL, WIDTH, format_table
 
 __all__ = ["Axis", "Cpt"]
@@ -120,7 +121,7 @@ class Cpt(_Base):
         given = f" | {', '.join(a.variable for a in above)}" if above else ""
         parents = [a.variable for a in above]
         columns = [f"{own.variable}={s}" for s in own.states]
-        if sum(map(len, [*parents, *columns])) + 2 * len(self._axes) > WIDTH:
+        if sum(map(display_width, [*parents, *columns])) + 2 * len(self._axes) > WIDTH:
             columns = list(own.states)  # the line above the table names the variable
         rows = np.asarray(self).reshape(-1, len(own.states))
         strides = [math.prod(self.shape[i + 1 : -1]) for i in range(len(above))]

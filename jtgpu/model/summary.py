@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..util.monospace import abridged, display_width
 from ..util.text_table import format_table
 
 __all__ = ["summary"]
 
-MAX_WIDTH = 32  # characters of a cell
+MAX_WIDTH = 32  # columns of text that a list takes
 
 
 def summary(
@@ -49,12 +50,12 @@ class _Lists(Sequence[str]):
 def _joined(words: Sequence[str]) -> str:
     """Words separated by commas; as many as fit."""
     text = ", ".join(words)
-    if len(text) <= MAX_WIDTH:
+    if display_width(text) <= MAX_WIDTH:
         return text
     end = f", ... ({len(words)})"
     shown = words[0]
     for word in words[1:]:
-        if len(shown) + 2 + len(word) + len(end) > MAX_WIDTH:
+        if display_width(f"{shown}, {word}{end}") > MAX_WIDTH:
             break
         shown = f"{shown}, {word}"
-    return (shown if len(shown) <= MAX_WIDTH else shown[: MAX_WIDTH - 3] + "...") + (end if len(words) > 1 else "")
+    return abridged(shown, MAX_WIDTH) + (end if len(words) > 1 else "")

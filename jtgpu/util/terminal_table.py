@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
-from unicodedata import category, east_asian_width
 
-__all__ = ["DIGITS", "MAX_BAR", "TableStyle", "bar", "display_width", "format_number", "format_table", "printable"]
+from .monospace import char_width, display_width, justified, printable
+
+__all__ = ["DIGITS", "MAX_BAR", "TableStyle", "bar", "format_number", "format_table"]
 
 DIGITS = 6  # significant digits of a number
 GAP = "  "  # between columns
@@ -106,20 +107,6 @@ def format_number(x: float, digits: int = DIGITS) -> str:
     return str(x) if isinstance(x, int) and not isinstance(x, bool) else f"{float(x):.{digits}g}"
 
 
-def display_width(text: str) -> int:
-    """Characters that a text takes on a terminal: 2 for East Asian wide characters, 0 for combining ones."""
-    if text.isascii():
-        return len(text)
-    return sum(_char_width(c) for c in text)
-
-
-def printable(text: str) -> str:
-    """Text that is safe to print on a terminal: unprintable characters are escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
-
-
 def bar(p: float, length: int = MAX_BAR, blocks: bool = True) -> str:
     """A probability as a bar, with a resolution of an eighth of a character."""
     p = min(max(p, 0.0), 1.0)
@@ -127,12 +114,6 @@ def bar(p: float, length: int = MAX_BAR, blocks: bool = True) -> str:
         return "#" * round(length * p)
     eighths = round(8 * length * p)
     return _EIGHTHS[8] * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
-
-
-def _char_width(c: str) -> int:
-    if category(c) in ("Mn", "Me"):
-        return 0
-    return 2 if east_asian_width(c) in "WF" else 1
 
 
 def _column(title: str, values: Sequence[Cell], style: TableStyle, align: str) -> _Column:
@@ -193,7 +174,7 @@ def _lines(columns: list[_Column], values: Sequence[Cell | None] | None, length:
         value = values[i] if values is not None else None
         if isinstance(value, (int, float)):
             widths = sum(c.width for c in columns) + len(GAP) * (len(columns) - 1)
-            row[0] = _padded(row[0], widths) + GAP + style.accent(bar(value, length, style.blocks))
+            row[0] = justified(row[0], widths) + GAP + style.accent(bar(value, length, style.blocks))
         lines += [line.rstrip() for line in row]
     return lines
 
@@ -213,17 +194,13 @@ def _row(columns: list[_Column], cells: list[str], style: Callable[[str], str]) 
     return lines
 
 
-def _padded(text: str, width: int) -> str:
-    return text + " " * (width - display_width(text))
-
-
 def _fold(text: str, width: int) -> list[str]:
     """Divide a text into parts of at most `width` characters on the terminal, at blanks where there are any."""
     if display_width(text) <= width:
         return [text]
     parts, part, used = [], "", 0
     for c in text:
-        w = _char_width(c)
+        w = char_width(c)
         if used + w > width and part:
             head, blank, rest = part.rpartition(" ")
             if blank and c != " " and 2 * display_width(head) >= width:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .terminal_table import display_width, printable
+from .monospace import DOTS, abridged, display_width, justified
 
-__all__ = ["abridged", "format_cell", "format_table", "shown_rows"]
+__all__ = ["format_cell", "format_table", "shown_rows"]
 
 MAX_ROWS = 60  # of a table that is shown whole; of longer ones, the first and last `SOME_ROWS`
 SOME_ROWS = 5
@@ -32,12 +32,6 @@ def format_cell(value: Any, digits: int = DIGITS) -> str:
         plain = number == 0.0 or SMALL <= abs(number) < LARGE or math.isinf(number)
         return f"{number:.{digits}f}" if plain else f"{number:.{max(digits - 1, 0)}e}"
     return abridged(str(value), MAX_CELL)
-
-
-def abridged(text: str, most: int) -> str:
-    """A text without control characters, cut to this number of characters."""
-    text = printable(text[: 2 * most])
-    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def shown_rows(n: int, max_rows: int | None = MAX_ROWS) -> list[int]:
@@ -91,7 +85,7 @@ def format_table(
         pairs = [*pairs[: fixed + most], *pairs[max(fixed + most, len(pairs) - most) :]]
     blocks = [_block(name, column, rows, digits, None if whole else len(rows) // 2) for name, column in pairs]
     shown = _fitting([display_width(block[0]) for block in blocks], fixed, width)
-    dots = ["..."] * (len(rows) + 1 + (not whole))
+    dots = [DOTS] * (len(rows) + 1 + (not whole))
     lines = zip(*(dots if j is None else blocks[j] for j in shown), strict=True)
     text = [GAP.join(line).rstrip() for line in lines]
     if not any(names):  # no headers
@@ -106,12 +100,11 @@ def _block(name: str, column: Sequence[Any], rows: list[int], digits: int, gap: 
     values = [column[i] for i in rows]
     texts = [format_cell(name), *(format_cell(value, digits) for value in values)]
     if gap is not None:
-        texts.insert(gap + 1, "...")
+        texts.insert(gap + 1, DOTS)
     width = max(map(display_width, texts))
     numbers = [isinstance(v, (int, float, np.number)) for v in values if v is not None]
-    if numbers and all(numbers):
-        return [" " * (width - display_width(text)) + text for text in texts]
-    return [text + " " * (width - display_width(text)) for text in texts]
+    right = bool(numbers) and all(numbers)
+    return [justified(text, width, right=right) for text in texts]
 
 
 def _fitting(widths: list[int], fixed: int, width: int | None) -> list[int | None]:
@@ -120,7 +113,7 @@ def _fitting(widths: list[int], fixed: int, width: int | None) -> list[int | Non
     if width is None or sum(widths) + len(GAP) * (n - 1) <= width:
         return [*range(n)]
     left, right = fixed, n
-    used = sum(widths[:fixed]) + len(GAP) * fixed + len("...")
+    used = sum(widths[:fixed]) + len(GAP) * fixed + len(DOTS)
     while left < right:
         at = left if left - fixed <= n - right else right - 1  # from both ends in turn
         used += widths[at] + len(GAP)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jtgpu.util.terminal_table import TableStyle, bar, display_width, format_number, format_table, printable
+from jtgpu.util.monospace import display_width, printable
+from jtgpu.util.terminal_table import TableStyle, bar, format_number, format_table
 
 
 def test_numbers_are_aligned_at_the_decimal_point() -> None:
@@ -64,14 +65,7 @@ def test_numbers_have_six_digits(x: float, text: str) -> None:
     assert format_number(x) == text
 
 
-def test_width_on_the_terminal() -> None:
-    assert display_width("größe") == 5
-    assert display_width("gro\u0308ße") == 5  # a combining character
-    assert display_width("日本") == 4
-
-
 def test_unprintable_characters_are_escaped() -> None:
-    assert printable("a\x1b[31mb\n\udc80") == "a\\x1b[31mb\\n\\udc80"
     assert format_table(("a\n",), [("\x07",)]) == ["a\\n", "\\x07"]
 
 

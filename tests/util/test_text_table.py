@@ -58,3 +58,8 @@ def test_wide_characters_and_dots_are_padded() -> None:
     assert lines == ["天気  n", "晴    a", "rain  b"]
     lines = format_table(["long name", "p"], [[0.5] * 100, ["x"] * 100]).splitlines()
     assert lines[6] == "      ...  ..."
+
+
+def test_long_cells_are_cut_to_the_same_width() -> None:
+    lines = format_table(["a", "b"], [["x" * 50, "晴" * 50], ["1", "2"]]).splitlines()
+    assert lines[1:] == ["x" * 37 + "...  1", "晴" * 18 + "...   2"]  # 40 and 39 columns

@@ -10,8 +10,8 @@ import numpy as np
 from ...backends.base import BatchResult
 from ...model.network import DiscreteModel
 from ...util import doors
-from ...util.terminal_table import display_width
-from ...util.text_table import abridged, format_cell, format_table, shown_rows
+from ...util.monospace import abridged, display_width, justified
+from ...util.text_table import format_cell, format_table, shown_rows
 from ..evidence import Known
 from ..tables import Table
 from .frames import make_frame
@@ -211,7 +211,7 @@ class Posteriors(Printed, Mapping[str, Posterior]):
             width = max(map(display_width, names))
             cells.append(
                 {
-                    i: f"{name}{' ' * (width - display_width(name))} {format_cell(self._flat[self._ptr[ids[i]] + k])}"
+                    i: f"{justified(name, width)} {format_cell(self._flat[self._ptr[ids[i]] + k])}"
                     for i, name in zip(having, names, strict=True)
                 }
             )
