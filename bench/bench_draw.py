@@ -2,34 +2,22 @@
 
     python bench/bench_draw.py [alarm munin ...] [--runs 15] [--smoke]
 
-Rows of bench/results/draw.jsonl, seconds of processor time (`time.process_time`), so that other jobs on the machine
-matter less. `minimum` is the figure to compare; `bytes` is the size of the SVG or HTML text.
+Rows of bench/results/draw.jsonl, CPU seconds, which other processes disturb little. `minimum` is the figure to
+compare; `bytes` is the size of the SVG or HTML text.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from typing import Any
 
-from rows import ROOT, append, row
+from rows import ROOT, append, cpu_seconds, row
 
 import jtgpu
-from jtgpu import timing
 from jtgpu.model.network import BayesianNetwork
 
 NETWORKS = ("asia", "alarm", "hepar2", "andes", "link", "munin")
-
-
-def measured(make: Callable[[], Any], runs: int) -> tuple[timing.Spread, Any]:
-    """Processor time of a function after a first call, and its last result."""
-    seconds, made = [], make()
-    for _ in range(runs):
-        begin = time.process_time()
-        made = make()
-        seconds.append(time.process_time() - begin)
-    return timing.Spread.of(seconds), made
 
 
 def rows_of(name: str, runs: int, backend: str) -> list[dict[str, Any]]:
@@ -37,19 +25,20 @@ def rows_of(name: str, runs: int, backend: str) -> list[dict[str, Any]]:
     net = jtgpu.load(name)
     assert isinstance(net, BayesianNetwork)
     found = []
-    spread, layout = measured(lambda: jtgpu.draw.layout(net), runs)
+    layout = jtgpu.draw.layout(net)
+    spread = cpu_seconds(lambda: jtgpu.draw.layout(net), runs)
     found.append(row("draw", name, "layout", spread, width=layout.width, height=layout.height))
     with net.compile(backend) as tree:  # type: ignore[arg-type]
         evidence = {net.variables[-1]: int(tree.posterior(net.variables[-1]).probabilities.argmax())}
         tree.posteriors(evidence)
-        for what, make in (
-            ("show", lambda: jtgpu.draw.show(net).svg),
-            ("show posteriors and priors", lambda: jtgpu.draw.show(tree, evidence).svg),
-            ("html of posteriors", lambda: tree.posteriors(evidence)._repr_html_()),
-            ("html of the plan", lambda: tree.plan._repr_html_()),
-        ):
-            spread, text = measured(make, runs)
-            found.append(row("draw", name, what, spread, bytes=len(text.encode())))
+        texts: dict[str, Callable[[], str]] = {
+            "show": lambda: jtgpu.draw.show(net).svg,
+            "show posteriors and priors": lambda: jtgpu.draw.show(tree, evidence).svg,
+            "html of posteriors": lambda: tree.posteriors(evidence)._repr_html_(),
+            "html of the plan": lambda: tree.plan._repr_html_(),
+        }
+        for what, make in texts.items():
+            found.append(row("draw", name, what, cpu_seconds(make, runs), bytes=len(make().encode())))
     return found
 
 

@@ -14,13 +14,13 @@ import argparse
 import importlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rows import ROOT, append, row
+from rows import ROOT, append, cpu_seconds, row
 
 import jtgpu
 from jtgpu import timing
@@ -42,17 +42,6 @@ def sample(name: str, n_rows: int, missing: float) -> tuple[jtgpu.BayesianNetwor
     )
     states[np.random.default_rng(0).random(states.shape) < missing] = -1
     return net, states
-
-
-def cpu_seconds(work: Callable[[], Any], runs: int) -> timing.Spread:
-    """CPU seconds of several runs, after one that is not counted."""
-    work()
-    seconds = []
-    for _ in range(runs):
-        begin = time.process_time()
-        work()
-        seconds.append(time.process_time() - begin)
-    return timing.Spread.of(seconds)
 
 
 def counting(smoke: bool, runs: int) -> Rows:

@@ -15,13 +15,13 @@ import argparse
 import importlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rows import ROOT, append, row
+from rows import ROOT, append, cpu_seconds, row
 
 import jtgpu
 from jtgpu import timing
@@ -52,17 +52,6 @@ def sample(name: str, n_rows: int, seed: int) -> tuple[jtgpu.BayesianNetwork, Co
     states = net.compile("cpu").sample(n_rows, seed=seed).states
     codes = np.ascontiguousarray(states.T.astype(np.uint8))
     return net, CodedTable(net.variables, tuple(net.states(v) for v in net.variables), codes)
-
-
-def cpu_seconds(work: Callable[[], Any], runs: int) -> timing.Spread:
-    """CPU seconds of several runs, after one that is not counted."""
-    work()
-    seconds = []
-    for _ in range(runs):
-        begin = time.process_time()
-        work()
-        seconds.append(time.process_time() - begin)
-    return timing.Spread.of(seconds)
 
 
 def formula(table: CodedTable, v: int, parents: list[int]) -> float:

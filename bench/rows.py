@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from jtgpu import timing
 from jtgpu.util import system
 
-__all__ = ["ROOT", "Answer", "append", "child", "commit", "compare", "network", "row", "timed"]
+__all__ = ["ROOT", "Answer", "append", "child", "commit", "compare", "cpu_seconds", "network", "row", "timed"]
 
 ROOT = Path(__file__).resolve().parent.parent
 TOLERANCE = 1e-9  # largest difference of a probability between two engines
@@ -66,6 +66,17 @@ def timed(
         begin = time.perf_counter()
         solve(case)
         seconds.append(time.perf_counter() - begin)
+    return timing.Spread.of(seconds)
+
+
+def cpu_seconds(work: Callable[[], Any], runs: int) -> timing.Spread:
+    """CPU seconds (`time.process_time`) of several runs, after one that is not counted."""
+    work()
+    seconds = []
+    for _ in range(runs):
+        begin = time.process_time()
+        work()
+        seconds.append(time.process_time() - begin)
     return timing.Spread.of(seconds)
 
 
