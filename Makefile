@@ -101,6 +101,7 @@ $(VENV)/.stamp-run: setup.py pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.stamp-test $(VENV)/.stamp-dev $(VENV)/.stamp-cuda: $(VENV)/.stamp-%: setup.py pyproject.toml | $(VENV)/bin/python
 	$(PIP) install --editable '.[$(subst cuda,cuda$(comma)test,$*)]'
+	@$(BIN)/python -m jtgpu.util.ahead || true
 	@touch $(VENV)/.stamp-run $@
 
 comma := ,

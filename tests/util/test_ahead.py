@@ -9,6 +9,7 @@ import platform
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -154,3 +155,23 @@ def test_what_numba_lacks_at_run_time_is_found_while_building(tmp_path: Path) ->
     entry = objects.Entry("name", "symbol", (), signatures.Number(""), "", ("NRT_unknown", "PyErr_Clear"))
     with pytest.raises(build.BuildError, match="NRT_unknown"):
         build._check([entry])
+
+
+def test_a_module_of_the_same_sources_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from jtgpu.util.ahead import build
+
+    found, other = tmp_path / "package" / "_loops_v3.so", tmp_path / "wheel"
+    found.parent.mkdir()
+    other.mkdir()
+    found.write_text("machine code")
+    monkeypatch.setattr(build, "extension", lambda: (SimpleNamespace(__file__=str(found)), ""))
+    assert build.main([str(other)]) == build.main([str(found.parent)]) == 0
+    assert (other / found.name).read_text() == "machine code"
+    assert capsys.readouterr().out == "_loops_v3.so is up to date\n" * 2
+    built: list[Path] = []
+    monkeypatch.setattr(build, "extension", lambda: (None, "the sources have changed"))
+    monkeypatch.setattr(build, "build", built.append)
+    assert build.main([str(other)]) == 0
+    assert built == [other]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..loop_sources import source_digest
-from ..loops import LEVELS
+from ..loops import LEVELS, extension
 from ..system import cores
 
 if TYPE_CHECKING:
@@ -73,6 +74,12 @@ def build(folder: Path, level: str = "x86-64-v3", report: Callable[[str], None] 
     return target
 
 
+def current() -> Path | None:
+    """The package's extension module, if it was built from these sources."""
+    module, _ = extension()
+    return None if module is None else Path(module.__file__)
+
+
 def _check(entries: list[Entry]) -> None:
     """Make sure that the runtime has what the loops call of Numba's."""
     from .glue import RUNTIME
@@ -101,9 +108,18 @@ def _link(text: Path, objects: list[str], target: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Build into a folder, the package's by default; returns the exit code."""
+    """Build into a folder, the package's by default; returns the exit code.
+
+    Where the package has an extension module of these sources already, it is copied.
+    """
+    folder = Path(arguments[0]) if arguments else Path(__file__).parents[2]
     try:
-        build(Path(arguments[0]) if arguments else Path(__file__).parents[2])
+        if found := current():
+            print(f"{found.name} is up to date")
+            if found.parent.resolve() != folder.resolve():
+                shutil.copy2(found, folder)
+        else:
+            build(folder)
     except Exception as error:  # whatever Numba or the linker reports: the package works without
         text = error if isinstance(error, BuildError) else f"{type(error).__name__}: {error}"
         print(f"jtgpu: no compiled loops ({text}); they are compiled on first use", file=sys.stderr)
