@@ -14,7 +14,7 @@ import pytest
 import jtgpu
 from jtgpu.backends import BACKENDS
 from jtgpu.backends.make import OPTIONS, TREE_OPTIONS
-from jtgpu.inference.network_plan import make_plan
+from jtgpu.inference.planning import make_plan
 from jtgpu.plans.lowering import LOWERINGS
 from jtgpu.plans.ordering import METHODS, OBJECTIVES, find_order
 from jtgpu.util import options

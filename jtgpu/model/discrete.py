@@ -223,7 +223,7 @@ class DiscreteModel:
         slices : sequence or "auto", optional
             Variables whose states are enumerated, for models that do not fit into the memory; ``"auto"`` chooses them.
         **options : `jtgpu.util.options.PlanOptions`
-            ``lowering``, ``together``, ``cache`` and others: see `jtgpu.inference.network_plan.make_plan`.
+            ``lowering``, ``together``, ``cache`` and others: see `jtgpu.inference.planning.make_plan`.
 
         Returns
         -------

@@ -66,7 +66,7 @@ def plan_model(
     by_networkx: bool = False,
     **search: Any,
 ) -> tuple[Plan, OrderResult | None]:
-    """The plan of a model, and how its elimination order was found; see `jtgpu.inference.network_plan.make_plan`.
+    """The plan of a model, and how its elimination order was found; see `jtgpu.inference.planning.make_plan`.
 
     Parameters
     ----------

@@ -19,13 +19,13 @@ __all__ = ["cases", "cluster", "compiling", "html", "planning"]
 PACKAGE = __name__.partition(".")[0]
 # door -> the module behind it
 DOORS = {
-    "planning": "inference.network_plan", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster",
+    "planning": "inference.planning", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster",
     "html": "draw.html",
 }  # fmt: skip
 
 
 def planning() -> Any:
-    """``net.plan()``: the module `jtgpu.inference.network_plan`."""
+    """``net.plan()``: the module `jtgpu.inference.planning`."""
     return _open("planning")
 
 

@@ -1,7 +1,7 @@
 """Names of backends, methods and options, for the signatures of all layers.
 
 The options themselves are documented where they are used: `jtgpu.DiscreteModel.plan`, `jtgpu.JunctionTree` and
-`jtgpu.inference.network_plan.make_plan`.
+`jtgpu.inference.planning.make_plan`.
 """
 
 from __future__ import annotations

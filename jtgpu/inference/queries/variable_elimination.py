@@ -18,7 +18,8 @@ from ...backends.reference import contract
 from ...errors import ImpossibleEvidence
 from ...model.network import BayesianNetwork, DiscreteModel
 from ...plans.compiler import model_factors
-from ..network_plan import NetworkPlan, make_plan
+from ..network_plan import NetworkPlan
+from ..planning import make_plan
 from ..results.costs import JointCost
 
 if TYPE_CHECKING:

@@ -1,0 +1,153 @@
+"""`make_plan`: what ``net.plan()`` runs, and which keywords it takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import backends
+from ..backends.make import OPTIONS, TREE_OPTIONS
+from ..errors import ArgumentError, closest
+from ..model.network import DiscreteModel
+from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, plan_model
+from ..plans.conditioning.cutset import plan_with_cutset
+from ..plans.ordering import find_order
+from ..util.arguments import described, several
+from ..util.system import free_memory, parse_bytes
+from .network_plan import NetworkPlan, SlicedPlan
+
+if TYPE_CHECKING:
+    from ..util.options import BackendName, Devices, Lowering, Order
+
+__all__ = ["make_plan", "split_options"]
+
+
+def make_plan(  # noqa: PLR0913
+    model: DiscreteModel,
+    order: Order = "auto",
+    *,
+    time_limit: float | None = None,
+    memory_limit: int | float | str | None = None,
+    max_table: int | float | None = MAX_TABLE,
+    seed: int = 0,
+    lowering: Lowering = "pairwise",
+    together: Sequence[Sequence[str | int]] = (),
+    slices: Sequence[str | int] | str = (),
+    backend: BackendName = "auto",
+    devices: Devices = None,
+    **search: Any,
+) -> NetworkPlan:
+    """Choose an elimination order, build the junction tree and lower it. Allocates no tables.
+
+    Parameters
+    ----------
+    model : DiscreteModel
+    order : str, path or sequence, default "auto"
+        ``"auto"`` (takes about a second at most, and gives the same order whatever was computed before), ``"best"``
+        (searches for `time_limit` seconds and saves the order), ``"saved"`` (the order that ``"best"`` saved on this
+        machine; an error if there is none), the name of a greedy rule, the path of a ``.num`` or ``.td`` file, or the
+        variables, first eliminated first.
+    time_limit : float, optional
+        Seconds that ``"best"`` may search.
+    memory_limit : int or str, optional
+        Bytes (or ``"8GiB"``) that one propagation may take. Default: 80 % of the free memory, of the GPU if `backend`
+        names one. ``math.inf`` lifts the limit.
+    max_table : int or None, default 100,000,000
+        Entries of the largest table. None lifts the limit.
+    seed : int
+        Random seed of the order search: the same seed and options give the same plan.
+    lowering : {"pairwise", "clique", "shallow"}
+        See `jtgpu.plans.lowering`. ``"clique"`` builds a table for each clique; ``"shallow"`` does more work on fewer
+        levels.
+    together : sequence of sequences, optional
+        Sets of variables that must share a clique, whether or not a factor contains them.
+    slices : sequence or "auto"
+        Variables whose states are enumerated (cutset conditioning), for models that do not fit into the memory: each
+        configuration is a smaller inference problem. ``"auto"`` chooses the variables if any are needed. See
+        `jtgpu.plans.conditioning.cutset`.
+    backend, devices : optional
+        See ``compile``. They determine whose free memory limits the plan; the plan itself runs on every backend.
+    **search
+        Further options of `jtgpu.plans.ordering.find_order`.
+
+    Raises
+    ------
+    TableTooLarge
+        If the plan exceeds a limit, before any table is allocated; the message has the sizes and what to try.
+    OrderError
+        If the order is no permutation of the variables.
+    TypeError
+        If an option is unknown; the message suggests the closest one.
+    """
+    _check_search_options(search)
+    if memory_limit is None:
+        limit = int(MEMORY_SHARE * _free_memory(backend, devices))
+    else:
+        limit = parse_bytes(memory_limit, "memory_limit")
+    options: dict[str, Any] = {
+        "order": order, "time_limit": time_limit, "memory_limit": limit, "max_table": max_table, "seed": seed,
+        "lowering": lowering, **search,
+    }  # fmt: skip
+    if isinstance(slices, str) and slices != "auto" and slices in model.variables:
+        slices = [slices]
+    if not isinstance(slices, str):
+        found = several(slices)
+        if found is None:
+            raise ArgumentError(f'slices must be "auto" or a list of variables, not {described(slices)}')
+        slices = found
+    elif slices not in ("", "auto"):
+        raise ArgumentError(f'slices must be "auto" or a list of variables, not {described(slices)}')
+    if not slices:
+        plan, search_result = plan_model(model, together=together, by_networkx=backend == "indexed", **options)
+        return NetworkPlan(model, plan, search_result)
+    cut = plan_with_cutset(model, slices, together=together, **options)
+    if not cut.cutset:
+        return NetworkPlan(model, cut.plan, cut.order)
+    return SlicedPlan(model, cut.plan, cut.order, tuple(model.variables[v] for v in cut.cutset), cut.n_runs)
+
+
+def split_options(backend: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keywords of ``net.compile``: those of `make_plan`, and those of `NetworkPlan.compile`.
+
+    Raises
+    ------
+    TypeError
+        If neither has an option of that name; the message suggests the closest one.
+    """
+    plans = set(_plan_options()) - {"progress"}  # net.compile(progress=...) is that of the tree
+    trees = {*TREE_OPTIONS, *(option for known in OPTIONS.values() for option in known)}
+    for name in options:
+        if name not in plans and name not in trees:
+            raise TypeError(f"compile() has no option {name!r}{closest(name, sorted(plans | trees))}")
+    for_plan = {"backend": backend} | {name: value for name, value in options.items() if name in plans}
+    return for_plan, {name: value for name, value in options.items() if name in trees}
+
+
+def _plan_options() -> list[str]:
+    """Names of the options of planning."""
+    of_search = [*inspect.signature(find_order).parameters][3:]
+    of_plan = [p for p in inspect.signature(make_plan).parameters if p not in ("model", "order", "search")]
+    return [*dict.fromkeys((*of_plan, *of_search))]
+
+
+def _check_search_options(search: dict[str, Any]) -> None:
+    """Raise `TypeError` for an option that planning does not have."""
+    if not search:
+        return
+    known = _plan_options()
+    for name in search:
+        if name in known:
+            continue
+        if any(name in options for options in (*OPTIONS.values(), TREE_OPTIONS)):
+            raise TypeError(f"plan() has no option {name!r}; it belongs to compile: net.compile({name}=...)")
+        raise TypeError(f"plan() has no option {name!r}{closest(name, known)}")
+
+
+def _free_memory(backend: object, devices: Any) -> int:
+    """Bytes that are free where a plan is to run."""
+    name = backends.resolve(backend, or_auto=True)
+    if name == "auto" and devices is None:
+        return free_memory()
+    on_gpu = backends.free_on_devices(name, devices)
+    return free_memory() if on_gpu is None else on_gpu
