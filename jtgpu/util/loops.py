@@ -111,7 +111,7 @@ class Loops:
     def address(self, name: str) -> int:
         """Address of a function for callers by the C convention; see `jtgpu.util.jit.address_of`.
 
-        LLVM is asked once: it holds a mutex meanwhile, which the child of a fork could never acquire.
+        LLVM looks it up once: it holds a mutex meanwhile, which the child of a fork could never acquire.
         """
         if name not in self._addresses:
             if self._ahead(name) is not None:

@@ -40,7 +40,7 @@ def things(tree: jtgpu.JunctionTree) -> dict[str, Any]:
         "importance": tree.evidence_importance("lung", {**e, "smoke": "yes"}),
         "information": tree.value_of_information("lung", evidence=e), "mutual": tree.mutual_information("lung"),
         "sensitivity": tree.sensitivity(("lung", "yes"), e), "samples": tree.sample(5, seed=1),
-        "imputed": tree.impute(cases), "drawing": jtgpu.draw.show(tree),
+        "counts": tree.expected_counts(cases), "imputed": tree.impute(cases), "drawing": jtgpu.draw.show(tree),
     }  # fmt: skip
 
 

@@ -93,7 +93,7 @@ def test_variables_select_families() -> None:
     found = tree.expected_counts([{"xray": "yes"}], variables=["lung", "smoke"])
     assert list(found) == ["lung", "smoke"]
     assert len(found) == 2
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=r"'xray' is not among the variables of this query; add it to variables="):
         found["xray"]
     with pytest.raises(UnknownVariable, match="did you mean 'lung'"):
         tree.expected_counts([{}], variables="lunge")

@@ -10,12 +10,11 @@ import numpy as np
 from ...backends.base import BatchResult
 from ...model.network import DiscreteModel
 from ...util import doors
-from ...util.monospace import abridged, display_width, justified
-from ...util.text_table import format_cell, format_table, shown_rows
+from ...util.text_table import format_table, shown_rows
 from ..evidence import Known
 from ..tables import Table
 from .frames import make_frame
-from .printed import HINT, Lazy, Printed, row_labels
+from .printed import HINT, Lazy, Printed, row_labels, state_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["CasePosteriors", "Posterior", "Posteriors", "as_array", "distinct_names"]
 
 MAX_STATES = 12  # of a posterior that is shown whole in one line
-MAX_STATE = 16  # characters of a state's name in a table of posteriors
-MAX_COLUMNS = 30  # states of a variable that may fit into a line
 
 
 def distinct_names(states: Sequence[str]) -> list[str]:
@@ -201,22 +198,14 @@ class Posteriors(Printed, Mapping[str, Posterior]):
         return f"Posteriors of {len(self)} variables, log_evidence={self.log_evidence:.9g}"
 
     def _table(self) -> tuple[list[str], list[Any], int]:
-        ids = self._ids()
-        rows = shown_rows(len(ids))
-        n_states = [int(self._model.cardinality[ids[i]]) for i in rows]
-        cells: list[dict[int, str]] = []
-        for k in range(min(max(n_states, default=0), MAX_COLUMNS)):
-            having = [i for i, n in zip(rows, n_states, strict=True) if k < n]
-            names = [abridged(self._model.states(ids[i])[k], MAX_STATE) for i in having]
-            width = max(map(display_width, names))
-            cells.append(
-                {
-                    i: f"{justified(name, width)} {format_cell(self._flat[self._ptr[ids[i]] + k])}"
-                    for i, name in zip(having, names, strict=True)
-                }
-            )
-        columns: list[Any] = [Lazy(len(ids), lambda i: self._model.variables[ids[i]])]
-        columns += [Lazy(len(ids), found.get) for found in cells]
+        model, ids = self._model, self._ids()
+        n = len(ids)
+        columns = [
+            Lazy(n, lambda i: model.variables[ids[i]]),
+            *state_columns(
+                n, lambda i: model.states(ids[i]), lambda i: self._flat[self._ptr[ids[i]] : self._ptr[ids[i] + 1]]
+            ),
+        ]
         return [""] * len(columns), columns, 1
 
 

@@ -7,15 +7,22 @@ much as fits a page; `jtgpu.util.text_table` sets the limits. ``to_frame()`` has
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from ...util import doors
-from ...util.text_table import format_table
+from ...util.monospace import abridged, display_width, justified
+from ...util.text_table import format_cell, format_table, shown_rows
 from ..tables import Table
 
-__all__ = ["HINT", "Lazy", "Printed", "row_labels"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["HINT", "Lazy", "Printed", "row_labels", "state_columns"]
 
 HINT = "to_frame() has all of them"
+MAX_STATE = 16  # columns of text that the name of a state takes next to its number
+MAX_STATES = 30  # states of a variable that may fit into a line
 
 
 class Lazy(Sequence[Any]):
@@ -79,3 +86,29 @@ def row_labels(n: int, cases: Table | None) -> Sequence[Any]:
         return range(n)
     index = cases.index
     return Lazy(n, lambda i: str(index[i]))
+
+
+def state_columns(
+    n: int, states: Callable[[int], Sequence[str]], numbers: Callable[[int], NDArray[np.float64]]
+) -> list[Sequence[Any]]:
+    """Columns of a table whose rows have different states: a cell holds the name of a state and its number.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    states, numbers : callable
+        Names of the states of a row, and their numbers. Only rows that are shown are read.
+    """
+    rows = {i: (states(i), numbers(i)) for i in shown_rows(n)}
+    columns: list[Sequence[Any]] = []
+    for k in range(min(max((len(names) for names, _ in rows.values()), default=0), MAX_STATES)):
+        having = [i for i, (names, _) in rows.items() if k < len(names)]
+        labels = [abridged(rows[i][0][k], MAX_STATE) for i in having]
+        width = max(map(display_width, labels))
+        cells = {
+            i: f"{justified(label, width)} {format_cell(rows[i][1][k])}"
+            for i, label in zip(having, labels, strict=True)
+        }
+        columns.append(Lazy(n, cells.get))
+    return columns

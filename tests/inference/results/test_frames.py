@@ -69,6 +69,21 @@ def test_cases_have_a_row_each_with_their_index(tree: jtgpu.JunctionTree) -> Non
     assert again.to_frame().equals(frame)
 
 
+def test_expected_counts_have_a_row_for_each_entry_of_a_cpt(tree: jtgpu.JunctionTree) -> None:
+    found = tree.expected_counts(CASES, on_impossible="flag")
+    frame = found.to_frame()
+    assert frame.columns.tolist() == ["variable", "given", "state", "count"]
+    assert frame["count"].tolist() == [x for v in found for x in found[v].ravel()]
+    entries = frame[frame["variable"] == "either"].set_index(["given", "state"])["count"]
+    assert entries["lung = no, tub = yes", "yes"] == found["either"][1, 0, 0]
+    assert frame[frame["variable"] == "smoke"][["given", "state"]].to_numpy().tolist() == [["", "yes"], ["", "no"]]
+    assert found.to_frame("polars").to_dict(as_series=False) == frame.to_dict("list")
+    assert tree.expected_counts(CASES, variables=(), on_impossible="flag").to_frame("pyarrow").shape == (0, 4)
+    again = pickle.loads(pickle.dumps(found))
+    assert again.to_frame().equals(frame)
+    assert str(again) == str(found)
+
+
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
 def test_frames_are_of_the_library_of_the_cases(tree: jtgpu.JunctionTree, kind: str) -> None:
     make = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}

@@ -80,6 +80,18 @@ def test_rankings_print_their_records(tree: jtgpu.JunctionTree) -> None:
     assert "smoke" not in str(tree.evidence_importance("lung", E))
 
 
+def test_expected_counts_print_a_line_for_each_row_of_a_cpt(tree: jtgpu.JunctionTree) -> None:
+    found = tree.expected_counts([{"smoke": "yes", "lung": "no"}, {"smoke": "yes"}], variables=["smoke", "lung"])
+    assert str(found).splitlines() == [
+        "ExpectedCounts of 2 variables in 2 cases, log_likelihood=-1.49165488",
+        "smoke               yes 2.000000  no 0.000000",
+        "lung   smoke = yes  yes 0.100000  no 1.900000",
+        "lung   smoke = no   yes 0.000000  no 0.000000",
+    ]
+    assert repr(found) == str(found)
+    assert len(str(tree.expected_counts([{}], variables=())).splitlines()) == 1
+
+
 def test_large_networks_and_long_names_are_bounded() -> None:
     states = {f"variable number {i}": [f"a very long name of a state {k}" for k in range(30)] for i in range(500)}
     net = jtgpu.BayesianNetwork(states, {}, {v: np.full(30, 1 / 30) for v in states})
@@ -88,5 +100,8 @@ def test_large_networks_and_long_names_are_bounded() -> None:
     assert len(text.splitlines()) == 13
     assert max(map(len, text.splitlines())) <= 100
     assert "[500 rows" in text
+    text = str(tree.expected_counts([{}]))
+    assert len(text.splitlines()) == 13
+    assert max(map(len, text.splitlines())) <= 100
     text = str(tree.sample(100, seed=1))
     assert max(map(len, text.splitlines())) <= 100
