@@ -1,19 +1,18 @@
-"""Answers to questions as tables and as JSON."""
+"""Answers to questions as tables."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from ..inference.queries.text import Question
+from ..inference.queries.text import UNITS, Question
 from ..inference.results.marginals import Posterior
 from ..inference.results.tables import Conditional, Joint
 from .console import shown
 from .tables import bold, on_terminal, print_rows
 
-__all__ = ["Answer", "answer_table", "as_json", "print_answer"]
+__all__ = ["Answer", "answer_table", "print_answer"]
 
 Cell = str | float
 
@@ -24,11 +23,6 @@ class Answer:
 
     header: tuple[str, ...]
     rows: list[tuple[Cell, ...]]
-
-
-_UNITS = {
-    "P": "probability", "lnP": "ln P", "H": "nats", "MI": "nats", "CONFLICT": "ln(prod P(e_i) / P(e))",
-}  # fmt: skip
 
 
 def answer_table(q: Question, answer: Any) -> Answer:
@@ -62,34 +56,7 @@ def answer_table(q: Question, answer: Any) -> Answer:
         head = ("variable", *("state" if len(ranked) == 1 else str(i + 1) for i in range(len(ranked))))
         rows = [(v, *(e[v] for e in ranked)) for v in answer]
         return Answer(head, [*rows, ("P", *(e.probability for e in ranked))])
-    return Answer((_UNITS[q.kind],), [(float(answer),)])
-
-
-def as_json(q: Question, answer: Any) -> dict[str, Any]:
-    """Convert an answer to numbers, strings, lists and dicts; an infinite logarithm becomes null."""
-    found: dict[str, Any] = {"question": q.text, "kind": q.kind}
-    if isinstance(answer, Posterior):
-        found |= {"variable": answer.variable, "states": list(answer.states)}
-        return found | {"probabilities": answer.probabilities.tolist()}
-    if isinstance(answer, (Joint, Conditional)):
-        found |= {"variables": list(answer.variables), "states": [list(s) for s in answer.states]}
-        found["probabilities"] = answer.probabilities.tolist()
-        if isinstance(answer, Conditional):
-            return found | {"given": list(answer.given), "possible": answer.possible.tolist()}
-        return found | {"log_evidence": answer.log_evidence}
-    if q.kind == "MI":
-        return found | {"nats": answer}
-    if q.kind == "VOI":
-        return found | {"observations": [dict(vars(o)) for o in answer]}
-    if q.kind == "IMPORTANCE":
-        return found | {"findings": [
-            {k: list(v) if k in ("states", "without", "alone") else v for k, v in vars(i).items()} for i in answer
-        ]}  # fmt: skip
-    if q.kind in ("MPE", "MAP"):
-        return found | {"explanations": [
-            {"states": dict(e), "log_joint": e.log_joint, "probability": e.probability} for e in answer.ranked
-        ]}  # fmt: skip
-    return found | {"value": float(answer) if math.isfinite(answer) else None, "unit": _UNITS[q.kind]}
+    return Answer((UNITS[q.kind],), [(float(answer),)])
 
 
 def print_answer(q: Question, answer: Answer, digits: int | None = None, *, first: bool = True) -> None:

@@ -12,7 +12,7 @@ from ..inference.queries import text
 from ..inference.results.marginals import Posteriors
 from ..inference.tree import JunctionTree
 from ..model.findings import parse_findings
-from .answers import answer_table, as_json, print_answer
+from .answers import answer_table, print_answer
 from .console import command, print_json
 from .networks import findings_as_json, read_network, target_names
 from .options import Digits, Evidence, File, Json, Targets
@@ -68,7 +68,7 @@ def query(  # noqa: PLR0913 (a Typer command)
     targets = target_names(net, target) or None
     with compiled(net, file, plan, run) as (tree, _):
         posteriors = None if questions else tree.posteriors(findings, targets=targets)
-        answers, error = answer_questions(tree, questions, as_json if json else answer_table)
+        answers, error = answer_questions(tree, questions, text.as_json if json else answer_table)
     if posteriors is None:
         print_answers(file, questions, answers, error, json, digits)
     elif json:

@@ -22,7 +22,8 @@ States are given by name or number. Names may contain any character: the longest
 
 from __future__ import annotations
 
+from .as_json import UNITS, as_json
 from .evaluate import ask
 from .grammar import KINDS, Question, parse
 
-__all__ = ["KINDS", "Question", "ask", "parse"]
+__all__ = ["KINDS", "UNITS", "Question", "as_json", "ask", "parse"]

@@ -1,0 +1,286 @@
+"""Posteriors of one tree for many clients: requests that wait are answered together.
+
+There is no timer. While one batch is computed, the next one collects. A network whose answer takes less than
+`INLINE` seconds is answered by the event loop itself, once it has read every request that has arrived: a thread would
+cost more than the answer. Others have a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..backends.base import Evidence
+from ..errors import ImpossibleEvidence
+from ..inference.tree import JunctionTree
+from .questions.cases import spans, states_and_weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Answered", "Batcher", "Rates", "measure"]
+
+INLINE = 2e-3  # seconds of a batch that the event loop computes itself
+SIZES = (1, 16, 64, 256)  # cases of the batches that are measured
+
+
+class Rates(NamedTuple):
+    """Seconds of posteriors of all variables, as measured at start.
+
+    Attributes
+    ----------
+    single : float
+        One case on its own.
+    batch, case : float
+        A batch of n cases takes ``batch + n * case``.
+    threshold : int
+        Cases from which a batch is faster.
+    """
+
+    single: float
+    batch: float
+    case: float
+    threshold: int
+
+    def seconds(self, n: int) -> float:
+        """Estimated seconds of n cases."""
+        return n * self.single if n < self.threshold else self.batch + n * self.case
+
+
+def measure(tree: JunctionTree, seed: int = 0) -> Rates:
+    """Measure a tree on sampled cases that observe a tenth of the variables; this also loads all that answers need."""
+    model = tree.model
+    rng = np.random.default_rng(seed)
+    states = _sampled(tree, max(SIZES), rng)
+    hidden = rng.random(states.shape) >= max(0.1, 2 / max(len(model), 1))
+    states[hidden] = -1
+    backend = tree.intervened().backend
+    seconds: dict[int, float] = {}
+    for n in SIZES:
+        best = float("inf")
+        for repeat in range(3):
+            rows = np.ascontiguousarray(np.roll(states, repeat * n, axis=0)[:n])
+            begun = time.perf_counter()
+            if n == 1:
+                backend.run(Evidence(rows[0]), None)
+            else:
+                backend.run_batch(rows, {}, None)
+            best = min(best, time.perf_counter() - begun)
+            if best > 1:
+                break
+        seconds[n] = best
+        if best > 2:
+            break
+    return _fit(seconds)
+
+
+def _sampled(tree: JunctionTree, n: int, rng: np.random.Generator) -> NDArray[np.int32]:
+    """Cases that are possible; cases without observations if the tree cannot sample."""
+    try:
+        return np.array(tree.sample(n, seed=rng).states)
+    except Exception:  # sliced plans, models of probability zero
+        return np.full((n, len(tree.model)), -1, np.int32)
+
+
+def _fit(seconds: dict[int, float]) -> Rates:
+    """Rates from times by number of cases."""
+    single = seconds[1]
+    sizes = [n for n in seconds if n > 1]
+    if not sizes:
+        return Rates(single, 0.0, single, 1 << 30)
+    last = max(sizes)
+    first = min(sizes)
+    case = (seconds[last] - seconds[first]) / (last - first) if last > first else seconds[last] / last
+    case = max(case, seconds[last] / last / 10)
+    batch = max(seconds[last] - last * case, 0.0)
+    gain = single - case
+    threshold = int(batch / gain) + 2 if gain > 0 else 1 << 30
+    return Rates(single, batch, case, threshold)
+
+
+class Answered(NamedTuple):
+    """Posteriors of one case.
+
+    Attributes
+    ----------
+    flat : list of float
+        The posteriors of the targets, one after another; of all variables if there are no targets.
+    log_evidence : float
+    """
+
+    flat: list[float]
+    log_evidence: float
+    queued: float  # seconds
+    computed: float  # seconds of the batch
+    cases: int  # of the batch
+
+
+class _Waiting:
+    """A request that waits."""
+
+    __slots__ = ("arrived", "case", "future", "targets")
+
+    def __init__(self, case: Evidence, targets: list[int] | None, future: asyncio.Future[Answered]):
+        self.case, self.targets, self.future = case, targets, future
+        self.arrived = time.perf_counter()
+
+
+class Batcher:
+    """Answers posteriors of a tree.
+
+    Parameters
+    ----------
+    tree : JunctionTree
+    rates : Rates
+    max_batch : int
+    exact : bool
+        Answer one by one.
+    """
+
+    def __init__(self, tree: JunctionTree, rates: Rates, max_batch: int, exact: bool = False):
+        self._tree, self.rates, self._max_batch, self._exact = tree, rates, max_batch, exact
+        self._ptr = [int(i) for i in tree.plan.posterior_ptr]
+        self._waiting: deque[_Waiting] = deque()
+        self._lock = threading.Lock()
+        self._is_running = False  # a thread or a callback will answer what waits
+        self._pool = ThreadPoolExecutor(1, "jtgpu-posteriors")
+
+    def __len__(self) -> int:
+        """Number of requests that wait."""
+        return len(self._waiting)
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether single requests are answered by the event loop."""
+        return self.rates.single <= INLINE
+
+    def submit(self, case: Evidence, targets: list[int] | None) -> asyncio.Future[Answered]:
+        """Compute the posteriors of one case.
+
+        Returns
+        -------
+        Future of Answered
+            Cancelling it removes the request, unless it is being computed.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Answered] = loop.create_future()
+        self._waiting.append(_Waiting(case, targets, future))
+        with self._lock:
+            if self._is_running:
+                return future
+            self._is_running = True
+        loop.call_soon(self._start)
+        return future
+
+    def _start(self) -> None:
+        """Answer what waits here if that is quick, otherwise in the thread."""
+        if self.rates.seconds(len(self._waiting)) <= INLINE:
+            while self._waiting and self.rates.seconds(min(len(self._waiting), self._max_batch)) <= INLINE:
+                items = self._take()
+                _deliver(items, self._answer(items))
+            with self._lock:
+                if not self._waiting:
+                    self._is_running = False
+                    return
+        self._pool.submit(self._run)
+
+    def _run(self) -> None:
+        """In the thread: answer until nothing waits."""
+        while True:
+            items = self._take()
+            if items:
+                found = self._answer(items)
+                loops = dict.fromkeys(item.future.get_loop() for item in items)
+                for loop in loops:
+                    if not loop.is_closed():
+                        loop.call_soon_threadsafe(_deliver, items, found, loop)
+            with self._lock:
+                if not self._waiting:
+                    self._is_running = False
+                    return
+
+    def _take(self) -> list[_Waiting]:
+        """The requests that are answered next; those whose clients are gone are dropped."""
+        items: list[_Waiting] = []
+        while self._waiting and len(items) < self._max_batch:
+            item = self._waiting.popleft()
+            if not item.future.cancelled():
+                items.append(item)
+        return items
+
+    def _answer(self, items: Sequence[_Waiting]) -> list[Answered | BaseException]:
+        begun = time.perf_counter()
+        n = len(items)
+        try:
+            if self._exact or n < self.rates.threshold:
+                found = [self._single(item) for item in items]
+            else:
+                found = self._batch(items)
+        except BaseException as error:  # every client has to get an answer
+            return [error] * n
+        computed = time.perf_counter() - begun
+        return [
+            f if isinstance(f, BaseException) else Answered(f[0], f[1], begun - item.arrived, computed, n)
+            for f, item in zip(found, items, strict=True)
+        ]
+
+    def _single(self, item: _Waiting) -> tuple[list[float], float] | BaseException:
+        tree = self._tree
+        try:
+            result = tree.answer(tree.intervened().backend.run, item.case, item.targets)
+        except Exception as error:
+            return error
+        flat = result.posterior
+        if item.targets is None:
+            return flat.tolist(), result.log_evidence
+        ptr = self._ptr
+        values: list[float] = []
+        for v in item.targets:
+            values += flat[ptr[v] : ptr[v + 1]].tolist()
+        return values, result.log_evidence
+
+    def _batch(self, items: Sequence[_Waiting]) -> list[tuple[list[float], float] | BaseException]:
+        tree = self._tree
+        model = tree.model
+        states, weights = states_and_weights(len(model), [item.case for item in items])
+        targets: list[int] | None = None
+        if all(item.targets is not None for item in items):
+            targets = sorted({v for item in items for v in item.targets or ()})
+        result = tree.intervened().backend.run_batch(states, weights, targets)
+        at = spans(model, targets)
+        found: list[tuple[list[float], float] | BaseException] = []
+        impossible, log_evidence = result.impossible.tolist(), result.log_evidence.tolist()
+        for i, item in enumerate(items):
+            if impossible[i]:
+                found.append(ImpossibleEvidence(tree.impossible(item.case)))
+                continue
+            row: list[float] = result.posterior[i].tolist()
+            if item.targets is not None and item.targets != targets:
+                row = [x for v in item.targets for x in row[at[v]]]
+            found.append((row, log_evidence[i]))
+        return found
+
+    def close(self) -> None:
+        """End the thread after what waits is answered."""
+        self._pool.shutdown(wait=True)
+
+
+def _deliver(
+    items: Sequence[_Waiting], found: Sequence[Answered | BaseException], loop: Any = None
+) -> None:
+    """Hand answers to the requests of an event loop, which runs this function."""
+    for item, answered in zip(items, found, strict=True):
+        future = item.future
+        if future.done() or (loop is not None and future.get_loop() is not loop):
+            continue
+        if isinstance(answered, BaseException):
+            future.set_exception(answered)
+        else:
+            future.set_result(answered)

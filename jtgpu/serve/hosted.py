@@ -1,0 +1,119 @@
+"""`Hosted`: a tree with everything that a server needs to answer its questions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..errors import JtgpuError
+from ..inference.tree import JunctionTree
+from . import networks
+from .batching import Batcher, Rates, measure
+from .questions import QUESTIONS
+from .questions.bodies import BODIES
+from .questions.cases import spans
+from .questions.form import Form, with_labels
+from .settings import Settings
+
+__all__ = ["Hosted"]
+
+T = TypeVar("T")
+SLOW = 0.5  # seconds of a case from which questions are not tried at start
+
+
+class Hosted:
+    """A tree that clients query.
+
+    Two threads compute: one for posteriors of single cases, in batches, and one for all other questions, so that these
+    do not hold up posteriors.
+
+    Attributes
+    ----------
+    name : str
+    tree : JunctionTree
+    names : tuple of (str, slice)
+        Each variable, and its cells in an array of all posteriors.
+    """
+
+    def __init__(self, name: str, tree: JunctionTree, settings: Settings):
+        self.name, self.tree, self._settings = name, tree, settings
+        ptr = [int(i) for i in tree.plan.posterior_ptr]
+        self.names = tuple((v, slice(ptr[i], ptr[i + 1])) for i, v in enumerate(tree.model.variables))
+        self.decoders = {question: msgspec.json.Decoder(body) for question, body in BODIES.items()}
+        self.digest = networks.digest(tree)
+        self.rates = Rates(0.0, 0.0, 0.0, 1 << 30)
+        self.batcher = Batcher(tree, self.rates, settings.max_batch, settings.exact)
+        self.description: dict[str, Any] = {}
+        self.summary = networks.summary(name, tree)
+        self.pending = 0  # questions that wait for the second thread, or are computed there
+        self._pool = ThreadPoolExecutor(1, "jtgpu-questions")
+
+    def warm(self) -> None:
+        """Load everything that answers need, measure how long they take, and compute the priors."""
+        self.rates = self.batcher.rates = measure(self.tree)
+        self.description = networks.description(self.name, self.tree)
+        if self.rates.single < SLOW:
+            for question, body in _examples(self.tree).items():
+                with suppress(JtgpuError):  # a sliced plan and a Markov network do not answer all questions
+                    QUESTIONS[question](self.tree, msgspec.convert(body, BODIES[question]), Form())
+
+    def named(
+        self, flat: list[float], targets: Sequence[int] | None, form: Form
+    ) -> dict[str, list[float] | dict[str, float]]:
+        """Posteriors by variable, from those of the targets one after another."""
+        if targets is None and not form.labels:
+            return {name: flat[at] for name, at in self.names}
+        model = self.tree.model
+        found: dict[str, list[float] | dict[str, float]] = {}
+        for v, at in spans(model, targets).items():
+            found[model.variables[v]] = with_labels(model, v, flat[at]) if form.labels else flat[at]
+        return found
+
+    def submit(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a function in the second thread; cancelling the future removes it if it has not started."""
+        self.pending += 1
+        future = asyncio.get_running_loop().run_in_executor(self._pool, function)
+        future.add_done_callback(self._finished)
+        return future
+
+    def _finished(self, future: asyncio.Future[Any]) -> None:
+        self.pending -= 1
+        if not future.cancelled():
+            future.exception()  # is retrieved, if nobody waits any more
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait for an answer."""
+        return len(self.batcher) + self.pending
+
+    def close(self) -> None:
+        """End the threads after what waits is answered; the tree stays open."""
+        self.batcher.close()
+        self._pool.shutdown(wait=True)
+
+
+def _examples(tree: JunctionTree) -> dict[str, Any]:
+    """A question of each kind, about the first variables."""
+    model = tree.model
+    if not len(model):
+        return {}
+    first, last = model.variables[0], model.variables[-1]
+    target, evidence = last, {}
+    with suppress(JtgpuError):
+        evidence = {first: tree.posterior(first).probabilities.argmax().item()} if first != last else {}
+    return {
+        "mpe": {"evidence": evidence},
+        "map": {"variables": [target], "evidence": evidence},
+        "voi": {"target": target, "evidence": evidence},
+        "mi": {"target": target, "evidence": evidence},
+        "sensitivity": {"target": [target, 0], "evidence": evidence},
+        "importance": {"target": target, "evidence": evidence},
+        "conflict": {"evidence": evidence},
+        "joint": {"variables": [first, last] if first != last else [first]},
+        "sample": {"n": 2, "seed": 0, "evidence": evidence},
+    }

@@ -1,0 +1,152 @@
+"""What a client learns about a network: variables, arcs, priors, the cost of its plan, CPTs and files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..cases.fingerprint import model_fingerprint
+from ..draw.focus import Graph, graph_of
+from ..errors import ArgumentError, EvidenceError, closest
+from ..formats.common.writing import whole_numbers
+from ..formats.conversion import carry
+from ..formats.registry import FORMATS
+from ..inference.tree import JunctionTree
+from ..model.discrete import DiscreteModel
+from ..model.network import BayesianNetwork
+
+__all__ = ["cpt", "description", "digest", "file", "summary"]
+
+
+def digest(tree: JunctionTree) -> str:
+    """A digest of the model and of where it is computed."""
+    return model_fingerprint(tree.model)[:32]
+
+
+def summary(name: str, tree: JunctionTree) -> dict[str, Any]:
+    """One line about a network."""
+    model = tree.model
+    return {
+        "name": name,
+        "title": model.name,
+        "variables": len(model),
+        "arcs": len(graph_of(model).arcs),
+        "states": int(model.cardinality.sum()),
+        "backend": tree.backend,
+        "device": tree.device,
+        "dtype": tree.dtype,
+        "digest": digest(tree),
+    }
+
+
+def description(name: str, tree: JunctionTree) -> dict[str, Any]:
+    """Everything about a network except its numbers.
+
+    Returns
+    -------
+    dict
+        Variables with their states and the numbers of their parents, arcs, prior probabilities in the order of the
+        variables, and the cost of the plan.
+    """
+    model = tree.model
+    graph = graph_of(model)
+    prior = tree.posteriors()
+    cost = tree.plan.cost()
+    return {
+        "name": name,
+        "title": model.name,
+        "kind": "bayesian" if graph.is_directed else "markov",
+        "digest": digest(tree),
+        "backend": tree.backend,
+        "device": tree.device,
+        "dtype": tree.dtype,
+        "variables": _variables(model, graph),
+        "arcs": [[*arc] for arc in graph.arcs],
+        "prior": [p.probabilities.tolist() for p in prior.values()],
+        "log_evidence": prior.log_evidence,
+        "plan": {
+            "description": tree.plan.describe(),
+            "cliques": cost.cliques,
+            "entries": cost.entries,
+            "largest": cost.largest,
+            "bytes": cost.bytes,
+            "flops": cost.flops,
+            "levels": cost.levels,
+        },
+    }
+
+
+def _variables(model: DiscreteModel, graph: Graph) -> list[dict[str, Any]]:
+    attributes = model.attributes.get("node", {}) if isinstance(model, BayesianNetwork) else {}
+    labels = [attributes.get(v, {}).get("label") for v in model.variables]
+    positions = _positions(model, graph)
+    return [
+        {
+            "name": name,
+            "label": label if isinstance(label, str) and label else name,
+            "states": [*model.states(name)],
+            "parents": parents if graph.is_directed else [],
+            "position": position,
+        }
+        for name, label, parents, position in zip(model.variables, labels, graph.parents, positions, strict=True)
+    ]
+
+
+def _positions(model: DiscreteModel, graph: Graph) -> list[list[int] | None]:
+    """Positions that the file gives, y downwards; None for variables without one."""
+    if not isinstance(model, BayesianNetwork):
+        return [None] * len(model)
+    attributes = model.attributes.get("node", {})
+    found = [whole_numbers(attributes.get(v, {}).get("position"), 2) for v in model.variables]
+    places = [[*p] if p else None for p in found]
+    # y grows upwards in some formats and programs, and downwards in others: most arcs point down
+    down = 0
+    for a, b in graph.arcs:
+        first, second = places[a], places[b]
+        if first is not None and second is not None:
+            down += (second[1] > first[1]) - (second[1] < first[1])
+    return places if down >= 0 else [None if p is None else [p[0], -p[1]] for p in places]
+
+
+def cpt(tree: JunctionTree, variable: str | int) -> dict[str, Any]:
+    """The CPT of a variable; the last axis, its own states, varies fastest.
+
+    Raises
+    ------
+    EvidenceError
+        If the model is a Markov network, which has no CPTs.
+    """
+    model = tree.model
+    v = model.index(variable)
+    if not isinstance(model, BayesianNetwork):
+        raise EvidenceError("a Markov network has factors and no CPTs")
+    table = model.cpt(v)
+    parents = model.parents(v)
+    return {
+        "variable": model.variables[v],
+        "parents": [*parents],
+        "states": [[*model.states(p)] for p in (*parents, v)],
+        "shape": [*table.shape],
+        "probabilities": table.ravel().tolist(),
+    }
+
+
+def file(model: DiscreteModel, name: str) -> tuple[str, str]:
+    """The network as text in a format, and the suffix of its file.
+
+    Parameters
+    ----------
+    model : DiscreteModel
+    name : str
+        A suffix without the dot, such as ``"bif"``.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such format that can be written.
+    FormatError
+        If the format cannot represent the model.
+    """
+    suffixes = {s[1:]: f for f in FORMATS if f.writer for s in f.suffixes if s not in f.only_read}
+    if name not in suffixes:
+        raise ArgumentError(f"format must be one of {', '.join(suffixes)}, not {name[:60]!r}{closest(name, suffixes)}")
+    return carry(model, suffixes[name]).text, name
