@@ -57,6 +57,10 @@ EXTRAS = {
     "pandas": ["narwhals>=1.20", "pyarrow>=15", "pandas>=2.1"],
     "polars": ["narwhals>=1.20", "pyarrow>=15", "polars>=1.0"],
     "plot": ["matplotlib>=3.8"],
+    "serve": [
+        "uvicorn>=0.30", "msgspec>=0.18", "prometheus-client>=0.20", "uvloop>=0.19; sys_platform != 'win32'",
+        "httptools>=0.6; sys_platform != 'win32'",
+    ],
     "ray": ["ray[data]>=2.49", "fsspec", "narwhals>=1.20", "pyarrow>=17"],
     # tests compare answers with pyagrum, benchmarks compare times; tests of missing packages are skipped with a reason
     "test": [
@@ -65,8 +69,10 @@ EXTRAS = {
         # 240 MB; its tests are skipped with a reason if there is no wheel
         "ray[data]>=2.49; platform_system == 'Linux' and python_version < '3.14'", "pyyaml>=6",
         "moto[server]>=5",  # object storage on this machine
+        "httpx>=0.27", "openapi-spec-validator>=0.7",
     ],
 }
+EXTRAS["test"] += EXTRAS["serve"]
 EXTRAS["dev"] = [
     *EXTRAS["test"], "ruff>=0.11", "mypy>=1.15", "types-networkx", "types-setuptools", "build>=1.2",
     "import-linter>=2.0",

@@ -44,6 +44,9 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "fsspec": ("cluster/storage.py",),
     "ray": ("cluster/*.py",),
     "platformdirs": ("util/system.py",),
+    "uvicorn": ("serve/listening.py",),
+    "msgspec": ("serve/*.py", "serve/questions/*.py"),
+    "prometheus_client": ("serve/metrics.py",),
     "numpy": ("**/*.py",),
 }
 # packages that are imported within functions only, in any file
@@ -61,6 +64,7 @@ BY_NAME = {
     "formats/__init__.py",  # evidence files
     "learn/__init__.py",
     "series/__init__.py",
+    "serve/__init__.py",  # what needs jtgpu[serve]
     "formats/registry.py",  # a format's modules
     "cli/commands.py",  # a command's module when it runs
     "util/loops.py",  # compiled loops, which the extension module replaces

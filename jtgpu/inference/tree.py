@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from ..model.network import DiscreteModel
+    from ..util.doors import Server
     from ..util.options import BackendName, ImputeMethod, JointMethod, OnProblem
 
 __all__ = ["JunctionTree"]
@@ -693,6 +694,26 @@ class JunctionTree(CompiledModel):
         The result of the corresponding method; see `jtgpu.inference.queries.text` for all kinds of questions.
         """
         return ask(self, question)
+
+    def serve(self, *, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Server:
+        """Serve this network over HTTP, with a page, in a thread; needs ``jtgpu[serve]``.
+
+        Parameters
+        ----------
+        host : str, default "127.0.0.1"
+            The address to listen at. Other machines need a token, which is made if none is given.
+        port : int, default 0
+            0: a free one.
+        **options
+            See `jtgpu.serve.serve`.
+
+        Returns
+        -------
+        jtgpu.serve.Server
+            Ready: ``.url`` is the address for a browser, ``.close()`` stops it. The tree stays open.
+        """
+        server: Server = doors.serving().serve(self, host=host, port=port, **options)
+        return server
 
     def _repr_html_(self) -> str:
         return doors.html(self)

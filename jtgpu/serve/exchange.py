@@ -94,9 +94,8 @@ class Exchange:
             return default
         value = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else -1
         if not least <= value <= most:
-            raise Refusal(
-                "invalid-argument", f"{name} must be an integer from {least:,} to {most:,}, not {text[:60]!r}", field=name
-            )
+            expected = f"an integer from {least:,} to {most:,}"
+            raise Refusal("invalid-argument", f"{name} must be {expected}, not {text[:60]!r}", field=name)
         return value
 
     async def read(self, limit: int) -> bytes:

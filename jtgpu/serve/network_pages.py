@@ -11,14 +11,13 @@ from ..errors import JtgpuError
 from . import networks
 from .exchange import JSON, Exchange
 from .hosted import Hosted
-from .map_layout import map_layout, overview
+from .map_layout import MAX_NODES, map_layout, overview
 from .problems import Refusal
 from .settings import Settings
 
 __all__ = ["NetworkPages"]
 
 MOST = 150  # variables of a layout
-MAX_MOST = 2000
 _encode = msgspec.json.Encoder().encode
 
 
@@ -68,23 +67,14 @@ def _requested(exchange: Exchange, hosted: Hosted) -> Any:
     graph = graph_of(model)
     nodes = _nodes(exchange, hosted, graph)
 
-    def compute() -> Any:
-        key = None if nodes is None else tuple(nodes)
-        found = dict(tree.cached("serve-layout", key, lambda: map_layout(model, nodes)))
-        shown = set(range(len(model)) if nodes is None else nodes)
-        found["hidden"] = [
-            [sum(u not in shown for u in graph.parents[v]), sum(u not in shown for u in graph.children[v])]
-            for v in (range(len(model)) if nodes is None else nodes)
-        ]
-        return found
-
-    return compute
+    key = None if nodes is None else tuple(nodes)
+    return lambda: tree.cached("serve-layout", key, lambda: map_layout(model, nodes))
 
 
 def _nodes(exchange: Exchange, hosted: Hosted, graph: Graph) -> list[int] | None:
     """Numbers of the variables to place, ascending; None: all."""
     model = hosted.tree.model
-    most = exchange.number("most", MOST, 1, MAX_MOST) or MOST
+    most = exchange.number("most", MOST, 1, MAX_NODES) or MOST
     hops = exchange.number("hops", 2, 0, 1000) or 0
     given = ",".join(exchange.query.get("nodes", []))
     if given:
@@ -92,8 +82,8 @@ def _nodes(exchange: Exchange, hosted: Hosted, graph: Graph) -> list[int] | None
         if not all(w.isascii() and w.isdigit() and len(w) < 10 for w in words):
             raise Refusal("invalid-argument", "nodes must be numbers of variables, separated by commas", field="nodes")
         nodes = sorted({model.index(int(w)) for w in words})
-        if len(nodes) > MAX_MOST:
-            raise Refusal("invalid-argument", f"a layout has at most {MAX_MOST:,} variables", field="nodes")
+        if len(nodes) > MAX_NODES:
+            raise Refusal("invalid-argument", f"a layout has at most {MAX_NODES:,} variables", field="nodes")
         return nodes
     around = exchange.query.get("around", [])
     if not around and len(model) <= most:

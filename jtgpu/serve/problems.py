@@ -21,7 +21,7 @@ from ..errors import (
 )
 from ..model.discrete import DiscreteModel
 
-__all__ = ["KINDS", "Refusal", "kind_of", "problem"]
+__all__ = ["KINDS", "Refusal", "closest_names", "kind_of", "problem"]
 
 EVIDENCE = ("evidence", "likelihood", "soft", "do")
 
@@ -31,6 +31,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "bad-request": (400, "Bad request"),
     "missing-token": (401, "The token is missing or wrong"),
     "forbidden-origin": (403, "Foreign origin"),
+    "read-only": (403, "Uploads are not accepted"),
     "not-found": (404, "Not found"),
     "unknown-network": (404, "Unknown network"),
     "method-not-allowed": (405, "Method not allowed"),
@@ -141,7 +142,7 @@ def _fields(kind: str, model: DiscreteModel, body: Any) -> dict[str, Any]:
     if kind == "unknown-variable":
         for name in _variables(body):
             if name not in model:
-                return {"variable": name, "closest": _closest(name, model.variables)}
+                return {"variable": name, "closest": closest_names(name, model.variables)}
     if kind == "unknown-state":
         for name, value in _findings(body):
             if name not in model:
@@ -150,7 +151,7 @@ def _fields(kind: str, model: DiscreteModel, body: Any) -> dict[str, Any]:
                 try:
                     model.state_index(name, state)
                 except UnknownState:
-                    near = _closest(state, model.states(name)) if isinstance(state, str) else []
+                    near = closest_names(state, model.states(name)) if isinstance(state, str) else []
                     return {"variable": name, "state": state, "closest": near}
                 except EvidenceError:
                     continue
@@ -178,7 +179,8 @@ def _variables(body: Any) -> Iterator[str]:
     yield from (variable for variable, _ in _findings(body))
 
 
-def _closest(word: str, known: Iterable[str]) -> list[str]:
+def closest_names(word: str, known: Iterable[str]) -> list[str]:
+    """The names that are most similar to a word, at most three."""
     if len(word) > 100:
         return []
     known = [k for k in known if len(k) <= 200]

@@ -46,6 +46,8 @@ class Settings:
         Write a line for each request to stderr.
     log_evidence : bool
         Include the evidence in these lines.
+    folder : str
+        Folder for uploads that several processes share. Default: a private temporary one, removed at the end.
     """
 
     token: str = ""
@@ -63,6 +65,7 @@ class Settings:
     exact: bool = False
     log: str = "none"
     log_evidence: bool = False
+    folder: str = ""
     hosts: frozenset[str] = field(init=False, default=frozenset())  # all accepted ones, lower case
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
-"""The four imports of higher layers. All other modules of jtgpu import from their own layer or a lower one.
+"""The five imports of higher layers. All other modules of jtgpu import from their own layer or a lower one.
 
-Four methods need modules of higher layers: ``net.plan()``, ``net.compile()`` (with ``plan.compile()``),
-``tree.predict_proba()`` (with ``tree.predict()``) and ``_repr_html_()``. The functions of this module import these on
+Five methods need modules of higher layers: ``net.plan()``, ``net.compile()`` (with ``plan.compile()``),
+``tree.predict_proba()`` (with ``tree.predict()``), ``tree.serve()`` and ``_repr_html_()``. The functions of this module import these on
 the first call, so a program that only reads networks never imports the engine.
 """
 
@@ -10,17 +10,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # what net.plan() and net.compile() return; pyproject.toml exempts these two imports from the layers
+if TYPE_CHECKING:  # what these methods return; pyproject.toml exempts the three imports from the layers
     from ..inference.network_plan import NetworkPlan as NetworkPlan
     from ..inference.tree import JunctionTree as JunctionTree
+    from ..serve import Server as Server
 
-__all__ = ["cases", "cluster", "compiling", "html", "planning"]
+__all__ = ["cases", "cluster", "compiling", "html", "planning", "serving"]
 
 PACKAGE = __name__.partition(".")[0]
 # door -> the module behind it
 DOORS = {
     "planning": "inference.planning", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster",
-    "html": "draw.html",
+    "html": "draw.html", "serving": "serve",
 }  # fmt: skip
 
 
@@ -42,6 +43,11 @@ def cases() -> Any:
 def cluster() -> Any:
     """``tree.predict_proba(cluster=...)``: the package `jtgpu.cluster`, which answers parts of a table elsewhere."""
     return _open("cluster")
+
+
+def serving() -> Any:
+    """``tree.serve()``: the package `jtgpu.serve`."""
+    return _open("serving")
 
 
 def html(thing: Any) -> str:

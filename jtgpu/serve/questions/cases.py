@@ -53,7 +53,7 @@ def spans(model: DiscreteModel, targets: Sequence[int] | None) -> dict[int, slic
 
 def answer_cases(
     tree: JunctionTree, cases: Sequence[Case], targets: Any, form: Form
-) -> list[replies.OnePosteriors | replies.Failed]:
+) -> list[replies.Result]:
     """Compute the posteriors of many cases.
 
     Returns
@@ -106,7 +106,7 @@ def answer_cases(
     return found
 
 
-def _one(tree: JunctionTree, case: Case, targets: list[int] | None, form: Form) -> replies.OnePosteriors:
+def _one(tree: JunctionTree, case: Case, targets: list[int] | None, form: Form) -> replies.Result:
     """A case with soft evidence or interventions."""
     found = tree.posteriors(**known_of(case), targets=targets)
     return {

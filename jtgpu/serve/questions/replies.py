@@ -23,17 +23,12 @@ class Reply(TypedDict):
     ms: NotRequired[Milliseconds]
 
 
-class OnePosteriors(TypedDict):
-    """Posteriors of one case."""
+class Result(TypedDict):
+    """Posteriors of one of many cases, or why there are none: a problem as of a response that is not 2xx."""
 
-    log_evidence: float
-    posteriors: dict[str, Distribution]
-
-
-class Failed(TypedDict):
-    """A case without an answer, and why: a problem as of a response that is not 2xx."""
-
-    error: dict[str, Any]
+    log_evidence: NotRequired[float]
+    posteriors: NotRequired[dict[str, Distribution]]
+    error: NotRequired[dict[str, Any]]
 
 
 class Posteriors(Reply):
@@ -41,7 +36,7 @@ class Posteriors(Reply):
 
     log_evidence: NotRequired[float]
     posteriors: NotRequired[dict[str, Distribution]]
-    results: NotRequired[list[OnePosteriors | Failed]]
+    results: NotRequired[list[Result]]
 
 
 class Configuration(TypedDict):

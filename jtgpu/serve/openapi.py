@@ -1,0 +1,184 @@
+"""The OpenAPI description of the HTTP interface, made from the types of bodies and answers."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from ..util.version import __version__
+from .problems import KINDS
+from .questions.bodies import BODIES
+from .questions.replies import REPLIES
+
+__all__ = ["openapi"]
+
+REF = "#/components/schemas/{name}"
+_SUMMARIES = {
+    "posteriors": "Posterior probabilities of all variables or some, of one case or of many.",
+    "mpe": "The most probable configurations of all variables.",
+    "map": "The most probable configurations of some variables.",
+    "voi": "Which variable to observe next to learn about a target.",
+    "mi": "Mutual information of a target and other variables.",
+    "sensitivity": "The parameters that P(target | evidence) depends on most.",
+    "importance": "The effect of each finding on a target.",
+    "conflict": "The conflict measure of the findings.",
+    "joint": "The joint posterior of some variables.",
+    "sample": "Exact samples of all variables.",
+    "ask": "A question as text, such as P(lung | xray=yes).",
+}
+_EXAMPLES: dict[str, dict[str, Any]] = {
+    "posteriors": {"evidence": {"xray": "yes", "smoke": ["yes", "no"]}, "targets": ["lung"]},
+    "mpe": {"evidence": {"xray": "yes"}, "k": 3},
+    "map": {"variables": ["lung", "bronc"], "evidence": {"xray": "yes"}},
+    "voi": {"target": "lung", "evidence": {"xray": "yes"}},
+    "mi": {"target": "lung"},
+    "sensitivity": {"target": ["lung", "yes"], "evidence": {"xray": "yes"}, "n": 10},
+    "importance": {"target": "lung", "evidence": {"xray": "yes", "smoke": "no"}},
+    "conflict": {"evidence": {"xray": "yes", "smoke": "no"}},
+    "joint": {"variables": ["lung", "bronc"]},
+    "sample": {"n": 3, "seed": 1},
+    "ask": {"question": "P(lung | xray=yes)"},
+}
+
+
+@cache
+def openapi() -> bytes:
+    """The description, as JSON."""
+    kinds = [*BODIES.values(), *dict.fromkeys(REPLIES.values())]
+    _, components = msgspec.json.schema_components(kinds, ref_template=REF)
+    (bodies, _) = msgspec.json.schema_components(BODIES.values(), ref_template=REF)
+    (replies, _) = msgspec.json.schema_components(REPLIES.values(), ref_template=REF)
+    body_of, reply_of = dict(zip(BODIES, bodies, strict=True)), dict(zip(REPLIES, replies, strict=True))
+    components["Problem"] = _PROBLEM
+    paths = dict(_GET)
+    for question in BODIES:
+        paths[f"/v1/networks/{{network}}/{question}"] = {
+            "post": {
+                "operationId": question,
+                "summary": _SUMMARIES[question],
+                "parameters": [_NETWORK, _DIGITS, _LABELS],
+                "requestBody": {
+                    "required": True,
+                    "content": {"application/json": {"schema": body_of[question], "example": _EXAMPLES[question]}},
+                },
+                "responses": _responses(reply_of[question]),
+            }
+        }
+    found = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "jtgpu",
+            "version": __version__,
+            "summary": "Exact inference in discrete Bayesian networks.",
+            "description": "Every question carries its whole evidence: the server stores nothing between requests.",
+        },
+        "security": [{}, {"token": []}],
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    }
+    return msgspec.json.encode(found)
+
+
+def _responses(schema: Any, kind: str = "application/json") -> dict[str, Any]:
+    return {
+        "200": {"description": "The answer.", "content": {kind: {"schema": schema}}},
+        "default": {
+            "description": "A problem (RFC 9457).",
+            "content": {"application/problem+json": {"schema": {"$ref": REF.format(name="Problem")}}},
+        },
+    }
+
+
+def _parameter(name: str, where: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
+    return {"name": name, "in": where, "required": where == "path", "schema": schema, "description": text}
+
+
+def _get(name: str, text: str, parameters: list[Any], kind: str = "application/json") -> dict[str, Any]:
+    schema = {"type": "object"} if kind == "application/json" else {"type": "string"}
+    return {
+        "get": {"operationId": name, "summary": text, "parameters": parameters, "responses": _responses(schema, kind)}
+    }
+
+
+_TEXT, _NUMBER, _BIT = {"type": "string"}, {"type": "integer", "minimum": 0}, {"enum": ["0", "1"]}
+_NETWORK = _parameter("network", "path", _TEXT, "Name of the network.")
+_DIGITS = _parameter("digits", "query", {"type": "integer", "minimum": 1, "maximum": 17}, "Significant digits.")
+_LABELS = _parameter("labels", "query", _BIT, "Objects by the names of states in place of arrays.")
+_JOB = _parameter("job", "path", _TEXT, "Number of the job.")
+_PROBLEM = {
+    "title": "Problem",
+    "description": f"One of {', '.join(f'/errors/{kind} ({status})' for kind, (status, _) in KINDS.items())}.",
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": _TEXT, "title": _TEXT, "status": _NUMBER, "detail": _TEXT, "variable": _TEXT, "state": {},
+        "closest": {"type": "array", "items": _TEXT}, "findings": {"type": "array", "items": _TEXT},
+        "needed": {}, "limit": {}, "predicted": {}, "row": _NUMBER, "id": _TEXT,
+    },
+}  # fmt: skip
+_UPLOAD = {
+    kind: {"schema": {}}
+    for kind in ("text/csv", "application/vnd.apache.parquet", "application/vnd.apache.arrow.stream")
+}
+_LIST = {"type": "array", "items": _TEXT}
+_GET: dict[str, Any] = {
+    "/healthz": _get("health", "Whether the process lives.", []),
+    "/readyz": _get("ready", "Whether all networks are ready; 503 before, and while the server stops.", []),
+    "/metrics": _get("metrics", "Metrics in the text format of Prometheus.", [], "text/plain"),
+    "/v1/networks": _get("networks", "All networks.", []),
+    "/v1/networks/{network}": _get("network", "Variables, states, arcs, priors and the cost of the plan.", [_NETWORK]),
+    "/v1/networks/{network}/cpt/{variable}": _get(
+        "cpt", "A CPT.", [_NETWORK, _parameter("variable", "path", _TEXT, "Name of the variable.")]
+    ),
+    "/v1/networks/{network}/file": _get(
+        "file", "The network as a file.",
+        [_NETWORK, _parameter("format", "query", _TEXT, "A suffix such as bif.")], "text/plain",
+    ),
+    "/v1/networks/{network}/layout": _get(
+        "layout", "Positions for a drawing.",
+        [
+            _NETWORK, _parameter("nodes", "query", _TEXT, "Numbers of variables, separated by commas."),
+            _parameter("around", "query", _LIST, "Variables whose neighbourhood is shown."),
+            _parameter("hops", "query", _NUMBER, "Arcs to the farthest variable."),
+            _parameter("most", "query", _NUMBER, "Number of variables."),
+            _parameter("overview", "query", _BIT, "A dot for every variable."),
+        ],
+    ),
+    "/v1/networks/{network}/table": {
+        "post": {
+            "operationId": "table",
+            "summary": "Answer every row of a table: the file that jtgpu batch writes; a job (202) if it is large.",
+            "parameters": [
+                _NETWORK, _parameter("targets", "query", _LIST, "Variables."),
+                _parameter("keep", "query", _LIST, "Columns to copy."),
+                *(_parameter(name, "query", _BIT, f"As --{name.replace('_', '-')} of jtgpu batch.")
+                  for name in ("labels", "log_evidence", "conflict", "mpe")),
+                _parameter("on_error", "query", {"enum": ["error", "flag"]}, "What a row without an answer does."),
+                _parameter("format", "query", {"enum": ["csv", "parquet"]}, "Of the answer."),
+            ],
+            "requestBody": {"required": True, "content": _UPLOAD},
+            "responses": {
+                **_responses({"type": "string"}, "text/csv"),
+                "202": {"description": "A job.", "content": {"application/json": {"schema": {"type": "object"}}}},
+            },
+        }
+    },
+    "/v1/networks/{network}/columns": {
+        "post": {
+            "operationId": "columns", "summary": "The columns of a CSV file, and its first rows.",
+            "parameters": [_NETWORK], "requestBody": {"required": True, "content": {"text/csv": {"schema": {}}}},
+            "responses": _responses({"type": "object"}),
+        }
+    },
+    "/v1/jobs/{job}": {
+        **_get("job", "The state of a job.", [_JOB]),
+        "delete": {
+            "operationId": "cancel", "summary": "Cancel or remove a job.", "parameters": [_JOB],
+            "responses": {"204": {"description": "Done."}},
+        },
+    },
+    "/v1/jobs/{job}/events": _get("events", "The state whenever it changes (SSE).", [_JOB], "text/event-stream"),
+    "/v1/jobs/{job}/file": _get("answers", "The answers of a job.", [_JOB], "text/csv"),
+}  # fmt: skip

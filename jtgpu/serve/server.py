@@ -1,0 +1,226 @@
+"""`Server`: an `App` behind a socket, in a thread of this process; `run` serves in the calling thread."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from ..errors import ArgumentError
+from ..inference.tree import JunctionTree
+from ..util.arguments import number, whole_number
+from .app import App
+from .listening import Listener
+
+__all__ = ["Server", "bind", "is_loopback", "make_app", "run", "serve", "url_of"]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def make_app(trees: Mapping[str, JunctionTree], host: str, *, with_token: bool = True, **options: Any) -> App:
+    """Create the application of a server that listens at `host`.
+
+    Off this machine's loopback a token is required: it is made if none is given.
+
+    Raises
+    ------
+    ArgumentError
+        If `with_token` is False and other machines reach the server.
+    """
+    if not is_loopback(host) and not options.get("token"):
+        if not with_token:
+            raise ArgumentError(f"a server that other machines reach ({host!r}) needs a token")
+        options["token"] = secrets.token_urlsafe(32)
+    app = App(trees, **options)
+    if host not in ("0.0.0.0", "::", ""):
+        app.use_hosts(f"[{host}]" if ":" in host else host)
+    else:
+        app.use_hosts(socket.gethostname(), *_own_addresses())
+    return app
+
+
+def _own_addresses() -> list[str]:
+    """Addresses of this machine that clients may use as host."""
+    try:
+        found = {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None)}
+    except OSError:
+        return []
+    return sorted(f"[{a}]" if ":" in a else a for a in found)
+
+
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """Bind a socket; port 0: a free one.
+
+    Parameters
+    ----------
+    host : str
+    port : int
+    shared : bool
+        Let other processes bind the same port, too.
+
+    Raises
+    ------
+    ArgumentError
+        If the port is taken, or the address is not one of this machine.
+    """
+    whole_number("port", port, least=0, most=65535)
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        sock = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        raise ArgumentError(f"cannot listen at {host!r}: {error}") from None
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind(address)
+    except OSError as error:
+        sock.close()
+        raise ArgumentError(f"cannot listen at {host} port {port}: {error.strerror or error}") from None
+    return sock
+
+
+def url_of(host: str, port: int, token: str = "") -> str:
+    """The address for a browser; the token is in the fragment, which is never sent."""
+    name = "127.0.0.1" if host in ("0.0.0.0", "") else "[::1]" if host == "::" else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/{f'#token={token}' if token else ''}"
+
+
+def run(app: App, sock: socket.socket, *, grace: float = 10.0, ready: Callable[[], None] = lambda: None) -> None:
+    """Serve in the calling thread until SIGINT or SIGTERM, which have an effect in the main thread only.
+
+    Parameters
+    ----------
+    app : App
+        Warm.
+    sock : socket
+        From `bind`; closed at the end.
+    grace : float
+        Seconds for requests that are under way at the end.
+    ready : callable
+        Called once the server accepts connections.
+    """
+    listener = Listener(app, grace, ready)
+    try:
+        listener.run([sock])
+    finally:
+        app.close()
+
+
+class Server:
+    """A server in a thread; created by ``tree.serve()`` and `jtgpu.serve.serve`. Use it as a context manager.
+
+    Attributes
+    ----------
+    url : str
+        The address for a browser, with the token if there is one.
+    host, port : str, int
+    token : str
+    """
+
+    def __init__(self, app: App, host: str, port: int, grace: float):
+        sock = bind(host, port)
+        self.host, self.port, self.token = host, int(sock.getsockname()[1]), app.settings.token
+        self.url = url_of(host, self.port, self.token)
+        self.app = app
+        ready = threading.Event()
+        self._error: BaseException | None = None
+        self._listener = Listener(app, grace, ready.set)
+
+        def target() -> None:
+            try:
+                app.warm()
+                self._listener.run([sock])
+            except BaseException as error:  # reported by the constructor
+                self._error = error
+            finally:
+                app.close()
+                sock.close()
+                ready.set()
+
+        self._thread = threading.Thread(target=target, name="jtgpu-serve", daemon=True)
+        self._thread.start()
+        ready.wait()
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Finish the requests that are under way, and stop. The trees stay open."""
+        self._listener.stop()
+        self._thread.join()
+
+    def wait(self) -> None:
+        """Wait until the server stops."""
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.app.networks)
+        return f"Server({names}; {self.url if self._thread.is_alive() else 'stopped'})"
+
+
+def serve(
+    trees: JunctionTree | Mapping[str, JunctionTree], *, host: str = "127.0.0.1", port: int = 0, grace: float = 10.0,
+    **options: Any,
+) -> Server:  # fmt: skip
+    """Serve one or several compiled networks over HTTP, in a thread.
+
+    Parameters
+    ----------
+    trees : JunctionTree or mapping of str to JunctionTree
+        Networks by the names that clients use. A single one gets the name of its model.
+    host : str, default "127.0.0.1"
+        The address to listen at. Anything but an address of the loopback requires a token, which is made if none is
+        given.
+    port : int, default 0
+        0: a free one.
+    grace : float, default 10
+        Seconds for requests that are under way when the server is closed.
+    **options
+        See `jtgpu.serve.settings.Settings`: ``token``, ``allow_hosts``, ``allow_origins``, ``embed``, ``api_only``,
+        ``read_only``, ``max_body``, ``max_upload``, ``max_cases``, ``max_batch``, ``queue``, ``timeout``, ``exact``,
+        ``log``.
+
+    Returns
+    -------
+    Server
+        Ready: with ``.url`` and ``.close()``.
+
+    Raises
+    ------
+    ArgumentError
+        If an option is invalid, or the port is taken.
+
+    Examples
+    --------
+    >>> import jtgpu, jtgpu.serve
+    >>> tree = jtgpu.load("asia").compile("reference")
+    >>> with jtgpu.serve.serve(tree) as server:
+    ...     server.url.startswith("http://127.0.0.1:")
+    True
+    """
+    number("grace", grace, least=0)
+    if isinstance(trees, JunctionTree):
+        trees = {trees.model.name.replace("/", "-") or "network": trees}
+    return Server(make_app(trees, host, **options), host, port, grace)
+
+
