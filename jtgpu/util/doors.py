@@ -1,8 +1,8 @@
 """The five imports of higher layers. All other modules of jtgpu import from their own layer or a lower one.
 
 Five methods need modules of higher layers: ``net.plan()``, ``net.compile()`` (with ``plan.compile()``),
-``tree.predict_proba()`` (with ``tree.predict()``), ``tree.serve()`` and ``_repr_html_()``. The functions of this module import these on
-the first call, so a program that only reads networks never imports the engine.
+``tree.predict_proba()`` (with ``tree.predict()``), ``tree.serve()`` and ``_repr_html_()``. The functions of this module
+import these on the first call, so a program that only reads networks never imports the engine.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ class Samples(Reply):
     """Samples: numbers of states in the order of the variables, or their names with ?labels=1."""
 
     variables: list[str]
-    samples: list[list[int]] | list[list[str]]
+    samples: list[list[int | str]]
 
 
 class Answer(TypedDict):
