@@ -46,11 +46,10 @@ _EXAMPLES: dict[str, dict[str, Any]] = {
 @cache
 def openapi() -> bytes:
     """The description, as JSON."""
-    kinds = [*BODIES.values(), *dict.fromkeys(REPLIES.values())]
-    _, components = msgspec.json.schema_components(kinds, ref_template=REF)
-    (bodies, _) = msgspec.json.schema_components(BODIES.values(), ref_template=REF)
-    (replies, _) = msgspec.json.schema_components(REPLIES.values(), ref_template=REF)
-    body_of, reply_of = dict(zip(BODIES, bodies, strict=True)), dict(zip(REPLIES, replies, strict=True))
+    kinds = [*BODIES.values(), *REPLIES.values()]
+    schemas, components = msgspec.json.schema_components(kinds, ref_template=REF)
+    body_of = dict(zip(BODIES, schemas, strict=False))
+    reply_of = dict(zip(REPLIES, schemas[len(BODIES) :], strict=True))
     components["Problem"] = _PROBLEM
     paths = dict(_GET)
     for question in BODIES:

@@ -59,7 +59,7 @@ def answer(
     return rounded(found, form.digits)
 
 
-def _posteriors(tree: JunctionTree, body: bodies.Posteriors, form: Form) -> replies.Posteriors:
+def _posteriors(tree: JunctionTree, body: bodies.Posteriors, form: Form) -> replies.PosteriorsReply:
     if body.cases is not None:
         if known_of(body):
             raise ArgumentError("evidence is given for one case and in cases; put all of it into cases")
@@ -133,7 +133,7 @@ def _mi(tree: JunctionTree, body: bodies.Mi, form: Form) -> replies.Scores:
     }
 
 
-def _sensitivity(tree: JunctionTree, body: bodies.Sensitivity, form: Form) -> replies.Sensitivity:
+def _sensitivity(tree: JunctionTree, body: bodies.Sensitivity, form: Form) -> replies.SensitivityReply:
     n = whole_number("n", body.n, least=0, most=100_000)
     found = tree.sensitivity(body.target, **known_of(body))
     return {
@@ -191,12 +191,12 @@ def _importance(tree: JunctionTree, body: bodies.Importance, form: Form) -> repl
     }
 
 
-def _conflict(tree: JunctionTree, body: bodies.Conflict, form: Form) -> replies.Conflict:
+def _conflict(tree: JunctionTree, body: bodies.Conflict, form: Form) -> replies.ConflictReply:
     known = known_of(body, soft=False)
     return {"conflict": tree.conflict(known.pop("evidence", {}), **known)}
 
 
-def _joint(tree: JunctionTree, body: bodies.Joint, form: Form) -> replies.Joint:
+def _joint(tree: JunctionTree, body: bodies.Joint, form: Form) -> replies.JointReply:
     variables = as_list(body.variables, "variables")
     scope = dict.fromkeys(tree.model.index(v) for v in variables)
     check_size(math.prod(int(tree.model.cardinality[v]) for v in scope), f"a joint table of {len(scope)} variables")

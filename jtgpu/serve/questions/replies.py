@@ -31,7 +31,7 @@ class Result(TypedDict):
     error: NotRequired[dict[str, Any]]
 
 
-class Posteriors(Reply):
+class PosteriorsReply(Reply):
     """Posteriors of one case, or ``results`` in the order of the cases."""
 
     log_evidence: NotRequired[float]
@@ -106,7 +106,7 @@ class Bar(TypedDict):
     at_high: float | None
 
 
-class Sensitivity(Reply):
+class SensitivityReply(Reply):
     """The most influential parameters."""
 
     target: tuple[str, str]
@@ -137,13 +137,13 @@ class Findings(Reply):
     findings: list[Finding]
 
 
-class Conflict(Reply):
+class ConflictReply(Reply):
     """ln(prod P(e_i) / P(e)), positive if the findings are less probable together than if they were independent."""
 
     conflict: float
 
 
-class Joint(Reply):
+class JointReply(Reply):
     """A joint posterior; the last variable varies fastest."""
 
     variables: list[str]
@@ -168,7 +168,7 @@ class Answer(TypedDict):
 
 
 REPLIES: dict[str, Any] = {
-    "posteriors": Posteriors, "mpe": Explanations, "map": Explanations, "voi": Observations, "mi": Scores,
-    "sensitivity": Sensitivity, "importance": Findings, "conflict": Conflict, "joint": Joint, "sample": Samples,
+    "posteriors": PosteriorsReply, "mpe": Explanations, "map": Explanations, "voi": Observations, "mi": Scores,
+    "sensitivity": SensitivityReply, "importance": Findings, "conflict": ConflictReply, "joint": JointReply, "sample": Samples,
     "ask": Answer,
 }  # fmt: skip
