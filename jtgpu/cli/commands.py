@@ -30,6 +30,7 @@ COMMANDS = {
     "info": (NETWORKS, "Inspect a network file and report anything repaired while reading."),
     "convert": (NETWORKS, "Convert a network to another format."),
     "show": (NETWORKS, "Draw a network with its posteriors and evidence, or its junction tree, as SVG or HTML."),
+    "serve": (NETWORKS, "Serve networks over HTTP, with a page for a browser, until Ctrl-C."),
     "plan": (NETWORKS, "Choose an elimination order and print the cost of propagation. No table is allocated."),
     "time": (SPEED, "Time reading, planning, compiling and propagating."),
     "warmup": (SPEED, "Compile the loops of the CPU backend before the first query, for container images."),

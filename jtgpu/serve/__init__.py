@@ -13,11 +13,15 @@ from ..errors import JtgpuError
 
 if TYPE_CHECKING:
     from .app import App
-    from .server import Server, serve
+    from .server import Server, bind, make_app, run, serve
+    from .workers import run_workers
 
-__all__ = ["App", "Server", "serve"]
+__all__ = ["App", "Server", "bind", "make_app", "run", "run_workers", "serve"]
 
-_WHERE = {"App": "app", "Server": "server", "serve": "server"}
+_WHERE = {
+    "App": "app", "Server": "server", "bind": "server", "make_app": "server", "run": "server",
+    "run_workers": "workers", "serve": "server",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -276,9 +276,7 @@ class App:
         elif parts[0] == "networks":
             hosted = self.networks.get(parts[1])
             if hosted is None:
-                raise Refusal(
-                    "unknown-network", f"there is no network {parts[1][:200]!r}", networks=[*self.networks]
-                )
+                raise Refusal("unknown-network", f"there is no network {parts[1][:200]!r}", networks=[*self.networks])
             exchange.network = hosted.name
             question = parts[2] if len(parts) == 3 else ""
             if question in QUESTIONS:
@@ -378,4 +376,3 @@ def _only(exchange: Exchange, *methods: str) -> None:
             f"{exchange.method[:20]} is not allowed here; use {' or '.join(m for m in methods if m != 'HEAD')}",
             allowed=[*methods],
         )
-

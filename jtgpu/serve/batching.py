@@ -272,9 +272,7 @@ class Batcher:
         self._pool.shutdown(wait=True)
 
 
-def _deliver(
-    items: Sequence[_Waiting], found: Sequence[Answered | BaseException], loop: Any = None
-) -> None:
+def _deliver(items: Sequence[_Waiting], found: Sequence[Answered | BaseException], loop: Any = None) -> None:
     """Hand answers to the requests of an event loop, which runs this function."""
     for item, answered in zip(items, found, strict=True):
         future = item.future

@@ -127,7 +127,9 @@ class Listener(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {sig: signal.signal(sig, self._on_signal) for sig in (signal.SIGINT, signal.SIGTERM)}
+        # a worker ignores Ctrl-C, which its parent handles
+        handled = [s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) != signal.SIG_IGN]
+        before = {sig: signal.signal(sig, self._on_signal) for sig in handled}
         try:
             yield
         finally:

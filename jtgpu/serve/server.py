@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 import socket
 import threading
@@ -13,20 +12,11 @@ from typing import Any, Self
 from ..errors import ArgumentError
 from ..inference.tree import JunctionTree
 from ..util.arguments import number, whole_number
+from .addresses import is_loopback, own_addresses, url_of
 from .app import App
 from .listening import Listener
 
-__all__ = ["Server", "bind", "is_loopback", "make_app", "run", "serve", "url_of"]
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+__all__ = ["Server", "bind", "make_app", "run", "serve"]
 
 
 def make_app(trees: Mapping[str, JunctionTree], host: str, *, with_token: bool = True, **options: Any) -> App:
@@ -47,17 +37,8 @@ def make_app(trees: Mapping[str, JunctionTree], host: str, *, with_token: bool =
     if host not in ("0.0.0.0", "::", ""):
         app.use_hosts(f"[{host}]" if ":" in host else host)
     else:
-        app.use_hosts(socket.gethostname(), *_own_addresses())
+        app.use_hosts(socket.gethostname(), *own_addresses())
     return app
-
-
-def _own_addresses() -> list[str]:
-    """Addresses of this machine that clients may use as host."""
-    try:
-        found = {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None)}
-    except OSError:
-        return []
-    return sorted(f"[{a}]" if ":" in a else a for a in found)
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
@@ -90,12 +71,6 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
         sock.close()
         raise ArgumentError(f"cannot listen at {host} port {port}: {error.strerror or error}") from None
     return sock
-
-
-def url_of(host: str, port: int, token: str = "") -> str:
-    """The address for a browser; the token is in the fragment, which is never sent."""
-    name = "127.0.0.1" if host in ("0.0.0.0", "") else "[::1]" if host == "::" else f"[{host}]" if ":" in host else host
-    return f"http://{name}:{port}/{f'#token={token}' if token else ''}"
 
 
 def run(app: App, sock: socket.socket, *, grace: float = 10.0, ready: Callable[[], None] = lambda: None) -> None:
@@ -222,5 +197,3 @@ def serve(
     if isinstance(trees, JunctionTree):
         trees = {trees.model.name.replace("/", "-") or "network": trees}
     return Server(make_app(trees, host, **options), host, port, grace)
-
-

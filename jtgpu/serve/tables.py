@@ -280,5 +280,3 @@ def _columns(model: DiscreteModel, body: bytes) -> dict[str, Any]:
         for name in rows[0]
     ]
     return {"columns": columns, "delimiter": delimiter, "rows": rows[1:]}
-
-

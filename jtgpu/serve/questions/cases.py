@@ -51,9 +51,7 @@ def spans(model: DiscreteModel, targets: Sequence[int] | None) -> dict[int, slic
     return found
 
 
-def answer_cases(
-    tree: JunctionTree, cases: Sequence[Case], targets: Any, form: Form
-) -> list[replies.Result]:
+def answer_cases(tree: JunctionTree, cases: Sequence[Case], targets: Any, form: Form) -> list[replies.Result]:
     """Compute the posteriors of many cases.
 
     Returns

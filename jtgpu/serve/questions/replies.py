@@ -169,6 +169,6 @@ class Answer(TypedDict):
 
 REPLIES: dict[str, Any] = {
     "posteriors": PosteriorsReply, "mpe": Explanations, "map": Explanations, "voi": Observations, "mi": Scores,
-    "sensitivity": SensitivityReply, "importance": Findings, "conflict": ConflictReply, "joint": JointReply, "sample": Samples,
-    "ask": Answer,
+    "sensitivity": SensitivityReply, "importance": Findings, "conflict": ConflictReply, "joint": JointReply,
+    "sample": Samples, "ask": Answer,
 }  # fmt: skip

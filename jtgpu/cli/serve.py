@@ -1,0 +1,168 @@
+"""``jtgpu serve``: networks as a web service with a page."""
+
+from __future__ import annotations
+
+import functools
+import secrets
+import time
+import webbrowser
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import serve as room
+from ..errors import TableTooLarge, format_bytes
+from ..formats import formats
+from ..inference.network_plan import NetworkPlan
+from ..inference.tree import JunctionTree
+from ..serve.addresses import is_loopback, url_of
+from ..util.system import free_memory, parse_bytes
+from .completion import complete_networks
+from .console import command, print_json
+from .networks import read_network
+from .options import Json
+from .planning import SlicedPlanOptions
+from .progress import status
+from .running import COMPILING, RunOptions
+from .serve_options import AccessOptions, AddressOptions, LimitOptions
+
+__all__ = ["serve"]
+
+EXAMPLES = (
+    "jtgpu serve alarm --open",
+    "jtgpu serve nets/asia.net --name big=models/munin.net.gz --port 0",
+    "jtgpu serve alarm --host 0.0.0.0 --token-file token.txt --workers 4 --log json",
+)
+MEMORY_SHARE = 0.8  # of the free memory
+
+
+@command
+def serve(  # noqa: PLR0913 (a Typer command)
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NET...",
+            help="Network files or names of bundled networks; each is served under the name of its file.",
+            autocompletion=complete_networks,
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option("--name", metavar="NAME=FILE", help="A network under another name. Repeatable."),
+    ] = None,
+    *,
+    address: AddressOptions,
+    access: AccessOptions,
+    limits: LimitOptions,
+    plan: SlicedPlanOptions,
+    run_on: RunOptions,
+    json: Json = False,
+) -> None:
+    """Serve networks over HTTP, with a page for a browser, until Ctrl-C.
+
+    Prints the address once every network is planned, compiled and warmed up. Listens at this machine only, unless
+    --host names another address; then clients need a token, which is part of the printed address.
+    """
+    begun = time.perf_counter()
+    networks = _networks(files or [], name or [])
+    if plan.saved is not None and len(networks) > 1:
+        raise typer.BadParameter("a saved plan is that of one network", param_hint="--plan")
+    options = access.keywords() | limits.keywords()
+    if not is_loopback(address.host) and not options["token"]:
+        if access.no_token:
+            raise typer.BadParameter(f"other machines reach {address.host}: a token is needed", param_hint="--no-token")
+        options["token"] = secrets.token_urlsafe(32)
+    room.bind(address.host, address.port, shared=address.workers > 1).close()  # before minutes of planning
+    with status("planning", run_on.progress) as step:
+        plans = {}
+        for n, file in networks.items():
+            step(f"planning {n}")
+            plans[n] = plan.make(read_network(file), file, run_on)
+        if address.workers > 1:
+            _check_memory(plans, address.workers, plan)
+
+    def ready(port: int, trees: Mapping[str, JunctionTree] | None = None) -> None:
+        url = url_of(address.host, port, options["token"])
+        if json:
+            backends = sorted({t.backend for t in trees.values()}) if trees else [run_on.backend]
+            seconds = time.perf_counter() - begun
+            found = {"url": url, "networks": [*plans], "backend": ", ".join(backends), "seconds": round(seconds, 3)}
+            print_json(found)
+        else:
+            print(url, flush=True)
+        if address.open:
+            webbrowser.open(url)
+
+    if address.workers > 1:
+        compile_trees = functools.partial(_compile_in_worker, plans, run_on)
+        room.run_workers(compile_trees, address.workers, address.host, address.port, options, address.grace, ready)
+    else:
+        _serve_here(plans, run_on, address, options, ready)
+
+
+def _serve_here(
+    plans: Mapping[str, NetworkPlan], run_on: RunOptions, address: AddressOptions, options: Mapping[str, Any],
+    ready: Callable[[int, Mapping[str, JunctionTree]], None],
+) -> None:  # fmt: skip
+    """Serve in this process."""
+    trees: dict[str, JunctionTree] = {}
+    try:
+        with status(COMPILING, run_on.progress) as step:
+            for name, made in plans.items():
+                trees[name] = run_on.compile(made, step)
+            app = room.make_app(trees, address.host, **options)
+            app.warm(step)
+        sock = room.bind(address.host, address.port)
+        port = int(sock.getsockname()[1])
+        room.run(app, sock, grace=address.grace, ready=lambda: ready(port, trees))
+    finally:
+        for tree in trees.values():
+            tree.close()
+
+
+def _compile_in_worker(plans: Mapping[str, NetworkPlan], run_on: RunOptions, number: int) -> dict[str, JunctionTree]:
+    """The trees of a worker; if several GPUs are given, each worker uses one."""
+    cards = run_on.device_option().get("devices")
+    if isinstance(cards, list) and len(cards) > 1:
+        run_on = RunOptions(run_on.backend, run_on.threads, run_on.dtype, str(cards[number % len(cards)]))
+    return {name: run_on.compile(made, lambda line: None) for name, made in plans.items()}
+
+
+def _networks(files: Sequence[str], named: Sequence[str]) -> dict[str, str]:
+    """Names of networks and their files."""
+    pairs = [(_name(file), file) for file in files]
+    for text in named:
+        name, equals, file = text.partition("=")
+        if not (name and equals and file) or "/" in name:
+            raise typer.BadParameter(f"expected NAME=FILE, a name without slashes, got {text!r}", param_hint="--name")
+        pairs.append((name, file))
+    if not pairs:
+        raise typer.BadParameter("name a network, such as: jtgpu serve asia", param_hint="NET")
+    found: dict[str, str] = {}
+    for name, file in pairs:
+        if name in found:
+            raise typer.BadParameter(
+                f"{found[name]} and {file} have the same name {name!r}; pass --name OTHER={file}", param_hint="--name"
+            )
+        found[name] = file
+    return found
+
+
+def _name(file: str) -> str:
+    """The name of a file without its suffix."""
+    name = Path(file).name
+    suffixes = sorted((s + z for _, known, _ in formats() for s in known for z in (".gz", "")), key=len, reverse=True)
+    return next((name[: -len(s)] for s in suffixes if name.lower().endswith(s) and len(name) > len(s)), name)
+
+
+def _check_memory(plans: Mapping[str, NetworkPlan], workers: int, plan: SlicedPlanOptions) -> None:
+    """Raise `TableTooLarge` if the tables of all workers do not fit."""
+    needed = workers * sum(made.cost().bytes for made in plans.values())
+    limit = int(MEMORY_SHARE * free_memory()) if plan.memory is None else parse_bytes(plan.memory, "memory_limit")
+    if needed > limit:
+        raise TableTooLarge(
+            f"{workers} workers need {format_bytes(needed)}; the limit is {format_bytes(limit)}", -1, needed, limit
+        )
