@@ -1,0 +1,1 @@
+"""Compiled loops of shortest paths; see `jtgpu.util.jit`."""

@@ -1,0 +1,237 @@
+"""Numba intrinsics for 16 lanes: depths (int16), numbers (float64) and masks, for a source in each lane.
+
+Memory is given by its address and the number of a row of 16 lanes. LLVM maps the depths of a row to one AVX2 register,
+and the numbers to four. A mask is an int16 in each lane, 0 or -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import models, register_model
+
+from ...backends.cpu.loops.vector import intrinsic
+
+__all__ = [
+    "LANES", "add", "any_above", "any_lane", "both", "divide", "equal", "fill_depths", "get_lane", "keep", "larger",
+    "load_depths", "load_numbers", "mix", "multiply", "only_lane", "set_depths", "splat", "store_numbers", "total",
+    "zeros",
+]  # fmt: skip
+
+LANES = 16
+
+_F64, _I64, _I32, _I16 = ir.DoubleType(), ir.IntType(64), ir.IntType(32), ir.IntType(16)
+_DEPTHS, _NUMBERS = ir.VectorType(_I16, LANES), ir.VectorType(_F64, LANES)
+_BITS, _QUADS = ir.VectorType(_I64, LANES), ir.VectorType(_I64, LANES // 4)
+
+Build = Callable[[Any, Any], Any]
+
+
+class _Depths(types.Type):  # type: ignore[misc,unused-ignore]
+    def __init__(self) -> None:
+        super().__init__(name="Int16x16")
+
+
+class _Numbers(types.Type):  # type: ignore[misc,unused-ignore]
+    def __init__(self) -> None:
+        super().__init__(name="Float64x16")
+
+
+@register_model(_Depths)
+class _DepthsModel(models.PrimitiveModel):  # type: ignore[misc,unused-ignore]
+    def __init__(self, manager: Any, front: Any) -> None:
+        super().__init__(manager, front, _DEPTHS)  # type: ignore[no-untyped-call,unused-ignore]
+
+
+@register_model(_Numbers)
+class _NumbersModel(models.PrimitiveModel):  # type: ignore[misc,unused-ignore]
+    def __init__(self, manager: Any, front: Any) -> None:
+        super().__init__(manager, front, _NUMBERS)  # type: ignore[no-untyped-call,unused-ignore]
+
+
+_depths: Any = _Depths()  # type: ignore[no-untyped-call,unused-ignore]
+_numbers: Any = _Numbers()  # type: ignore[no-untyped-call,unused-ignore]
+_int, _float = types.int64, types.float64
+
+
+def _operation(result: Any, *arguments: Any) -> Callable[[Build], Any]:
+    """A decorator: an intrinsic of these types from a function of an LLVM builder and the values of the arguments."""
+
+    def decorate(build: Build) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            made = build(builder, args)
+            return context.get_dummy_value() if made is None else made
+
+        found = result(*arguments), generate
+        # Numba inspects the names of the arguments
+        typed: Any = (
+            lambda typing: found,
+            lambda typing, a: found,
+            lambda typing, a, b: found,
+            lambda typing, a, b, c: found,
+            lambda typing, a, b, c, d: found,
+        )[len(arguments)]
+        typed.__name__, typed.__doc__ = build.__name__, build.__doc__
+        return intrinsic(typed)
+
+    return decorate
+
+
+def _row(builder: Any, base: Any, row: Any, kind: Any) -> Any:
+    """Pointer to a row of lanes."""
+    return builder.gep(builder.inttoptr(base, kind.as_pointer()), [row])
+
+
+def _spread(builder: Any, kind: Any, value: Any) -> Any:
+    undefined = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
+
+
+def _level(builder: Any, value: Any) -> Any:
+    """A level, an int64, in every lane."""
+    return _spread(builder, _DEPTHS, builder.trunc(value, _I16))
+
+
+@_operation(_depths, _int, _int)
+def load_depths(builder: Any, args: Any) -> Any:
+    """The depths of a row."""
+    return builder.load(_row(builder, *args, _DEPTHS), align=32)
+
+
+@_operation(_numbers, _int, _int)
+def load_numbers(builder: Any, args: Any) -> Any:
+    """The numbers of a row."""
+    return builder.load(_row(builder, *args, _NUMBERS), align=64)
+
+
+@_operation(types.void, _int, _int, _numbers)
+def store_numbers(builder: Any, args: Any) -> Any:
+    """Write the numbers of a row."""
+    builder.store(args[2], _row(builder, *args[:2], _NUMBERS), align=64)
+
+
+@_operation(types.void, _int, _int, _int)
+def fill_depths(builder: Any, args: Any) -> Any:
+    """Write a level to all lanes of a row."""
+    builder.store(_level(builder, args[2]), _row(builder, *args[:2], _DEPTHS), align=32)
+
+
+@_operation(_depths, _int)
+def only_lane(builder: Any, args: Any) -> Any:
+    """Mask of one lane."""
+    index = builder.trunc(args[0], _I32)
+    return builder.insert_element(ir.Constant(_DEPTHS, [0] * LANES), ir.Constant(_I16, -1), index)
+
+
+@_operation(types.void, _int, _int, _depths, _int)
+def set_depths(builder: Any, args: Any) -> Any:
+    """Write a level to the lanes of a mask."""
+    pointer = _row(builder, *args[:2], _DEPTHS)
+    before = builder.and_(builder.load(pointer, align=32), builder.not_(args[2]))
+    builder.store(builder.or_(before, builder.and_(args[2], _level(builder, args[3]))), pointer, align=32)
+
+
+@_operation(_depths, _depths, _int)
+def equal(builder: Any, args: Any) -> Any:
+    """Mask of the depths that equal a level."""
+    return builder.sext(builder.icmp_signed("==", args[0], _level(builder, args[1])), _DEPTHS)
+
+
+@_operation(_depths, _depths, _int)
+def larger(builder: Any, args: Any) -> Any:
+    """Mask of the depths above a level."""
+    return builder.sext(builder.icmp_signed(">", args[0], _level(builder, args[1])), _DEPTHS)
+
+
+@_operation(_depths, _depths, _depths)
+def both(builder: Any, args: Any) -> Any:
+    """Intersection of two masks."""
+    return builder.and_(*args)
+
+
+@_operation(types.boolean, _depths)
+def any_lane(builder: Any, args: Any) -> Any:
+    """Whether a mask has any lane."""
+    quads = builder.bitcast(args[0], _QUADS)
+    name = f"llvm.vector.reduce.or.v{LANES // 4}i64"
+    function = builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(_I64, [_QUADS]), name)
+    return builder.icmp_signed("!=", builder.call(function, [quads]), ir.Constant(_I64, 0))
+
+
+def _wide(builder: Any, mask: Any) -> Any:
+    return builder.sext(mask, _BITS)
+
+
+@_operation(_numbers, _depths, _numbers)
+def keep(builder: Any, args: Any) -> Any:
+    """Numbers of the lanes of a mask, zeros elsewhere."""
+    bits = builder.and_(_wide(builder, args[0]), builder.bitcast(args[1], _BITS))
+    return builder.bitcast(bits, _NUMBERS)
+
+
+@_operation(_numbers, _depths, _numbers, _numbers)
+def mix(builder: Any, args: Any) -> Any:
+    """The first numbers in the lanes of a mask, the second ones elsewhere."""
+    mask, yes, no = _wide(builder, args[0]), *(builder.bitcast(a, _BITS) for a in args[1:])
+    return builder.bitcast(builder.or_(builder.and_(mask, yes), builder.and_(builder.not_(mask), no)), _NUMBERS)
+
+
+@_operation(_numbers)
+def zeros(builder: Any, args: Any) -> Any:
+    """A zero in every lane."""
+    return ir.Constant(_NUMBERS, [0.0] * LANES)
+
+
+@_operation(_numbers, _float)
+def splat(builder: Any, args: Any) -> Any:
+    """The same number in every lane."""
+    return _spread(builder, _NUMBERS, args[0])
+
+
+@_operation(_numbers, _numbers, _numbers)
+def add(builder: Any, args: Any) -> Any:
+    """Sums, lane by lane."""
+    return builder.fadd(*args)
+
+
+@_operation(_numbers, _numbers, _numbers)
+def multiply(builder: Any, args: Any) -> Any:
+    """Products, lane by lane."""
+    return builder.fmul(*args)
+
+
+@_operation(_numbers, _numbers, _numbers)
+def divide(builder: Any, args: Any) -> Any:
+    """Quotients, lane by lane."""
+    return builder.fdiv(*args)
+
+
+@_operation(types.boolean, _numbers, _float)
+def any_above(builder: Any, args: Any) -> Any:
+    """Whether any lane exceeds a number."""
+    flags = builder.fcmp_ordered(">", args[0], _spread(builder, _NUMBERS, args[1]))
+    return builder.icmp_unsigned("!=", builder.bitcast(flags, _I16), ir.Constant(_I16, 0))
+
+
+@_operation(_float, _numbers)
+def total(builder: Any, args: Any) -> Any:
+    """Sum of all lanes, halves first: the order is part of the result's bits."""
+    value, n = args[0], LANES
+    while n > 1:
+        n //= 2
+        low, high = (ir.Constant(ir.VectorType(_I32, n), [*range(i, i + n)]) for i in (0, n))
+        undefined = ir.Constant(value.type, ir.Undefined)
+        value = builder.fadd(
+            builder.shuffle_vector(value, undefined, low), builder.shuffle_vector(value, undefined, high)
+        )
+    return builder.extract_element(value, ir.Constant(_I32, 0))
+
+
+@_operation(_float, _numbers, _int)
+def get_lane(builder: Any, args: Any) -> Any:
+    """One lane."""
+    return builder.extract_element(args[0], builder.trunc(args[1], _I32))

@@ -1,0 +1,197 @@
+"""Compiled betweenness of 16 sources at a time: each is a lane of vector registers.
+
+The sweep forward visits vertices by level; a level lists the vertices that any lane has at this distance. A length is a
+whole number of levels, 1 without weights. The sweep back visits the same lists in reverse (Brandes, 2001).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ...util.jit import compiled
+from .lanes import (
+    LANES, add, any_above, any_lane, both, divide, equal, fill_depths, get_lane, keep, larger, load_depths,
+    load_numbers, mix, multiply, only_lane, set_depths, splat, store_numbers, total, zeros,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Graph", "Scratch", "Sums", "sweep"]
+
+FAR = 32767  # depth of a vertex that is not reached
+DEEPEST = 32000  # levels are int16
+MANY = 1e290  # paths: the reciprocals of more lose digits
+
+
+class Graph(NamedTuple):
+    """Arcs by tail."""
+
+    first: NDArray[np.int64]  # (n+1,) first arc of each vertex
+    head: NDArray[np.int32]  # (A,)
+    levels: NDArray[np.uint8]  # (A,) lengths of the arcs in levels, at most 30; (0,) if all are 1
+    reach: NDArray[np.float64]  # (n,) targets that a vertex stands for: itself and the trees folded into it
+
+
+class Scratch(NamedTuple):
+    """Memory of one thread, for the largest component of n vertices."""
+
+    rows: NDArray[np.float64]  # 36 n + 24: for each vertex 16 path counts, coefficients and depths
+    order: NDArray[np.int32]  # 16 n: vertices by level; a vertex is in as many levels as its lanes have depths
+    bounds: NDArray[np.int64]  # where each level begins in `order`
+    bucket: NDArray[np.int32]  # (longest + 1) n: vertices of the levels to come
+    waits: NDArray[np.int32]  # n: a bit for each bucket that has the vertex; zeros
+    size: NDArray[np.int64]  # 32: vertices in each bucket
+
+
+class Sums(NamedTuple):
+    """Results of some batches, whose vertices and arcs begin with `vertex` and `arc`."""
+
+    node: NDArray[np.float64]
+    edge: NDArray[np.float64]  # (0,): not computed
+    vertex: int
+    arc: int
+    endpoints: bool
+
+
+@compiled(allocates=False)
+def _forward(g, lo, sources, depth, sigma, s):  # type: ignore[no-untyped-def]
+    """Depths and numbers of shortest paths; returns the number of levels, or -1 for too many paths or levels."""
+    weighted, stride = len(g.levels) > 0, len(s.waits)
+    n_buckets = len(s.bucket) // stride
+    for i in range(n_buckets):
+        s.size[i] = 0
+    for i in range(len(sources)):
+        lane = only_lane(i)
+        set_depths(depth, sources[i], lane, 0)
+        store_numbers(sigma, sources[i], keep(lane, splat(1.0)))
+        s.bucket[i] = sources[i]
+    s.size[0] = n_waiting = len(sources)
+    level, n_order, now, step = 0, 0, 0, 1
+    s.bounds[0] = 0
+    while n_waiting > 0:
+        if level >= DEEPEST:
+            return -1
+        for i in range(s.size[now]):
+            u = s.bucket[now * stride + i]
+            lanes = equal(load_depths(depth, u), level)
+            if weighted:
+                s.waits[u - lo] &= ~(1 << now)
+                if not any_lane(lanes):  # shorter paths were found
+                    continue
+            s.order[n_order] = u
+            n_order += 1
+            paths = keep(lanes, load_numbers(sigma, u))
+            if any_above(paths, MANY):
+                return -1
+            for arc in range(g.first[u], g.first[u + 1]):
+                v = g.head[arc]
+                if weighted:
+                    step = np.int64(g.levels[arc])
+                to = level + step
+                d = load_depths(depth, v)
+                hit = both(lanes, larger(d, to - 1))
+                if any_lane(hit):
+                    into = now + step
+                    into = into - n_buckets if into >= n_buckets else into
+                    if weighted:
+                        joins = not (s.waits[v - lo] >> into) & 1
+                        s.waits[v - lo] |= 1 << into
+                    else:
+                        joins = not any_lane(equal(d, to))
+                    if joins:
+                        s.bucket[into * stride + s.size[into]] = v
+                        s.size[into] += 1
+                        n_waiting += 1
+                    known = both(equal(d, to), hit)
+                    set_depths(depth, v, hit, to)
+                    before = load_numbers(sigma, v)
+                    # lanes without a hit keep theirs; known ones add; the others begin
+                    store_numbers(sigma, v, mix(hit, add(keep(known, before), paths), before))
+        n_waiting -= s.size[now]
+        s.size[now] = 0
+        now = now + 1 if now + 1 < n_buckets else 0
+        level += 1
+        s.bounds[level] = n_order
+    return level
+
+
+@compiled(allocates=False)
+def _backward(g, n_levels, addresses, s, out):  # type: ignore[no-untyped-def]
+    """Dependencies of the sources on every vertex and arc, added to the sums; returns nothing."""
+    depth, sigma, co, multiplicity = addresses
+    weighted, with_edges = len(g.levels) > 0, len(out.edge) > 0
+    times = load_numbers(multiplicity, 0)
+    one = splat(1.0)
+    step = 1
+    reached = zeros()
+    for level in range(n_levels - 1, -1, -1):
+        for i in range(s.bounds[level], s.bounds[level + 1]):
+            u = s.order[i]
+            lanes = equal(load_depths(depth, u), level)
+            paths = load_numbers(sigma, u)
+            sums = zeros()
+            for arc in range(g.first[u], g.first[u + 1]):
+                v = g.head[arc]
+                if weighted:
+                    step = np.int64(g.levels[arc])
+                hit = both(lanes, equal(load_depths(depth, v), level + step))
+                if any_lane(hit):
+                    more = keep(hit, load_numbers(co, v))
+                    sums = add(sums, more)
+                    if with_edges:
+                        out.edge[arc - out.arc] += total(multiply(keep(hit, multiply(more, paths)), times))
+            delta = keep(lanes, multiply(sums, paths))
+            if out.endpoints:
+                here = keep(lanes, one)
+                reached = add(reached, here)
+                if level > 0:
+                    out.node[u - out.vertex] += total(here)
+            if level > 0:
+                out.node[u - out.vertex] += total(multiply(delta, times))
+            ahead = divide(add(delta, splat(g.reach[u])), paths)
+            store_numbers(co, u, mix(lanes, ahead, load_numbers(co, u)))
+    if out.endpoints:
+        for i in range(s.bounds[1]):
+            u = s.order[i]
+            own = keep(equal(load_depths(depth, u), 0), reached)
+            out.node[u - out.vertex] += total(own) - 1.0
+
+
+@compiled("Graph, const(i8[:, :]), const(i4[:]), const(f8[:]), Scratch, Sums, b1[:]")
+def sweep(g, batches, sources, multiplicity, s, out, failed):  # type: ignore[no-untyped-def]
+    """Add the dependencies of batches of sources to the sums.
+
+    Parameters
+    ----------
+    g : Graph
+    batches : (B, 4) int64
+        First source and end, first vertex and end of the component.
+    sources : (S,) int32
+    multiplicity : (S,) float64
+        Sources that each source stands for.
+    s : Scratch
+    out : Sums, changed
+    failed : (B,) bool, output
+        Batches that have too many paths or levels for this function, and that added nothing.
+    """
+    start = (s.rows.ctypes.data + 63) // 64 * 64
+    n = len(s.waits)
+    for b in range(len(batches)):
+        begin, end, lo, hi = batches[b]
+        sigma, co = start + 128 - 128 * lo, start + 128 + 128 * (n - lo)
+        depth = start + 128 + 256 * n - 32 * lo
+        times = zeros()
+        for i in range(begin, end):
+            times = mix(only_lane(i - begin), splat(multiplicity[i]), times)
+        store_numbers(start, 0, times)
+        for v in range(lo, hi):
+            fill_depths(depth, v, FAR)
+        n_levels = _forward(g, lo, sources[begin:end], depth, sigma, s)
+        failed[b] = n_levels < 0
+        if n_levels < 0:
+            s.waits[: hi - lo] = 0
+        else:
+            _backward(g, n_levels, (depth, sigma, co, start), s, out)
