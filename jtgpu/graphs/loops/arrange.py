@@ -79,9 +79,9 @@ def arcs_by_tail(n, tail, head, length, directed):  # type: ignore[no-untyped-de
     return first[: n + 1].copy(), heads[:n_arcs].copy(), lengths[: n_arcs if len(length) else 0].copy(), arc
 
 
-@compiled("const(i8[:]), const(i4[:]), b1, const(f8[:])")
-def arrange(first, head, directed, chosen):  # type: ignore[no-untyped-def]
-    """Fold the trees of an undirected graph, and number the rest in breadth-first order, a component at a time.
+@compiled("const(i8[:]), const(i4[:]), b1, b1, const(f8[:])")
+def arrange(first, head, directed, fold, chosen):  # type: ignore[no-untyped-def]
+    """Fold the trees of a graph, and number the rest in breadth-first order, a component at a time.
 
     Parameters
     ----------
@@ -89,7 +89,9 @@ def arrange(first, head, directed, chosen):  # type: ignore[no-untyped-def]
     head : (A,) int32
         See `arcs_by_tail`.
     directed : bool
-        Components are weak ones, and nothing is folded.
+        Components are weak ones.
+    fold : bool
+        Only for undirected graphs.
     chosen : (n,) float64
         1 for sources, else 0.
 
@@ -113,7 +115,7 @@ def arrange(first, head, directed, chosen):  # type: ignore[no-untyped-def]
     parent = np.full(n, -1, np.int32)
     reach, sources, within = np.ones(n), chosen.copy(), np.zeros(n)
     inside = np.zeros(n)
-    if not directed:
+    if fold:
         _fold(first, head, reach, sources, inside, parent)
     for v in range(n):
         within[v] = (sources[v] - chosen[v]) * (reach[v] - 1.0) - inside[v]

@@ -14,14 +14,13 @@ from numba import types
 from numba.extending import models, register_model
 
 from ...backends.cpu.loops.vector import intrinsic
+from ..records import LANES
 
 __all__ = [
-    "LANES", "add", "any_above", "any_lane", "both", "divide", "equal", "fill_depths", "get_lane", "keep", "larger",
+    "add", "any_above", "any_lane", "both", "divide", "equal", "fill_depths", "keep", "larger",
     "load_depths", "load_numbers", "mix", "multiply", "only_lane", "set_depths", "splat", "store_numbers", "total",
     "zeros",
 ]  # fmt: skip
-
-LANES = 16
 
 _F64, _I64, _I32, _I16 = ir.DoubleType(), ir.IntType(64), ir.IntType(32), ir.IntType(16)
 _DEPTHS, _NUMBERS = ir.VectorType(_I16, LANES), ir.VectorType(_F64, LANES)
@@ -229,9 +228,3 @@ def total(builder: Any, args: Any) -> Any:
             builder.shuffle_vector(value, undefined, low), builder.shuffle_vector(value, undefined, high)
         )
     return builder.extract_element(value, ir.Constant(_I32, 0))
-
-
-@_operation(_float, _numbers, _int)
-def get_lane(builder: Any, args: Any) -> Any:
-    """One lane."""
-    return builder.extract_element(args[0], builder.trunc(args[1], _I32))

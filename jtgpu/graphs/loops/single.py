@@ -6,33 +6,13 @@ paths of a vertex is ``paths * 2**(512 * scale)``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
-
 from ...util.jit import compiled
-from .sweep import Graph, Sums
+from ..records import Graph, Sums, Tables
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["Tables", "sweep_single"]
+__all__ = ["sweep_single"]
 
 UNIT, SMALL = 2.0**512, 2.0**-512
 NEVER, WAITING = -2, -1  # ranks of vertices that are not reached, and of those in the heap
-
-
-class Tables(NamedTuple):
-    """Memory of one thread; the largest component has n vertices."""
-
-    distance: NDArray[np.float64]  # (n,)
-    paths: NDArray[np.float64]  # (n,)
-    scale: NDArray[np.int32]  # (n,)
-    ahead: NDArray[np.float64]  # (n,): (reach + dependency) / paths
-    rank: NDArray[np.int32]  # (n,): place in `order`, NEVER or WAITING
-    order: NDArray[np.int32]  # (n,): vertices by distance
-    heap: NDArray[np.int32]  # (n,)
-    place: NDArray[np.int32]  # (n,): of a vertex in the heap
 
 
 @compiled(allocates=False)

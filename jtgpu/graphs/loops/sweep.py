@@ -6,54 +6,16 @@ whole number of levels, 1 without weights. The sweep back visits the same lists 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 import numpy as np
 
 from ...util.jit import compiled
+from ..records import DEEPEST, FAR, MANY, Graph, Scratch, Sums
 from .lanes import (
-    LANES, add, any_above, any_lane, both, divide, equal, fill_depths, get_lane, keep, larger, load_depths,
+    add, any_above, any_lane, both, divide, equal, fill_depths, keep, larger, load_depths,
     load_numbers, mix, multiply, only_lane, set_depths, splat, store_numbers, total, zeros,
 )  # fmt: skip
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["Graph", "Scratch", "Sums", "sweep"]
-
-FAR = 32767  # depth of a vertex that is not reached
-DEEPEST = 32000  # levels are int16
-MANY = 1e290  # paths: the reciprocals of more lose digits
-
-
-class Graph(NamedTuple):
-    """Arcs by tail."""
-
-    first: NDArray[np.int64]  # (n+1,) first arc of each vertex
-    head: NDArray[np.int32]  # (A,)
-    levels: NDArray[np.uint8]  # (A,) lengths of the arcs in levels, at most 30; (0,) if all are 1
-    reach: NDArray[np.float64]  # (n,) targets that a vertex stands for: itself and the trees folded into it
-
-
-class Scratch(NamedTuple):
-    """Memory of one thread, for the largest component of n vertices."""
-
-    rows: NDArray[np.float64]  # 36 n + 24: for each vertex 16 path counts, coefficients and depths
-    order: NDArray[np.int32]  # 16 n: vertices by level; a vertex is in as many levels as its lanes have depths
-    bounds: NDArray[np.int64]  # where each level begins in `order`
-    bucket: NDArray[np.int32]  # (longest + 1) n: vertices of the levels to come
-    waits: NDArray[np.int32]  # n: a bit for each bucket that has the vertex; zeros
-    size: NDArray[np.int64]  # 32: vertices in each bucket
-
-
-class Sums(NamedTuple):
-    """Results of some batches, whose vertices and arcs begin with `vertex` and `arc`."""
-
-    node: NDArray[np.float64]
-    edge: NDArray[np.float64]  # (0,): not computed
-    vertex: int
-    arc: int
-    endpoints: bool
+__all__ = ["sweep"]
 
 
 @compiled(allocates=False)

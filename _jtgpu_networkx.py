@@ -1,0 +1,19 @@
+"""What networkx reads of the backend ``"jtgpu"`` when it is imported; without other imports, which would take time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def get_info() -> dict[str, Any]:
+    """Describe the backend."""
+    return {
+        "backend_name": "jtgpu",
+        "project": "jtgpu",
+        "package": "jtgpu",
+        "short_summary": "Exact betweenness on all cores, with weights and any number of shortest paths.",
+        "functions": {
+            name: {"additional_docs": "Parallel edges count once, as the shortest of them.", "additional_parameters": {}}
+            for name in ("betweenness_centrality", "edge_betweenness_centrality")
+        },
+    }

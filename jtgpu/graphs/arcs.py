@@ -1,0 +1,51 @@
+"""`Arcs`: the arcs of a graph by tail, which every engine reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..util.loops import loops
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .inputs import EdgeList
+
+__all__ = ["Arcs", "arcs_of"]
+
+_arrange = loops("jtgpu.graphs.loops.arrange")
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """Compressed rows: no loops, the shortest one of parallel arcs; an undirected edge is two arcs.
+
+    Attributes
+    ----------
+    n : int
+        Vertices.
+    first : (n+1,) ndarray of int64
+        First arc of each vertex.
+    head : (A,) ndarray of int32
+    length : (A,) ndarray of float64
+        (0,) if all are 1.
+    of_edge : (E, 2) ndarray of int64
+        The arcs of each edge of the input, there and back; -1 where there is none.
+    directed : bool
+    """
+
+    n: int
+    first: NDArray[np.int64]
+    head: NDArray[np.int32]
+    length: NDArray[np.float64]
+    of_edge: NDArray[np.int64]
+    directed: bool
+
+
+def arcs_of(edges: EdgeList) -> Arcs:
+    """Sort the edges of a graph by tail, in linear time."""
+    found = _arrange.arcs_by_tail(edges.n, edges.tail, edges.head, edges.length, edges.directed)
+    return Arcs(edges.n, *found, edges.directed)

@@ -1,0 +1,189 @@
+"""Betweenness of vertices and edges."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ..errors import ArgumentError, DataError
+from ..util.arguments import choice, flag, whole_number
+from ..util.system import cores
+from . import reference
+from .arcs import Arcs, arcs_of
+from .engine import Progress, RawSums, dependencies
+from .inputs import read_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+__all__ = ["BACKENDS", "betweenness", "compute", "scale"]
+
+BACKENDS = ("auto", "cpu", "reference")
+RATE = 1e8  # sources times arcs that a core does in a second, at least
+PATIENCE = 24 * 3600.0  # seconds
+
+
+def betweenness(  # noqa: PLR0913 (public API)
+    graph: Any,
+    *,
+    directed: bool | None = None,
+    weight: Any = None,
+    normalized: bool = True,
+    endpoints: bool = False,
+    k: int | None = None,
+    seed: int | None = None,
+    edges: bool = False,
+    backend: str = "auto",
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Betweenness: the share of shortest paths that pass through each vertex, or through each edge.
+
+    Sums over all pairs of a source and a target are exact up to rounding, about 1e-14, however many paths there are.
+    Results do not depend on the number of threads, bit for bit. They are those of `networkx.betweenness_centrality`
+    and `networkx.edge_betweenness_centrality`.
+
+    Parameters
+    ----------
+    graph : network, networkx graph, sparse matrix, (n, edges) or table
+        A Bayesian or Markov network: its arcs, or the pairs of variables that share a factor. A sparse matrix of SciPy:
+        its stored entries are arcs from row to column. ``(n, edges)``: a number of vertices and an (E, 2) array of
+        integers. A table (data frame, mapping of columns): an edge for each row, in the columns ``from`` and ``to``
+        or else the first two. Loops are ignored; parallel edges count once, as the shortest of them.
+    directed : bool, optional
+        Whether paths follow the direction of edges. Default: as the graph is; True for sparse matrices, False for
+        arrays and tables.
+    weight : str, array or bool, optional
+        Lengths of the edges, positive numbers: the attribute of a networkx graph, the column of a table, an (E,) array
+        for ``(n, edges)``; True for the entries of a sparse matrix. Default: all lengths are 1.
+    normalized : bool
+        Divide by the number of pairs. Otherwise pairs are counted, unordered ones in undirected graphs.
+    endpoints : bool
+        Count the ends of a path as passed, too.
+    k : int, optional
+        Estimate from this number of sampled sources.
+    seed : int, optional
+        Of the sample; the same sources as networkx chooses.
+    edges : bool
+        Return values of edges instead of vertices.
+    backend : {"auto", "cpu", "reference"}
+    threads : int, optional
+        Default: one for each core.
+    progress : callable, optional
+        Called with the number of sources that are done, the number of all, and a text.
+
+    Returns
+    -------
+    dict, or ndarray of float64
+        For graphs with names a dictionary by vertex, or by pair of vertices; for sparse matrices and ``(n, edges)`` an
+        array, with `edges` in the order of the entries or edges. Parallel edges have the same value.
+
+    Raises
+    ------
+    ArgumentError, DataError
+        For arguments of the wrong kind; for edges to vertices that do not exist, and weights that are not positive.
+    TableTooLarge
+        If the graph does not fit in memory.
+
+    Examples
+    --------
+    >>> from jtgpu import graphs
+    >>> graphs.betweenness((4, [[0, 1], [1, 2], [2, 3]]), normalized=False).tolist()
+    [0.0, 2.0, 2.0, 0.0]
+    """
+    for name, value in (("normalized", normalized), ("endpoints", endpoints), ("edges", edges)):
+        flag(name, value)
+    choice("backend", backend, BACKENDS)
+    if threads is not None:
+        whole_number("threads", threads, 1)
+    found = read_graph(graph, directed, weight)
+    sources = _sample(found.n, k, seed, least=1 if edges or endpoints else 2)
+    arcs = arcs_of(found)
+    if backend == "auto":
+        _check_time(arcs, found.n if sources is None else len(sources), threads)
+    values = compute(
+        arcs, sources, normalized=normalized, endpoints=endpoints, edges=edges, backend=backend, threads=threads,
+        progress=progress,
+    )  # fmt: skip
+    if found.names is None:
+        return values
+    names = found.names
+    if not edges:
+        return dict(zip(names, values.tolist(), strict=True))
+    ends: Iterable[tuple[int, int]] = zip(found.tail.tolist(), found.head.tolist(), strict=True)
+    return {(names[u], names[v]): x for (u, v), x in zip(ends, values.tolist(), strict=True)}
+
+
+def _sample(n: int, k: int | None, seed: int | None, least: int) -> list[int] | None:
+    if k is None:
+        return None
+    if whole_number("k", k, least) > n:
+        raise ArgumentError(f"k is {k:,}, but there are {n:,} vertices to sample")
+    return None if k == n else random.Random(seed).sample(range(n), k)
+
+
+def _check_time(arcs: Arcs, n_sources: int, threads: int | None) -> None:
+    seconds = n_sources * len(arcs.head) / (RATE * (threads or cores()))
+    if seconds > PATIENCE:
+        k = max(int(n_sources * 600 / seconds), 2)
+        raise DataError(
+            f"{n_sources:,} sources and {len(arcs.head):,} arcs take about {seconds / 86400:,.0f} days; pass k={k:,} for "
+            "an estimate from sampled sources, or backend='cpu' to compute it all the same"
+        )
+
+
+def compute(  # noqa: PLR0913
+    arcs: Arcs,
+    sources: list[int] | None,
+    *,
+    normalized: bool,
+    endpoints: bool,
+    edges: bool,
+    backend: str = "auto",
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> NDArray[np.float64]:
+    """Betweenness as an array, from sources with these numbers; None: from all."""
+    chosen = np.ones(arcs.n)
+    if sources is not None:
+        chosen[:] = 0.0
+        chosen[sources] = 1.0
+    if backend == "reference":
+        raw = reference.dependencies(arcs, chosen, edges=edges, endpoints=endpoints)
+    else:
+        raw = dependencies(arcs, chosen, edges=edges, endpoints=endpoints, threads=threads, progress=progress)
+    of_sources, of_others = scale(
+        arcs.n, sources, normalized=normalized, directed=arcs.directed, endpoints=endpoints or edges
+    )
+    if edges:
+        return cast("NDArray[np.float64]", raw.edge * of_others)
+    factor = of_others if of_sources == of_others else np.where(chosen > 0, of_sources, of_others)
+    return cast("NDArray[np.float64]", raw.node * factor)
+
+
+def scale(
+    n: int, sources: list[int] | None, *, normalized: bool, directed: bool, endpoints: bool
+) -> tuple[float, float]:
+    """Factors of the sums of vertices that are sources, and of the others; networkx's.
+
+    Without `endpoints`, a vertex that is a sampled source is on paths from one source less than the others.
+    """
+    n_targets = n if endpoints else n - 1
+    if n_targets < 2:
+        return 1.0, 1.0
+    n_sources = n_targets if sources is None else len(sources)
+
+    def factor(count: int) -> float:
+        if count == 0:
+            return float("nan")
+        if normalized:
+            return 1.0 / (count * (n_targets - 1))
+        return n_targets / (count * (1 if directed else 2))
+
+    if sources is None or endpoints:
+        return factor(n_sources), factor(n_sources)
+    return factor(n_sources - 1), factor(n_sources)

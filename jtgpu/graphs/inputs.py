@@ -1,0 +1,195 @@
+"""Graphs of every kind as a list of edges: networks, networkx, SciPy's sparse matrices, arrays and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError, DataError, EvidenceError, shown
+from ..inference.tables import distinct_values, is_frame, open_table
+from ..model.directed import DirectedModel
+from ..model.discrete import DiscreteModel
+from ..util.arguments import described, flag, whole_number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["EdgeList", "read_graph"]
+
+
+@dataclass
+class EdgeList:
+    """A graph.
+
+    Attributes
+    ----------
+    n : int
+        Vertices.
+    tail, head : (E,) ndarray of int32
+    length : (E,) ndarray of float64
+        (0,) if all are 1.
+    directed : bool
+    names : sequence or None
+        Of the vertices; None for arrays.
+    """
+
+    n: int
+    tail: NDArray[np.int32]
+    head: NDArray[np.int32]
+    length: NDArray[np.float64]
+    directed: bool
+    names: Sequence[Any] | None
+
+    def edge_name(self, e: int) -> str:
+        """An edge for messages."""
+        ends = [int(self.tail[e]), int(self.head[e])]
+        if self.names is None:
+            return f"edge {e}, from {ends[0]} to {ends[1]}"
+        return f"the edge from {shown(self.names[ends[0]])} to {shown(self.names[ends[1]])}"
+
+
+def read_graph(graph: Any, directed: bool | None = None, weight: Any = None) -> EdgeList:
+    """Read a graph; see `jtgpu.graphs.betweenness` for the kinds.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none of them, or `weight` does not fit.
+    DataError
+        If an edge names a vertex that does not exist, or a weight is not a positive number.
+    """
+    if isinstance(graph, DiscreteModel):
+        found = _read_model(graph, weight)
+    elif hasattr(graph, "is_directed") and hasattr(graph, "edges"):
+        found = _read_networkx(graph, weight)
+    elif hasattr(graph, "tocoo"):
+        found = _read_sparse(graph, weight)
+    elif isinstance(graph, tuple) and len(graph) == 2 and not isinstance(graph[0], (str, tuple, list)):
+        found = _read_arrays(*graph, weight)
+    elif is_frame(graph) or hasattr(graph, "keys"):
+        found = _read_table(graph, weight)
+    else:
+        raise ArgumentError(
+            "graph must be a network, a networkx graph, a sparse matrix, a pair (number of vertices, edges) or a table "
+            f"of edges, not {described(graph)}"
+        )
+    if directed is not None:
+        found.directed = flag("directed", directed)
+    bad = np.flatnonzero(~((found.length > 0) & (found.length < np.inf)))
+    if len(bad):
+        value = found.length[bad[0]]
+        raise DataError(
+            f"{found.edge_name(int(bad[0]))} has the weight {value:g}; weights are lengths, positive and finite"
+            + ("; remove edges that do not exist, and merge vertices at distance 0" if value == 0 else "")
+        )
+    return found
+
+
+def _read_model(net: DiscreteModel, weight: Any) -> EdgeList:
+    if weight is not None:
+        raise ArgumentError("the arcs of a network have no weights")
+    index = {v: i for i, v in enumerate(net.variables)}
+    if isinstance(net, DirectedModel):
+        pairs = [(index[p], index[c]) for p, c in net.arcs]
+    else:
+        scopes = [[index[v] if isinstance(v, str) else int(v) for v in f.scope] for f in net.factors]
+        pairs = sorted({(min(a, b), max(a, b)) for scope in scopes for a in scope for b in scope if a != b})
+    return _edge_list(len(index), pairs, None, isinstance(net, DirectedModel), list(net.variables))
+
+
+def _edge_list(
+    n: int, pairs: Any, length: NDArray[np.float64] | None, directed: bool, names: Sequence[Any] | None
+) -> EdgeList:
+    ends = np.asarray(pairs, np.int32).reshape(-1, 2)
+    tail, head = np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1])
+    return EdgeList(n, tail, head, np.empty(0) if length is None else length, directed, names)
+
+
+def _read_networkx(graph: Any, weight: Any) -> EdgeList:
+    if weight is not None and not isinstance(weight, str):
+        raise ArgumentError(f"weight must be the name of an edge attribute, not {described(weight)}")
+    names = list(graph)
+    index: Callable[[Any], int] = {v: i for i, v in enumerate(names)}.__getitem__
+    if weight is None:
+        pairs = [(index(u), index(v)) for u, v, *_ in graph.edges()]
+        return _edge_list(len(names), pairs, None, bool(graph.is_directed()), names)
+    rows = [(index(u), index(v), w) for u, v, w in graph.edges(data=weight, default=1)]
+    found = _edge_list(len(names), [row[:2] for row in rows], None, bool(graph.is_directed()), names)
+    found.length = _weights([row[2] for row in rows], found)
+    return found
+
+
+def _weights(values: Any, found: EdgeList) -> NDArray[np.float64]:
+    """Weights of edges as float64."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind == "O":  # also Python's integers, fractions
+            array = np.array([float(w) for w in values])
+        if array.dtype.kind not in "iuf" or array.shape != found.tail.shape:
+            raise TypeError
+    except (TypeError, ValueError, OverflowError):
+        for e, w in enumerate(values if isinstance(values, list) else ()):
+            if not np.issubdtype(np.asarray(w).dtype, np.number):
+                raise DataError(f"{found.edge_name(e)} has the weight {shown(w)}, which is not a number") from None
+        raise DataError(f"weights must be a number for each of {len(found.tail):,} edges") from None
+    return np.ascontiguousarray(array, np.float64)
+
+
+def _read_sparse(matrix: Any, weight: Any) -> EdgeList:
+    coo = matrix.tocoo()
+    if coo.ndim != 2 or coo.shape[0] != coo.shape[1]:
+        raise DataError(f"an adjacency matrix is square, not of shape {coo.shape}")
+    found = _checked(coo.shape[0], np.stack([coo.row, coo.col], axis=1), True)
+    if weight is not None and flag("weight", weight):
+        found.length = _weights(coo.data, found)
+    return found
+
+
+def _checked(n: int, ends: NDArray[Any], directed: bool) -> EdgeList:
+    """Edges as an array of vertex numbers."""
+    if ends.ndim != 2 or ends.shape[1] != 2 or (ends.dtype.kind not in "iu" and ends.size):
+        raise ArgumentError(f"edges must be an array of integers of shape (E, 2), not {ends.dtype} of {ends.shape}")
+    bad = np.flatnonzero(((ends < 0) | (ends >= n)).any(axis=1))
+    if len(bad):
+        raise DataError(f"edge {bad[0]} is {tuple(ends[bad[0]].tolist())}, but the vertices are 0 to {n - 1}")
+    return _edge_list(n, ends.astype(np.int32), None, directed, None)
+
+
+def _read_arrays(n: Any, edges: Any, weight: Any) -> EdgeList:
+    n = whole_number("the number of vertices", n, 0, 2**31 - 1)
+    try:
+        ends = np.asarray(edges)
+    except ValueError:
+        ends = np.empty((1, 1))
+    found = _checked(n, ends if ends.size else np.empty((0, 2), np.int64), False)
+    if weight is not None:
+        found.length = _weights(weight, found)
+    return found
+
+
+def _read_table(frame: Any, weight: Any) -> EdgeList:
+    """A table with a row for each edge: its first two columns, or those called from and to."""
+    try:
+        table = open_table(None, frame)
+    except EvidenceError as error:
+        raise DataError(str(error)) from None
+    columns = ["from", "to"] if {"from", "to"} <= {*table.names} else [*table.names][:2]
+    if len(columns) < 2:
+        raise DataError(f"a table of edges has columns 'from' and 'to', not {shown(list(table.names))}")
+    codes, names = [], {}
+    for name in columns:
+        code, values = distinct_values(table.column(name))
+        if (code < 0).any():
+            raise DataError(f"column {name!r}: the cell of {table.row_name(int(np.argmin(code)))} is missing")
+        number = np.array([names.setdefault(value, len(names)) for value in values], np.int32)
+        codes.append(number[code] if len(number) else np.empty(0, np.int32))
+    found = _edge_list(len(names), np.stack(codes, axis=1), None, False, list(names))
+    if weight is not None:
+        if weight not in table.names:
+            raise DataError(f"there is no column {shown(weight)} of weights; the columns are {shown(list(table.names))}")
+        column = table.column(weight)
+        found.length = _weights(column.to_pylist() if hasattr(column, "to_pylist") else list(column), found)
+    return found

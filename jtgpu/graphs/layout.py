@@ -1,0 +1,152 @@
+"""How a graph is divided: trees that are folded away, components, batches of 16 sources, and groups of batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
+
+from ..util.loops import loops
+from .records import LANES, LONGEST, Graph
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .arcs import Arcs
+
+__all__ = ["Folded", "Group", "Layout", "divide"]
+
+_arrange = loops("jtgpu.graphs.loops.arrange")
+
+MAX_GROUPS = 64
+MAX_SUMS = 1 << 30  # bytes of the groups' results
+EXACT = 2.0**53  # integers below are exact in float64
+FRACTION = 2.0**20  # lengths are whole multiples of its reciprocal, if sums of them are exact
+
+
+class Folded(NamedTuple):
+    """Vertices and the trees that hang at them; see `jtgpu.graphs.loops.arrange.arrange`."""
+
+    number: NDArray[np.int32]
+    ends: NDArray[np.int64]
+    component: NDArray[np.int32]
+    reach: NDArray[np.float64]
+    sources: NDArray[np.float64]
+    within: NDArray[np.float64]
+    parent: NDArray[np.int32]
+
+
+class Group(NamedTuple):
+    """Consecutive batches, whose results one thread adds up. The groups depend on the graph only."""
+
+    batches: slice
+    vertices: slice
+    arcs: slice
+    work: int  # sources times arcs
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is left of a graph without its trees, in the order of components.
+
+    Attributes
+    ----------
+    folded : Folded
+    graph : Graph
+        Vertices and arcs that are left, by their new numbers.
+    arc : (A,) ndarray of int64
+        Their numbers in `Arcs`.
+    length : (A,) ndarray of float64
+        (0,) if all are 1.
+    has_levels : bool
+        Lengths are whole numbers of levels.
+    sources : (S,) ndarray of int32
+    multiplicity : (S,) ndarray of float64
+        Sources that each one stands for.
+    batches : (B, 4) ndarray of int64
+        First source and end, first vertex and end of the component.
+    groups : list of Group
+    largest : int
+        Vertices of the largest component.
+    """
+
+    folded: Folded
+    graph: Graph
+    arc: NDArray[np.int64]
+    length: NDArray[np.float64]
+    has_levels: bool
+    sources: NDArray[np.int32]
+    multiplicity: NDArray[np.float64]
+    batches: NDArray[np.int64]
+    groups: list[Group]
+    largest: int
+
+
+def divide(arcs: Arcs, chosen: NDArray[np.float64], with_edges: bool) -> Layout:
+    """Divide a graph; `chosen`: (n,), 1 for sources."""
+    units = _units(arcs.length)
+    # paths from a leaf and from its neighbour are compared with different roundings, where there are any
+    fold = not arcs.directed and units is not None
+    folded = Folded(*_arrange.arrange(arcs.first, arcs.head, arcs.directed, fold, chosen))
+    n = int(folded.ends[-1]) if arcs.n else 0
+    first, head, arc = _arrange.inner_arcs(arcs.first, arcs.head, folded.number, n)
+    inner = np.empty(n, np.int64)
+    left = folded.number >= 0
+    inner[folded.number[left]] = np.flatnonzero(left)
+    length = arcs.length[arc] if len(arcs.length) else arcs.length
+    longest = 0 if units is None else int(units.max(initial=1))
+    has_levels = 0 < longest <= LONGEST
+    levels = units[arc].astype(np.uint8) if units is not None and 1 < longest <= LONGEST else np.empty(0, np.uint8)
+    graph = Graph(first, head, levels, folded.reach[inner])
+    multiplicity = folded.sources[inner]
+    starts = np.concatenate([[0], folded.ends[:-1]]).astype(np.int64) if n else np.empty(0, np.int64)
+    sources, batches = _batches(graph, starts, folded.ends, multiplicity)
+    return Layout(
+        folded, graph, arc, length, has_levels, sources, multiplicity[sources], batches,
+        _groups(graph, batches, with_edges), int((folded.ends - starts).max(initial=0)),
+    )  # fmt: skip
+
+
+def _units(length: NDArray[np.float64]) -> NDArray[np.int64] | None:
+    """Lengths in units of their greatest common divisor; None if sums of them are rounded."""
+    if not len(length) or length.min() == length.max():
+        return np.ones(len(length), np.int64)
+    scaled = length * FRACTION
+    if scaled.sum() >= EXACT or (scaled != np.floor(scaled)).any():
+        return None
+    units = scaled.astype(np.int64)
+    return cast("NDArray[np.int64]", units // np.gcd.reduce(units))
+
+
+def _batches(
+    graph: Graph, starts: NDArray[np.int64], ends: NDArray[np.int64], multiplicity: NDArray[np.float64]
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Sources and batches: neighbours in breadth-first order share a batch."""
+    is_source = (multiplicity > 0) & (np.diff(graph.first) > 0)
+    sources = np.flatnonzero(is_source).astype(np.int32)
+    bounds = np.searchsorted(sources, np.append(starts, ends[-1:]))  # sources of each component
+    n_batches = -(-np.diff(bounds) // LANES)
+    component = np.repeat(np.arange(len(starts)), n_batches)
+    before = np.concatenate([[0], np.cumsum(n_batches)[:-1]]).astype(np.int64) if len(starts) else n_batches
+    begin = bounds[component] + LANES * (np.arange(len(component)) - before[component])
+    end = np.minimum(begin + LANES, bounds[component + 1])
+    return sources, np.stack([begin, end, starts[component], ends[component]], axis=1).astype(np.int64)
+
+
+def _groups(graph: Graph, batches: NDArray[np.int64], with_edges: bool) -> list[Group]:
+    """Groups of about equal work, not more than their results have room for."""
+    if not len(batches):
+        return []
+    size = 8 * (len(graph.reach) + (len(graph.head) if with_edges else 0))
+    n_groups = max(min(MAX_GROUPS, len(batches), MAX_SUMS // size), 1)
+    arcs = graph.first[batches[:, 3]] - graph.first[batches[:, 2]]
+    work = np.cumsum((batches[:, 1] - batches[:, 0]) * arcs)
+    bounds = np.unique(np.searchsorted(work, work[-1] * np.arange(1, n_groups) / n_groups, side="left") + 1)
+    bounds = np.unique(np.concatenate([[0], bounds[bounds < len(batches)], [len(batches)]]))
+    groups = []
+    for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        lo, hi = int(batches[a, 2]), int(batches[b - 1, 3])
+        these = int(work[b - 1] - (work[a - 1] if a else 0))
+        groups.append(Group(slice(a, b), slice(lo, hi), slice(int(graph.first[lo]), int(graph.first[hi])), these))
+    return groups

@@ -1,0 +1,141 @@
+"""The networkx backend ``"jtgpu"``: exact betweenness without another package.
+
+>>> import networkx as nx
+>>> nx.betweenness_centrality(nx.path_graph(3), backend="jtgpu")
+{0: 0.0, 1: 1.0, 2: 0.0}
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import JtgpuError
+from .arcs import Arcs, arcs_of
+from .centrality import compute
+from .inputs import EdgeList, read_graph
+
+if TYPE_CHECKING:
+    import networkx
+
+__all__ = [
+    "ConvertedGraph", "betweenness_centrality", "can_run", "convert_from_nx", "convert_to_nx",
+    "edge_betweenness_centrality", "should_run",
+]  # fmt: skip
+
+MIN_WORK = 1_000_000  # vertices times arcs; networkx is fast enough below
+
+
+class ConvertedGraph:
+    """A networkx graph that is converted once, on first use, for each attribute that is used as a weight.
+
+    Parameters
+    ----------
+    graph : networkx.Graph
+    """
+
+    __networkx_backend__ = "jtgpu"
+
+    def __init__(self, graph: networkx.Graph[Any]):
+        self.original = graph
+        self.graph = graph.graph
+        self._read: dict[str | None, tuple[EdgeList, Arcs]] = {}
+
+    def is_directed(self) -> bool:
+        """Whether edges have a direction."""
+        return bool(self.original.is_directed())
+
+    def is_multigraph(self) -> bool:
+        """Whether there can be parallel edges."""
+        return bool(self.original.is_multigraph())
+
+    def __len__(self) -> int:
+        return len(self.original)
+
+    def read(self, weight: str | None) -> tuple[EdgeList, Arcs]:
+        """The edges and the arcs, with the lengths in an attribute."""
+        if weight not in self._read:
+            edges = read_graph(self.original, weight=weight)
+            self._read[weight] = edges, arcs_of(edges)
+        return self._read[weight]
+
+
+def _sources(graph: ConvertedGraph, k: int | None, seed: Any) -> list[int] | None:
+    """Numbers of the vertices that networkx samples."""
+    if k is None:
+        return None
+    if k == 0:
+        raise ZeroDivisionError("k is the number of sources to sample; there is no estimate from none")
+    from networkx.utils import create_py_random_state
+
+    return list(create_py_random_state(seed).sample(range(len(graph)), k))
+
+
+def _reason_against(graph: Any, weight: Any, edges: bool) -> str:
+    """Why a function cannot run; an empty string if it can."""
+    if callable(weight):
+        return "weight is a function; jtgpu supports the names of edge attributes"
+    if edges and graph.is_multigraph():
+        return "jtgpu does not support the edge betweenness of multigraphs"
+    return ""
+
+
+def _compute(graph: Any, weight: Any, edges: bool) -> tuple[ConvertedGraph, EdgeList, Arcs]:
+    if not isinstance(graph, ConvertedGraph):
+        graph = ConvertedGraph(graph)
+    reason = _reason_against(graph, weight, edges)
+    if reason:
+        raise NotImplementedError(reason)
+    try:
+        return (graph, *graph.read(weight))
+    except JtgpuError as error:
+        raise NotImplementedError(str(error)) from None
+
+
+def betweenness_centrality(
+    G: Any, k: int | None = None, normalized: bool = True, weight: Any = None, endpoints: bool = False,
+    seed: Any = None,
+) -> dict[Any, float]:  # fmt: skip
+    """Betweenness of nodes; see `networkx.betweenness_centrality`."""
+    graph, edges, arcs = _compute(G, weight, False)
+    sources = None if k == len(graph) else _sources(graph, k, seed)
+    values = compute(arcs, sources, normalized=normalized, endpoints=endpoints, edges=False)
+    return dict(zip(edges.names or (), values.tolist(), strict=True))
+
+
+def edge_betweenness_centrality(
+    G: Any, k: int | None = None, normalized: bool = True, weight: Any = None, seed: Any = None
+) -> dict[tuple[Any, Any], float]:
+    """Betweenness of edges; see `networkx.edge_betweenness_centrality`."""
+    graph, edges, arcs = _compute(G, weight, True)
+    values = compute(arcs, _sources(graph, k, seed), normalized=normalized, endpoints=False, edges=True)
+    return dict(zip(graph.original.edges(), values.tolist(), strict=True))
+
+
+def convert_from_nx(graph: Any, **_: Any) -> ConvertedGraph:
+    """A graph of networkx for the functions of this backend."""
+    return graph if isinstance(graph, ConvertedGraph) else ConvertedGraph(graph)
+
+
+def convert_to_nx(result: Any, **_: Any) -> Any:
+    """The graph of networkx that was converted; other results as they are."""
+    return result.original if isinstance(result, ConvertedGraph) else result
+
+
+def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
+    """Whether a function supports its arguments, or the reason why not."""
+    graph = args[0] if args else kwargs["G"]
+    weight = _argument("weight", 3, args, kwargs)
+    return _reason_against(graph, weight, name.startswith("edge")) or True
+
+
+def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
+    """Whether the graph is so large that the conversion pays, or the reason why not."""
+    graph = args[0] if args else kwargs["G"]
+    graph = graph.original if isinstance(graph, ConvertedGraph) else graph
+    if len(graph) * graph.number_of_edges() <= MIN_WORK:
+        return "networkx is fast enough for this graph"
+    return True
+
+
+def _argument(name: str, position: int, args: Any, kwargs: Any) -> Any:
+    return args[position] if len(args) > position else kwargs.get(name)
