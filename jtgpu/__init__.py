@@ -35,7 +35,7 @@ from .errors import (
 from .util.version import __version__
 
 if TYPE_CHECKING:
-    from . import draw, learn, series
+    from . import draw, graphs, learn, series
     from .formats import load, networks, read, read_evidence, write
     from .inference.network_plan import NetworkPlan
     from .inference.results.marginals import CasePosteriors, Posterior, Posteriors
@@ -88,6 +88,7 @@ __all__ = [
     "from_networkx",
     "from_pgmpy",
     "from_pyagrum",
+    "graphs",
     "learn",
     "load",
     "network",
@@ -135,7 +136,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("draw", "learn", "series"):
+    if name in ("draw", "graphs", "learn", "series"):
         return importlib.import_module(f".{name}", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,10 +26,10 @@ PACKAGE = ROOT / "jtgpu"
 # heavy or optional packages -> the files that may import them, at the top or within functions
 PACKAGES: dict[str, tuple[str, ...]] = {
     "numba": ("util/jit.py", "util/jit_cache.py", "util/ahead/*.py", "**/loops/*.py"),
-    "llvmlite": ("util/ahead/*.py", "backends/cpu/loops/*.py", "learn/dags/loops/bits.py"),
+    "llvmlite": ("util/ahead/*.py", "backends/cpu/loops/*.py", "graphs/loops/lanes.py", "learn/dags/loops/bits.py"),
     "networkx": (
         "plans/clique_tree.py", "model/graph_conversion.py", "inference/named_tree.py", "interop/networkx.py",
-        "learn/dags/graphs.py",
+        "learn/dags/graphs.py", "graphs/nx_backend.py",
     ),
     "pgmpy": ("interop/pgmpy.py", "compat/pgmpy.py"),
     "pycuda": ("device/*.py", "backends/published/*.py", "backends/gpu/**/*.py"),
@@ -62,6 +62,7 @@ BY_NAME = {
     "backends/make.py",
     "cli/__init__.py",  # the commands, on the first call
     "formats/__init__.py",  # evidence files
+    "graphs/__init__.py",
     "learn/__init__.py",
     "series/__init__.py",
     "serve/__init__.py",  # what needs jtgpu[serve]

@@ -12,7 +12,7 @@ from ..util.arguments import choice, flag, whole_number
 from ..util.system import cores
 from . import reference
 from .arcs import Arcs, arcs_of
-from .engine import Progress, RawSums, dependencies
+from .engine import Progress, dependencies
 from .inputs import read_graph
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ def _check_time(arcs: Arcs, n_sources: int, threads: int | None) -> None:
     if seconds > PATIENCE:
         k = max(int(n_sources * 600 / seconds), 2)
         raise DataError(
-            f"{n_sources:,} sources and {len(arcs.head):,} arcs take about {seconds / 86400:,.0f} days; pass k={k:,} for "
-            "an estimate from sampled sources, or backend='cpu' to compute it all the same"
+            f"{n_sources:,} sources and {len(arcs.head):,} arcs take about {seconds / 86400:,.0f} days; pass k={k:,} "
+            "for an estimate from sampled sources, or backend='cpu' to compute it all the same"
         )
 
 

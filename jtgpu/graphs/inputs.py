@@ -189,7 +189,7 @@ def _read_table(frame: Any, weight: Any) -> EdgeList:
     found = _edge_list(len(names), np.stack(codes, axis=1), None, False, list(names))
     if weight is not None:
         if weight not in table.names:
-            raise DataError(f"there is no column {shown(weight)} of weights; the columns are {shown(list(table.names))}")
+            raise DataError(f"there is no column {shown(weight)} of weights, only {shown(list(table.names))}")
         column = table.column(weight)
         found.length = _weights(column.to_pylist() if hasattr(column, "to_pylist") else list(column), found)
     return found

@@ -106,7 +106,7 @@ def edge_betweenness_centrality(
     G: Any, k: int | None = None, normalized: bool = True, weight: Any = None, seed: Any = None
 ) -> dict[tuple[Any, Any], float]:
     """Betweenness of edges; see `networkx.edge_betweenness_centrality`."""
-    graph, edges, arcs = _compute(G, weight, True)
+    graph, _, arcs = _compute(G, weight, True)
     values = compute(arcs, _sources(graph, k, seed), normalized=normalized, endpoints=False, edges=True)
     return dict(zip(graph.original.edges(), values.tolist(), strict=True))
 

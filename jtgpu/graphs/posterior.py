@@ -71,7 +71,7 @@ class BetweennessPosterior(Printed):
         return np.stack([low, high], axis=1) + 1
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each variable, the smallest mean rank first.
+        """Return a data frame with a row for each variable, the best mean rank first.
 
         Its columns are ``variable``, ``mean``, the quantiles (``q5`` ...), ``p_first``, ``mean_rank``, ``rank_low`` and
         ``rank_high``, the ends of `rank_interval`.
@@ -98,7 +98,7 @@ class BetweennessPosterior(Printed):
         }
 
     def _title(self) -> str:
-        return f"Betweenness of {len(self.variables)} variables in {len(self.values):,} graphs, smallest mean rank first"
+        return f"Betweenness of {len(self.variables)} variables in {len(self.values):,} graphs, best mean rank first"
 
     def _table(self) -> tuple[list[str], list[Any], int]:
         columns = self.columns()
@@ -168,9 +168,8 @@ def betweenness_posterior(
     counts = compute(
         arcs, None, normalized=False, endpoints=False, edges=False, backend=backend, threads=threads, progress=progress
     )
-    # the scale of the whole is that of a graph of S n vertices: pairs are counted, unordered ones if undirected
-    both = 1 if directed else 2
-    values = counts.reshape(n_graphs, n) * (both * scale(n, None, normalized=True, directed=directed, endpoints=False)[0])
+    counts *= 1 if directed else 2  # ordered pairs
+    values = counts.reshape(n_graphs, n) * scale(n, None, normalized=True, directed=directed, endpoints=False)[0]
     return BetweennessPosterior(
         tuple(names), values, levels, np.quantile(values, levels, axis=0).T, _rank_probabilities(values)
     )

@@ -37,9 +37,7 @@ def dependencies(arcs: Arcs, chosen: NDArray[np.float64], *, edges: bool, endpoi
     return RawSums(node, edge)
 
 
-def _shortest_paths(
-    arcs: Arcs, source: int
-) -> tuple[list[int], dict[int, int], dict[int, list[tuple[int, int]]]]:
+def _shortest_paths(arcs: Arcs, source: int) -> tuple[list[int], dict[int, int], dict[int, list[tuple[int, int]]]]:
     """Vertices by distance, the number of shortest paths to each, and the last arcs of these paths with their tails."""
     distance, paths = {source: 0.0}, {source: 1}
     before: dict[int, list[tuple[int, int]]] = {source: []}

@@ -150,7 +150,7 @@ def arrange(first, head, directed, fold, chosen):  # type: ignore[no-untyped-def
 
 @compiled()
 def _fold(first, head, reach, sources, inside, parent):  # type: ignore[no-untyped-def]
-    """Remove vertices of degree 1 until there are none; `inside`: ordered pairs of a source and a target in one branch."""
+    """Remove vertices of degree 1 until there are none; `inside`: pairs of a source and a target in one branch."""
     n = len(reach)
     degree, queue, n_queue = np.empty(n, np.int64), np.empty(n, np.int32), 0
     for v in range(n):

@@ -11,8 +11,25 @@ import numpy as np
 from ...util.jit import compiled
 from ..records import DEEPEST, FAR, MANY, Graph, Scratch, Sums
 from .lanes import (
-    add, any_above, any_lane, both, divide, equal, fill_depths, keep, larger, load_depths,
-    load_numbers, mix, multiply, only_lane, set_depths, splat, store_numbers, total, zeros,
+    add,
+    any_above,
+    any_lane,
+    both,
+    divide,
+    equal,
+    fill_depths,
+    keep,
+    larger,
+    load_depths,
+    load_numbers,
+    mix,
+    multiply,
+    only_lane,
+    set_depths,
+    splat,
+    store_numbers,
+    total,
+    zeros,
 )  # fmt: skip
 
 __all__ = ["sweep"]
