@@ -14,6 +14,7 @@ from .evidence import Cases, Findings, Known, More, read_findings, read_known, r
 from .frame_options import FrameOptions
 from .queries.counts import expected_counts
 from .queries.evidence_analysis import Importance, conflict, evidence_importance
+from .queries.gradients import EvidenceFunction
 from .queries.information import Observation, entropy, mutual_information, value_of_information
 from .queries.joint import conditional, joint, joint_cost
 from .queries.map import map_cost, marginal_map
@@ -35,7 +36,7 @@ from .session import Session
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from ..model.network import DiscreteModel
     from ..util.doors import Server
@@ -189,7 +190,8 @@ class JunctionTree(CompiledModel):
         cases : data frame, mapping, list of mappings, or array
             One row for each case, in any of these forms: a data frame of pandas, Polars, Arrow or another library that
             narwhals supports (needs ``jtgpu[frames]``); a mapping from variable to B states; a list of B mappings from
-            variable to state; a (B, V) array with one column for each variable, in the order of the model. Cells are
+            variable to state; a (B, V) array with one column for each variable, in the order of the model, or a tensor
+            of PyTorch, JAX or another library with DLPack, which is not copied if it is contiguous int32. Cells are
             names of states; None, NaN, -1 and texts such as ``""`` and ``"?"`` mean "not observed". Numbers in cells
             are names of states if a state's name is a number, otherwise, and always in arrays, numbers of states from
             0; `jtgpu.inference.tables.states` has all rules. Columns that are not variables are ignored, but a column
@@ -618,7 +620,7 @@ class JunctionTree(CompiledModel):
         return impute(self, read_known_cases(self._model, cases, likelihood, None, do), how, seed, on_impossible)
 
     def expected_counts(
-        self, cases: Cases, *, weights: ArrayLike | None = None, likelihood: Mapping[Any, Any] | None = None,
+        self, cases: Cases, *, weights: Any = None, likelihood: Mapping[Any, Any] | None = None,
         variables: str | int | Iterable[str | int] | None = None, on_impossible: OnProblem = "error",
     ) -> ExpectedCounts:  # fmt: skip
         """Compute the expected counts of every family over a table of B cases: the E-step of the EM algorithm.
@@ -627,7 +629,7 @@ class JunctionTree(CompiledModel):
         ----------
         cases, likelihood, on_impossible
             See `posteriors_batch`.
-        weights : (B,) array_like, optional
+        weights : (B,) array_like or tensor, optional
             Weight of each case, of any sign. Default: ones.
         variables : str, int, or iterable of these, optional
             The variables of the result. Default: all.
@@ -646,6 +648,31 @@ class JunctionTree(CompiledModel):
         """
         known = read_known_cases(self._model, cases, likelihood)
         return expected_counts(self, known, weights, variables, on_impossible)
+
+    def evidence_function(self, cases: Cases, *, on_impossible: OnProblem = "error") -> EvidenceFunction:
+        """Return ln P and the posteriors of B cases as functions of CPTs and likelihoods, with their derivatives.
+
+        `jtgpu.interop.torch` and `jtgpu.interop.jax` make differentiable functions of it.
+
+        Parameters
+        ----------
+        cases, on_impossible
+            See `posteriors_batch`. An impossible case that is flagged has derivatives of 0.
+
+        Returns
+        -------
+        EvidenceFunction
+            ``.log_evidence(cpts, likelihood)``, ``.gradient(weights, cpts, likelihood)`` and the same for posteriors.
+
+        Examples
+        --------
+        >>> import jtgpu
+        >>> net = jtgpu.network("rain->wet", "{no|yes}", cpts={"rain": [0.8, 0.2], "wet": [[0.9, 0.1], [0.2, 0.8]]})
+        >>> function = net.compile("reference").evidence_function([{"wet": "yes"}])
+        >>> function.gradient().cpts["rain"].round(3).tolist()
+        [0.417, 3.333]
+        """
+        return EvidenceFunction(self, cases, on_impossible)
 
     def with_numbers(self, model: DiscreteModel) -> JunctionTree:
         """Create a tree with the plan, backend and options of this one for a model with other numbers.

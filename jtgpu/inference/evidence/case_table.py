@@ -76,7 +76,7 @@ def _weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> NDArray[np
             value = weights(model, v, value)
         except ImpossibleEvidence:  # every case is impossible
             value = np.zeros(card)
-    table = number_array(value, f"the likelihood of {name!r}")
+    table = number_array(value, f"the likelihood of {name!r}", copy=False)
     if table.shape not in ((card,), (n, card)):
         raise EvidenceError(
             f"the likelihood of {name!r} has shape {table.shape}, expected ({n}, {card}) or ({card},) for {n} cases "

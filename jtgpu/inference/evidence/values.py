@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.network import BayesianNetwork, DiscreteModel
+from ..tables.tensors import as_array, is_tensor, log_copy
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -150,18 +151,24 @@ def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str
     return table
 
 
-def number_array(value: Any, what: str, expected: str = "an array of numbers") -> NDArray[np.float64]:
-    """A copy of `value` as an array of float64.
+def number_array(
+    value: Any, what: str, expected: str = "an array of numbers", *, copy: bool = True
+) -> NDArray[np.float64]:
+    """`value` as an array of float64: a copy, or `value` itself where that is one and `copy` is False.
 
     Raises
     ------
     EvidenceError
         If anything in it is not a real number; texts of digits are not.
     """
+    if is_tensor(value):
+        value = as_array(value, what)
+        if not copy:
+            log_copy(value, np.float64, what)
     try:
-        found = np.array(value)
+        found = np.array(value) if copy else np.asarray(value)
         if found.dtype.kind in "biuf" or (found.dtype.kind == "O" and not any(isinstance(x, str) for x in found.flat)):
-            return found.astype(np.float64)
+            return found.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
         pass
     raise EvidenceError(f"{what} must be {expected}, got {shown(value)}")

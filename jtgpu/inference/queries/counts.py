@@ -17,6 +17,7 @@ from ...errors import EvidenceError, NetworkError
 from ...model.network import BayesianNetwork
 from ...util.equal_rows import find_equal_rows
 from ..results.counts import ExpectedCounts
+from ..tables import as_array, is_tensor
 from .mpe import raise_if_impossible
 from .scope import targets_of
 
@@ -51,6 +52,8 @@ def case_weights(weights: ArrayLike | None, n: int) -> NDArray[np.float64]:
     """
     if weights is None:
         return np.ones(n)
+    if is_tensor(weights):
+        weights = as_array(weights, "weights")
     try:
         found = np.asarray(weights, np.float64)
     except (TypeError, ValueError):

@@ -11,6 +11,7 @@ from ...errors import EvidenceError, JtgpuError
 from ...model.network import DiscreteModel
 from .native_frame import NativeFrame, column_of_series
 from .plain_table import PlainTable
+from .tensors import as_array, is_tensor
 
 __all__ = ["Table", "is_frame", "open_table"]
 
@@ -18,14 +19,16 @@ Table = NativeFrame | PlainTable
 
 _EXPECTED = (
     "cases must be a data frame (pandas, Polars, Arrow, ...), a mapping of columns such as {'xray': ['yes', None]}, a "
-    "list of mappings such as [{'xray': 'yes'}], or an array with a column for each variable"
+    "list of mappings such as [{'xray': 'yes'}], or an array or tensor with a column for each variable"
 )
 
 
 def is_frame(cases: Any) -> bool:
     """Whether this is a data frame and not an array or a mapping; imports nothing."""
     signs = ("__arrow_c_stream__", "__dataframe__", "__narwhals_dataframe__", "collect")
-    return not isinstance(cases, (np.ndarray, Mapping)) and any(hasattr(cases, sign) for sign in signs)
+    if isinstance(cases, (np.ndarray, Mapping)) or is_tensor(cases):
+        return False
+    return any(hasattr(cases, sign) for sign in signs)
 
 
 def open_table(model: DiscreteModel | None, cases: Any) -> Table:
@@ -35,7 +38,7 @@ def open_table(model: DiscreteModel | None, cases: Any) -> Table:
     ----------
     model : DiscreteModel, optional
         Names the columns of an array, and those that a mapping gives by number. None: these have other names.
-    cases : data frame, mapping, sequence of mappings, or array
+    cases : data frame, mapping, sequence of mappings, array, or tensor
         See `jtgpu.JunctionTree.posteriors_batch`.
 
     Raises
@@ -51,6 +54,8 @@ def open_table(model: DiscreteModel | None, cases: Any) -> Table:
         return PlainTable.of_mapping(model, cases)
     if isinstance(cases, np.ndarray):
         return PlainTable.of_array(model, cases)
+    if is_tensor(cases):
+        return PlainTable.of_array(model, as_array(cases, "cases"))
     if is_frame(cases):
         return _open_frame(model, cases)
     if isinstance(cases, (list, tuple)):

@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import EvidenceError
 from ...model.network import DiscreteModel
 from .native_frame import Block, column_of_series, name_row
+from .tensors import as_array, is_tensor
 
 __all__ = ["PlainTable"]
 
@@ -125,6 +126,8 @@ def _as_column(name: str, value: Any) -> Any:
         found: Any = value
     elif type(value).__module__.partition(".")[0] == "pyarrow":
         return value
+    elif is_tensor(value) and not hasattr(value, "to_frame"):
+        found = as_array(value, f"column {name!r}")
     elif isinstance(value, (str, bytes, Mapping, AbstractSet)) or not isinstance(value, Iterable):
         raise EvidenceError(
             f"column {name!r} must be a sequence of states, one for each case, not {value!r}; for a single case, use "

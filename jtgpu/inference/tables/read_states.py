@@ -12,6 +12,7 @@ from ...util.rows import extremes
 from .columns import evidence_columns
 from .encoder import Encoder
 from .open_table import Table, open_table
+from .tensors import as_array, is_tensor, log_copy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,13 +26,13 @@ def read_states(model: DiscreteModel, cases: Any) -> tuple[NDArray[np.int32], Ta
     Parameters
     ----------
     model : DiscreteModel
-    cases : data frame, mapping, list of mappings, or array
+    cases : data frame, mapping, list of mappings, array, or tensor
         See `jtgpu.JunctionTree.posteriors_batch`.
 
     Returns
     -------
     states : (B, V) ndarray of int32
-        -1: not observed. May be `cases` itself.
+        -1: not observed. May be `cases` itself, or share the memory of a tensor.
     table : Table, optional
         None for an array of integers.
 
@@ -44,6 +45,9 @@ def read_states(model: DiscreteModel, cases: Any) -> tuple[NDArray[np.int32], Ta
     EvidenceError
         If `cases` is not a table, a shape or dtype is wrong, or a column occurs twice.
     """
+    if is_tensor(cases):
+        cases = as_array(cases, "cases")
+        log_copy(cases, np.int32, "cases")
     if isinstance(cases, np.ndarray) and cases.dtype.kind in "iu" and cases.ndim == 2 and cases.shape[1] == len(model):
         low, high = extremes(cases)
         if (low >= -1).all() and (high < model.cardinality).all():

@@ -13,7 +13,7 @@ import numpy as np
 from ...cases.options import CsvDialect
 from ...cases.reading import CaseChunk, Source, open_cases
 from ...errors import DataError, ParseError, UnknownState
-from ...inference.tables import Table, at_row, distinct_values, open_table
+from ...inference.tables import Table, as_array, at_row, distinct_values, is_tensor, open_table
 from ...inference.tables.encoder import CategoricalColumn, Encoder
 from ...inference.tables.states import MISSING
 from ...model.discrete import DiscreteModel
@@ -87,6 +87,8 @@ def open_source(
         given = [cases] if isinstance(cases, (str, Path)) else list(cases)
         files = [f for p in given for f in _files(Path(p))]
         return FileSource([open_cases(f, shell, dialect) for f in files], files, chunk, missing)
+    if is_tensor(cases):
+        cases = as_array(cases, "cases")
     table = open_table(shell if variables else None, cases)
     is_codes = isinstance(cases, np.ndarray) and cases.dtype.kind in "iu" and cases.ndim == 2
     return TableSource(table, missing, cases if is_codes else None)

@@ -1,0 +1,290 @@
+"""Derivatives of ln P(case) and of posteriors by the entries of CPTs and likelihoods.
+
+P(e) is linear in every entry of a CPT, so its derivative by an entry, over P(e), is the expected count of the entry's
+configuration over the entry. Entries of 0, whose counts are 0 whatever their derivative, have theirs from sweeps over
+single cases. A posterior is a quotient of two such functions: of the evidence with one more likelihood, and without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...backends.base import Evidence
+from ...backends.cpu.queries import CpuSweep
+from ...backends.reference import ReferenceSweep
+from ...errors import EvidenceError, NetworkError
+from ...model.network import BayesianNetwork
+from ...plans.program import derivative_program
+from ...util.arguments import choice
+from ...util.fork import new_lock
+from ..evidence import KnownCases, read_known_cases
+from ..evidence.values import by_number, number_array
+from .counts import case_weights, counting_backend
+from .mpe import raise_if_impossible
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from ...backends.base import Backend
+    from ..compiled import CompiledModel
+
+__all__ = ["EvidenceFunction", "Gradients"]
+
+Factors = list["NDArray[np.float64]"]
+Likelihoods = dict[int, "NDArray[np.float64]"]
+
+
+class Gradients(NamedTuple):
+    """Derivatives of one number.
+
+    Attributes
+    ----------
+    cpts : mapping of str to ndarray
+        By every entry of a CPT, in its shape.
+    likelihood : mapping of str to (B, card) ndarray
+        By the likelihoods of every case.
+    """
+
+    cpts: dict[str, NDArray[np.float64]]
+    likelihood: dict[str, NDArray[np.float64]]
+
+
+class _Numbers:
+    """A backend that is reloaded with the CPTs of each call."""
+
+    def __init__(self, tree: CompiledModel):
+        self._tree, self._factors, self._lock = tree, list(tree._factors), new_lock()
+        self._backend = counting_backend(tree.backend, tree.plan.whole, self._factors, tree.threads)
+
+    @contextmanager
+    def using(self, factors: Factors) -> Iterator[Backend]:
+        """The backend with these CPTs, for one user at a time."""
+        with self._lock:
+            if any(a is not b for a, b in zip(self._factors, factors, strict=True)):
+                self._backend.reload(factors)
+                self._factors = factors
+            yield self._backend
+
+
+class EvidenceFunction:
+    """ln P(case) and posteriors of a table of B cases as functions of CPTs and likelihoods, with their derivatives.
+
+    The bridge to libraries that differentiate; `jtgpu.interop.torch` and `jtgpu.interop.jax` are built on it. Made by
+    `jtgpu.JunctionTree.evidence_function`.
+
+    CPTs need not be normalised: P is the sum of the product of all tables, and every entry is a free parameter.
+
+    Parameters
+    ----------
+    tree : CompiledModel
+    cases : table
+        See `jtgpu.JunctionTree.posteriors_batch`.
+    on_impossible : {"error", "flag"}
+        Whether a case of probability 0 raises an error, or has ln P = -inf and derivatives of 0.
+    """
+
+    def __init__(self, tree: CompiledModel, cases: Any, on_impossible: str = "error"):
+        if not isinstance(tree.model, BayesianNetwork):
+            raise NetworkError("derivatives by CPTs require a Bayesian network")
+        self._on_impossible = choice("on_impossible", on_impossible, ("error", "flag"))
+        self.tree, self.model = tree, tree.model
+        self._known = read_known_cases(tree.model, cases)
+        self.n_cases = len(self._known.states)
+
+    def log_evidence(
+        self, cpts: Mapping[Any, ArrayLike] | None = None, likelihood: Mapping[Any, Any] | None = None
+    ) -> NDArray[np.float64]:
+        """Compute ln P of every case.
+
+        Parameters
+        ----------
+        cpts : mapping, optional
+            Variable to a table of the shape of its CPT, >= 0. Default: those of the model.
+        likelihood : mapping, optional
+            See `jtgpu.JunctionTree.posteriors_batch`.
+
+        Returns
+        -------
+        (B,) ndarray of float64
+        """
+        factors, known = self._read(cpts, likelihood)
+        with self._numbers().using(factors) as backend:
+            found = backend.run_batch(known.states, known.likelihood, [])
+        raise_if_impossible(self.tree, known, found.impossible, self._on_impossible)
+        return found.log_evidence
+
+    def posteriors(
+        self, targets: Sequence[str | int], cpts: Mapping[Any, ArrayLike] | None = None,
+        likelihood: Mapping[Any, Any] | None = None,
+    ) -> list[NDArray[np.float64]]:  # fmt: skip
+        """Compute the posteriors of some variables: a (B, card) array each; parameters as of `log_evidence`."""
+        factors, known = self._read(cpts, likelihood)
+        numbers = [self.model.index(v) for v in targets]
+        with self._numbers().using(factors) as backend:
+            found = backend.run_batch(known.states, known.likelihood, numbers)
+        raise_if_impossible(self.tree, known, found.impossible, self._on_impossible)
+        return self._split(found.posterior, numbers)
+
+    def gradient(
+        self, weights: ArrayLike | None = None, cpts: Mapping[Any, ArrayLike] | None = None,
+        likelihood: Mapping[Any, Any] | None = None, *, variables: Sequence[str | int] | None = None,
+    ) -> Gradients:  # fmt: skip
+        """Differentiate the weighted sum of ln P over the cases.
+
+        Parameters
+        ----------
+        weights : (B,) array_like, optional
+            Default: ones.
+        cpts, likelihood
+            See `log_evidence`.
+        variables : sequence of str or int, optional
+            Variables by whose CPTs to differentiate. Default: all.
+        """
+        factors, known = self._read(cpts, likelihood)
+        wanted = self._wanted(variables)
+        by_cpt, by_likelihood = self._differentiate(factors, known, case_weights(weights, self.n_cases), wanted)
+        return self._named(by_cpt, by_likelihood)
+
+    def posterior_gradient(
+        self, weights: Mapping[Any, ArrayLike], cpts: Mapping[Any, ArrayLike] | None = None,
+        likelihood: Mapping[Any, Any] | None = None, *, variables: Sequence[str | int] | None = None,
+    ) -> Gradients:  # fmt: skip
+        """Differentiate a weighted sum of posterior probabilities.
+
+        Parameters
+        ----------
+        weights : mapping
+            Target to the weight of each state in each case, (B, card): what automatic differentiation calls cotangents.
+        cpts, likelihood, variables
+            See `gradient`.
+        """
+        factors, known = self._read(cpts, likelihood)
+        wanted = self._wanted(variables)
+        by_cpt = {v: np.zeros(factors[v].shape) for v in wanted}
+        by_likelihood = {v: np.zeros(w.shape) for v, w in known.likelihood.items()}
+        shares = np.zeros(self.n_cases)
+        for v, value in by_number(self.model, weights, "weights"):
+            each = number_array(value, f"the weights of {self.model.variables[v]!r}")
+            if each.shape != (self.n_cases, int(self.model.cardinality[v])):
+                raise EvidenceError(f"the weights of {self.model.variables[v]!r} have the wrong shape {each.shape}")
+            each, is_constant = _positive(each, known.states[:, v] >= 0)
+            more = KnownCases(known.states, {**known.likelihood, v: known.likelihood.get(v, 1.0) * each})
+            with self._numbers().using(factors) as backend:
+                posterior = backend.run_batch(known.states, known.likelihood, [v]).posterior
+            # mean of the weights: P(e, one more likelihood) / P(e)
+            mean = np.where(is_constant, 0.0, (posterior * each).sum(axis=1))
+            shares -= mean
+            one, other = self._differentiate(factors, more, mean, wanted)
+            for u in wanted:
+                by_cpt[u] += one[u]
+            for u in by_likelihood:
+                by_likelihood[u] += other[u] * each if u == v else other[u]
+        one, other = self._differentiate(factors, known, shares, wanted)
+        return self._named(
+            {v: by_cpt[v] + one[v] for v in wanted}, {v: by_likelihood[v] + other[v] for v in by_likelihood}
+        )
+
+    # ----------------------------------------------------------------------------------------------------------
+
+    def _numbers(self) -> _Numbers:
+        return self.tree.cached("gradients", 0, lambda: _Numbers(self.tree), 1)
+
+    def _read(self, cpts: Any, likelihood: Any) -> tuple[Factors, KnownCases]:
+        """The tables of all variables, and the cases with their likelihoods."""
+        factors = list(self.tree._factors)
+        for v, value in by_number(self.model, cpts, "cpts"):
+            name, shape = self.model.variables[v], factors[v].shape
+            table = np.ascontiguousarray(number_array(value, f"the CPT of {name!r}", copy=False))
+            if table.shape != shape:
+                raise EvidenceError(f"the CPT of {name!r} has shape {table.shape}, expected {shape}")
+            if not np.isfinite(table).all() or (table < 0).any():
+                raise EvidenceError(f"the CPT of {name!r} must have finite entries >= 0")
+            factors[v] = table
+        if not likelihood:
+            return factors, self._known
+        known = read_known_cases(self.model, self._known.states, likelihood)
+        return factors, KnownCases(self._known.states, known.likelihood, table=self._known.table)
+
+    def _wanted(self, variables: Sequence[str | int] | None) -> list[int]:
+        if variables is None:
+            return [*range(len(self.model))]
+        return [self.model.index(v) for v in variables]
+
+    def _split(self, posterior: NDArray[np.float64], targets: Sequence[int]) -> list[NDArray[np.float64]]:
+        ends = np.cumsum([int(self.model.cardinality[v]) for v in targets])
+        return [np.ascontiguousarray(part) for part in np.split(posterior, ends[:-1], axis=1)] if targets else []
+
+    def _named(self, by_cpt: Likelihoods, by_likelihood: Likelihoods) -> Gradients:
+        names = self.model.variables
+        return Gradients(*({names[v]: x for v, x in found.items()} for found in (by_cpt, by_likelihood)))
+
+    def _differentiate(
+        self, factors: Factors, known: KnownCases, weights: NDArray[np.float64], wanted: Sequence[int]
+    ) -> tuple[Likelihoods, Likelihoods]:
+        """Derivatives of the weighted sum of ln P by some CPTs, and by all likelihoods."""
+        targets = [*known.likelihood]
+        with self._numbers().using(factors) as backend:
+            found = backend.run_batch(known.states, known.likelihood, targets)
+            weights = np.where(found.impossible, 0.0, weights)
+            counts = backend.run_counts(known.states, weights, known.likelihood).families if wanted else []
+            posteriors = dict(zip(targets, self._split(found.posterior, targets), strict=True))
+            by_likelihood = {
+                v: _by_likelihood(backend, known, v, weights, (posteriors[v], found.log_evidence)) for v in targets
+            }
+        by_cpt = {}
+        for v in wanted:
+            table = factors[v]
+            by_cpt[v] = np.divide(counts[v], table, out=np.zeros(table.shape), where=table > 0)
+        if any((factors[v] == 0).any() for v in wanted):
+            exact = self._by_sweeps(factors, known, weights)
+            for v in wanted:
+                by_cpt[v] = np.where(factors[v] == 0, exact[v], by_cpt[v])
+        return by_cpt, by_likelihood
+
+    def _by_sweeps(self, factors: Factors, known: KnownCases, weights: NDArray[np.float64]) -> Factors:
+        """Derivatives by all entries of all CPTs, case by case."""
+        program = derivative_program(self.tree.plan.whole)
+        if self.tree.backend == "reference":
+            sweep: Any = ReferenceSweep(program, factors)
+        else:
+            sweep = CpuSweep(program, factors, self.tree.threads)
+        size = np.array([f.size for f in factors])
+        root = np.array(program.factor_root)
+        total = np.zeros(int(size.sum()))
+        for row in np.flatnonzero(weights).tolist():
+            case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
+            found = sweep.derivatives(case)
+            exponent = np.repeat(found.exponent - found.root_exponent[root], size)
+            total += weights[row] * np.ldexp(found.cells / np.repeat(found.root[root], size), exponent)
+        return [part.reshape(f.shape) for part, f in zip(np.split(total, np.cumsum(size)[:-1]), factors, strict=True)]
+
+
+def _positive(weights: NDArray[np.float64], observed: NDArray[np.bool_]) -> tuple[NDArray[np.float64], Any]:
+    """Weights of posteriors, (B, card), made positive, and the cases in which they change nothing.
+
+    A constant changes no derivative, since a posterior sums to 1. Positive weights make no case impossible.
+    """
+    least, most = weights.min(axis=1, keepdims=True), weights.max(axis=1, keepdims=True)
+    is_constant = observed | (most == least)[:, 0]
+    return np.where(is_constant[:, None], 1.0, weights + (most - 2 * least)), is_constant
+
+
+def _by_likelihood(
+    backend: Backend, known: KnownCases, v: int, weights: NDArray[np.float64],
+    found: tuple[NDArray[np.float64], NDArray[np.float64]],
+) -> NDArray[np.float64]:  # fmt: skip
+    """Derivatives by the likelihoods of one variable, (B, card), from its posteriors and ln P of the cases."""
+    given, (posterior, log_evidence) = known.likelihood[v], found
+    each = weights[:, None] * np.divide(posterior, given, out=np.zeros(given.shape), where=given > 0)
+    rows = np.flatnonzero((given == 0).any(axis=1) & (weights != 0))
+    if len(rows):  # P(e) without the likelihood, over P(e) with it, times the posterior without it
+        others = {u: w[rows] for u, w in known.likelihood.items() if u != v}
+        without = backend.run_batch(known.states[rows], others, [v])
+        ratio = np.exp(without.log_evidence - log_evidence[rows])
+        exact = weights[rows, None] * without.posterior * ratio[:, None]
+        each[rows] = np.where(given[rows] == 0, exact, each[rows])
+    return np.asarray(each)
