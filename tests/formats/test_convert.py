@@ -351,6 +351,7 @@ def test_networks_in_several_files_are_the_same(shared_nets: Path) -> None:
             assert np.abs(table - b.cpt(v)).max() <= tolerance, (first.name, v)
 
 
+@pytest.mark.slow
 def test_shared_networks_through_every_format(shared_nets: Path) -> None:
     """Real names of real files: blanks, signs, other alphabets, empty and equal states."""
     for path in sorted((shared_nets / "variety").iterdir()):

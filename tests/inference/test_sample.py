@@ -27,7 +27,7 @@ from jtgpu.util.options import BackendName
 from tests.conftest import ROOT
 from tests.support import judge, oracle
 from tests.support.bundled import bundled
-from tests.support.examples import examples
+from tests.support.examples import examples, slow
 from tests.support.random_nets import all_weights, bayesian_networks, evidence_weights, markov_networks
 
 BACKENDS: tuple[BackendName, ...] = ("reference", "cpu")
@@ -95,7 +95,9 @@ def test_backends_draw_the_same(data: st.DataObject) -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(("name", "share"), [("alarm", 0.0), ("alarm", 0.2), ("hailfinder", 0.1), ("munin1", 0.1)])
+@pytest.mark.parametrize(
+    ("name", "share"), [("alarm", 0.0), ("alarm", 0.2), ("hailfinder", 0.1), *slow(("munin1", 0.1))]
+)
 def test_frequencies_are_the_posteriors(name: str, share: float) -> None:
     net = bundled(name)
     tree = net.compile("cpu")

@@ -18,6 +18,7 @@ from jtgpu.plans import clique_tree as graph
 from jtgpu.plans import moral
 from jtgpu.plans.compiler import build_plan, order_graph
 from jtgpu.plans.ordering import find_order, read_num
+from tests.support.bundled import slow_when_large
 
 # cliques, largest, smallest and total clique table, largest and smallest separator of the 2014 report; Munin2 and
 # Munin3 from their orders
@@ -103,7 +104,7 @@ def test_the_tree_is_the_maximum_spanning_tree_of_networkx(
     assert found == {frozenset(edge) for edge in expected.edges}
 
 
-@pytest.mark.parametrize("name", networks())
+@pytest.mark.parametrize("name", slow_when_large(networks()))
 def test_cliques_and_tree_of_every_bundled_network_are_those_of_networkx(name: str) -> None:
     net = load(name)
     cards = net.cardinality.tolist()

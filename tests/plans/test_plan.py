@@ -132,7 +132,11 @@ def test_plans_that_do_not_fit_are_rejected_before_allocation() -> None:
         net.plan(memory_limit="1KiB")
     assert error.value.needed > error.value.limit == 1024
     net.plan(max_table=1024, memory_limit=10**6)
-    # 2**60 entries: sizes beyond any memory are counted exactly, not overflowed
+
+
+@pytest.mark.slow
+def test_sizes_beyond_any_memory_are_counted_exactly() -> None:
+    """2**60 entries and more do not overflow."""
     with pytest.raises(errors.TableTooLarge):
         grid(60).plan(order="min-neighbours", max_table=None, memory_limit=math.inf, cache=False)
 

@@ -24,7 +24,7 @@ from tests.support.patience import patience
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
-FORKS = 30
+FORKS = 12
 # Their objects belong to one call, so that the child of a fork cannot use them, or to a CUDA device.
 CALL_LOCKS = {
     "backends/cpu/batch.py", "backends/cpu/counts.py", "backends/gpu", "backends/published/backend.py",

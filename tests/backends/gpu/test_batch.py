@@ -144,6 +144,7 @@ def test_float32_marks_what_it_lost(emulated_gpu: Device, data: st.DataObject) -
     assert known.any() or soft or np.isneginf(log_evidence).all()
 
 
+@pytest.mark.slow
 def test_float32_of_networks(emulated_gpu: Device) -> None:
     """As accurate as float32 allows, ln P(e) of 1e-300 and below included."""
     for name, order in (("alarm", "alarm.num"), ("win95pts", "win95pts.num")):
@@ -345,7 +346,7 @@ def test_generated_kernels_agree_with_the_reference(emulated_gpu: Device, data: 
             hold_rows(model, plan, states, soft, *answers(engine, states, soft))
 
 
-@pytest.mark.parametrize(("name", "lines"), [("alarm", 6000), ("asia", 60), *slow(("alarm", 1500))])
+@pytest.mark.parametrize(("name", "lines"), [("alarm", 6000), *slow(("asia", 60), ("alarm", 1500))])
 def test_generated_kernels_of_networks(
     emulated_gpu: Device, name: str, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

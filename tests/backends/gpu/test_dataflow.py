@@ -38,7 +38,7 @@ from tests.plans.test_plan import chain
 from tests.plans.test_program import planned
 from tests.support import random_nets
 from tests.support.bundled import bundled
-from tests.support.examples import examples
+from tests.support.examples import examples, slow
 
 CONFIGS = (
     DEFAULT, DataflowConfig(warps=8), DataflowConfig(warps=12, reserved_warps=4),
@@ -77,7 +77,7 @@ def test_the_kernel_agrees_with_the_definition(emulated_gpu: Device, data: st.Da
         agree(engine, definition, Evidence.none(len(model)))
 
 
-@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("blocks", [False, *slow(True)])
 def test_a_published_network_agrees_with_the_definition(unscaled: Device, shared_nets: Path, blocks: bool) -> None:
     """Tiles of every kind, and sums in parts."""
     net = jtgpu.read(shared_nets / "RetiEsempio" / "Mildew.net")

@@ -15,6 +15,7 @@ from tests.backends.published.test_backend import backend_of
 from tests.plans.test_plan import chain
 
 
+@pytest.mark.slow
 def test_tuned_rules_are_chosen_saved_and_read(
     emulated_gpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
