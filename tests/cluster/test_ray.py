@@ -376,7 +376,6 @@ def test_slices_have_the_same_bits_after_a_worker_is_killed(
 # Clusters that are not there ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_missing_cluster_is_an_error(tmp_path: Path) -> None:
     pq.write_table(table(10), tmp_path / "cases.parquet")
     words = ["batch", str(ASIA), str(tmp_path / "cases.parquet"), "-o", str(tmp_path / "out"), "-t", "lung"]
