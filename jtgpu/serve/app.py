@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -23,7 +23,7 @@ from .admission import admit
 from .exchange import JSON, PROBLEM, Exchange, Gone, Receive, Scope, Send
 from .guard import Guard
 from .hosted import Hosted
-from .metrics import Metrics
+from .metrics import Gauge, Metrics, Values
 from .network_pages import NetworkPages
 from .openapi import openapi
 from .page_files import page_file
@@ -62,10 +62,15 @@ class App:
 
     def __init__(self, trees: Mapping[str, JunctionTree], **options: Any):
         self.settings = Settings(**options)
-        if not isinstance(trees, Mapping) or not trees:
+        if not isinstance(cast(object, trees), Mapping) or not trees:
             raise ArgumentError(f"trees must be a mapping such as {{'asia': tree}}, not {described(trees)}")
         for name, tree in trees.items():
-            if not isinstance(name, str) or not name or "/" in name or not isinstance(tree, JunctionTree):
+            if (
+                not isinstance(cast(object, name), str)
+                or not name
+                or "/" in name
+                or not isinstance(cast(object, tree), JunctionTree)
+            ):
                 raise ArgumentError(
                     f"trees must map names without slashes to compiled models, not {described(name)} to "
                     f"{described(tree)}"
@@ -142,10 +147,10 @@ class App:
             self._warming = asyncio.ensure_future(asyncio.to_thread(self.warm))
         await asyncio.shield(self._warming)
 
-    def _gauges(self) -> list[tuple[str, str, tuple[str, ...], dict[tuple[str, ...], float]]]:
-        waiting = {(name,): float(h.waiting) for name, h in self.networks.items()}
-        memory = {(name,): float(h.tree.plan.cost().bytes) for name, h in self.networks.items()}
-        devices: dict[tuple[str, ...], float] = {}
+    def _gauges(self) -> list[Gauge]:
+        waiting: Values = {(name,): float(h.waiting) for name, h in self.networks.items()}
+        memory: Values = {(name,): float(h.tree.plan.cost().bytes) for name, h in self.networks.items()}
+        devices: Values = {}
         for h in self.networks.values():
             if h.tree.device:
                 devices[(h.tree.device,)] = devices.get((h.tree.device,), 0.0) + h.tree.plan.cost().bytes
@@ -202,7 +207,7 @@ class App:
         if kind_of(error) == "impossible-evidence":
             self._metrics.record_impossible()
         with suppress(OSError):
-            await exchange.respond(_encode(found), PROBLEM, found["status"], **headers)
+            await exchange.respond(_encode(found), PROBLEM, found["status"], headers)
 
     async def _answer(self, exchange: Exchange) -> None:
         path = exchange.path
@@ -255,11 +260,11 @@ class App:
         found = None if self.settings.api_only else page_file(name)
         if found is None:
             raise Refusal("not-found", f"there is nothing at {exchange.path[:200]!r}")
-        headers = {"etag": found.tag, "cache_control": "no-cache"}
+        headers = {"etag": found.tag, "cache-control": "no-cache"}
         if exchange.headers.get(b"if-none-match", b"").decode("latin-1") == found.tag:
-            await exchange.respond(b"", found.kind, 304, **headers)
+            await exchange.respond(b"", found.kind, 304, headers)
             return
-        await exchange.respond(found.body, found.kind, **headers)
+        await exchange.respond(found.body, found.kind, headers=headers)
 
     async def _serve(self, exchange: Exchange) -> None:
         """``/v1/...`` and ``/metrics``."""
@@ -307,7 +312,7 @@ class App:
     async def _question(self, exchange: Exchange, hosted: Hosted) -> None:
         self._guard.check_type(exchange.headers, (JSON,))
         question, settings = exchange.question, self.settings
-        body = hosted.decoders[question].decode(await exchange.read(settings.max_body) or b"{}")
+        body: Any = hosted.decoders[question].decode(await exchange.read(settings.max_body) or b"{}")
         self._refuse_if_full()
         form = _form(exchange)
         if question == "posteriors" and body.cases is None and not body.soft and not body.do:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -21,6 +21,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 T = TypeVar("T")
 
 JSON, PROBLEM = "application/json", "application/problem+json"
+NONE: Mapping[str, str] = {}
 COMPRESSED = 2048  # bytes of a body from which it is compressed
 LARGE = 1 << 18  # bytes of a body that a thread compresses
 _encode = msgspec.json.Encoder().encode
@@ -156,11 +157,11 @@ class Exchange:
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
-    async def json(self, value: Any, status: int = 200, **headers: str) -> None:
+    async def json(self, value: Any, status: int = 200, headers: Mapping[str, str] = NONE) -> None:
         """Respond with a value as JSON."""
-        await self.respond(_encode(value), JSON, status, **headers)
+        await self.respond(_encode(value), JSON, status, headers)
 
-    async def respond(self, body: bytes, kind: str, status: int = 200, **headers: str) -> None:
+    async def respond(self, body: bytes, kind: str, status: int = 200, headers: Mapping[str, str] = NONE) -> None:
         """Respond with a body, compressed if it is large and the client accepts that.
 
         Parameters
@@ -169,12 +170,12 @@ class Exchange:
         kind : str
             Media type.
         status : int
-        **headers
-            More headers, with underscores for hyphens.
+        headers : mapping
+            More headers.
         """
         sent = [(b"content-type", kind.encode()), *self.more_headers]
         for name, value in headers.items():
-            sent.append((name.replace("_", "-").encode(), value.encode("latin-1", "replace")))
+            sent.append((name.encode(), value.encode("latin-1", "replace")))
         if len(body) > COMPRESSED and b"gzip" in self.headers.get(b"accept-encoding", b""):
             if len(body) > LARGE:
                 body = await asyncio.to_thread(gzip.compress, body, 1, mtime=0)

@@ -8,7 +8,8 @@ server's own. Bodies need a content type that a form cannot send.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Collection
+from collections.abc import Collection, MutableMapping
+from typing import Any
 
 from .problems import Refusal
 from .settings import Settings
@@ -18,9 +19,9 @@ __all__ = ["Guard", "Headers", "headers_of"]
 Headers = dict[bytes, bytes]
 
 
-def headers_of(scope: dict[str, object]) -> Headers:
+def headers_of(scope: MutableMapping[str, Any]) -> Headers:
     """The headers of a request by name; of a repeated one, the last."""
-    return dict(scope["headers"])  # type: ignore[call-overload, no-any-return]
+    return dict(scope["headers"])
 
 
 class Guard:

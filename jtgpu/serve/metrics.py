@@ -12,11 +12,13 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-__all__ = ["Metrics"]
+__all__ = ["Gauge", "Metrics", "Values"]
+
+Values = dict[tuple[str, ...], float]  # by values of the labels
+Gauge = tuple[str, str, tuple[str, ...], Values]  # name, help, labels
 
 SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 CASES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
-KNOWN_STATUS = range(100, 600)
 
 
 class Metrics:
@@ -28,23 +30,26 @@ class Metrics:
         Returns name, help, label names, and values by labels of each quantity that is read when it is needed.
     """
 
-    def __init__(self, gauges: Callable[[], list[tuple[str, str, tuple[str, ...], dict[tuple[str, ...], float]]]]):
+    def __init__(self, gauges: Callable[[], list[Gauge]]):
         self.registry = CollectorRegistry()
         self._gauges = gauges
-        add = {"registry": self.registry}
-        self._requests = Counter("jtgpu_requests", "Requests", ("network", "question", "status"), **add)
-        self._seconds = Histogram(
-            "jtgpu_seconds", "Seconds from request to response", ("question",), buckets=SECONDS, **add
+        self._requests = Counter(
+            "jtgpu_requests", "Requests", ("network", "question", "status"), registry=self.registry
         )
-        self._batch = Histogram("jtgpu_batch_cases", "Cases of the batch of a request", buckets=CASES, **add)
-        self._cases = Counter("jtgpu_cases", "Cases answered", **add)
-        self._impossible = Counter("jtgpu_impossible", "Requests with impossible evidence", **add)
+        self._seconds = Histogram(
+            "jtgpu_seconds", "Seconds from request to response", ("question",), buckets=SECONDS, registry=self.registry
+        )
+        self._batch = Histogram(
+            "jtgpu_batch_cases", "Cases of the batch of a request", buckets=CASES, registry=self.registry
+        )
+        self._cases = Counter("jtgpu_cases", "Cases answered", registry=self.registry)
+        self._impossible = Counter("jtgpu_impossible", "Requests with impossible evidence", registry=self.registry)
         self._children: dict[tuple[str, str, int], Any] = {}
         self._of_question: dict[str, Any] = {}
         if not os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             ProcessCollector(registry=self.registry)
             PlatformCollector(registry=self.registry)
-        self.registry.register(self)  # type: ignore[arg-type]
+        self.registry.register(self)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield what is read when it is needed; called by the registry."""
@@ -80,6 +85,6 @@ class Metrics:
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-            registry.register(self)  # type: ignore[arg-type]
+            registry.register(self)
             return generate_latest(registry)
         return generate_latest(self.registry)

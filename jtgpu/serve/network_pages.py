@@ -31,16 +31,16 @@ class NetworkPages:
         """Respond; `parts` is the path below the name of the network."""
         if not parts:
             tag = f'"{hosted.digest}"'
-            headers = {"etag": tag, "cache_control": "no-cache"}
+            headers = {"etag": tag, "cache-control": "no-cache"}
             if exchange.headers.get(b"if-none-match", b"").decode("latin-1") == tag:
-                await exchange.respond(b"", JSON, 304, **headers)
+                await exchange.respond(b"", JSON, 304, headers)
                 return
             settings = self._settings
             limits = {
                 "cases": settings.max_cases, "body": settings.max_body, "upload": settings.max_upload,
                 "seconds": settings.timeout, "read_only": settings.read_only,
             }  # fmt: skip
-            await exchange.json({**hosted.description, "limits": limits}, **headers)
+            await exchange.json({**hosted.description, "limits": limits}, headers=headers)
         elif parts[0] == "cpt" and len(parts) > 1:
             await exchange.json(networks.cpt(hosted.tree, "/".join(parts[1:])))
         elif parts == ["file"]:
@@ -48,8 +48,8 @@ class NetworkPages:
                 hosted.submit(lambda: networks.file(hosted.tree.model, exchange.parameter("format", "net"))),
                 self._settings.timeout,
             )
-            headers = {"content_disposition": f'attachment; filename="network.{suffix}"'}
-            await exchange.respond(text.encode("utf-8", "replace"), "text/plain; charset=utf-8", **headers)
+            headers = {"content-disposition": f'attachment; filename="network.{suffix}"'}
+            await exchange.respond(text.encode("utf-8", "replace"), "text/plain; charset=utf-8", headers=headers)
         elif parts == ["layout"]:
             request = _requested(exchange, hosted)
             body = await exchange.unless_gone(hosted.submit(lambda: _encode(request())), self._settings.timeout)

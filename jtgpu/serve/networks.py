@@ -124,7 +124,7 @@ def cpt(tree: JunctionTree, variable: str | int) -> dict[str, Any]:
     return {
         "variable": model.variables[v],
         "parents": [*parents],
-        "states": [[*model.states(p)] for p in (*parents, v)],
+        "states": [*([*model.states(p)] for p in parents), [*model.states(v)]],
         "shape": [*table.shape],
         "probabilities": table.ravel().tolist(),
     }

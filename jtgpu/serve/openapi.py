@@ -117,7 +117,7 @@ _PROBLEM = {
         "needed": {}, "limit": {}, "predicted": {}, "row": _NUMBER, "id": _TEXT,
     },
 }  # fmt: skip
-_UPLOAD = {
+_UPLOAD: dict[str, Any] = {
     kind: {"schema": {}}
     for kind in ("text/csv", "application/vnd.apache.parquet", "application/vnd.apache.arrow.stream")
 }

@@ -78,6 +78,8 @@ class Tables:
         try:
             await exchange.unless_gone(running, self._settings.timeout)
             state = await asyncio.to_thread(job.read)
+            if state is None:
+                raise Refusal("stopping", "the server stops")
             if state["error"] is not None:
                 raise Refusal(state["error"]["type"].rpartition("/")[2], state["error"]["detail"])
             await self._send_file(exchange, job, state)

@@ -56,7 +56,8 @@ def answer(
         raise ArgumentError(f"question must be one of {', '.join(QUESTIONS)}, not {question!r}")
     form = Form(labels, None if digits is None else whole_number("digits", digits, least=1, most=17))
     found: dict[str, Any] = QUESTIONS[question](tree, msgspec.convert(body, bodies.BODIES[question]), form)
-    return rounded(found, form.digits)
+    found = rounded(found, form.digits)
+    return found
 
 
 def _posteriors(tree: JunctionTree, body: bodies.Posteriors, form: Form) -> replies.PosteriorsReply:
@@ -135,7 +136,8 @@ def _mi(tree: JunctionTree, body: bodies.Mi, form: Form) -> replies.Scores:
 
 def _sensitivity(tree: JunctionTree, body: bodies.Sensitivity, form: Form) -> replies.SensitivityReply:
     n = whole_number("n", body.n, least=0, most=100_000)
-    found = tree.sensitivity(body.target, **known_of(body))
+    target: tuple[Any, Any] = body.target
+    found = tree.sensitivity(target, **known_of(body))
     return {
         "target": (found.target[0], found.target[1]),
         "probability": found.probability,
@@ -216,7 +218,7 @@ def _sample(tree: JunctionTree, body: bodies.Sample, form: Form) -> replies.Samp
         whole_number("seed", body.seed, least=0)
     check_size(n * len(tree.model), f"{n:,} samples of {len(tree.model):,} variables")
     found = tree.sample(n, **known_of(body), seed=body.seed)
-    rows: list[list[int]] = found.states.tolist()
+    rows: list[list[Any]] = found.states.tolist()
     names = [*tree.model.variables]
     if not form.labels:
         return {"variables": names, "samples": rows}

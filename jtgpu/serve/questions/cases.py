@@ -92,8 +92,8 @@ def answer_cases(tree: JunctionTree, cases: Sequence[Case], targets: Any, form: 
         impossible, log_evidence = result.impossible.tolist(), result.log_evidence.tolist()
         for k, (i, flat) in enumerate(zip(rows, result.posterior.tolist(), strict=True)):
             if impossible[k]:
-                error = ImpossibleEvidence(tree.impossible(known[k]))
-                found[i] = {"error": problem(error, model, cases[i])}
+                refused = ImpossibleEvidence(tree.impossible(known[k]))
+                found[i] = {"error": problem(refused, model, cases[i])}
                 continue
             found[i] = {
                 "log_evidence": log_evidence[k],

@@ -34,7 +34,8 @@ def as_json(q: Question, answer: Any) -> dict[str, Any]:
         return found | {"observations": [dict(vars(o)) for o in answer]}
     if q.kind == "IMPORTANCE":
         return found | {"findings": [
-            {k: list(v) if k in ("states", "without", "alone") else v for k, v in vars(i).items()} for i in answer
+            {k: v.tolist() if k in ("without", "alone") else list(v) if k == "states" else v for k, v in vars(i).items()}
+            for i in answer
         ]}  # fmt: skip
     if q.kind in ("MPE", "MAP"):
         return found | {"explanations": [
