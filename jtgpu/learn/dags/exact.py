@@ -33,10 +33,16 @@ class ExactPosterior(NamedTuple):
         Probability of each parent set of each variable, in the order of a `ScoreTable`.
     log_evidence : float
         ln of the sum of the weights of all graphs: of P(data | graph) if the prior is uniform and not normalised.
+    set_sums, order_sums : ndarray of float64, optional
+        Of `exact_by_orders`, for `jtgpu.learn.dags.exact_draws`: ln of the total weight of the parent sets of each
+        variable within each set of the others, (n, 2**(n-1)), relative to the largest weight; and of the orders of
+        each set of variables, (2**n,).
     """
 
     families: NDArray[np.float64]
     log_evidence: float
+    set_sums: NDArray[np.float64] | None = None
+    order_sums: NDArray[np.float64] | None = None
 
 
 def exact_by_orders(
@@ -82,12 +88,8 @@ def exact_by_orders(
         _orders.order_sums(sums, forward, backward)
         if forward[-1] == -math.inf:
             raise NetworkError("no graph satisfies the constraints")
-        list(
-            pool.map(
-                lambda v: _orders.set_posteriors(v, scaled[v], masks, forward, backward, found[v]), range(n)
-            )
-        )
-    return ExactPosterior(found, float(forward[-1] + math.fsum(top[:, 0])))
+        list(pool.map(lambda v: _orders.set_posteriors(v, scaled[v], masks, forward, backward, found[v]), range(n)))
+    return ExactPosterior(found, float(forward[-1] + math.fsum(top[:, 0])), sums, forward)
 
 
 def exact_by_partitions(

@@ -9,21 +9,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ArgumentError, DataError
+from ...errors import ArgumentError
 from ...model.network import BayesianNetwork
 from ...util.arguments import choice, whole_number
 from ...util.system import free_memory, parse_bytes
-from .candidate_tables import MAX_CANDIDATES, candidate_tables, choose_candidates
+from .candidate_tables import candidate_tables
 from .coded import CodedTable, code_table
 from .combinations import n_parent_sets, parent_masks
-from .constraints import Constraints, make_constraints
+from .constraints import make_constraints
 from .family_weights import family_weights
 from .graphs import adjacency, compelled_arcs, digraph
 from .greedy import climb
 from .networks import fitted_network
+from .preparation import (
+    MAX_SCREENED,
+    number_of_candidates,
+    require_same,
+    scores_up_to,
+    screened_candidates,
+    screened_size,
+)
 from .priors import StructurePrior, make_prior
 from .rules import ScoreRule
-from .score_table import ScoreTable, score_families
+from .score_table import ScoreTable
 from .search import BestGraph, best_by_orders, exact_best
 
 if TYPE_CHECKING:
@@ -34,7 +42,6 @@ __all__ = ["METHODS", "Structure", "structure"]
 
 METHODS = ("auto", "exact", "order", "greedy", "tabu")
 AUTO_EXACT = 18  # variables up to which the exact search takes a second or less
-MAX_SCREENED = 30_000_000  # families that are scored to choose candidates
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,26 +203,24 @@ def structure(  # noqa: PLR0913
     if weigh.name == "order":
         raise ArgumentError("prior='order' weighs orders, not graphs; use 'uniform', 'fair' or ('edge', p)")
     if table is not None:
-        _require_same(table, coded, rule)
+        require_same(table, coded, rule)
     constraints = make_constraints(coded.names, max_parents, forbidden=forbidden, required=required, tiers=tiers)
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     most = int(constraints.max_parents.max())
-    k = max(_number_of_candidates(candidates, n, limit), int(constraints.required.sum(axis=0).max()))
+    k = max(number_of_candidates(candidates, n, limit), int(constraints.required.sum(axis=0).max()))
     if method in ("greedy", "tabu"):
         best = climb(coded, rule, weigh, constraints, tabu=method == "tabu")
         return _structure(best, coded, rule, method, None, _prior_of(best, weigh))
     if method == "exact" or (method == "auto" and n <= AUTO_EXACT and _fits(n, most)):
-        scores = _scores(table, coded, rule, most, limit, threads)
+        scores = scores_up_to(table, coded, rule, most, limit, threads)
         rows = family_weights(scores, weigh, constraints)
         best = exact_best(rows, parent_masks(n, scores.max_parents), memory_limit=limit, threads=threads)
         return _structure(best, coded, rule, "exact", None, _prior_of(best, weigh))
     if k == n - 1:
         chosen = np.array([[u for u in range(n) if u != v] for v in range(n)], np.int64)
     else:
-        few = min(most, 3)
-        while few > 1 and n * n_parent_sets(n, few) > MAX_SCREENED:
-            few -= 1
-        chosen = _screened(_scores(table, coded, rule, few, limit, threads), weigh, constraints, k)
+        few = scores_up_to(table, coded, rule, screened_size(n, most), limit, threads)
+        chosen = screened_candidates(few, weigh, constraints, k)
     tables = candidate_tables(coded, rule, weigh, constraints, chosen, most, memory_limit=limit, threads=threads)
     best = best_by_orders(tables, constraints, seed=seed, threads=threads)
     named = {v: [coded.names[u] for u in row if u >= 0] for v, row in zip(coded.names, chosen, strict=True)}
@@ -225,49 +230,6 @@ def structure(  # noqa: PLR0913
 def _fits(n: int, max_parents: int) -> bool:
     """Whether all families of up to so many parents are few enough for an exact search."""
     return n * n_parent_sets(n, max_parents) <= MAX_SCREENED // 10
-
-
-def _number_of_candidates(candidates: int | str, n: int, limit: int) -> int:
-    """Number of candidate parents of each variable."""
-    if candidates == "all":
-        return n - 1
-    if candidates != "auto":
-        return min(whole_number("candidates", candidates, 1), n - 1)
-    k = min(MAX_CANDIDATES, n - 1)
-    while k > 1 and 8 * n * 2**k > limit // 2:
-        k -= 1
-    return k
-
-
-def _require_same(table: ScoreTable, coded: CodedTable, rule: ScoreRule) -> None:
-    """Reject a score table of other data, or of another score."""
-    if table.digest != coded.digest:
-        raise DataError("the score table was made from other data (rows, states, weights or names of columns)")
-    if table.rule != rule:
-        raise ArgumentError(f"the score table has the score {table.rule}, not {rule}")
-
-
-def _scores(
-    table: ScoreTable | None,
-    coded: CodedTable,
-    rule: ScoreRule,
-    max_parents: int,
-    limit: int,
-    threads: int | None,
-) -> ScoreTable:
-    """The scores of all families of up to so many parents, from a given table if it has them."""
-    if table is None or table.max_parents < min(max_parents, len(coded.names) - 1):
-        return score_families(coded, rule, max_parents, memory_limit=limit, threads=threads)
-    return table.with_max_parents(max_parents)
-
-
-def _screened(
-    scores: ScoreTable, prior: StructurePrior, constraints: Constraints, k: int
-) -> NDArray[np.int64]:
-    """Candidate parents by the scores of all small families."""
-    # required arcs do not restrict the screening: a child may need more parents than are screened
-    free = Constraints(constraints.forbidden, np.zeros_like(constraints.required), constraints.max_parents)
-    return choose_candidates(family_weights(scores, prior, free), scores.max_parents, k, constraints)
 
 
 def _prior_of(best: BestGraph, prior: StructurePrior) -> float:

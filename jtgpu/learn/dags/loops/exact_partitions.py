@@ -14,7 +14,7 @@ import numpy as np
 from ....util.jit import compiled
 from .wide import ZERO, add_to, log_of, normalise, normalised, scale, split, subset_sums, superset_sums
 
-__all__ = ["partition_posteriors"]
+__all__ = ["draw_parts", "partition_posteriors", "partition_sums"]
 
 
 @compiled(allocates=False)
@@ -30,11 +30,13 @@ def _compress(mask, within):  # type: ignore[no-untyped-def]
     return found
 
 
-@compiled()
-def _hit_sums(log_weights, masks, n):  # type: ignore[no-untyped-def]
-    """Total weights of the parent sets of v within U that contain u, (n, n, 2**n) mantissas and exponents."""
-    size = 1 << n
-    mantissas, exponents = np.zeros((n, n, size)), np.full((n, n, size), np.int64(ZERO))
+@compiled(allocates=False)
+def _hit_sums(log_weights, masks, n, hits):  # type: ignore[no-untyped-def]
+    """Total weights of the parent sets of v within U that contain u, (n, n, 2**n) mantissas and exponents.
+
+    At first, they are zeros.
+    """
+    mantissas, exponents = hits
     for v in range(n):
         for i in range(len(masks)):
             parents = _expand(masks[i], v)
@@ -45,7 +47,6 @@ def _hit_sums(log_weights, masks, n):  # type: ignore[no-untyped-def]
         for u in range(n):
             subset_sums(mantissas[v, u], exponents[v, u])
             normalise(mantissas[v, u], exponents[v, u])
-    return mantissas, exponents
 
 
 @compiled(allocates=False, inline="always")
@@ -239,7 +240,8 @@ def partition_posteriors(log_weights, masks, posteriors):  # type: ignore[no-unt
         for v in range(n):
             free -= u >> v & 1
         ptr[u + 1] = ptr[u] + (1 << free)
-    hits = _hit_sums(log_weights, masks, n)
+    hits = np.zeros((n, n, 1 << n)), np.full((n, n, 1 << n), np.int64(ZERO))
+    _hit_sums(log_weights, masks, n, hits)
     f_m, f_e = np.zeros(ptr[-1]), np.full(ptr[-1], np.int64(ZERO))
     _forward(log_weights, hits, ptr, f_m, f_e)
     every = (1 << n) - 1
@@ -275,3 +277,71 @@ def partition_posteriors(log_weights, masks, posteriors):  # type: ignore[no-unt
                 total_e = top
         posteriors[v, 0] = math.exp(log_of(total_m, total_e) - log_z)
     return log_z
+
+
+@compiled("f8[:, :], i8[:], f8[:, :, :], i8[:, :, :], i8[:], f8[:], i8[:]")
+def partition_sums(log_weights, masks, hits_m, hits_e, ptr, f_m, f_e):  # type: ignore[no-untyped-def]
+    """Fill in what `draw_parts` needs.
+
+    Parameters
+    ----------
+    log_weights, masks
+        See `partition_posteriors`.
+    hits_m, hits_e : (n, n, 2**n) float64 and int64, output
+        Zeros at first: mantissas 0 and exponents ZERO.
+    ptr : (2**n + 1,) int64
+        Where the rows of F begin: 2**(n - |U|) cells for U.
+    f_m, f_e : (3**n,) float64 and int64, output
+        Zeros at first.
+    """
+    hits = hits_m, hits_e
+    _hit_sums(log_weights, masks, log_weights.shape[0], hits)
+    _forward(log_weights, hits, ptr, f_m, f_e)
+
+
+@compiled("f8[:, :, :], i8[:, :, :], i8[:], f8[:], i8[:], i8, i8, f8[:], i8[:]", allocates=False)
+def draw_parts(hits_m, hits_e, ptr, f_m, f_e, before, last, u, found):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Draw the part before a part.
+
+    Parameters
+    ----------
+    hits_m, hits_e, ptr, f_m, f_e
+        See `partition_sums`.
+    before, last : int64
+        The part, and all variables before it, of which there is at least one.
+    u : (D,) float64
+        Uniform random numbers, ascending.
+    found : (D,) int64, output
+        The part before `last`, a subset of `before`.
+    """
+    n = hits_m.shape[0]
+    every = (1 << n) - 1
+    at = ptr[before] + _compress(last, every & ~before)
+    total_m, total_e = f_m[at], f_e[at]
+    sum_m, sum_e = np.float64(0.0), np.int64(ZERO)
+    d, part, possible = 0, before, 0
+    while part and d < len(u):
+        rest = before & ~part
+        at = ptr[rest] + _compress(part, every & ~rest)
+        m, e = f_m[at], f_e[at]
+        left = last
+        while left and m > 0.0:
+            low = left & -left
+            v = 0
+            while low >> v != 1:
+                v += 1
+            factor_m, factor_e = _meeting_sums((hits_m, hits_e), v, before, part)
+            m, e = m * factor_m, e + factor_e
+            left ^= low
+        if m > 0.0:
+            top = max(sum_e, e)
+            sum_m = sum_m * scale(top - sum_e) + m * scale(top - e)
+            sum_e = top
+            possible = part
+            share = sum_m / total_m * (scale(total_e - sum_e) if sum_e <= total_e else 1.0 / scale(sum_e - total_e))
+            while d < len(u) and u[d] < share:
+                found[d] = part
+                d += 1
+        part = (part - 1) & before
+    for i in range(d, len(u)):
+        found[i] = possible

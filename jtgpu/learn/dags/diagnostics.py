@@ -1,0 +1,117 @@
+"""Convergence of Markov chains: standard errors, potential scale reduction (R-hat) and effective sample size."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["effective_samples", "r_hat", "r_hat_of_arcs", "standard_errors"]
+
+RARE = 0.01  # arcs with a probability below this, or above 1 minus this, have no R-hat
+
+
+def standard_errors(means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Standard error of the mean over chains, from the means of C chains, (C, ...); infinite for a single chain."""
+    n_chains = len(means)
+    if n_chains < 2:
+        return np.full(means.shape[1:], np.inf)
+    return np.asarray(means.std(axis=0, ddof=1) / math.sqrt(n_chains))
+
+
+def r_hat_of_arcs(means: NDArray[np.float64], n_samples: int) -> NDArray[np.float64]:
+    """R-hat of the indicators of arcs.
+
+    Parameters
+    ----------
+    means : (C, n, n) ndarray of float64
+        Probability of each arc in each chain.
+    n_samples : int
+        Of each chain.
+
+    Returns
+    -------
+    (n, n) ndarray of float64
+        1 for arcs with a probability close to 0 or 1, and infinite if chains are constant at different values.
+    """
+    found, p = np.ones(means.shape[1:]), means.mean(axis=0)
+    if len(means) < 2:
+        return found
+    within = (means * (1.0 - means)).mean(axis=0)  # variance of an indicator
+    between = means.var(axis=0, ddof=1)
+    common = (p > RARE) & (p < 1.0 - RARE)
+    stuck = common & (within <= 0.0)
+    free = common & ~stuck
+    found[free] = np.sqrt((n_samples - 1) / n_samples + between[free] / within[free])
+    found[stuck & (between > 0.0)] = np.inf
+    return found
+
+
+def r_hat(traces: NDArray[np.float64]) -> float:
+    """Split R-hat of rank-normalised values (Vehtari et al. 2021).
+
+    Parameters
+    ----------
+    traces : (C, T) ndarray of float64
+
+    Returns
+    -------
+    float
+        NaN never occurs: 1 if all values are equal or there are fewer than four, infinite if chains are constant at
+        different values.
+    """
+    half = traces.shape[1] // 2
+    if half < 2:
+        return 1.0
+    halves = np.concatenate([traces[:, :half], traces[:, -half:]])
+    if (halves == halves.flat[0]).all():
+        return 1.0
+    z = _normal_scores(halves)
+    within, between = float(z.var(axis=1, ddof=1).mean()), float(z.mean(axis=1).var(ddof=1))
+    if within <= 0.0:
+        return math.inf
+    return math.sqrt((half - 1) / half + between / within)
+
+
+def _normal_scores(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Quantiles of the normal distribution at the ranks of the values; equal values have their mean rank."""
+    _, number, count = np.unique(values, return_inverse=True, return_counts=True)
+    rank = np.cumsum(count) - (count - 1) / 2.0
+    p = (rank - 0.375) / (values.size + 0.25)
+    return np.asarray(_normal_quantiles(p)[number].reshape(values.shape))
+
+
+def _normal_quantiles(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Quantiles of the normal distribution, to 4.5e-4 (Abramowitz and Stegun 26.2.23): enough for ranks."""
+    tail = np.minimum(p, 1.0 - p)
+    t = np.sqrt(-2.0 * np.log(tail))
+    x = t - (2.515517 + 0.802853 * t + 0.010328 * t**2) / (1.0 + 1.432788 * t + 0.189269 * t**2 + 0.001308 * t**3)
+    return np.asarray(np.where(p < 0.5, -x, x))
+
+
+def effective_samples(traces: NDArray[np.float64]) -> float:
+    """Effective sample size of C chains, by Geyer's initial monotone sequence of autocorrelations.
+
+    Parameters
+    ----------
+    traces : (C, T) ndarray of float64
+    """
+    n_chains, length = traces.shape
+    if length < 4 or (traces == traces.flat[0]).all():
+        return float(n_chains * length)
+    centred = traces - traces.mean(axis=1, keepdims=True)
+    size = 1 << (2 * length - 1).bit_length()
+    spectrum = np.fft.rfft(centred, size, axis=1)
+    covariance = np.fft.irfft(spectrum * spectrum.conj(), size, axis=1)[:, :length].mean(axis=0) / length
+    within = covariance[0] * length / (length - 1)
+    between = traces.mean(axis=1).var(ddof=1) if n_chains > 1 else 0.0
+    total = within * (length - 1) / length + between
+    rho = 1.0 - (within - covariance * length / (length - 1)) / total
+    pairs = rho[: length // 2 * 2].reshape(-1, 2).sum(axis=1)
+    ends = np.flatnonzero(pairs <= 0.0)
+    pairs = np.minimum.accumulate(pairs[: ends[0] if len(ends) else len(pairs)])
+    return float(n_chains * length / max(2.0 * pairs.sum() - 1.0, 1.0 / math.log10(max(n_chains * length, 10))))

@@ -1,0 +1,71 @@
+"""Compiled loops that draw parent sets by their weights."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ....util.jit import compiled
+from .bits import popcount
+from .exponential import exponential
+
+__all__ = ["ANY", "draw_set", "draw_sets", "lowest", "squeezed"]
+
+ANY = -1  # in place of a set that must be met: no such condition
+NEGLIGIBLE = -700.0  # logarithm of a share that is never drawn
+
+
+@compiled(allocates=False, inline="always")
+def lowest(mask):  # type: ignore[no-untyped-def]
+    """Number of the lowest bit that is set."""
+    return popcount(np.uint64((mask & -mask) - 1))
+
+
+@compiled(allocates=False, inline="always")
+def squeezed(mask, bit):  # type: ignore[no-untyped-def]
+    """A set without a bit, and the bits above it moved down by one."""
+    return (mask & ((1 << bit) - 1)) | (mask >> (bit + 1)) << bit
+
+
+@compiled(allocates=False)
+def draw_set(masks, weights, before, met, log_total, u):  # type: ignore[no-untyped-def]
+    """Number of a parent set within `before` that has a member in `met`, drawn by the weights.
+
+    Parameters
+    ----------
+    masks, weights : (M,) int64, (M,) float64
+        By descending weight.
+    before, met : int64
+        `met` is `ANY` if no member is required.
+    log_total : float64
+        ln of the total weight of these sets.
+    u : float64
+        A uniform random number.
+    """
+    found, left = 0, u
+    for i in range(len(masks)):
+        mask = masks[i]
+        if mask & ~before == 0 and (met == ANY or mask & met):
+            if weights[i] == -math.inf:
+                break
+            found = i
+            left -= exponential(min(max(weights[i] - log_total, NEGLIGIBLE), 0.0))
+            if left < 0.0:
+                break
+    return found
+
+
+@compiled("i8[:], f8[:], i8[:], i8[:], f8[:], f8[:], i8[:]", allocates=False)
+def draw_sets(masks, weights, before, met, log_totals, u, found):  # type: ignore[no-untyped-def]
+    """Draw several parent sets of a variable; see `draw_set`.
+
+    Parameters
+    ----------
+    masks, weights : (M,) int64, (M,) float64
+    before, met, log_totals, u : (D,) int64, int64, float64, float64
+    found : (D,) int64, output
+        The sets, as bits.
+    """
+    for d in range(len(u)):
+        found[d] = masks[draw_set(masks, weights, before[d], met[d], log_totals[d], u[d])]

@@ -1,0 +1,471 @@
+"""Compiled loop of Markov chains over ordered partitions of the variables (Kuipers and Moffa, 2017), with reversals.
+
+The state is a graph and its ordered partition: part i holds the variables whose longest path from a root has i arcs.
+Swaps, splits, merges and relocations change the partition, whose weight is the sum over all its graphs; the parents of
+a variable are drawn again if its predecessors have changed. The reversal of an arc (Grzegorczyk and Husmeier, 2008)
+changes the graph. `jtgpu.learn.dags.reference_partitions` defines all moves.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....util.array_types import Matrix
+from ....util.jit import compiled
+from ..chain_records import SetTables
+from .bits import popcount
+from .draws import ANY, NEGLIGIBLE, draw_set, lowest, squeezed
+from .exponential import exponential
+from .philox import below, philox, uniform
+
+__all__ = ["SetTables", "partition_steps"]
+
+ADJACENT = 0.8  # share of swaps between neighbouring parts
+KIND, FIRST, SECOND, THIRD, FOURTH, ACCEPT, DRAWS = 0, 1, 2, 3, 4, 5, 8  # words of a step by their use
+
+
+class _Random(NamedTuple):
+    """Where the random words of a step come from."""
+
+    seed: np.uint64
+    step: np.uint64
+    chain: np.uint64
+    script: Matrix[np.uint64]  # the words of all steps; empty: from the counters
+    row: int  # of the script
+
+
+class _Chain(NamedTuple):
+    """The state of a chain."""
+
+    part: NDArray[np.int64]  # (n,) part of each variable
+    parents: NDArray[np.int64]  # (n,) bits of the candidates; ANY: not drawn yet
+    before: NDArray[np.int64]  # (n,) candidates in earlier parts
+    last: NDArray[np.int64]  # (n,) candidates in the part before
+    values: NDArray[np.float64]  # (n,) ln of the total weight of the parent sets that the partition allows
+    order: NDArray[np.int64]  # (n,) the variables, part by part
+    start: NDArray[np.int64]  # (n + 1,) where each part begins in the order
+    new: Matrix[np.int64]  # (5, n) scratch: new parts, changed variables, their predecessors, two of reversals
+    gains: NDArray[np.float64]  # (n,) scratch: new values
+
+
+@compiled(allocates=False)
+def _word(random, i):  # type: ignore[no-untyped-def]
+    if len(random.script):
+        return random.script[random.row, i]
+    w0, w1, w2, w3 = philox(random.seed, random.step, random.chain, np.uint64(i // 4))
+    k = i % 4
+    return w0 if k == 0 else w1 if k == 1 else w2 if k == 2 else w3
+
+
+@compiled(allocates=False)
+def _hit(tables, v, bit, mask):  # type: ignore[no-untyped-def]
+    """ln of the total weight of the parent sets of v that contain a candidate, within a set that has it."""
+    return tables.hits[v, bit, squeezed(mask, bit)]
+
+
+@compiled(allocates=False)
+def _value(tables, v, before, last):  # type: ignore[no-untyped-def]
+    """ln of the total weight of the parent sets of v within `before` that have a member in `last`.
+
+    The first member in `last` is its lowest candidate, or the second lowest and not the lowest, and so on.
+    """
+    total = -math.inf
+    while last:
+        bit = lowest(last)
+        x = _hit(tables, v, bit, before)
+        if x > -math.inf:
+            high = max(x, total)
+            total = high + math.log1p(math.exp(min(x, total) - high))
+        last &= last - 1
+        before &= ~(1 << bit)
+    return total
+
+
+@compiled(allocates=False)
+def _predecessors(tables, part, v):  # type: ignore[no-untyped-def]
+    """Candidates of v in earlier parts, and in the part before."""
+    own, before, last = part[v], 0, 0
+    for j in range(tables.candidates.shape[1]):
+        u = tables.candidates[v, j]
+        if u >= 0 and part[u] < own:
+            before |= 1 << j
+            if part[u] == own - 1:
+                last |= 1 << j
+    return before, last
+
+
+@compiled(allocates=False)
+def _sort(chain):  # type: ignore[no-untyped-def]
+    """Sort the variables by part; returns the number of parts."""
+    part, order, start = chain.part, chain.order, chain.start
+    n, m = len(part), 0
+    for i in range(n + 1):
+        start[i] = 0
+    for v in range(n):
+        start[part[v] + 1] += 1
+        m = max(m, part[v] + 1)
+    for i in range(m):
+        start[i + 1] += start[i]
+    for v in range(n):
+        order[start[part[v]]] = v
+        start[part[v]] += 1
+    for i in range(m, 0, -1):
+        start[i] = start[i - 1]
+    start[0] = 0
+    return m
+
+
+@compiled(allocates=False)
+def _swap(chain, m, random):  # type: ignore[no-untyped-def]
+    """Exchange a variable of one part with one of another."""
+    if m == 1:
+        return 0.0, 0, -1, -1
+    if uniform(_word(random, FIRST)) < ADJACENT:
+        a = below(_word(random, SECOND), m - 1)
+        b = a + 1
+    else:
+        left = below(_word(random, SECOND), m * (m - 1) // 2)
+        a = 0
+        while left >= m - 1 - a:
+            left -= m - 1 - a
+            a += 1
+        b = a + 1 + left
+    start = chain.start
+    x = chain.order[start[a] + below(_word(random, THIRD), start[a + 1] - start[a])]
+    y = chain.order[start[b] + below(_word(random, FOURTH), start[b + 1] - start[b])]
+    chain.new[0, x], chain.new[0, y] = b, a
+    return 0.0, a, b + 1, -1
+
+
+@compiled(allocates=False)
+def _log_subsets(tables, k, c):  # type: ignore[no-untyped-def]
+    return tables.log_factorials[k] - tables.log_factorials[c] - tables.log_factorials[k - c]
+
+
+@compiled(allocates=False)
+def _split_or_merge(tables, chain, m, random):  # type: ignore[no-untyped-def]
+    """Split a part in two, or merge two neighbouring parts, with probability 1/2 each."""
+    n, start, new = len(chain.part), chain.start, chain.new
+    n_large = 0
+    for i in range(m):
+        n_large += start[i + 1] - start[i] > 1
+    if uniform(_word(random, FIRST)) < 0.5:
+        if not n_large:
+            return 0.0, 0, -1, -1
+        left, i = below(_word(random, SECOND), n_large), 0
+        while True:
+            k = start[i + 1] - start[i]
+            if k > 1:
+                if left == 0:
+                    break
+                left -= 1
+            i += 1
+        c = 1 + below(_word(random, THIRD), k - 1)
+        for v in range(n):
+            new[0, v] += chain.part[v] > i
+        wanted = c
+        for at in range(k):
+            v = chain.order[start[i] + at]
+            if below(_word(random, DRAWS + 2 * n + at), k - at) < wanted:
+                wanted -= 1
+            else:
+                new[0, v] = i + 1
+        return math.log(n_large * (k - 1) / m) + _log_subsets(tables, k, c), i + 1, i + 2, -1
+    if m == 1:
+        return 0.0, 0, -1, -1
+    i = below(_word(random, SECOND), m - 1)
+    first, second = start[i + 1] - start[i], start[i + 2] - start[i + 1]
+    for v in range(n):
+        new[0, v] -= chain.part[v] > i
+    n_large += 1 - (first > 1) - (second > 1)
+    k = first + second
+    return math.log((m - 1) / (n_large * (k - 1))) - _log_subsets(tables, k, first), i, i + 1, -1
+
+
+@compiled(allocates=False)
+def _relocate(chain, m, random):  # type: ignore[no-untyped-def]
+    """Move a variable to another part, or to a part of its own between two others."""
+    n, part, new = len(chain.part), chain.part, chain.new
+    v = below(_word(random, FIRST), n)
+    a = part[v]
+    alone = chain.start[a + 1] - chain.start[a] == 1
+    others = m - alone  # parts without v
+    if not others:
+        return 0.0, 0, -1, -1
+    now = others + a if alone else a
+    place = below(_word(random, SECOND), 2 * others)
+    place += place >= now
+    to_part = place < others
+    at = place if to_part else place - others
+    for u in range(n):
+        q = part[u] - (alone and part[u] > a)
+        new[0, u] = q + (not to_part and q >= at)
+    new[0, v] = at
+    left, joined = a + (not alone), at + to_part  # parts without v whose predecessors change first
+    lo, hi = min(left, joined), max(left, joined)
+    return 0.0, lo + (not to_part and lo >= at), hi + (not to_part and hi >= at), v
+
+
+@compiled(allocates=False)
+def _gain(tables, chain, lo, hi, moved):  # type: ignore[no-untyped-def]
+    """Change of the weight by the new parts, and the number of variables whose predecessors change."""
+    part, new, count, gain = chain.part, chain.new, 0, 0.0
+    for v in range(len(part)):
+        if (lo <= new[0, v] <= hi) or v == moved:
+            before, last = _predecessors(tables, new[0], v)
+            if before == chain.before[v] and last == chain.last[v] and (new[0, v] == 0) == (part[v] == 0):
+                continue
+            x = _value(tables, v, before, last) if new[0, v] else tables.sums[v, 0]
+            if x == -math.inf:
+                return -math.inf, 0
+            gain += x - chain.values[v]
+            new[1, count], new[2, count], new[3, count] = v, before, last
+            chain.gains[count] = x
+            count += 1
+    return gain, count
+
+
+@compiled(allocates=False)
+def _change_partition(tables, chain, m, kind, beta, random):  # type: ignore[no-untyped-def]
+    """Propose another partition, and accept or reject it; returns the number of parts and ln of the ratio."""
+    part, new = chain.part, chain.new
+    for v in range(len(part)):
+        new[0, v] = part[v]
+    if kind == 1:
+        log_ratio, lo, hi, moved = _split_or_merge(tables, chain, m, random)
+    elif kind == 2:
+        log_ratio, lo, hi, moved = _swap(chain, m, random)
+    else:
+        log_ratio, lo, hi, moved = _relocate(chain, m, random)
+    if hi < 0:
+        return m, 0.0
+    gain, count = _gain(tables, chain, lo, hi, moved)
+    log_ratio += beta * gain
+    if not math.log(uniform(_word(random, ACCEPT))) < log_ratio:
+        return m, log_ratio
+    for v in range(len(part)):
+        part[v] = new[0, v]
+    for i in range(count):
+        v = new[1, i]
+        chain.before[v], chain.last[v], chain.values[v], chain.parents[v] = new[2, i], new[3, i], chain.gains[i], ANY
+    return _sort(chain), log_ratio
+
+
+@compiled(allocates=False)
+def _draw_parents(tables, chain, v, u):  # type: ignore[no-untyped-def]
+    """Draw the parents of v, given the partition; returns the number of the set."""
+    met = chain.last[v] if chain.part[v] else ANY
+    return draw_set(tables.masks[v], tables.weights[v], chain.before[v], met, chain.values[v], u)
+
+
+@compiled(allocates=False)
+def _free(tables, below_of, v, excluded):  # type: ignore[no-untyped-def]
+    """Candidates of v whose marks have none of the excluded bits."""
+    mask = 0
+    for j in range(tables.candidates.shape[1]):
+        u = tables.candidates[v, j]
+        if u >= 0 and not below_of[u] & excluded:
+            mask |= 1 << j
+    return mask
+
+
+@compiled(allocates=False)
+def _bit_of(tables, u, v):  # type: ignore[no-untyped-def]
+    """Number of u among the candidates of v; -1 if it is none."""
+    for j in range(tables.candidates.shape[1]):
+        if tables.candidates[v, j] == u:
+            return j
+    return -1
+
+
+@compiled(allocates=False)
+def _mark_descendants(tables, chain, i, j):  # type: ignore[no-untyped-def]
+    """In row 2 of the scratch, bit 0 of the descendants of i and bit 1 of those of j, if both lose their parents."""
+    marks = chain.new[2]
+    for at in range(len(chain.order)):
+        v = chain.order[at]
+        marks[v] = (v == i) | (v == j) << 1
+        if v not in (i, j):
+            left = chain.parents[v]
+            while left:
+                marks[v] |= marks[tables.candidates[v, lowest(left)]]
+                left &= left - 1
+
+
+@compiled(allocates=False)
+def _arc(tables, chain, number):  # type: ignore[no-untyped-def]
+    """Parent and child of an arc of the graph, and the number of the parent among the child's candidates."""
+    for j in range(len(chain.parents)):
+        count = popcount(np.uint64(chain.parents[j]))
+        if number < count:
+            left = chain.parents[j]
+            for _ in range(number):
+                left &= left - 1
+            return tables.candidates[j, lowest(left)], j, lowest(left)
+        number -= count
+    return -1, -1, -1
+
+
+@compiled(allocates=False)
+def _reverse(tables, chain, m, random):  # type: ignore[no-untyped-def]
+    """Reverse an arc and draw the parents of both its ends; returns the number of parts and ln of the ratio."""
+    n, parents, arcs = len(chain.part), chain.parents, 0
+    for v in range(n):
+        if parents[v] == ANY:
+            parents[v] = tables.masks[v, _draw_parents(tables, chain, v, uniform(_word(random, DRAWS + v)))]
+        arcs += popcount(np.uint64(parents[v]))
+    if not arcs:
+        return m, 0.0
+    i, j, i_in_j = _arc(tables, chain, below(_word(random, FIRST), arcs))
+    j_in_i = _bit_of(tables, j, i)
+    if j_in_i < 0:
+        return m, -math.inf
+    _mark_descendants(tables, chain, i, j)
+    marks = chain.new[2]
+    for_i, for_j = _free(tables, marks, i, 1), _free(tables, marks, j, 3)
+    z1, z2 = _hit(tables, i, j_in_i, for_i), tables.sums[j, for_j]
+    if z1 == -math.inf or z2 == -math.inf:
+        return m, -math.inf
+    z3, z4 = _hit(tables, j, i_in_j, _free(tables, marks, j, 2)), tables.sums[i, _free(tables, marks, i, 3)]
+    of_i = draw_set(tables.masks[i], tables.weights[i], for_i, 1 << j_in_i, z1, uniform(_word(random, SECOND)))
+    of_j = draw_set(tables.masks[j], tables.weights[j], for_j, ANY, z2, uniform(_word(random, THIRD)))
+    new_i, new_j = tables.masks[i, of_i], tables.masks[j, of_j]
+    after = arcs - popcount(np.uint64(parents[i])) - popcount(np.uint64(parents[j]))
+    after += popcount(np.uint64(new_i)) + popcount(np.uint64(new_j))
+    log_ratio = math.log(arcs / after) + z1 + z2 - z3 - z4
+    if not math.log(uniform(_word(random, ACCEPT))) < log_ratio:
+        return m, log_ratio
+    parents[i], parents[j] = new_i, new_j
+    _number_parts(tables, chain, marks)
+    m = _sort(chain)
+    _evaluate(tables, chain)
+    return m, log_ratio
+
+
+@compiled(allocates=False)
+def _number_parts(tables, chain, marks):  # type: ignore[no-untyped-def]
+    """Parts of the graph after a reversal: first what is below neither end, then what is below j alone, then below i.
+
+    Within these groups, the old order is still possible.
+    """
+    part, order = chain.part, chain.order
+    for group in range(3):
+        for at in range(len(order)):
+            v = order[at]
+            own = 2 if marks[v] & 1 else 1 if marks[v] else 0
+            if own == group:
+                part[v] = 0
+                left = chain.parents[v]
+                while left:
+                    part[v] = max(part[v], part[tables.candidates[v, lowest(left)]] + 1)
+                    left &= left - 1
+
+
+@compiled(allocates=False)
+def _evaluate(tables, chain):  # type: ignore[no-untyped-def]
+    """Predecessors and values of all variables."""
+    for v in range(len(chain.part)):
+        before, last = _predecessors(tables, chain.part, v)
+        chain.before[v], chain.last[v] = before, last
+        chain.values[v] = _value(tables, v, before, last) if chain.part[v] else tables.sums[v, 0]
+
+
+@compiled(allocates=False)
+def _add_arcs(tables, chain, arcs):  # type: ignore[no-untyped-def]
+    """Add the graph's arcs, in units of 2**-32; those from the part before by their probability given the partition."""
+    for v in range(len(chain.part)):
+        left = chain.before[v]
+        while left:
+            bit = lowest(left)
+            u = tables.candidates[v, bit]
+            if chain.last[v] >> bit & 1:
+                x = _hit(tables, v, bit, chain.before[v]) - chain.values[v]
+                arcs[u, v] += np.uint64(exponential(min(max(x, NEGLIGIBLE), 0.0)) * 4294967296.0 + 0.5)
+            elif chain.parents[v] >> bit & 1:
+                arcs[u, v] += np.uint64(4294967296)
+            left &= left - 1
+
+
+@compiled(allocates=False)
+def _take_sample(tables, chain, random, arcs, best, highest):  # type: ignore[no-untyped-def]
+    """Draw a graph and add it to the sums; returns the highest weight of a graph."""
+    n, weight = len(chain.part), 0.0
+    for v in range(n):
+        chosen = _draw_parents(tables, chain, v, uniform(_word(random, DRAWS + n + v)))
+        chain.parents[v] = tables.masks[v, chosen]
+        weight += tables.weights[v, chosen]
+    _add_arcs(tables, chain, arcs)
+    if weight > highest:
+        highest = weight
+        for v in range(n):
+            best[v] = chain.parents[v]
+    return highest
+
+
+@compiled("i8, i8, i8, i8, u8, f8[:], SetTables, i8[:], i8[:], u8[:, :], f8[:], i8[:], i8[:], u8[:, :], f8[:]")
+def partition_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    n_steps, first, thin, chain, seed, settings, tables, part, parents, arcs, trace, best, counts, script, ratios
+):  # fmt: skip
+    """Run a chain.
+
+    Parameters
+    ----------
+    n_steps, first : int64
+        Number of steps, and the number of the first one: the same numbers are the same random numbers.
+    thin : int64
+        After every `thin` steps a graph is drawn; its arcs are added to `arcs`, the partition's weight to `trace`.
+    chain, seed : int64, uint64
+    settings : (4,) float64
+        beta; shares of reversals, of splits and merges, and of swaps. The other steps relocate a variable.
+    tables : SetTables
+    part, parents : (n,) int64
+        The state, updated: the part of each variable, and its parents as bits, or -1 where they are not drawn.
+    arcs : (n, n) uint64
+        Sums over the samples, in units of 2**-32.
+    trace : (n_steps // thin,) float64, output
+    best : (n,) int64, output
+        Parents in the drawn graph of the highest weight.
+    counts : (8,) int64
+        Proposals and acceptances of each kind of move, in the order of `settings`; updated.
+    script : (n_steps, W) uint64
+        Random words for each step, for tests; none: they are functions of the counters.
+    ratios : (n_steps,) float64, output
+        With a script: ln of the ratio by which each step was accepted or rejected.
+
+    Returns
+    -------
+    float64
+        The weight of `best`; -inf if no graph was drawn.
+    """
+    n = len(part)
+    own = _Chain(
+        part, parents, np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n), np.zeros(n, np.int64),
+        np.zeros(n + 1, np.int64), np.zeros((5, n), np.int64), np.zeros(n),
+    )  # fmt: skip
+    m = _sort(own)
+    _evaluate(tables, own)
+    beta, highest = settings[0], -math.inf
+    for t in range(n_steps):
+        random = _Random(seed, np.uint64(first + t), np.uint64(chain), script, t)
+        x = uniform(_word(random, KIND)) - settings[1]
+        if x < 0.0:
+            kind = 0
+            m, log_ratio = _reverse(tables, own, m, random)
+        else:
+            kind = 1 if x < settings[2] else 2 if x < settings[2] + settings[3] else 3
+            m, log_ratio = _change_partition(tables, own, m, kind, beta, random)
+        counts[2 * kind] += 1
+        counts[2 * kind + 1] += math.log(uniform(_word(random, ACCEPT))) < log_ratio
+        if len(script):
+            ratios[t] = log_ratio
+        if (t + 1) % thin == 0:
+            total = 0.0
+            for v in range(n):
+                total += own.values[v]
+            trace[t // thin] = total
+            highest = _take_sample(tables, own, random, arcs, best, highest)
+    return highest

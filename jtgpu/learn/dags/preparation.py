@@ -1,0 +1,79 @@
+"""What structure searches and chains need first: scores of small families, and candidate parents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import ArgumentError, DataError
+from ...util.arguments import whole_number
+from .candidate_tables import MAX_CANDIDATES, choose_candidates
+from .combinations import n_parent_sets
+from .constraints import Constraints
+from .family_weights import family_weights
+from .score_table import ScoreTable, score_families
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .coded import CodedTable
+    from .priors import StructurePrior
+    from .rules import ScoreRule
+
+__all__ = [
+    "MAX_SCREENED", "number_of_candidates", "require_same", "scores_up_to", "screened_candidates", "screened_size",
+]  # fmt: skip
+
+MAX_SCREENED = 30_000_000  # families that are scored to choose candidates
+
+
+def screened_size(n: int, max_parents: int) -> int:
+    """Largest number of parents of the families that are scored to choose candidates."""
+    few = min(max_parents, 3)
+    while few > 1 and n * n_parent_sets(n, few) > MAX_SCREENED:
+        few -= 1
+    return few
+
+
+def number_of_candidates(candidates: int | str, n: int, limit: int) -> int:
+    """Number of candidate parents of each variable."""
+    if candidates == "all":
+        return n - 1
+    if candidates != "auto":
+        return min(whole_number("candidates", candidates, 1), n - 1)
+    k = min(MAX_CANDIDATES, n - 1)
+    while k > 1 and 8 * n * 2**k > limit // 2:
+        k -= 1
+    return k
+
+
+def require_same(table: ScoreTable, coded: CodedTable, rule: ScoreRule) -> None:
+    """Reject a score table of other data, or of another score."""
+    if table.digest != coded.digest:
+        raise DataError("the score table was made from other data (rows, states, weights or names of columns)")
+    if table.rule != rule:
+        raise ArgumentError(f"the score table has the score {table.rule}, not {rule}")
+
+
+def scores_up_to(
+    table: ScoreTable | None,
+    coded: CodedTable,
+    rule: ScoreRule,
+    max_parents: int,
+    limit: int,
+    threads: int | None,
+) -> ScoreTable:
+    """The scores of all families of up to so many parents, from a given table if it has them."""
+    if table is None or table.max_parents < min(max_parents, len(coded.names) - 1):
+        return score_families(coded, rule, max_parents, memory_limit=limit, threads=threads)
+    return table.with_max_parents(max_parents)
+
+
+def screened_candidates(
+    scores: ScoreTable, prior: StructurePrior, constraints: Constraints, k: int
+) -> NDArray[np.int64]:
+    """Candidate parents by the scores of all small families."""
+    # required arcs do not restrict the screening: a child may need more parents than are screened
+    free = Constraints(constraints.forbidden, np.zeros_like(constraints.required), constraints.max_parents)
+    return choose_candidates(family_weights(scores, prior, free), scores.max_parents, k, constraints)
