@@ -38,7 +38,7 @@ def blocks(text: str, directive: str) -> list[str]:
     return [textwrap.dedent(found[1]).strip("\n") for found in pattern.finditer(text)]
 
 
-PAGES = [(README, 1), (GUIDE, 3), (NETWORKS, 5), (LEARNING, 1), (PARAMETERS, 1), (SERIES, 1)]
+PAGES = [(README, 1), (GUIDE, 3), (NETWORKS, 5), (LEARNING, 2), (PARAMETERS, 1), (SERIES, 1)]
 
 
 @pytest.mark.parametrize(("page", "n"), PAGES, ids=["README", "guide", "networks", "learning", "parameters", "series"])

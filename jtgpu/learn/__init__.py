@@ -1,7 +1,8 @@
 """Learning from data: parameters and structure of networks, and a Bayesian-network classifier.
 
 ``jtgpu.learn.fit`` estimates the CPTs of a structure. ``jtgpu.learn.structure`` finds the graph of the highest score,
-``jtgpu.learn.score_table`` scores all families. ``jtgpu.learn.discretise`` finds intervals for numeric columns.
+``jtgpu.learn.posterior`` computes how probable arcs, paths and parent sets are. ``jtgpu.learn.score_table`` scores
+all families. ``jtgpu.learn.discretise`` finds intervals for numeric columns.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .classifier import JunctionTreeClassifier
+    from .dags.posterior import posterior
+    from .dags.posterior_result import StructurePosterior
     from .dags.rules import ScoreRule
     from .dags.score_table import ScoreTable, score_table
     from .dags.structure import Structure, structure
@@ -20,8 +23,8 @@ if TYPE_CHECKING:
     from .parameters.result import Fit
 
 __all__ = [
-    "Discretiser", "Fit", "JunctionTreeClassifier", "Online", "ScoreRule", "ScoreTable", "Structure", "discretise",
-    "fit", "score_table", "structure",
+    "Discretiser", "Fit", "JunctionTreeClassifier", "Online", "ScoreRule", "ScoreTable", "Structure",
+    "StructurePosterior", "discretise", "fit", "posterior", "score_table", "structure",
 ]  # fmt: skip
 
 # imported on first use
@@ -33,8 +36,10 @@ _LAZY = {
     "ScoreRule": "dags.rules",
     "ScoreTable": "dags.score_table",
     "Structure": "dags.structure",
+    "StructurePosterior": "dags.posterior_result",
     "discretise": "discretisation.discretise",
     "fit": "parameters.fit",
+    "posterior": "dags.posterior",
     "score_table": "dags.score_table",
     "structure": "dags.structure",
 }

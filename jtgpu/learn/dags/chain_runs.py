@@ -157,7 +157,7 @@ class ChainRun:
         self.engine, self.state = engine, state
         self.n_rounds = 0
         self.interrupted = False
-        n_chains, n = state.arcs.shape[:2]
+        n = state.arcs.shape[1]
         self.best, self.best_weight = np.full(n, ANY, np.int64), -np.inf
         self.snapshots: dict[int, tuple[NDArray[np.uint64], int]] = {}  # sums after 1, 2, 4, 8, ... rounds
         self.kept: list[int] = []  # numbers of the blocks whose graphs are kept
@@ -218,7 +218,7 @@ class ChainRun:
         begin = time.monotonic()
         self.interrupted = False
         estimate = self.estimate()
-        converged = self._is_precise(estimate, stop.tolerance)
+        converged = self.is_precise(estimate, stop.tolerance)
         while not converged and self.state.n_steps < stop.steps and time.monotonic() - begin < stop.seconds:
             try:
                 self._run_round()
@@ -226,14 +226,15 @@ class ChainRun:
                 self.interrupted = True
                 break
             estimate = self.estimate()
-            converged = self._is_precise(estimate, stop.tolerance)
+            converged = self.is_precise(estimate, stop.tolerance)
             if after_round is not None:
                 after_round(self, estimate, False)
         if after_round is not None:
             after_round(self, estimate, True)
         return estimate, converged
 
-    def _is_precise(self, estimate: Estimate, tolerance: float) -> bool:
+    def is_precise(self, estimate: Estimate, tolerance: float) -> bool:
+        """Whether standard errors are within the tolerance, and R-hat is at most 1.05."""
         return bool(
             self.n_rounds >= FIRST_ROUNDS and estimate.errors.max() <= tolerance and estimate.r_hat <= MAX_R_HAT
         )
@@ -258,9 +259,9 @@ class ChainRun:
         while len(self.kept) > MAX_KEPT:
             self.stride *= 2
             chosen = [j for j, i in enumerate(self.kept) if i % self.stride == 0]
-            self.kept, self._graphs, self._traces = (
-                [items[j] for j in chosen] for items in (self.kept, self._graphs, self._traces)
-            )  # type: ignore[assignment]
+            self.kept = [self.kept[j] for j in chosen]
+            self._graphs = [self._graphs[j] for j in chosen]
+            self._traces = [self._traces[j] for j in chosen]
         if self.n_rounds & (self.n_rounds - 1) == 0:
             self.snapshots[self.n_rounds] = (state.arcs.copy(), state.n_samples)
 

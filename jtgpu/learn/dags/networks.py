@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["fitted_network"]
 
 
-def fitted_network(table: CodedTable, arcs: NDArray[np.bool_], ess: float) -> BayesianNetwork:
+def fitted_network(
+    table: CodedTable,
+    arcs: NDArray[np.bool_],
+    ess: float,
+    known: dict[tuple[int, ...], NDArray[np.float64]] | None = None,
+) -> BayesianNetwork:
     """The network of a graph whose CPTs are posterior means under the Dirichlet prior of BDeu.
 
     Parameters
@@ -29,6 +34,8 @@ def fitted_network(table: CodedTable, arcs: NDArray[np.bool_], ess: float) -> Ba
         [parent, child].
     ess : float
         Equivalent sample size; 0: relative frequencies, uniform where a configuration does not occur.
+    known : dict, optional
+        CPTs by family (parents, child), which is looked up and extended: for several graphs of the same table.
 
     Raises
     ------
@@ -38,12 +45,16 @@ def fitted_network(table: CodedTable, arcs: NDArray[np.bool_], ess: float) -> Ba
         If a CPT has more than 1e8 entries.
     """
     ess = number("ess", ess, least=0.0)
+    known = {} if known is None else known
     weights = np.ones(table.codes.shape[1]) if table.weights is None else table.weights.astype(np.float64)
-    codes = table.codes.astype(np.int64)
     parents, cpts = {}, {}
     for v, name in enumerate(table.names):
-        family = [*np.flatnonzero(arcs[:, v]).tolist(), v]
-        cards = [len(table.states[u]) for u in family]
-        cpts[name] = cpt_from_counts([codes[u] for u in family], cards, weights, ess / math.prod(cards))
+        family = (*np.flatnonzero(arcs[:, v]).tolist(), v)
+        if family not in known:
+            cards = [len(table.states[u]) for u in family]
+            known[family] = cpt_from_counts(
+                [table.codes[u].astype(np.int64) for u in family], cards, weights, ess / math.prod(cards)
+            )
+        cpts[name] = known[family]
         parents[name] = [table.names[u] for u in family[:-1]]
     return BayesianNetwork(dict(zip(table.names, table.states, strict=True)), parents, cpts)

@@ -77,7 +77,7 @@ def _shares(
     log_weights: NDArray[np.float64], members: NDArray[np.int64], position: NDArray[np.int64], v: int
 ) -> NDArray[np.float64]:
     """Posterior of each parent set of v, averaged over the orders."""
-    n_orders, n = position.shape
+    n_orders = len(position)
     found = np.zeros(len(members))
     if not np.isfinite(log_weights).any():
         return found
@@ -90,7 +90,7 @@ def _shares(
         top = logs.max(axis=1, keepdims=True)
         weights = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
         found += (weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)).sum(axis=0)
-    return found / n_orders
+    return np.asarray(found / n_orders)
 
 
 def _replace(

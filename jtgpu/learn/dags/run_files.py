@@ -59,7 +59,7 @@ class RunFile:
         differ = [name for name, value in self._options.items() if known.get(name) != value]
         if differ:
             raise JtgpuError(
-                f"the checkpoint {self._path} is that of another run: {', '.join(differ)} differ; delete it to start again"
+                f"the checkpoint {self._path} is that of another run: other {', '.join(differ)}; delete the file first"
             )
         try:
             run.restore(arrays, head["run"])

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import networkx
     from numpy.typing import NDArray
 
-__all__ = ["METHODS", "Structure", "structure"]
+__all__ = ["METHODS", "Structure", "prior_of", "structure", "structure_of"]
 
 METHODS = ("auto", "exact", "order", "greedy", "tabu")
 AUTO_EXACT = 18  # variables up to which the exact search takes a second or less
@@ -100,6 +100,11 @@ class Structure:
         """The equivalence class of the graph: an undirected edge is a pair of arcs in both directions."""
         free = self._arcs & ~compelled_arcs(self._arcs)
         return digraph(self.names, self._arcs | free.T)
+
+    @property
+    def clique_entries(self) -> int:
+        """Entries of the clique tables of the network's junction tree: what exact inference in it costs."""
+        return int(self.network().plan().cost().entries)
 
     def network(self, ess: float | None = None) -> BayesianNetwork:
         """The network of this graph, with CPTs from the data it was learned from.
@@ -210,12 +215,12 @@ def structure(  # noqa: PLR0913
     k = max(number_of_candidates(candidates, n, limit), int(constraints.required.sum(axis=0).max()))
     if method in ("greedy", "tabu"):
         best = climb(coded, rule, weigh, constraints, tabu=method == "tabu")
-        return _structure(best, coded, rule, method, None, _prior_of(best, weigh))
+        return structure_of(best, coded, rule, method, None, prior_of(best, weigh))
     if method == "exact" or (method == "auto" and n <= AUTO_EXACT and _fits(n, most)):
         scores = scores_up_to(table, coded, rule, most, limit, threads)
         rows = family_weights(scores, weigh, constraints)
         best = exact_best(rows, parent_masks(n, scores.max_parents), memory_limit=limit, threads=threads)
-        return _structure(best, coded, rule, "exact", None, _prior_of(best, weigh))
+        return structure_of(best, coded, rule, "exact", None, prior_of(best, weigh))
     if k == n - 1:
         chosen = np.array([[u for u in range(n) if u != v] for v in range(n)], np.int64)
     else:
@@ -224,7 +229,7 @@ def structure(  # noqa: PLR0913
     tables = candidate_tables(coded, rule, weigh, constraints, chosen, most, memory_limit=limit, threads=threads)
     best = best_by_orders(tables, constraints, seed=seed, threads=threads)
     named = {v: [coded.names[u] for u in row if u >= 0] for v, row in zip(coded.names, chosen, strict=True)}
-    return _structure(best, coded, rule, "order", named if k < n - 1 else None, _prior_of(best, weigh))
+    return structure_of(best, coded, rule, "order", named if k < n - 1 else None, prior_of(best, weigh))
 
 
 def _fits(n: int, max_parents: int) -> bool:
@@ -232,14 +237,14 @@ def _fits(n: int, max_parents: int) -> bool:
     return n * n_parent_sets(n, max_parents) <= MAX_SCREENED // 10
 
 
-def _prior_of(best: BestGraph, prior: StructurePrior) -> float:
+def prior_of(best: BestGraph, prior: StructurePrior) -> float:
     """ln prior weight of a graph."""
     n = len(best.parents)
     sets = (np.array(members, np.int64).reshape(1, -1) for members in best.parents)
     return sum(float(prior.log_weights(v, members, n)[0]) for v, members in enumerate(sets))
 
 
-def _structure(
+def structure_of(
     best: BestGraph,
     table: CodedTable,
     rule: ScoreRule,

@@ -1,0 +1,399 @@
+"""`learn.posterior`: the posterior over structures, exactly for few variables, by Markov chains for many."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import NetworkError, TableTooLarge
+from ...model.network import BayesianNetwork
+from ...util.arguments import choice, number, whole_number
+from ...util.system import free_memory, parse_bytes
+from . import orders, partitions
+from .arc_tables import variable_number
+from .candidate_tables import CandidateTables, candidate_tables
+from .chain_runs import MAX_STEPS, ChainRun, Engine, Estimate, OrderEngine, PartitionEngine, Stop
+from .coded import CodedTable, code_table
+from .combinations import n_parent_sets, parent_masks
+from .constraints import Constraints, make_constraints
+from .exact import exact_by_orders, exact_by_partitions
+from .family_weights import family_weights
+from .posterior_result import StructurePosterior
+from .posterior_sources import ChainSource, ExactSource, Given
+from .preparation import (
+    MAX_SCREENED,
+    number_of_candidates,
+    require_same,
+    scores_up_to,
+    screened_candidates,
+    screened_size,
+)
+from .priors import StructurePrior, make_prior
+from .refinement import cover
+from .rules import ScoreRule
+from .run_files import RunFile
+from .search import BestGraph, best_by_orders, exact_best, graph_of_order
+from .set_tables import set_tables, table_bytes
+from .structure import Structure, prior_of, structure_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .score_table import ScoreTable
+
+__all__ = ["POSTERIOR_METHODS", "posterior"]
+
+POSTERIOR_METHODS = ("auto", "exact", "mcmc")
+AUTO_BY_ORDERS, AUTO_BY_PARTITIONS = 20, 13  # variables up to which the exact posterior takes seconds
+CHAINS = 8
+FIRST_STEPS = 20  # of the order chains before the estimates, for each n^2 ln n
+MAX_FIRST_STEPS = 200_000
+REFINEMENTS = 3
+ORDERS = 8  # of each chain, by which candidates are compared with all variables
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Checked data and options."""
+
+    coded: CodedTable
+    rule: ScoreRule
+    prior: StructurePrior
+    constraints: Constraints
+    table: ScoreTable | None
+    seed: int
+    limit: int
+    threads: int | None
+
+    @property
+    def most(self) -> int:
+        """The largest number of parents."""
+        return int(self.constraints.max_parents.max())
+
+    def scores(self, max_parents: int) -> ScoreTable:
+        return scores_up_to(self.table, self.coded, self.rule, max_parents, self.limit, self.threads)
+
+    def tables(self, candidates: NDArray[np.int64]) -> CandidateTables:
+        return candidate_tables(
+            self.coded, self.rule, self.prior, self.constraints, candidates, self.most, memory_limit=self.limit,
+            threads=self.threads,
+        )  # fmt: skip
+
+    def given(self, tables: CandidateTables, best: BestGraph, method: str, notes: tuple[str, ...] = ()) -> Given:
+        named = None
+        if method != "exact" and tables.candidates.shape[1] < len(self.coded.names) - 1:
+            names = self.coded.names
+            named = {v: [names[u] for u in row if u >= 0] for v, row in zip(names, tables.candidates, strict=True)}
+
+        def structure(best: BestGraph) -> Structure:
+            return structure_of(best, self.coded, self.rule, method, named, prior_of(best, self.prior))
+
+        ess = self.rule.ess if self.rule.name in ("bdeu", "bds") else 1.0
+        return Given(
+            self.coded, tables, structure(best), structure, self.prior.name, ess, self.seed, self.threads, notes
+        )  # fmt: skip
+
+
+def posterior(  # noqa: PLR0913
+    data: Any,
+    *,
+    score: str = "bdeu",
+    ess: float = 1.0,
+    prior: Any = "uniform",
+    max_parents: int | Mapping[str, int] = 4,
+    candidates: int | str | Mapping[str, Iterable[str]] = "auto",
+    method: str = "auto",
+    forbidden: Iterable[tuple[str, str]] = (),
+    required: Iterable[tuple[str, str]] = (),
+    tiers: Iterable[Iterable[str]] | None = None,
+    states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
+    missing: str = "error",
+    weights: Any = None,
+    table: ScoreTable | None = None,
+    tolerance: float = 0.01,
+    time: float | None = None,
+    steps: int | None = None,
+    chains: int | str = "auto",
+    seed: int = 0,
+    memory_limit: int | str | None = None,
+    threads: int | None = None,
+    checkpoint: str | Path | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> StructurePosterior:
+    """Compute the posterior over directed acyclic graphs: how probable arcs, paths and parent sets are.
+
+    For few variables the probabilities are exact. For many, Markov chains over ordered partitions of the variables
+    (Kuipers and Moffa, 2017), with reversals of arcs, run until the standard errors are small.
+
+    Parameters
+    ----------
+    data, score, ess, max_parents, forbidden, required, tiers, states, missing, weights, table
+        See `jtgpu.learn.structure`. The scores ``"bic"`` and ``"aic"`` approximate ln P(data | graph).
+    prior : {"uniform", "fair", "order"} or ("edge", p)
+        Prior weights of graphs: uniform; 1 / C(n - 1, k) for each set of k parents; p / (1 - p) for each arc. With
+        ``"order"``, a graph is weighted by the number of orders of the variables that it allows: chains over orders
+        mix faster, but the probabilities differ from those of ``"uniform"``, often by more than 0.1.
+    candidates : int, "auto", "all" or mapping
+        Candidate parents of each variable when chains run: their number, or lists by name. Default: 16, or fewer if
+        memory is short, chosen by the scores of small families and refined by sampled orders. `coverage` says what they
+        cover.
+    method : {"auto", "exact", "mcmc"}
+        ``"auto"``: exact for up to 13 variables (20 with ``prior="order"``), else Markov chains.
+    tolerance : float
+        Chains stop when the largest standard error of the probability of an arc is at most this, and R-hat is at most
+        1.05.
+    time : float, optional
+        Seconds that the chains may run. They stop at the next round, so the result depends on the machine.
+    steps : int, optional
+        Steps of each chain at most. Default: 4,000,000.
+    chains : int or "auto"
+        Number of chains, at least 4. Default: 8.
+    seed : int
+        The same seed gives the same result, for any number of threads.
+    memory_limit : int or str, optional
+        Bytes, or a text such as ``"8GiB"``. Default: 80 % of the free memory.
+    threads : int, optional
+        Default: the number of cores.
+    checkpoint : path, optional
+        A file in which the chains are saved every 30 seconds. If it exists, they continue from it, with the same result
+        as without the interruption.
+    progress : callable, optional
+        Is called with a line of text after every round.
+
+    Returns
+    -------
+    StructurePosterior
+
+    Raises
+    ------
+    DataError
+        If the data cannot be learned from; the message names column and row.
+    NetworkError
+        If the constraints contradict each other.
+    TableTooLarge
+        If the tables exceed the memory limit, or the exact posterior would have too many variables.
+    JtgpuError
+        If the checkpoint is that of a run with other data or options.
+    ValueError
+        If an option has no such value.
+
+    Warns
+    -----
+    UserWarning
+        If the chains have not converged.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> data = {"rain": ["no", "no", "yes", "yes", "no"] * 4, "wet": ["no", "no", "yes", "yes", "yes"] * 4}
+    >>> post = jtgpu.learn.posterior(data)
+    >>> round(post.edge("rain", "wet"), 4), post.method
+    (0.4947, 'exact')
+    """
+    choice("method", method, POSTERIOR_METHODS)
+    rule, seed = ScoreRule(score, ess), whole_number("seed", seed, 0, 2**63 - 1)
+    stop = Stop(
+        number("tolerance", tolerance, above=0.0),
+        MAX_STEPS if steps is None else whole_number("steps", steps, 1),
+        math.inf if time is None else number("time", time, above=0.0),
+    )
+    n_chains = CHAINS if chains == "auto" else whole_number("chains", chains, 4)
+    coded = code_table(data, states=states, missing=missing, weights=weights)
+    n = len(coded.names)
+    weigh = make_prior(prior, n)
+    if table is not None:
+        require_same(table, coded, rule)
+    constraints = make_constraints(coded.names, max_parents, forbidden=forbidden, required=required, tiers=tiers)
+    limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
+    problem = _Problem(coded, rule, weigh, constraints, table, seed, limit, threads)
+    by_orders = weigh.name == "order"
+    few = n <= (AUTO_BY_ORDERS if by_orders else AUTO_BY_PARTITIONS)
+    if method == "exact" or (method == "auto" and few and n * n_parent_sets(n, problem.most) <= MAX_SCREENED // 10):
+        try:
+            return _exact(problem, by_orders)
+        except TableTooLarge as error:
+            if method == "exact":
+                raise TableTooLarge(f"{error}; use method='mcmc'", error.entries, error.needed, error.limit) from None
+    source = _chains(problem, candidates, n_chains, by_orders, stop, checkpoint, progress)
+    found = source.advance(stop)
+    if not found.converged:
+        warnings.warn(_unconverged(found, stop.tolerance), UserWarning, stacklevel=2)
+    return found
+
+
+def _exact(problem: _Problem, by_orders: bool) -> StructurePosterior:
+    n = len(problem.coded.names)
+    scores = problem.scores(problem.most)
+    rows, masks = family_weights(scores, problem.prior, problem.constraints), parent_masks(n, scores.max_parents)
+    if by_orders:
+        exact = exact_by_orders(rows, masks, memory_limit=problem.limit, threads=problem.threads)
+    else:
+        exact = exact_by_partitions(rows, masks, memory_limit=problem.limit)
+    others = _all_others(n)
+    bit_in = np.zeros((n, n), np.int64)
+    for v in range(n):
+        bit_in[others[v], v] = np.int64(1) << np.arange(n - 1)
+    tables = CandidateTables(others, bit_in, masks, rows)
+    best = exact_best(rows, masks, memory_limit=problem.limit, threads=problem.threads)
+    return ExactSource(problem.given(tables, best, "exact"), exact, by_orders=by_orders).posterior()
+
+
+def _all_others(n: int) -> NDArray[np.int64]:
+    """All other variables of each, (n, n - 1)."""
+    return np.array([[u for u in range(n) if u != v] for v in range(n)], np.int64)
+
+
+def _chains(
+    problem: _Problem,
+    candidates: Any,
+    n_chains: int,
+    by_orders: bool,
+    stop: Stop,
+    checkpoint: str | Path | None,
+    progress: Callable[[str], None] | None,
+) -> ChainSource:
+    """Candidates, tables and first states."""
+    chosen, notes = _candidates(problem, candidates)
+    tables = problem.tables(chosen)
+    n, coverage = len(problem.coded.names), None
+    state = _first_orders(problem, tables, n_chains)
+    if chosen.shape[1] < n - 1:
+        tables, state, coverage = _refined(problem, tables, state, fixed=isinstance(candidates, Mapping))
+    chain_tables = set_tables(tables, memory_limit=problem.limit, threads=problem.threads)
+    engine: Engine = OrderEngine(tables, chain_tables, problem.seed, problem.threads)
+    first: Any = orders.OrderChains(state.order, np.zeros_like(state.arcs), 0, 0)
+    best = best_by_orders(tables, problem.constraints, seed=problem.seed, threads=problem.threads)
+    if not by_orders:
+        graphs = engine.graphs(first)
+        engine = PartitionEngine(chain_tables, problem.seed, problem.threads)
+        first = partitions.start_chains(graphs, tables.candidates)
+    run = ChainRun(engine, first)
+    file = None
+    if checkpoint is not None:
+        file = RunFile(checkpoint, _digests(problem, tables, n_chains))
+        file.resume(run)
+
+    def after_round(run: ChainRun, estimate: Estimate, complete: bool) -> None:
+        if file is not None:
+            file.write(run, estimate, complete)
+        if progress is not None:
+            progress(_progress_line(run, estimate, stop.tolerance))
+
+    return ChainSource(problem.given(tables, best, "order", notes), run, stop.tolerance, coverage, after_round)
+
+
+def _candidates(problem: _Problem, given: Any) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Candidate parents, (n, k), and what to say about their number."""
+    names, required = problem.coded.names, problem.constraints.required
+    n = len(names)
+    if isinstance(given, Mapping):
+        sets = {v: {u for u in range(n) if required[u, v]} for v in range(n)}
+        for name, parents in given.items():
+            if isinstance(parents, str):
+                raise TypeError(f"the candidates of {name!r} must be a list of variables, got {parents!r}")
+            v = variable_number(names, name)
+            sets[v] |= {variable_number(names, u) for u in parents} - {v}
+        k = max(max(map(len, sets.values())), 1)
+        return np.array([[*sorted(sets[v]), *[-1] * (k - len(sets[v]))] for v in range(n)], np.int64), ()
+    k = max(number_of_candidates(given, n, problem.limit), int(required.sum(axis=0).max()))
+    notes: tuple[str, ...] = ()
+    if given == "auto":
+        fits = k
+        while fits > max(int(required.sum(axis=0).max()), 1) and table_bytes(n, fits) > problem.limit // 2:
+            fits -= 1
+        if fits < k:
+            notes = (f"{fits} candidate parents instead of {k}: the tables of more exceed half of the memory limit",)
+        k = fits
+    if k == n - 1:
+        return _all_others(n), notes
+    few = screened_size(n, problem.most)
+    return screened_candidates(problem.scores(few), problem.prior, problem.constraints, k), notes
+
+
+def _first_orders(problem: _Problem, tables: CandidateTables, n_chains: int) -> orders.OrderChains:
+    """Chains over orders after some steps."""
+    n, k = tables.candidates.shape
+    sampler = orders.OrderSampler(tables, tables.sums(problem.threads), np.empty((n, k, 0)), problem.seed)
+    n_steps = min(int(FIRST_STEPS * n * n * math.log(max(n, 2))), MAX_FIRST_STEPS)
+    start = orders.start_chains(problem.constraints, n_chains, problem.seed)
+    for chain, order in enumerate(start.order):  # an order of finite weight
+        if not math.isfinite(graph_of_order(tables, order).weight):
+            raise NetworkError(
+                f"the start of chain {chain} is impossible: the candidates and constraints leave no graph"
+            )
+    return orders.run_chains(sampler, start, n_steps, n_steps, threads=problem.threads)[0]
+
+
+def _refined(
+    problem: _Problem, tables: CandidateTables, state: orders.OrderChains, *, fixed: bool
+) -> tuple[CandidateTables, orders.OrderChains, float]:
+    """Replace candidates by better ones, up to three times; the last number is the least share that they cover."""
+    scores = problem.scores(screened_size(len(tables.candidates), problem.most))
+    rows = family_weights(scores, problem.prior, problem.constraints)
+    n_rounds = 0
+    while True:
+        sampled = _several_orders(problem, tables, state)
+        found = cover(rows, scores.max_parents, tables.candidates, sampled, problem.constraints)
+        if fixed or n_rounds == REFINEMENTS or (found.candidates == tables.candidates).all():
+            return tables, state, 1.0 - float(found.outside.max())
+        n_rounds += 1
+        tables = problem.tables(found.candidates)
+        state = _first_orders(problem, tables, len(state.order))
+
+
+def _several_orders(problem: _Problem, tables: CandidateTables, state: orders.OrderChains) -> NDArray[np.int64]:
+    """Some orders of each chain."""
+    n, k = tables.candidates.shape
+    sampler = orders.OrderSampler(tables, tables.sums(problem.threads), np.empty((n, k, 0)), problem.seed)
+    found = [state.order]
+    for _ in range(ORDERS - 1):
+        state = orders.run_chains(sampler, state, 20 * n, 20 * n, threads=problem.threads)[0]
+        found.append(state.order)
+    return np.concatenate(found)
+
+
+def _digests(problem: _Problem, tables: CandidateTables, n_chains: int) -> dict[str, str]:
+    """What a run depends on, by name."""
+
+    def digest(*arrays: NDArray[Any]) -> str:
+        return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()
+
+    c = problem.constraints
+    return {
+        "data": problem.coded.digest,
+        "score": str(problem.rule),
+        "prior": problem.prior.name + digest(*problem.prior.parts(len(problem.coded.names))),
+        "constraints": digest(c.forbidden, c.required, c.max_parents),
+        "candidates": digest(tables.candidates),
+        "chains": str(n_chains),
+        "seed": str(problem.seed),
+    }
+
+
+def _progress_line(run: ChainRun, estimate: Estimate, tolerance: float) -> str:
+    """What is known after a round; the error shrinks like the square root of the steps."""
+    error, done = float(estimate.errors.max()), run.state.n_steps
+    needed = "" if error <= tolerance else f", about {done * (error / tolerance) ** 2:,.0f} steps in all"
+    return (
+        f"{run.engine.name}: {len(run.state.arcs)} chains, {done:,} steps each{needed}; largest standard error "
+        f"{error:.4f}, R-hat {estimate.r_hat:.3f}"
+    )
+
+
+def _unconverged(found: StructurePosterior, tolerance: float) -> str:
+    """The warning about chains that have not converged, with the arcs of the largest standard errors."""
+    errors = found.mcse.values
+    worst = np.argsort(-errors, axis=None)[:3]
+    arcs = [divmod(int(i), len(found.names)) for i in worst]
+    named = ", ".join(f"{found.names[u]} -> {found.names[v]} ({errors[u, v]:.3f})" for u, v in arcs)
+    return (
+        f"the chains have not converged: R-hat {found.rhat:.3f}, largest standard errors {named}, tolerance "
+        f"{tolerance:g}; continue with posterior.more()"
+    )

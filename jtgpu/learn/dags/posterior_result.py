@@ -1,0 +1,414 @@
+"""`StructurePosterior`: the posterior over graphs, as probabilities of arcs, paths and parent sets, and as samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ...errors import ArgumentError
+from ...inference.results.frames import make_frame
+from ...inference.results.printed import Printed
+from ...inference.results.rankings import Ranking
+from ...model.network import BayesianNetwork
+from ...util.arguments import number, whole_number
+from .arc_tables import Arc, ArcTable, ParentSet, ParentSets, variable_number
+from .averaging import AveragedNetworks, clique_entries
+from .coded import CodedTable, code_table
+from .diagnostics import standard_errors
+from .graph_sets import arcs_of, compelled_probabilities, distinct, evenly, path_probabilities
+from .graphs import digraph
+from .networks import fitted_network
+from .structure import Structure
+
+if TYPE_CHECKING:
+    import networkx
+    from numpy.typing import NDArray
+
+__all__ = ["Facts", "Source", "StructurePosterior"]
+
+MAX_PRINTED = 20  # arcs of the printed table
+
+
+class Source(Protocol):
+    """Where graphs come from: an exact posterior, or chains."""
+
+    def graphs(self, n: int | None = None) -> NDArray[np.int64]:
+        """Graphs as bits of the candidates, (T, C, n): T graphs of C chains, or of C groups of independent draws."""
+
+    def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:
+        """Exact probabilities of the parent sets of a variable, the largest first; None if they are estimated."""
+
+    def more(self, steps: int | None, seconds: float | None) -> StructurePosterior:
+        """A posterior after more steps."""
+
+
+class Facts(NamedTuple):
+    """What is known about the computation of a posterior.
+
+    Attributes
+    ----------
+    method : str
+    prior : str
+    log_evidence : float or None
+    converged : bool
+    rhat, ess_samples, max_difference : float
+    n_steps, n_chains, n_samples : int
+    coverage : float or None
+    candidates : dict or None
+    moves : dict
+    notes : tuple of str
+    """
+
+    method: str
+    prior: str
+    log_evidence: float | None = None
+    converged: bool = True
+    rhat: float = 1.0
+    ess_samples: float = math.inf
+    max_difference: float = 0.0
+    n_steps: int = 0
+    n_chains: int = 0
+    n_samples: int = 0
+    coverage: float | None = None
+    candidates: dict[str, list[str]] | None = None
+    moves: dict[str, float] | None = None
+    notes: tuple[str, ...] = ()
+
+
+class StructurePosterior(Printed):
+    """The posterior over directed acyclic graphs, given data.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the variables, in the order of the columns.
+    method : str
+        ``"exact"``, ``"order MCMC"`` or ``"partition MCMC"``.
+    prior : str
+    edge_probabilities : ArcTable
+        P(parent -> child), [parent, child].
+    mcse : ArcTable
+        Their Monte Carlo standard errors: 0 if they are exact.
+    structure : Structure
+        The graph of the highest posterior weight that was found; if the posterior is exact, no graph has a higher one.
+    log_evidence : float or None
+        ln of the sum over all graphs of prior weight times P(data | graph); None if it is unknown. Prior weights are
+        not normalised.
+    converged : bool
+        Whether all standard errors are within the tolerance and R-hat is at most 1.05; True if exact.
+    rhat, ess_samples, max_difference : float
+        The largest R-hat; the effective number of samples of the weight; the largest difference of a probability
+        between two halves of the chains.
+    n_steps, n_chains, n_samples : int
+        Steps of each chain, chains, and samples of all chains after the burn-in; 0 if exact.
+    coverage : float or None
+        Share of the posterior of every variable's parents that lies within its candidates, at least; None if all
+        variables are candidates.
+    candidates : dict or None
+        Candidate parents of each variable; None if all variables are.
+    trace : (C, T) ndarray of float64
+        ln weight of the states of the chains; empty if exact.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        table: CodedTable,
+        arcs: NDArray[np.float64],
+        errors: NDArray[np.float64],
+        best: Structure,
+        facts: Facts,
+        source: Source,
+        *,
+        of_candidates: NDArray[np.int64],
+        trace: NDArray[np.float64],
+        ess: float,
+        seed: int,
+    ):
+        self.names = table.names
+        self.edge_probabilities = ArcTable(table.names, arcs, "Probability of each arc: parents by rows")
+        self.mcse = ArcTable(table.names, errors, "Standard error of the probability of each arc")
+        self.structure, self.trace = best, trace
+        self.method, self.prior, self.log_evidence = facts.method, facts.prior, facts.log_evidence
+        self.converged, self.rhat, self.ess_samples = facts.converged, facts.rhat, facts.ess_samples
+        self.max_difference, self.n_steps, self.n_chains = facts.max_difference, facts.n_steps, facts.n_chains
+        self.n_samples, self.coverage, self.candidates = facts.n_samples, facts.coverage, facts.candidates
+        self.moves, self.notes = facts.moves, facts.notes
+        self._table_of_cases, self._source, self._of_candidates = table, source, of_candidates
+        self._ess, self._seed = ess, seed
+
+    # Arcs and parents ---------------------------------------------------------------------------------------------
+
+    def edges(self, threshold: float = 0.5) -> Ranking[Arc]:
+        """The arcs with at least this probability, the most probable first.
+
+        Returns
+        -------
+        Ranking of Arc
+            A list; each record unpacks as (parent, child, probability, mcse). ``to_frame()`` makes a data frame.
+        """
+        threshold = number("threshold", threshold)
+        p, e = self.edge_probabilities.values, self.mcse.values
+        found = [(u, v) for u, v in np.argwhere(p >= threshold).tolist() if u != v]
+        found.sort(key=lambda arc: (-p[arc], arc))
+        records = [Arc(self.names[u], self.names[v], float(p[u, v]), float(e[u, v])) for u, v in found]
+        return Ranking(records, Arc, f"{len(records):,} arcs with a probability of at least {threshold:g}")
+
+    def edge(self, parent: str, child: str) -> float:
+        """Probability of an arc."""
+        return self.edge_probabilities[parent, child]
+
+    @cached_property
+    def skeleton(self) -> ArcTable:
+        """Probability that two variables are linked, in either direction."""
+        p = self.edge_probabilities.values
+        return ArcTable(self.names, np.minimum(p + p.T, 1.0), "Probability of a link in either direction")
+
+    @cached_property
+    def paths(self) -> ArcTable:
+        """Probability that a directed path leads from one variable to another."""
+        return self._of_graphs(path_probabilities, "Probability of a path")[0]
+
+    @cached_property
+    def compelled(self) -> ArcTable:
+        """Probability that an arc is present and has the same direction in all equivalent graphs."""
+        return self._of_graphs(compelled_probabilities, "Probability of a compelled arc")[0]
+
+    def _of_graphs(self, compute: Callable[..., Any], title: str) -> tuple[ArcTable, ArcTable]:
+        p, errors = compute(self._source.graphs(), self._of_candidates)
+        return ArcTable(self.names, p, title), ArcTable(self.names, errors, f"{title}: standard error")
+
+    def parent_sets(self, variable: str | int, k: int = 10) -> ParentSets:
+        """The k most probable sets of parents of a variable.
+
+        Returns
+        -------
+        ParentSets
+            A list; each record unpacks as (parents, probability, mcse).
+        """
+        v, k = variable_number(self.names, variable), whole_number("k", k, 1)
+        found = self._source.parent_sets(v)
+        if found is None:
+            graphs = self._source.graphs()[..., v]
+            own = self._of_candidates[v]
+            found = []
+            for mask in np.unique(graphs).tolist():
+                means = (graphs == mask).mean(axis=0)
+                parents = tuple(int(u) for j, u in enumerate(own) if mask >> j & 1)
+                found.append((parents, float(means.mean()), float(standard_errors(means))))
+            found.sort(key=lambda item: (-item[1], len(item[0]), item[0]))
+        records = [ParentSet(tuple(self.names[u] for u in s), p, e) for s, p, e in found[:k]]
+        return ParentSets(records, ParentSet, f"Parents of {self.names[v]}")
+
+    # Graphs -------------------------------------------------------------------------------------------------------
+
+    @property
+    def map(self) -> networkx.DiGraph[str]:
+        """The graph of the highest posterior weight."""
+        return self.structure.dag
+
+    @property
+    def map_score(self) -> float:
+        """Its ln score."""
+        return self.structure.score
+
+    @property
+    def cpdag(self) -> networkx.DiGraph[str]:
+        """The equivalence class of `map`: an undirected edge is a pair of arcs in both directions."""
+        return self.structure.cpdag
+
+    def consensus(self, threshold: float = 0.5) -> networkx.DiGraph[str]:
+        """The graph of the arcs above a probability: the most probable first, each unless it closes a cycle."""
+        return digraph(self.names, self._consensus(threshold))
+
+    def _consensus(self, threshold: float) -> NDArray[np.bool_]:
+        n = len(self.names)
+        arcs, reach = np.zeros((n, n), np.bool_), np.eye(n, dtype=np.bool_)
+        for arc in self.edges(threshold):
+            u, v = self.names.index(arc.parent), self.names.index(arc.child)
+            if arc.probability > threshold and not reach[v, u]:
+                arcs[u, v] = True
+                reach |= reach[:, [u]] & reach[[v], :]
+        return arcs
+
+    def sample_dags(self, n: int = 100, *, max_entries: int | None = None) -> list[networkx.DiGraph[str]]:
+        """Graphs from the posterior: independent ones if it is exact, evenly spaced ones of the chains otherwise.
+
+        Parameters
+        ----------
+        n : int
+        max_entries : int, optional
+            Leave graphs out whose junction trees have more clique table entries (see `Structure.clique_entries`), so
+            that fewer may be returned.
+
+        Raises
+        ------
+        ArgumentError
+            If the chains have kept fewer graphs.
+        """
+        graphs = self._some_graphs(whole_number("n", n, 1))
+        arcs = arcs_of(graphs, self._of_candidates)
+        if max_entries is not None:
+            limit, known = whole_number("max_entries", max_entries, 1), dict[tuple[int, ...], Any]()
+            nets = (fitted_network(self._table_of_cases, a, self._ess, known) for a in arcs)
+            arcs = arcs[[clique_entries(net) <= limit for net in nets]]
+        return [digraph(self.names, a) for a in arcs]
+
+    def _some_graphs(self, n: int) -> NDArray[np.int64]:
+        """n graphs, (n, variables)."""
+        graphs = self._source.graphs(n)
+        graphs = graphs.reshape(-1, graphs.shape[-1])
+        if len(graphs) < n:
+            raise ArgumentError(f"the chains have kept {len(graphs):,} graphs, fewer than n={n:,}")
+        return graphs[evenly(len(graphs), n)]
+
+    # Networks -----------------------------------------------------------------------------------------------------
+
+    def network(self, data: Any = None, *, threshold: float | None = None) -> BayesianNetwork:
+        """The network of the best graph, with CPTs from data.
+
+        Parameters
+        ----------
+        data : table, optional
+            Cases for the CPTs, with the same columns and states. Default: those of the posterior.
+        threshold : float, optional
+            Use the graph `consensus` of this threshold instead.
+        """
+        if threshold is None:
+            arcs = np.array([[self.structure.dag.has_edge(u, v) for v in self.names] for u in self.names])
+        else:
+            arcs = self._consensus(threshold)
+        return fitted_network(self._cases(data), arcs, self._ess)
+
+    def average(
+        self,
+        data: Any = None,
+        *,
+        n_dags: int = 200,
+        max_entries: int | None = None,
+        backend: Any = "auto",
+        threads: int | None = None,
+    ) -> AveragedNetworks:
+        """Networks of sampled graphs, for exact inference averaged over them.
+
+        Parameters
+        ----------
+        data : table, optional
+            Cases for the CPTs, with the same columns and states. Default: those of the posterior.
+        n_dags : int
+            Number of graphs to sample; equal ones are one network with more weight. Chains may have kept fewer, of
+            which all are used.
+        max_entries : int, optional
+            Leave graphs out whose junction trees have more clique table entries.
+        backend : str
+            See `jtgpu.BayesianNetwork.compile`.
+        threads : int, optional
+
+        Raises
+        ------
+        TableTooLarge
+            If no graph is left.
+        """
+        wanted = whole_number("n_dags", n_dags, 1)
+        limit = None if max_entries is None else whole_number("max_entries", max_entries, 1)
+        graphs = self._source.graphs(wanted)
+        graphs = graphs.reshape(-1, graphs.shape[-1])
+        graphs, weights = distinct(graphs[evenly(len(graphs), wanted)])
+        cases, known = self._cases(data), dict[tuple[int, ...], Any]()
+        networks = [fitted_network(cases, arcs, self._ess, known) for arcs in arcs_of(graphs, self._of_candidates)]
+        return AveragedNetworks(networks, weights, max_entries=limit, backend=backend, threads=threads)
+
+    def _cases(self, data: Any) -> CodedTable:
+        """Cases with the posterior's states."""
+        if data is None:
+            return self._table_of_cases
+        table = self._table_of_cases
+        uniform = [np.full(len(s), 1.0 / len(s)) for s in table.states]
+        states = BayesianNetwork(
+            dict(zip(table.names, table.states, strict=True)), dict.fromkeys(table.names, ()),
+            dict(zip(table.names, uniform, strict=True)),
+        )  # fmt: skip
+        return code_table(data, states=states)
+
+    def more(self, *, steps: int | None = None, time: float | None = None) -> StructurePosterior:
+        """Continue the chains: the posterior after more steps; itself if it is exact.
+
+        Parameters
+        ----------
+        steps : int, optional
+            Further steps of each chain. Default: as many as for the tolerance.
+        time : float, optional
+            Seconds at most.
+        """
+        steps = None if steps is None else whole_number("steps", steps, 1)
+        return self._source.more(steps, None if time is None else number("time", time, above=0.0))
+
+    # Texts --------------------------------------------------------------------------------------------------------
+
+    def describe(self) -> str:
+        """How the posterior was computed, and how precise it is, in some lines."""
+        n, cases = len(self.names), self._table_of_cases.n_cases
+        lines = [f"{n} variables, {cases:,} cases, prior {self.prior}: {self.method}"]
+        if self.log_evidence is not None:
+            lines.append(f"ln of the sum over all graphs: {self.log_evidence:.6f}")
+        lines.append(f"best graph: {len(self.structure.arcs)} arcs, ln score {self.map_score:.3f}")
+        if self.n_chains:
+            state = "converged" if self.converged else "NOT converged"
+            lines.append(
+                f"{state}: largest standard error {self.mcse.values.max():.4f}, R-hat {self.rhat:.3f}, largest "
+                f"difference between halves of the chains {self.max_difference:.4f}"
+            )
+            lines.append(
+                f"{self.n_chains} chains of {self.n_steps:,} steps, {self.n_samples:,} samples after the burn-in, "
+                f"effective samples {self.ess_samples:,.0f}"
+            )
+        if self.moves:
+            lines.append("accepted: " + ", ".join(f"{name} {100 * share:.1f} %" for name, share in self.moves.items()))
+        if self.candidates is not None:
+            k = max(map(len, self.candidates.values()))
+            coverage = "" if self.coverage is None else f", coverage at least {self.coverage:.4f}"
+            lines.append(f"{k} candidate parents of each variable{coverage}")
+        return "\n".join([*lines, *self.notes])
+
+    def _curve(self) -> tuple[Sequence[float], str, str]:
+        """The weight of the first chain's states, for a picture."""
+        return (self.trace[0].tolist() if len(self.trace) else []), "ln weight of the first chain", "sample"
+
+    def _title(self) -> str:
+        n = len(self.edges(0.5))
+        state = "exact" if not self.n_chains else self.method if self.converged else f"{self.method}, NOT converged"
+        return f"Posterior of {len(self.names)} variables, {state}: {n} arcs with a probability of at least 0.5"
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        arcs = self.edges(0.0)[:MAX_PRINTED]
+        columns: list[Any] = [[a.parent for a in arcs], [a.child for a in arcs], [a.probability for a in arcs]]
+        return ["parent", "child", "probability", "mcse"], [*columns, [a.mcse for a in arcs]], 2
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a row for each ordered pair of variables.
+
+        Columns are ``parent``, ``child``, ``probability``, ``mcse``, ``skeleton``, ``path`` and ``compelled``, the most
+        probable arcs first.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame; also any other one that narwhals supports. Default: pandas.
+        """
+        return make_frame(self.columns(), backend)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The columns of `to_frame`, as lists."""
+        pairs = [(self.names.index(a.parent), self.names.index(a.child)) for a in self.edges(0.0)]
+        tables = {
+            "probability": self.edge_probabilities, "mcse": self.mcse, "skeleton": self.skeleton, "path": self.paths,
+            "compelled": self.compelled,
+        }  # fmt: skip
+        found: dict[str, list[Any]] = {
+            "parent": [self.names[u] for u, _ in pairs],
+            "child": [self.names[v] for _, v in pairs],
+        }
+        return found | {name: [float(t.values[arc]) for arc in pairs] for name, t in tables.items()}

@@ -1,0 +1,164 @@
+"""Sources of a `StructurePosterior`: the exact posterior of few variables, and Markov chains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .chain_runs import MAX_STEPS, ChainRun, Estimate, PartitionEngine, Stop
+from .diagnostics import effective_samples
+from .exact_draws import draw_by_orders, draw_by_partitions
+from .partitions import MOVES, parts_of
+from .posterior_result import Facts, StructurePosterior
+from .search import BestGraph
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .candidate_tables import CandidateTables
+    from .coded import CodedTable
+    from .exact import ExactPosterior
+    from .structure import Structure
+
+__all__ = ["ChainSource", "ExactSource", "Given"]
+
+GROUPS = 20  # of independent draws, whose spread gives standard errors
+DRAWS = 2000
+MAX_SETS = 1000  # parent sets of a variable that are listed
+
+
+class Given(NamedTuple):
+    """What a posterior belongs to.
+
+    Attributes
+    ----------
+    table : CodedTable
+    tables : CandidateTables
+    best : Structure
+        The graph of the highest weight.
+    structure_of : callable
+        Makes a `Structure` of another graph.
+    prior : str
+    ess : float
+        Equivalent sample size of CPTs.
+    seed : int
+    threads : int or None
+    notes : tuple of str
+    """
+
+    table: CodedTable
+    tables: CandidateTables
+    best: Structure
+    structure_of: Callable[[BestGraph], Structure]
+    prior: str
+    ess: float
+    seed: int
+    threads: int | None
+    notes: tuple[str, ...] = ()
+
+
+class ExactSource:
+    """Graphs are drawn independently when they are needed; parent sets are exact."""
+
+    def __init__(self, given: Given, exact: ExactPosterior, *, by_orders: bool):
+        self._given, self._exact, self._by_orders = given, exact, by_orders
+        self._drawn = np.empty((0, GROUPS, len(given.table.names)), np.int64)
+
+    def graphs(self, n: int | None = None) -> NDArray[np.int64]:
+        """See `jtgpu.learn.dags.posterior_result.Source`."""
+        wanted = -(-max(n or 0, DRAWS) // GROUPS)
+        if len(self._drawn) != wanted:
+            tables, seed, threads = self._given.tables, self._given.seed, self._given.threads
+            if self._by_orders:
+                found = draw_by_orders(tables, self._exact, wanted * GROUPS, seed, threads)
+            else:
+                found = draw_by_partitions(tables, wanted * GROUPS, seed, threads)
+            self._drawn = found.reshape(wanted, GROUPS, -1)
+        return self._drawn
+
+    def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:
+        """See `jtgpu.learn.dags.posterior_result.Source`."""
+        p, own = self._exact.families[v], self._given.tables.candidates[v]
+        first = np.argsort(-p, kind="stable")[:MAX_SETS].tolist()
+        masks = self._given.tables.masks
+        return [
+            (tuple(int(u) for j, u in enumerate(own) if masks[i] >> j & 1), float(p[i]), 0.0) for i in first if p[i] > 0
+        ]
+
+    def more(self, steps: int | None, seconds: float | None) -> StructurePosterior:
+        """The same posterior: it is exact."""
+        return self.posterior()
+
+    def posterior(self) -> StructurePosterior:
+        """The posterior with exact probabilities of arcs."""
+        given, families = self._given, self._exact.families
+        n = len(given.table.names)
+        arcs = np.zeros((n, n))
+        for v in range(n):
+            for j, u in enumerate(given.tables.candidates[v]):
+                arcs[u, v] = min(float(families[v, given.tables.masks >> j & 1 > 0].sum()), 1.0)
+        facts = Facts("exact", given.prior, self._exact.log_evidence, notes=given.notes)
+        return StructurePosterior(
+            given.table, arcs, np.zeros((n, n)), given.best, facts, self, of_candidates=given.tables.candidates,
+            trace=np.empty((0, 0)), ess=given.ess, seed=given.seed,
+        )  # fmt: skip
+
+
+class ChainSource:
+    """Graphs and probabilities are those that chains have visited."""
+
+    def __init__(
+        self, given: Given, run: ChainRun, tolerance: float, coverage: float | None,
+        after_round: Callable[[ChainRun, Estimate, bool], None] | None,
+    ):  # fmt: skip
+        self._given, self._run, self._tolerance, self._coverage = given, run, tolerance, coverage
+        self._after_round = after_round
+
+    def graphs(self, n: int | None = None) -> NDArray[np.int64]:
+        """See `jtgpu.learn.dags.posterior_result.Source`."""
+        return self._run.kept_graphs()
+
+    def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:
+        """None: they are estimated from the graphs."""
+        return None
+
+    def more(self, steps: int | None, seconds: float | None) -> StructurePosterior:
+        """Continue the chains."""
+        done = self._run.state.n_steps
+        tolerance = self._tolerance if steps is None else 0.0
+        stop = Stop(tolerance, done + (MAX_STEPS if steps is None else steps), np.inf if seconds is None else seconds)
+        return self.advance(stop)
+
+    def advance(self, stop: Stop) -> StructurePosterior:
+        """Run the chains until a limit is reached."""
+        estimate, _ = self._run.advance(stop, self._after_round)
+        return self.posterior(estimate)
+
+    def posterior(self, estimate: Estimate) -> StructurePosterior:
+        """The posterior that the chains estimate."""
+        given, run = self._given, self._run
+        names, own = given.table.names, given.tables.candidates
+        traces = run.traces()
+        moves = None
+        if isinstance(run.engine, PartitionEngine):
+            counts = run.state.moves.sum(axis=0)
+            moves = {name: float(done / max(tried, 1)) for name, (tried, done) in zip(MOVES, counts, strict=True)}
+        candidates = None
+        if own.shape[1] < len(names) - 1:
+            candidates = {v: [names[u] for u in row if u >= 0] for v, row in zip(names, own, strict=True)}
+        best = given.best
+        if run.best_weight > best.log_weight + 1e-9:
+            parents = [[int(u) for j, u in enumerate(own[v]) if run.best[v] >> j & 1] for v in range(len(names))]
+            order = np.argsort(parts_of(run.best, own), kind="stable")
+            best = given.structure_of(BestGraph(parents, order, run.best_weight))
+        facts = Facts(
+            run.engine.name, given.prior, None, run.is_precise(estimate, self._tolerance), estimate.r_hat,
+            effective_samples(traces) if traces.size else 0.0, estimate.max_difference, run.state.n_steps,
+            len(run.state.arcs), estimate.n_samples, self._coverage, candidates, moves, given.notes,
+        )  # fmt: skip
+        return StructurePosterior(
+            given.table, estimate.arcs, estimate.errors, best, facts, self, of_candidates=own,
+            trace=run.traces(burned=False), ess=given.ess, seed=given.seed,
+        )  # fmt: skip
