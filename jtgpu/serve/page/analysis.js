@@ -1,0 +1,367 @@
+// Panels about the evidence: its probability, what it changed, explanations, importance, what to ask next, sensitivity, joint tables.
+
+import { button, el, setText } from "./dom.js";
+import { bodyOf, describeFinding, toggleState } from "./findings.js";
+import { cut, percent, points, probabilityOf, significant } from "./format.js";
+import { mode, totalVariation } from "./measures.js";
+import { countText, Panel, panelTable, shareBar } from "./panels.js";
+
+const [MOST_CHANGED, MOST_EXPLAINED, MOST_ROWS_SHOWN, MOST_JOINT] = [8, 14, 10, 400];
+const PICK_FIRST = "Pick a variable, or mark one as a target.";
+
+const evidenceKey = (store) => JSON.stringify(store.findings);
+const isRegular = (store) => Object.values(store.findings).every(({ kind }) => kind !== "soft" && kind !== "do");
+
+function variableLink(store, actions, v) {
+  return button(store.network.texts[v], () => actions.open(v), { class: "link", title: store.network.texts[v] });
+}
+
+/** Set a state of a variable from a panel. */
+function stateLink(store, v, state) {
+  return button(store.network.stateTexts[v][state], () => store.setFindings(toggleState(store.findings, v, state)), { class: "link", title: "Observe" });
+}
+
+class EvidencePanel extends Panel {
+  constructor(store) {
+    super(store, "Probability of the evidence", { isOpen: true, name: "evidence" });
+    this.conflict = el("p", { class: "conflict" });
+    this.value = el("p", { class: "log-evidence" });
+    this.body.append(this.value, this.conflict);
+    store.on("answer", () => this.showValue());
+  }
+
+  showValue() {
+    const { answer, network } = this.store;
+    const log = answer.logEvidence;
+    const isEmpty = !Object.keys(answer.findings).length;
+    if (isEmpty && !network.isDirected) setText(this.value, "No evidence.");
+    else setText(this.value, isEmpty ? "No evidence: ln P(e) = 0" : `ln P(e) = ${significant(log, 6)}, P(e) = ${probabilityOf(log)}`);
+    if (isEmpty) setText(this.conflict, "");
+  }
+
+  key() {
+    const n = Object.keys(this.store.findings).length;
+    return n > 1 && isRegular(this.store) && this.store.network.isDirected ? evidenceKey(this.store) : "none";
+  }
+
+  async ask(signal) {
+    if (this.key() === "none") return null;
+    const { api, network, findings } = this.store;
+    return api.ask(network.id, "conflict", bodyOf(network, findings), signal);
+  }
+
+  show(answer) {
+    if (!answer) {
+      setText(this.conflict, "");
+      return;
+    }
+    const { conflict } = answer;
+    const verdict = conflict > 0 ? "above 0: the findings contradict each other, or the case is rare" : "the findings support each other";
+    setText(this.conflict, `Conflict ${significant(conflict, 3)} (${verdict})`);
+  }
+
+  say(text) {
+    setText(this.conflict, text);
+  }
+}
+
+class ChangedPanel extends Panel {
+  constructor(store, actions) {
+    super(store, "What changed most", { isOpen: true, name: "changed" });
+    this.actions = actions;
+  }
+
+  key() {
+    return Object.keys(this.store.findings).length ? evidenceKey(this.store) : null;
+  }
+
+  idle() {
+    return "Set evidence to see which posteriors it changes.";
+  }
+
+  show() {
+    const { store } = this;
+    const { network, answer, findings } = store;
+    const changes = network.names.map((_, v) => [v, totalVariation(answer.posteriors[v], network.prior[v])]).filter(([v, d]) => d >= 0.0005 && !findings[v]);
+    changes.sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+    if (!changes.length) {
+      this.say("No other variable changes.");
+      return;
+    }
+    const rows = changes.slice(0, MOST_CHANGED).map(([v, distance]) => {
+      const p = answer.posteriors[v];
+      const deltas = p.map((x, i) => x - network.prior[v][i]);
+      const state = mode(deltas.map(Math.abs));
+      return el(
+        "tr",
+        {},
+        el("td", { class: "cut" }, variableLink(store, this.actions, v)),
+        el("td", { class: "text" }, cut(network.stateTexts[v][state], 18)),
+        el("td", { class: "figure" }, `${percent(network.prior[v][state])} \u2192 ${percent(p[state])} %`),
+        el("td", { class: "figure" }, points(deltas[state]), shareBar(distance)),
+      );
+    });
+    const note = el("p", { class: "muted" });
+    countText(note, rows.length, changes.length, "variables that change");
+    this.body.replaceChildren(panelTable(["variable", "state", "prior \u2192 now", "points"], rows), note);
+  }
+}
+
+class ExplanationPanel extends Panel {
+  constructor(store, actions) {
+    super(store, "Most probable explanations", { name: "mpe" });
+    this.actions = actions;
+    this.isComplete = false;
+  }
+
+  key() {
+    return `${evidenceKey(this.store)}${this.isComplete}`;
+  }
+
+  async ask(signal) {
+    const { api, network, findings } = this.store;
+    return api.ask(network.id, "mpe", { ...bodyOf(network, findings), k: 4 }, signal);
+  }
+
+  show({ explanations }) {
+    const { store } = this;
+    const { network, findings, answer } = store;
+    const [best, ...others] = explanations;
+    const first = [...store.targets, ...(store.picked === null ? [] : [store.picked])];
+    const order = network.names.map((_, v) => v).filter((v) => !findings[v]);
+    const weight = (v) => (first.includes(v) ? -2 : 0) - totalVariation(answer.posteriors[v], network.prior[v]);
+    const keys = new Map(order.map((v) => [v, weight(v)]));
+    order.sort((a, b) => keys.get(a) - keys.get(b) || a - b);
+    const shown = this.isComplete ? order : order.slice(0, MOST_EXPLAINED);
+    const rows = shown.map((v) => el("tr", {}, el("td", { class: "cut" }, variableLink(store, this.actions, v)), el("td", { class: "text" }, stateLink(store, v, best.states[v])), el("td", { class: "figure" }, `${percent(answer.posteriors[v][best.states[v]])} %`)));
+    const parts = [
+      el("p", {}, `The best explanation has ${this.share(best)} of the probability.`),
+      panelTable(["variable", "in the best", "alone"], rows),
+    ];
+    if (shown.length < order.length) {
+      const more = () => {
+        this.isComplete = true;
+        this.show({ explanations });
+      };
+      parts.push(button(`Show all ${order.length.toLocaleString("en")} variables`, more, { class: "more" }));
+    }
+    others.forEach((other, i) => {
+      const differences = network.names.map((_, v) => v).filter((v) => other.states[v] !== best.states[v]);
+      const items = differences.slice(0, MOST_EXPLAINED).map((v) => el("li", {}, variableLink(store, this.actions, v), " = ", network.stateTexts[v][other.states[v]]));
+      parts.push(el("div", { class: "next-best" }, el("p", {}, `Number ${i + 2}: ${this.share(other)}, ${significant(Math.exp(best.log_joint - other.log_joint), 3)} times less probable. It differs in`), el("ul", {}, ...items)));
+    });
+    this.body.replaceChildren(...parts);
+  }
+
+  share({ log_posterior: log }) {
+    return log > Math.log(0.001) ? `${percent(Math.exp(log))} %` : probabilityOf(log);
+  }
+}
+
+class ValuePanel extends Panel {
+  constructor(store, actions) {
+    super(store, "What to ask next", { name: "voi" });
+    this.actions = actions;
+  }
+
+  key() {
+    const { target, findings } = this.store;
+    return target === null || findings[target]?.states?.length === 1 ? null : `${evidenceKey(this.store)}/${target}`;
+  }
+
+  idle() {
+    return this.store.target === null ? PICK_FIRST : "The target is observed: nothing is left to ask.";
+  }
+
+  async ask(signal) {
+    const { api, network, findings, target } = this.store;
+    return api.ask(network.id, "voi", { ...bodyOf(network, findings), target: network.names[target], most: MOST_ROWS_SHOWN }, signal);
+  }
+
+  show({ observations }) {
+    const { store } = this;
+    const { network, target } = store;
+    const found = observations.map((o) => ({ ...o, v: network.number.get(o.variable) })).filter((o) => o.gain > 1e-9);
+    store.ranking = found.map((o) => o.v);
+    store.emit("ranking");
+    const intro = el("p", {}, "Observations that say most about ", el("b", {}, network.texts[target]), ". Click a name to answer.");
+    if (!found.length) {
+      this.body.replaceChildren(el("p", { class: "muted" }, `No observation says more about ${network.texts[target]}.`));
+      return;
+    }
+    const largest = found[0].gain;
+    const rows = found.slice(0, MOST_ROWS_SHOWN).map(({ v, gain, expected_accuracy: accuracy }) =>
+      el("tr", {}, el("td", { class: "cut" }, variableLink(store, this.actions, v)), el("td", { class: "figure" }, significant(gain / Math.LN2, 3), shareBar(gain / largest)), el("td", { class: "figure" }, `${percent(accuracy)} %`)),
+    );
+    this.body.replaceChildren(intro, panelTable(["ask", "gain in bits", "then right"], rows));
+  }
+}
+
+class ImportancePanel extends Panel {
+  constructor(store, actions) {
+    super(store, "Which findings matter", { name: "importance" });
+    this.actions = actions;
+  }
+
+  key() {
+    const { target, findings } = this.store;
+    const n = Object.keys(findings).length;
+    return target === null || !n || findings[target] || !isRegular(this.store) ? null : `${evidenceKey(this.store)}/${target}`;
+  }
+
+  idle() {
+    const { target, findings } = this.store;
+    if (!Object.keys(findings).length) return "Set evidence first.";
+    if (target === null) return PICK_FIRST;
+    return findings[target] ? "The target has evidence itself." : "There is no such ranking with soft evidence or interventions.";
+  }
+
+  async ask(signal) {
+    const { api, network, findings, target } = this.store;
+    return api.ask(network.id, "importance", { ...bodyOf(network, findings), target: network.names[target] }, signal);
+  }
+
+  show({ findings: ranked }) {
+    const { store } = this;
+    const { network, target, answer, findings } = store;
+    const state = mode(answer.posteriors[target]);
+    const largest = Math.max(...ranked.map((f) => f.shift_without ?? 0), 1e-12);
+    const rows = ranked.slice(0, 2 * MOST_ROWS_SHOWN).map((f) => {
+      const v = network.number.get(f.variable);
+      const without = f.without ? `${percent(f.without[state])} %` : "?";
+      return el("tr", {}, el("td", { class: "cut" }, button(cut(describeFinding(network, v, findings[v]), 40), () => this.actions.open(v), { class: "link" })), el("td", { class: "figure" }, without), el("td", { class: "figure" }, shareBar((f.shift_without ?? 0) / largest)));
+    });
+    const p = `P(${network.texts[target]} = ${network.stateTexts[target][state]}) = ${percent(answer.posteriors[target][state])} %.`;
+    this.body.replaceChildren(el("p", {}, `${p} Without each finding:`), panelTable(["finding", "without it", "change"], rows));
+  }
+}
+
+class TornadoPanel extends Panel {
+  constructor(store, actions) {
+    super(store, "Sensitivity to the numbers (tornado)", { name: "tornado" });
+    this.actions = actions;
+    this.state = null;
+    this.spread = 0.1;
+  }
+
+  key() {
+    const { target, network } = this.store;
+    if (target === null || !network.isDirected) return null;
+    return `${evidenceKey(this.store)}/${target}/${this.chosenState()}/${this.spread}`;
+  }
+
+  idle() {
+    return this.store.network.isDirected ? PICK_FIRST : "Markov networks have no CPTs.";
+  }
+
+  chosenState() {
+    const { target, answer } = this.store;
+    if (this.state?.target !== target) this.state = { target, state: mode(answer.posteriors[target]) };
+    return this.state.state;
+  }
+
+  async ask(signal) {
+    const { api, network, findings, target } = this.store;
+    const state = network.keys[target][this.chosenState()];
+    return api.ask(network.id, "sensitivity", { ...bodyOf(network, findings), target: [network.names[target], state], n: MOST_ROWS_SHOWN, spread: this.spread }, signal);
+  }
+
+  show({ probability, tornado }) {
+    const { store } = this;
+    const { network, target } = store;
+    const bars = tornado.filter((bar) => bar.at_low !== null && bar.at_high !== null && bar.at_low !== bar.at_high);
+    const ends = [probability, ...bars.flatMap((bar) => [bar.at_low, bar.at_high])];
+    const [low, high] = [Math.min(...ends), Math.max(...ends)];
+    const width = high - low || 1;
+    const change = (state) => {
+      this.state = { target, state };
+      this.answered = null;
+      this.actions.rerun();
+    };
+    const choice = el("select", { "aria-label": "State of the target", onchange: (event) => change(Number(event.target.value)) }, ...network.stateTexts[target].slice(0, 200).map((text, i) => el("option", { value: i, selected: i === this.chosenState() }, cut(text, 30))));
+    const rows = bars.map((bar) => {
+      const { variable, state, given, value, entry } = bar.parameter;
+      const v = network.number.get(variable);
+      const text = `P(${variable} = ${state}${given.length ? ` | ${given.map(([name, s]) => `${name} = ${s}`).join(", ")}` : ""}) = ${significant(value, 3)}`;
+      return el(
+        "li",
+        {},
+        button(cut(text, 90), () => this.actions.showCpt(v, entry), { class: "link", title: `${text}: show it in its table` }),
+        this.bar([bar.at_low, probability, bar.at_high].map((x) => (x - low) / width)),
+        el("span", { class: "muted" }, `${significant(bar.at_low)} to ${significant(bar.at_high)}`),
+      );
+    });
+    this.body.replaceChildren(
+      el("p", {}, `P(${network.texts[target]} = `, choice, `) = ${significant(probability)}, when one number of a CPT is ${100 * this.spread} % smaller (blue) or larger (green).`),
+      rows.length ? el("ul", { class: "tornado" }, ...rows) : el("p", { class: "muted" }, "No single number changes it."),
+    );
+  }
+
+  bar([low, at, high]) {
+    const [a, b] = [el("span", { class: "tornado-low" }), el("span", { class: "tornado-high" })];
+    for (const [node, end] of [[a, low], [b, high]]) {
+      node.style.left = `${100 * Math.min(at, end)}%`;
+      node.style.width = `${100 * Math.abs(end - at)}%`;
+    }
+    return el("span", { class: "tornado-track", "aria-hidden": "true" }, a, b);
+  }
+}
+
+class JointPanel extends Panel {
+  constructor(store) {
+    super(store, "Joint table", { name: "joint" });
+  }
+
+  variables() {
+    const { targets, picked } = this.store;
+    return [...new Set([...targets.slice(0, 3), ...(picked === null ? [] : [picked])])].slice(-3);
+  }
+
+  key() {
+    const variables = this.variables();
+    return variables.length < 2 ? null : `${evidenceKey(this.store)}/${variables.join()}`;
+  }
+
+  idle() {
+    return "Mark a target and pick another variable: their joint distribution appears here.";
+  }
+
+  async ask(signal) {
+    const { api, network, findings } = this.store;
+    return api.ask(network.id, "joint", { ...bodyOf(network, findings), variables: this.variables().map((v) => network.names[v]) }, signal);
+  }
+
+  show({ probabilities, shape }) {
+    const { network } = this.store;
+    const variables = this.variables();
+    const columns = shape.at(-1);
+    const lines = probabilities.length / columns;
+    const largest = Math.max(...probabilities);
+    const rows = [];
+    for (let i = 0; i < Math.min(lines, Math.ceil(MOST_JOINT / columns)); i += 1) {
+      const states = [];
+      let rest = i;
+      for (let k = shape.length - 2; k >= 0; k -= 1) {
+        states.unshift(network.stateTexts[variables[k]][rest % shape[k]]);
+        rest = Math.floor(rest / shape[k]);
+      }
+      const cells = probabilities.slice(i * columns, (i + 1) * columns).map((p) => {
+        const cell = el("td", { class: "figure heat" }, percent(p));
+        cell.style.setProperty("--heat", `${Math.round((60 * p) / largest)}%`);
+        return cell;
+      });
+      rows.push(el("tr", {}, el("th", { scope: "row" }, cut(states.join(", "), 40)), ...cells));
+    }
+    const heads = [variables.slice(0, -1).map((v) => network.texts[v]).join(", "), ...network.stateTexts[variables.at(-1)].map((text) => cut(text, 20))];
+    const note = el("p", { class: "muted" });
+    countText(note, rows.length, lines, "rows");
+    this.body.replaceChildren(el("p", {}, "Percent; columns: ", el("b", {}, network.texts[variables.at(-1)])), el("div", { class: "scroll" }, panelTable(heads, rows)), note);
+  }
+}
+
+export function analysisPanels(store, actions) {
+  return [
+    new EvidencePanel(store, actions), new ChangedPanel(store, actions), new ValuePanel(store, actions), new ExplanationPanel(store, actions),
+    new ImportancePanel(store, actions), new TornadoPanel(store, actions), new JointPanel(store, actions),
+  ];
+}

@@ -1,0 +1,67 @@
+// Questions to the server. `httpApi` uses fetch; a notebook has `messageApi` in widget.js with the same methods.
+
+/** An answer that says what is wrong (RFC 9457). */
+export class Problem extends Error {
+  constructor(data) {
+    super(data.detail || data.title || "the server did not answer the question");
+    this.name = "Problem";
+    this.data = data;
+    this.kind = String(data.type || "").replace("/errors/", "");
+  }
+}
+
+/** No answer: the server is gone or busy. */
+export class Lost extends Error {
+  constructor(message, wait = null) {
+    super(message);
+    this.name = "Lost";
+    this.wait = wait; // seconds
+  }
+}
+
+const RETRY = new Set([502, 503, 504]);
+
+async function problemOf(response) {
+  try {
+    return new Problem(await response.json());
+  } catch {
+    return new Problem({ title: `${response.status} ${response.statusText}`, status: response.status });
+  }
+}
+
+export function httpApi({ base = "", token = () => null } = {}) {
+  async function call(path, { method = "GET", body, type, signal } = {}) {
+    const headers = {};
+    if (type) headers["Content-Type"] = type;
+    if (token()) headers.Authorization = `Bearer ${token()}`;
+    let response;
+    try {
+      response = await fetch(base + path, { method, headers, body, signal, cache: method === "GET" ? "no-cache" : "no-store" });
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new Lost("the server does not answer");
+    }
+    if (RETRY.has(response.status)) {
+      throw new Lost(response.status === 503 ? "the server is busy" : "the server does not answer", Number(response.headers.get("Retry-After")) || null);
+    }
+    if (!response.ok) throw await problemOf(response);
+    return response;
+  }
+  const json = async (path, options) => (await call(path, options)).json();
+  const network = (id) => `/v1/networks/${encodeURIComponent(id)}`;
+  return {
+    address: (id, rest) => new URL(base + network(id) + rest, window.location.href).href,
+    networks: () => json("/v1/networks"),
+    network: (id) => json(network(id)),
+    layout: (id, nodes, signal) => json(`${network(id)}/layout${nodes ? `?nodes=${nodes.join(",")}` : ""}`, { signal }),
+    overview: (id) => json(`${network(id)}/layout?overview=1`),
+    cpt: (id, name, signal) => json(`${network(id)}/cpt/${encodeURIComponent(name)}`, { signal }),
+    ask: (id, question, body, signal) =>
+      json(`${network(id)}/${question}`, { method: "POST", body: JSON.stringify(body), type: "application/json", signal }),
+    columns: (id, text) => json(`${network(id)}/columns`, { method: "POST", body: text, type: "text/csv" }),
+    table: (id, query, file, type, signal) => call(`${network(id)}/table?${query}`, { method: "POST", body: file, type, signal }),
+    job: (url, options = {}) => json(url, options),
+    file: (url) => call(url),
+    cancel: (url) => call(url, { method: "DELETE" }),
+  };
+}

@@ -1,0 +1,219 @@
+// The whole page in one element: the same in a browser and in a notebook.
+
+import { analysisPanels } from "./analysis.js";
+import { Card } from "./card.js";
+import { CptViewer } from "./cpt.js";
+import { button, el, isTyping, setAttribute, setText } from "./dom.js";
+import { Editor } from "./editor.js";
+import { withFinding } from "./findings.js";
+import { probabilityOf, significant } from "./format.js";
+import { HelpDialog, ThemeButton, TokenDialog } from "./frame.js";
+import { ListView } from "./list.js";
+import { MapView } from "./map.js";
+import { Overview } from "./overview.js";
+import { PanelRunner } from "./panels.js";
+import { ScenarioPanel } from "./scenarios.js";
+import { ShareDialog } from "./share.js";
+import { spokenVariable } from "./speech.js";
+import { Store } from "./store.js";
+import { TablePanel } from "./tables.js";
+import { Banner, Tray } from "./tray.js";
+
+const TABS = { list: "Variables", map: "Map", side: "Analysis" };
+const SLOW = 150; // ms after which the page says that it waits
+
+export class App {
+  /**
+   * @param {HTMLElement} root
+   * @param {object} api see api.js
+   * @param {object} options canLink: the address holds the state; hasTables; onNetwork(id): the user chose another network
+   */
+  constructor(root, api, { canLink = false, hasTables = false, onNetwork = null, onToken = null } = {}) {
+    this.root = root;
+    this.store = new Store(api);
+    const { store } = this;
+    const actions = {
+      open: (v) => this.open(v),
+      opened: () => {},
+      edit: (v) => this.editor.open(v),
+      showCpt: (v, entry) => this.cpt.open(v, entry),
+      rerun: () => this.runner.run(),
+      askToken: () => this.token.open(),
+      onMapDrawn: () => this.overview.update(),
+    };
+    this.map = new MapView(store, actions);
+    this.overview = new Overview(store, () => this.map.layout?.nodes || []);
+    this.list = new ListView(store, actions);
+    this.card = new Card(store, actions);
+    this.tray = new Tray(store, actions);
+    this.banner = new Banner(store, actions);
+    this.editor = new Editor(store);
+    this.cpt = new CptViewer(store);
+    this.share = new ShareDialog(store, this.map, canLink);
+    this.help = new HelpDialog();
+    this.token = new TokenDialog(onToken);
+    const panels = [...analysisPanels(store, actions), new ScenarioPanel(store, actions)];
+    if (hasTables) panels.push((this.tables = new TablePanel(store, actions)));
+    this.runner = new PanelRunner(store, panels);
+    this.live = el("p", { class: "visually-hidden", role: "status", "aria-live": "polite" });
+    this.sheet = el("div", { class: "jtgpu-main", "data-tab": "list" }, this.list.root, el("section", { class: "map-column", "aria-label": "Map" }, this.map.root, this.overview.root), this.card.root, el("section", { class: "panels", "aria-label": "Analysis" }, ...panels.map((panel) => panel.root)));
+    const dialogs = [this.editor, this.cpt, this.share, this.help, this.token].map((part) => part.root);
+    root.classList.add("jtgpu");
+    root.append(this.header(onNetwork), this.banner.root, this.tray.root, this.sheet, this.tabs(), this.live, ...dialogs);
+    this.listen();
+  }
+
+  header(onNetwork) {
+    const { store } = this;
+    this.networkSelect = el("select", { class: "network-select", "aria-label": "Network", onchange: () => onNetwork?.(this.networkSelect.value) });
+    this.title = el("h1", {}, "jtgpu");
+    this.status = el("output", { class: "status", "aria-live": "off" });
+    this.undoButton = button("\u21b6", () => store.undo(), { title: "Undo (u)", "aria-label": "Undo" });
+    this.redoButton = button("\u21b7", () => store.redo(), { title: "Redo (U)", "aria-label": "Redo" });
+    return el(
+      "header",
+      { class: "jtgpu-head" },
+      this.title,
+      this.networkSelect,
+      this.status,
+      el(
+        "div",
+        { class: "head-tools", role: "toolbar", "aria-label": "Page" },
+        this.undoButton,
+        this.redoButton,
+        button("Take away", () => this.share.open(), { title: "Link, picture, numbers, code" }),
+        new ThemeButton(this.root).root,
+        button("?", () => this.help.open(), { title: "Help and keys (?)", "aria-label": "Help and keys" }),
+      ),
+    );
+  }
+
+  tabs() {
+    this.tabButtons = Object.entries(TABS).map(([name, text]) => button(text, () => this.showTab(name), { "data-tab": name, "aria-pressed": name === "list" ? "true" : "false" }));
+    return el("nav", { class: "tabs", "aria-label": "Parts of the page" }, ...this.tabButtons);
+  }
+
+  showTab(name) {
+    this.sheet.dataset.tab = name;
+    for (const node of this.tabButtons) setAttribute(node, "aria-pressed", node.dataset.tab === name ? "true" : "false");
+    if (name === "side") this.runner.run();
+    if (name === "map") this.map.centre(this.store.picked, false);
+  }
+
+  setNetworks(networks, chosen) {
+    this.networkSelect.replaceChildren(...networks.map(({ name, variables }) => el("option", { value: name, selected: name === chosen }, `${name} (${variables.toLocaleString("en")} variables)`)));
+    this.networkSelect.hidden = networks.length === 0;
+  }
+
+  setNetwork(network, state) {
+    this.root.dataset.state = "loading";
+    return this.store.setNetwork(network, state);
+  }
+
+  listen() {
+    const { store, root } = this;
+    store.on("asking", () => {
+      root.dataset.state = "asking";
+      clearTimeout(this.slow);
+      this.slow = setTimeout(() => root.classList.add("is-waiting"), SLOW);
+    });
+    store.on("answer", () => {
+      clearTimeout(this.slow);
+      root.classList.remove("is-waiting");
+      root.dataset.state = "ready";
+      this.showStatus();
+      this.speak();
+    });
+    store.on("status", () => {
+      root.classList.toggle("is-lost", store.status === "lost");
+      this.showStatus();
+    });
+    store.on("network findings", () => {
+      this.undoButton.disabled = !store.history.past.length;
+      this.redoButton.disabled = !store.history.future.length;
+    });
+    store.on("picked", () => {
+      root.classList.toggle("has-card", store.picked !== null);
+      this.speak();
+    });
+    store.on("network", () => root.classList.toggle("has-card", store.picked !== null));
+    root.addEventListener("keydown", (event) => this.key(event));
+    if (this.tables) this.acceptFiles();
+  }
+
+  acceptFiles() {
+    const { root } = this;
+    root.addEventListener("dragover", (event) => {
+      event.preventDefault();
+      root.classList.add("is-dropping");
+    });
+    root.addEventListener("dragleave", (event) => event.relatedTarget || root.classList.remove("is-dropping"));
+    root.addEventListener("drop", (event) => {
+      event.preventDefault();
+      root.classList.remove("is-dropping");
+      if (!event.dataTransfer.files.length || !this.store.network) return;
+      this.showTab("side");
+      this.tables.take(event.dataTransfer.files[0]);
+      this.tables.root.scrollIntoView({ block: "nearest" });
+    });
+  }
+
+  showStatus() {
+    const { store } = this;
+    const { answer, network, status } = store;
+    if (!network || !answer) return;
+    if (status === "lost") {
+      setText(this.status, "no answer from the server");
+      return;
+    }
+    const n = Object.keys(answer.findings).length;
+    if (!n) setText(this.status, `${network.size.toLocaleString("en")} variables, ${network.arcs.toLocaleString("en")} ${network.isDirected ? "arcs" : "edges"}`);
+    else setText(this.status, `ln P(e) = ${significant(answer.logEvidence, 5)}  \u00b7  P(e) = ${probabilityOf(answer.logEvidence)}`);
+    setAttribute(this.status, "title", answer.ms ? `computed in ${significant(answer.ms.computed, 3)} ms` : null);
+  }
+
+  speak() {
+    const { store } = this;
+    const v = store.picked ?? store.target;
+    if (v === null || !store.answer || !store.isFresh) return;
+    clearTimeout(this.speaking);
+    this.speaking = setTimeout(() => setText(this.live, spokenVariable(store, v)), 100);
+  }
+
+  open(v) {
+    this.store.pick(v);
+    const active = this.root.contains(document.activeElement) ? document.activeElement : null;
+    if (active && active.matches(".box, .search, .list")) this.card.focus();
+  }
+
+  key(event) {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest?.("dialog") || isTyping(event.target) || !this.store.network) return;
+    const { store } = this;
+    const { picked } = store;
+    const keys = {
+      "/": () => {
+        this.showTab("list");
+        this.list.search.focus();
+        this.list.search.select();
+      },
+      u: () => store.undo(),
+      U: () => store.redo(),
+      e: () => picked !== null && this.editor.open(picked),
+      t: () => picked !== null && store.toggleTarget(picked),
+      0: () => picked !== null && store.setFindings(withFinding(store.findings, picked, null)),
+      f: () => this.map.fit(),
+      "+": () => this.map.zoom(1.25),
+      "-": () => this.map.zoom(0.8),
+      m: () => {
+        this.showTab("map");
+        this.map.focusBox(picked !== null && this.map.boxes.has(picked) ? picked : this.map.layout?.nodes[0]);
+      },
+      "?": () => this.help.open(),
+      Escape: () => store.pick(null),
+    };
+    if (!(event.key in keys)) return;
+    keys[event.key]();
+    event.preventDefault();
+  }
+}

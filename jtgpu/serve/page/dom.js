@@ -1,0 +1,56 @@
+// Elements. Text reaches the page as text nodes and attributes only, never as markup.
+
+const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
+
+/** Create an HTML element. Attributes: strings; booleans (present or not); `on...`: event listeners. */
+export function el(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/** Create an SVG element. */
+export function svgEl(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG_NAMESPACE, tag), attributes, children);
+}
+
+function filled(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) setAttribute(node, name, value);
+  node.append(...children.flat().filter(Boolean));
+  return node;
+}
+
+/** Replace the children of an element; null is none. */
+export function fill(node, ...children) {
+  node.replaceChildren(...children.filter(Boolean));
+}
+
+/** A button with a picture of 16 pixels in place of a sign that a font may lack. */
+export function iconButton(path, label, onclick) {
+  const icon = svgEl("svg", { class: "icon", viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true" }, svgEl("path", { d: path }));
+  return el("button", { type: "button", title: label, "aria-label": label, onclick }, icon);
+}
+
+/** Set or remove an attribute; unchanged attributes are not touched. */
+export function setAttribute(node, name, value) {
+  if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+  else if (value === false || value === null || value === undefined) node.removeAttribute(name);
+  else {
+    const text = value === true ? "" : String(value);
+    if (node.getAttribute(name) !== text) node.setAttribute(name, text);
+  }
+}
+
+/** Set the text of an element that has no other children. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function button(text, onclick, attributes = {}) {
+  return el("button", { type: "button", onclick, ...attributes }, text);
+}
+
+/** Whether the keyboard writes text at the moment. */
+export function isTyping(target) {
+  if (!target || !target.closest) return false;
+  const field = target.closest("input, textarea, select, [contenteditable]");
+  return Boolean(field) && !["checkbox", "radio", "range", "button"].includes(field.type);
+}

@@ -1,0 +1,90 @@
+// The state of the page as the fragment of its address, such as #n=asia&e=xray:yes&t=lung&v=lung. Pure.
+//
+// Names and states are percent-encoded, so ":" and "," separate. A state is its name, or "#" and its number.
+
+import { findingList } from "./findings.js";
+
+const LETTER = { observed: "e", "one of": "e", likelihood: "l", soft: "s", do: "d" };
+const coded = (text) => encodeURIComponent(text).replaceAll("'", "%27");
+
+function stateCode(network, v, state) {
+  const key = network.keys[v][state];
+  return typeof key === "string" ? coded(key) : `#${key}`.replace("#", "%23");
+}
+
+function pairs(network, findings) {
+  return findingList(findings).map(([v, { kind, states, weights }]) => {
+    const values = states ? states.map((s) => stateCode(network, v, s)) : weights.map((w) => Number(w.toPrecision(6)));
+    return `${LETTER[kind]}=${coded(network.names[v])}:${values.join(",")}`;
+  });
+}
+
+export function encodeLink(network, { findings, targets, picked, scenarios }) {
+  const parts = [`n=${coded(network.id)}`, ...pairs(network, findings)];
+  parts.push(...targets.map((v) => `t=${coded(network.names[v])}`));
+  if (picked !== null) parts.push(`v=${coded(network.names[picked])}`);
+  for (const { title, findings: others } of scenarios) parts.push(`c=${coded(title)}`, ...pairs(network, others));
+  return parts.join("&");
+}
+
+/** The name of the network in a fragment, or null. */
+export function linkedNetwork(fragment) {
+  const found = /(?:^|&)n=([^&]*)/.exec(fragment.replace(/^#/, ""));
+  return found ? decoded(found[1]) : null;
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Read a fragment; what the network does not have is left out and listed in `unknown`. */
+export function decodeLink(network, fragment) {
+  const state = { findings: {}, targets: [], picked: null, scenarios: [], unknown: [] };
+  let findings = state.findings;
+  for (const part of fragment.replace(/^#/, "").split("&")) {
+    const at = part.indexOf("=");
+    const [letter, text] = [part.slice(0, at), part.slice(at + 1)];
+    if (letter === "c") {
+      findings = {};
+      state.scenarios.push({ title: decoded(text), findings });
+    } else if (letter === "t" || letter === "v") {
+      const v = network.number.get(decoded(text));
+      if (v === undefined) state.unknown.push(decoded(text));
+      else if (letter === "t") state.targets.push(v);
+      else state.picked = v;
+    } else if ("elsd".includes(letter) && letter) {
+      const [v, finding] = decodeFinding(network, letter, text);
+      if (finding) findings[v] = finding;
+      else state.unknown.push(decoded(text));
+    }
+  }
+  return state;
+}
+
+function decodeFinding(network, letter, text) {
+  const colon = text.lastIndexOf(":");
+  const v = network.number.get(decoded(text.slice(0, colon)));
+  if (v === undefined) return [null, null];
+  const values = text.slice(colon + 1).split(",").map(decoded);
+  const n = network.states[v].length;
+  if (letter === "l" || letter === "s") {
+    const weights = values.map(Number);
+    const isValid = weights.length === n && weights.every((w) => Number.isFinite(w) && w >= 0) && weights.some((w) => w > 0);
+    return [v, isValid ? { kind: letter === "l" ? "likelihood" : "soft", weights } : null];
+  }
+  const states = values.map((s) => decodeState(network, v, s));
+  if (!states.length || states.some((s) => !(s >= 0 && s < n))) return [v, null];
+  if (letter === "d") return [v, { kind: "do", states: states.slice(0, 1) }];
+  const unique = [...new Set(states)].sort((a, b) => a - b);
+  return [v, { kind: unique.length > 1 ? "one of" : "observed", states: unique }];
+}
+
+function decodeState(network, v, text) {
+  const found = network.keys[v].indexOf(text);
+  if (found >= 0) return found;
+  return /^#\d+$/.test(text) ? Number(text.slice(1)) : -1;
+}

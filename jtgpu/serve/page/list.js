@@ -1,0 +1,205 @@
+// The list of all variables: searched, sorted, and as long as it likes, since only visible rows exist.
+
+import { el, setAttribute, setText } from "./dom.js";
+import { KIND_TEXT, toggleState, withFinding } from "./findings.js";
+import { percent, points } from "./format.js";
+import { markIcon } from "./marks.js";
+import { mode, sortedVariables, totalVariation } from "./measures.js";
+import { searchIndex, searchVariables } from "./search.js";
+
+const ROW_HEIGHT = 44; // pixels, as in page.css
+const MARGIN_ROWS = 6; // rows above and below the visible part
+
+export class ListView {
+  constructor(store, actions) {
+    this.store = store;
+    this.actions = actions;
+    this.order = [];
+    this.active = null;
+    this.rows = new Map();
+    this.search = el("input", {
+      type: "search", class: "search", placeholder: "Search ( / )", "aria-label": "Search variables and states",
+      autocomplete: "off", spellcheck: "false", oninput: () => this.filter(), onkeydown: (event) => this.key(event),
+    });
+    const option = (value, text) => el("option", { value }, text);
+    this.sort = el(
+      "select",
+      { "aria-label": "Sort the list by", onchange: () => this.resort() },
+      option("file", "order of file"), option("name", "name"), option("change", "change"), option("entropy", "uncertainty"),
+      option("value", "value of information"),
+    );
+    this.rowsNode = el("div", { class: "list-rows" });
+    this.box = el("div", {
+      class: "list", role: "listbox", tabindex: 0, "aria-label": "Variables", onscroll: () => this.render(),
+      onkeydown: (event) => this.key(event), onclick: (event) => this.click(event),
+    }, this.rowsNode);
+    this.countNode = el("span", { class: "list-count" });
+    this.root = el(
+      "section",
+      { class: "list-frame", "aria-label": "List of variables" },
+      this.search,
+      el("div", { class: "list-tools" }, el("label", {}, "Sort: ", this.sort), this.countNode),
+      this.box,
+    );
+    store.on("network", () => this.reload());
+    store.on("answer ranking", () => this.resort(true));
+    store.on("findings targets", () => this.render(true));
+    store.on("picked", () => this.showPicked());
+    new ResizeObserver(() => this.render()).observe(this.box);
+  }
+
+  reload() {
+    this.index = searchIndex(this.store.network);
+    this.search.value = "";
+    this.rows.clear();
+    this.rowsNode.replaceChildren();
+    this.resort();
+  }
+
+  /** Sort by the latest numbers. While the mouse is above the list, rows stay where they are. */
+  resort(isAutomatic = false) {
+    const { store } = this;
+    if (!store.network) return;
+    const isOnList = isAutomatic && this.sort.value !== "file" && this.box.matches(":hover") && this.sorted?.length === store.network.size;
+    if (!isOnList) this.sorted = sortedVariables(store.network, this.sort.value, store.answer?.posteriors, store.ranking);
+    this.filter();
+  }
+
+  filter() {
+    this.order = searchVariables(this.index, this.search.value, this.sorted);
+    const n = this.store.network.size;
+    const found = this.order.length;
+    setText(this.countNode, found === n ? n.toLocaleString("en") : `${found.toLocaleString("en")} of ${n.toLocaleString("en")}`);
+    this.rowsNode.style.height = `${found * ROW_HEIGHT}px`;
+    if (this.search.value !== this.lastSearch) {
+      this.lastSearch = this.search.value;
+      this.box.scrollTop = 0;
+      this.active = this.search.value && found ? this.order[0] : this.store.picked;
+    }
+    this.render(true);
+  }
+
+  render(isChanged = false) {
+    if (!this.store.network) return;
+    const first = Math.max(0, Math.floor(this.box.scrollTop / ROW_HEIGHT) - MARGIN_ROWS);
+    const last = Math.min(this.order.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / ROW_HEIGHT) + MARGIN_ROWS);
+    const wanted = new Map();
+    for (let i = first; i < last; i += 1) wanted.set(this.order[i], i);
+    for (const [v, row] of this.rows) {
+      if (!wanted.has(v)) {
+        row.node.remove();
+        this.rows.delete(v);
+      }
+    }
+    for (const [v, i] of wanted) {
+      let row = this.rows.get(v);
+      const isNew = !row;
+      if (isNew) {
+        row = this.newRow(v);
+        this.rows.set(v, row);
+        this.rowsNode.append(row.node);
+      }
+      if (row.place !== i) {
+        row.place = i;
+        row.node.style.transform = `translateY(${i * ROW_HEIGHT}px)`;
+        setAttribute(row.node, "aria-posinset", i + 1);
+      }
+      setAttribute(row.node, "aria-setsize", this.order.length);
+      if (isNew || isChanged) this.updateRow(v, row);
+    }
+    setAttribute(this.box, "aria-activedescendant", this.rows.has(this.active) ? `jtgpu-v${this.active}` : null);
+  }
+
+  newRow(v) {
+    const { network } = this.store;
+    const row = {
+      mark: el("span", { class: "list-mark" }),
+      state: el("span", { class: "list-state" }),
+      change: el("span", { class: "list-change" }),
+      bar: el("span", { class: "list-bar" }),
+    };
+    row.node = el(
+      "div",
+      { class: "list-row", role: "option", id: `jtgpu-v${v}`, "data-v": v, title: network.labels[v] || network.texts[v] },
+      el("span", { class: "list-name" }, row.mark, el("bdi", {}, network.texts[v])),
+      el("span", { class: "list-line" }, el("span", { class: "list-track" }, row.bar), row.state, row.change),
+    );
+    return row;
+  }
+
+  updateRow(v, row) {
+    const { network, answer, findings, picked, targets } = this.store;
+    const p = answer.posteriors[v];
+    const best = mode(p);
+    const finding = findings[v];
+    setText(row.state, `${network.stateTexts[v][best]} ${percent(p[best])} %`);
+    row.bar.style.width = `${100 * p[best]}%`;
+    const distance = totalVariation(p, network.prior[v]);
+    setText(row.change, distance >= 0.0005 && !finding ? `${points(p[best] - network.prior[v][best])}` : "");
+    if (row.kind !== (finding?.kind || "")) {
+      row.kind = finding?.kind || "";
+      row.mark.replaceChildren(...(finding ? [markIcon(finding.kind)] : []));
+    }
+    setAttribute(row.node, "class", `list-row${finding ? " has-evidence" : ""}${targets.includes(v) ? " target" : ""}${v === this.active ? " active" : ""}`);
+    setAttribute(row.node, "aria-selected", v === picked ? "true" : "false");
+    const spoken = `${network.texts[v]}: ${network.stateTexts[v][best]} ${percent(p[best])} %${finding ? `, ${KIND_TEXT[finding.kind]}` : ""}${targets.includes(v) ? ", target" : ""}`;
+    setAttribute(row.node, "aria-label", spoken);
+  }
+
+  showPicked() {
+    this.active = this.store.picked;
+    this.reveal();
+    this.render(true);
+  }
+
+  reveal() {
+    const i = this.order.indexOf(this.active);
+    if (i < 0) return;
+    const top = i * ROW_HEIGHT;
+    const { scrollTop, clientHeight } = this.box;
+    if (top < scrollTop) this.box.scrollTop = top;
+    else if (top + ROW_HEIGHT > scrollTop + clientHeight) this.box.scrollTop = top + ROW_HEIGHT - clientHeight;
+  }
+
+  click(event) {
+    const row = event.target.closest(".list-row");
+    if (!row) return;
+    const v = Number(row.dataset.v);
+    this.active = v;
+    if (v === this.store.picked) this.render(true);
+    this.store.pick(v);
+    this.actions.opened?.(v);
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || !this.order.length) return;
+    const isSearch = event.target === this.search;
+    const { store } = this;
+    const page = Math.max(1, Math.floor(this.box.clientHeight / ROW_HEIGHT) - 1);
+    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page };
+    if (!isSearch) Object.assign(steps, { Home: -Infinity, End: Infinity });
+    if (event.key in steps) {
+      const i = this.order.indexOf(this.active);
+      const next = i < 0 ? 0 : Math.min(Math.max(i + steps[event.key], 0), this.order.length - 1);
+      this.active = this.order[next];
+      this.reveal();
+      this.render(true);
+      if (!isSearch) store.pick(this.active);
+    } else if (event.key === "Enter") {
+      if (this.active === null || !this.order.includes(this.active)) this.active = this.order[0];
+      store.pick(this.active);
+      this.render(true);
+      this.actions.open(this.active);
+    } else if (event.key === "Escape" && isSearch && this.search.value) {
+      this.search.value = "";
+      this.filter();
+    } else if (!isSearch && this.active !== null && /^[0-9]$/.test(event.key)) {
+      const state = Number(event.key) - 1;
+      if (state < 0) store.setFindings(withFinding(store.findings, this.active, null));
+      else if (state < store.network.states[this.active].length) store.setFindings(toggleState(store.findings, this.active, state));
+    } else if (!isSearch && event.key === "t" && this.active !== null) store.toggleTarget(this.active);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}

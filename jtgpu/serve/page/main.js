@@ -1,0 +1,112 @@
+// The page of jtgpu serve: the token, the networks of the server, and the address as the state.
+
+import { httpApi, Lost, Problem } from "./api.js";
+import { App } from "./app.js";
+import { encodeLink, decodeLink, linkedNetwork } from "./link.js";
+import { Network } from "./network.js";
+
+const TOKEN_KEY = "jtgpu-token";
+const LINK_DELAY = 120; // ms between a change and the address that has it: browsers limit how often it may change
+
+/** The token of the address goes to the storage of this tab; it stays in no link and no history. */
+function takeToken() {
+  const found = /(?:^#|&)token=([^&]*)/.exec(window.location.hash);
+  if (!found) return;
+  sessionStorage.setItem(TOKEN_KEY, decodeURIComponent(found[1]));
+  const rest = window.location.hash.slice(1).split("&").filter((part) => !part.startsWith("token="));
+  window.history.replaceState(null, "", `${window.location.pathname}${window.location.search}${rest.length ? `#${rest.join("&")}` : ""}`);
+}
+
+class Page {
+  constructor(root) {
+    const base = new URL(".", window.location.href).pathname.replace(/\/$/, ""); // the page may be mounted in a folder
+    const api = httpApi({ base, token: () => sessionStorage.getItem(TOKEN_KEY) });
+    this.api = api;
+    this.app = new App(root, api, {
+      canLink: true,
+      hasTables: true,
+      onNetwork: (id) => this.load(id, ""),
+      onToken: (token) => {
+        sessionStorage.setItem(TOKEN_KEY, token);
+        this.start();
+      },
+    });
+    const { store } = this.app;
+    store.on("network findings picked targets scenarios", () => this.scheduleLink());
+    window.addEventListener("hashchange", () => this.follow());
+  }
+
+  async start() {
+    const { networks } = await this.insist(() => this.api.networks());
+    this.networks = networks;
+    const linked = linkedNetwork(window.location.hash);
+    const names = networks.map((network) => network.name);
+    const id = names.includes(linked) ? linked : names[0];
+    if (linked !== null && linked !== id) this.app.banner.say(`The link is about the network ${linked}, which this server does not have.`);
+    await this.load(id, window.location.hash);
+  }
+
+  async load(id, fragment) {
+    this.app.setNetworks(this.networks, id);
+    const network = new Network(id, await this.insist(() => this.api.network(id)));
+    document.title = `${network.title} \u2013 jtgpu`;
+    const { unknown, ...state } = decodeLink(network, fragment);
+    if (linkedNetwork(fragment) === id && unknown.length) this.app.banner.say(`Left out of the link, since this network does not have it: ${unknown.slice(0, 5).join(", ")}`);
+    await this.app.setNetwork(network, state);
+  }
+
+  /** Ask until the server answers. */
+  async insist(question) {
+    for (let wait = 0.5; ; wait = Math.min(2 * wait, 8)) {
+      try {
+        const answer = await question();
+        this.app.banner.say(null);
+        return answer;
+      } catch (error) {
+        if (error instanceof Problem && error.kind === "missing-token") {
+          this.app.token.open();
+          return new Promise(() => {});
+        }
+        if (!(error instanceof Lost)) {
+          this.app.banner.say(error.message);
+          throw error;
+        }
+        this.app.banner.say("The server does not answer; the page tries again by itself.");
+        await new Promise((resolve) => setTimeout(resolve, 1000 * (error.wait || wait)));
+      }
+    }
+  }
+
+  scheduleLink() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.writeLink(), LINK_DELAY);
+  }
+
+  writeLink() {
+    const { store } = this.app;
+    this.written = `#${encodeLink(store.network, store)}`;
+    if (window.location.hash !== this.written) window.history.replaceState(null, "", this.written);
+  }
+
+  /** Another fragment in the address: somebody pasted a link. */
+  follow() {
+    takeToken();
+    const { store } = this.app;
+    const { hash } = window.location;
+    if (!store.network || hash === this.written) return;
+    const id = linkedNetwork(hash);
+    if (id !== null && id !== store.network.id && this.networks.some((network) => network.name === id)) {
+      this.load(id, hash);
+      return;
+    }
+    const { findings, targets, picked, scenarios } = decodeLink(store.network, hash);
+    store.targets = targets;
+    store.emit("targets");
+    store.pick(picked);
+    store.setScenarios(scenarios);
+    store.setFindings(findings);
+  }
+}
+
+takeToken();
+new Page(document.getElementById("app")).start();

@@ -1,0 +1,463 @@
+// The map: a box with bars for each variable, arcs, marks of evidence, rings of targets.
+
+import { el, iconButton, setAttribute, setText, svgEl } from "./dom.js";
+import { toggleOneOf, toggleState, withFinding } from "./findings.js";
+import { focusNodes, MOST_WHOLE } from "./focus.js";
+import { percent, points } from "./format.js";
+import { MARK_SHAPES } from "./marks.js";
+import { spokenState, spokenVariable } from "./speech.js";
+import { fitted } from "./text.js";
+
+// pixels; jtgpu/serve/map_layout.py has the same numbers
+const [WIDTH, TITLE, ROW, MAX_ROWS] = [168, 26, 20, 8];
+const [PAD, BAR, NUMBER] = [8, 50, 38];
+const BAR_LEFT = WIDTH - PAD - NUMBER - BAR;
+const LABEL = BAR_LEFT - PAD - 5;
+const [NEAREST, FARTHEST, FAR] = [2.5, 0.04, 0.5]; // scales; below FAR boxes show names and bars only
+const FARTHEST_CLICK = 0.28; // bars are too small for a click below this scale
+const [NARROW, MOST_NARROW] = [600, 20]; // of a narrow window, larger networks are shown in part
+const STEP = 1.25;
+const ICONS = {
+  more: "M8 2.5v11M2.5 8h11",
+  less: "M2.5 8h11",
+  fit: "M2 6V2h4M10 2h4v4M14 10v4h-4M6 14H2v-4",
+  part: "M8 5.5a2.5 2.5 0 1 0 0 5a2.5 2.5 0 0 0 0-5M8 1v2.5M8 12.5V15M1 8h2.5M12.5 8H15",
+  whole: "M2 2h4v4H2zM10 2h4v4h-4zM2 10h4v4H2zM10 10h4v4h-4z",
+};
+
+export class MapView {
+  constructor(store, actions) {
+    this.store = store;
+    this.actions = actions;
+    this.boxes = new Map(); // number of variable -> elements
+    this.view = { x: 0, y: 0, scale: 1 };
+    this.isWhole = true;
+    this.canvas = svgEl("g", { class: "canvas" });
+    this.svg = svgEl("svg", { class: "map", role: "application", "aria-label": "Map of the network" }, this.canvas);
+    this.note = el("p", { class: "map-note", hidden: true });
+    this.root = el("div", { class: "map-frame" }, this.svg, this.note, this.tools());
+    this.drag = null;
+    this.listen();
+    store.on("network", () => this.reload());
+    store.on("answer", () => this.update());
+    store.on("findings", () => this.updateMarks());
+    store.on("targets", () => (this.isFocus ? this.refocus() : this.updateMarks()));
+    store.on("picked", () => this.showPicked());
+  }
+
+  get isFocus() {
+    return !this.isWhole;
+  }
+
+  tools() {
+    this.wholeButton = iconButton(ICONS.part, "", () => this.setWhole(!this.isWhole));
+    return el(
+      "div",
+      { class: "map-tools", role: "toolbar", "aria-label": "Map" },
+      iconButton(ICONS.more, "Zoom in (+)", () => this.zoom(STEP)),
+      iconButton(ICONS.less, "Zoom out (\u2212)", () => this.zoom(1 / STEP)),
+      iconButton(ICONS.fit, "Fit the map to the window (f)", () => this.fit()),
+      this.wholeButton,
+    );
+  }
+
+  // ---- which boxes, and where
+
+  reload() {
+    const { network } = this.store;
+    this.isWhole = network.size <= (window.innerWidth < NARROW ? MOST_NARROW : MOST_WHOLE);
+    this.wholeButton.hidden = network.size > 2 * MOST_WHOLE;
+    return this.relayout(true);
+  }
+
+  setWhole(isWhole) {
+    this.isWhole = isWhole;
+    return this.relayout(true);
+  }
+
+  refocus() {
+    return this.relayout(false);
+  }
+
+  async relayout(fit) {
+    const { store } = this;
+    const { network } = store;
+    setAttribute(this.wholeButton.firstChild.firstChild, "d", this.isWhole ? ICONS.part : ICONS.whole);
+    const label = this.isWhole ? "Show the neighbourhood of the picked variable only" : "Show the whole network";
+    setAttribute(this.wholeButton, "aria-label", label);
+    setAttribute(this.wholeButton, "title", label);
+    const nodes = this.isWhole ? null : focusNodes(network, store);
+    const wanted = `${network.id}/${nodes ? nodes.join() : "all"}`;
+    if (wanted === this.shown) {
+      this.updateMarks();
+      return;
+    }
+    this.controller?.abort();
+    this.controller = new AbortController();
+    let layout;
+    try {
+      layout = await store.api.layout(network.id, nodes, this.controller.signal);
+    } catch (error) {
+      if (error.name !== "AbortError") this.say(`The map cannot be drawn: ${error.message}`);
+      return;
+    }
+    if (network !== store.network) return;
+    this.shown = wanted;
+    this.draw(layout);
+    this.say(nodes ? `${layout.nodes.length} of ${network.size.toLocaleString("en")} variables: evidence, targets and the neighbourhood of the picked one` : "");
+    if (fit || !this.boxes.has(store.picked)) this.fit();
+    this.centre(store.picked ?? layout.nodes[0], fit && this.view.scale >= FAR);
+    this.actions.onMapDrawn?.(layout.nodes);
+  }
+
+  say(text) {
+    this.note.hidden = !text;
+    setText(this.note, text);
+  }
+
+  // ---- drawing
+
+  draw(layout) {
+    this.layout = layout;
+    this.boxes.clear();
+    const arcs = svgEl("g", { class: "arcs", "aria-hidden": "true" });
+    this.arcs = layout.arcs.map(([parent, child, line, head]) => {
+      const node = svgEl("g", { class: "arc" }, svgEl("path", { class: "line", d: line }), head ? svgEl("path", { class: "head", d: head }) : null);
+      return { parent, child, node };
+    });
+    this.spines = layout.spines.map(([parent, line]) => ({ parent, child: -1, node: svgEl("g", { class: "arc" }, svgEl("path", { class: "line", d: line })) }));
+    arcs.append(...[...this.arcs, ...this.spines].map((arc) => arc.node));
+    if (layout.heads) arcs.append(svgEl("path", { class: "head", d: layout.heads }));
+    const boxes = layout.nodes.map((v, i) => this.drawBox(v, layout.boxes[i], layout.hidden[i]));
+    this.canvas.replaceChildren(arcs, ...boxes);
+    this.setTabStop(this.store.picked);
+    this.update();
+  }
+
+  drawBox(v, [x, y, width, height], [parents, children]) {
+    const { network } = this.store;
+    const n = network.states[v].length;
+    const rowCount = Math.min(n, MAX_ROWS);
+    const title = fitted(network.texts[v], WIDTH - 2 * PAD, "600 12px");
+    const box = {
+      rows: [],
+      ring: svgEl("rect", { class: "ring", x: -5, y: -5, width: width + 10, height: height + 10, rx: 9 }),
+      mark: svgEl("path", { class: "mark", transform: `translate(${width - PAD - 5},${TITLE / 2 + 1})` }),
+      far: svgEl("text", { class: "far-title", x: width / 2, y: TITLE - 2 }, fitted(network.texts[v], WIDTH - 8, "600 22px")),
+    };
+    box.node = svgEl(
+      "g",
+      { class: "box", role: "group", tabindex: -1, "data-v": v, transform: `translate(${x},${y})` },
+      svgEl("title", {}, network.labels[v] ? `${network.texts[v]}: ${network.labels[v]}` : network.texts[v]),
+      box.ring,
+      svgEl("rect", { class: "frame", width, height, rx: 5 }),
+      svgEl("text", { class: "title", x: PAD, y: 17 }, title),
+      box.far,
+      box.mark,
+    );
+    const shownRows = n > MAX_ROWS ? MAX_ROWS - 1 : rowCount;
+    for (let k = 0; k < shownRows; k += 1) {
+      const row = this.drawRow(TITLE + k * ROW);
+      box.rows.push(row);
+      box.node.append(row.node);
+    }
+    if (n > MAX_ROWS) {
+      const more = svgEl("text", { class: "more", x: PAD, y: TITLE + shownRows * ROW + 14 }, `${(n - shownRows).toLocaleString("en")} more states`);
+      box.node.append(more);
+    }
+    if (parents) box.node.append(svgEl("path", { class: "stub", d: "M12 0V-9" }), svgEl("text", { class: "stub-text", x: 16, y: -2 }, `+${parents}`));
+    if (children) {
+      box.node.append(svgEl("path", { class: "stub", d: `M${width - 12} ${height}v9` }), svgEl("text", { class: "stub-text end", x: width - 16, y: height + 10 }, `+${children}`));
+    }
+    this.boxes.set(v, box);
+    return box.node;
+  }
+
+  drawRow(y) {
+    const row = {
+      state: -1,
+      label: svgEl("text", { class: "label", x: PAD, y: 14 }),
+      bar: svgEl("rect", { class: "bar", x: BAR_LEFT, y: 5, width: 0, height: 10 }),
+      tick: svgEl("path", { class: "tick" }),
+      number: svgEl("text", { class: "number", x: WIDTH - PAD, y: 14 }),
+      title: svgEl("title"),
+    };
+    row.node = svgEl(
+      "g",
+      { class: "row", role: "button", transform: `translate(0,${y})` },
+      row.title,
+      svgEl("rect", { class: "hit", x: 2, y: 0, width: WIDTH - 4, height: ROW, rx: 3 }),
+      row.label,
+      svgEl("rect", { class: "track", x: BAR_LEFT, y: 5, width: BAR, height: 10 }),
+      row.bar,
+      row.tick,
+      row.number,
+    );
+    return row;
+  }
+
+  /** Numbers of the states in a box: all, or those of evidence and the most probable ones. */
+  rowStates(v, n) {
+    const p = this.store.answer.posteriors[v];
+    const all = p.map((_, i) => i);
+    if (all.length <= n) return all;
+    const observed = new Set(this.store.findings[v]?.states || []);
+    all.sort((a, b) => observed.has(b) - observed.has(a) || p[b] - p[a] || a - b);
+    return all.slice(0, n).sort((a, b) => a - b);
+  }
+
+  update() {
+    if (!this.store.answer) return;
+    const { answer, network, findings } = this.store;
+    const isChanged = Object.keys(answer.findings).length > 0;
+    for (const [v, box] of this.boxes) {
+      const p = answer.posteriors[v];
+      const prior = network.prior[v];
+      this.rowStates(v, box.rows.length).forEach((state, k) => {
+        const row = box.rows[k];
+        if (row.state !== state) {
+          row.state = state;
+          row.node.dataset.s = state;
+          setText(row.label, fitted(network.stateTexts[v][state], LABEL));
+        }
+        setAttribute(row.bar, "width", Math.round(BAR * p[state] * 100) / 100);
+        setText(row.number, percent(p[state]));
+        const at = BAR_LEFT + Math.round(BAR * prior[state] * 10) / 10;
+        setAttribute(row.tick, "d", isChanged ? `M${at} 3v14` : null);
+        setAttribute(row.node, "aria-label", spokenState(this.store, v, state));
+        const change = isChanged ? `, prior ${percent(prior[state])} %, ${points(p[state] - prior[state])} points` : "";
+        setText(row.title, `${network.stateTexts[v][state]}: ${percent(p[state])} %${change}`);
+      });
+      setAttribute(box.node, "aria-label", spokenVariable(this.store, v));
+    }
+    this.updateMarks(findings);
+  }
+
+  updateMarks() {
+    const { findings, targets, picked } = this.store;
+    for (const [v, box] of this.boxes) {
+      const finding = findings[v];
+      setAttribute(box.node, "class", `box${finding ? ` has-evidence ${finding.kind.replace(" ", "-")}` : ""}${v === picked ? " picked" : ""}${targets.includes(v) ? " target" : ""}`);
+      setAttribute(box.mark, "d", finding ? MARK_SHAPES[finding.kind] : null);
+      setAttribute(box.mark, "class", `mark${finding?.kind === "one of" ? " hollow" : ""}`);
+      for (const row of box.rows) {
+        const isSet = Boolean(finding?.states?.includes(row.state));
+        setAttribute(row.node, "class", isSet ? "row set" : "row");
+        setAttribute(row.node, "aria-pressed", isSet ? "true" : "false");
+      }
+    }
+    for (const { parent, child, node } of [...(this.arcs || []), ...(this.spines || [])]) {
+      const isNear = picked !== null && (parent === picked || child === picked);
+      setAttribute(node, "class", `arc${findings[child]?.kind === "do" ? " cut" : ""}${isNear ? " near" : ""}`);
+    }
+  }
+
+  showPicked() {
+    const { picked } = this.store;
+    this.setTabStop(picked);
+    if (this.isFocus) {
+      this.refocus().then(() => this.centre(picked, false));
+      return;
+    }
+    this.updateMarks();
+    this.centre(picked, false);
+  }
+
+  // ---- the visible part
+
+  applyView() {
+    const { x, y, scale } = this.view;
+    setAttribute(this.canvas, "transform", `translate(${x.toFixed(1)},${y.toFixed(1)}) scale(${scale.toFixed(4)})`);
+    this.svg.classList.toggle("far", scale < FAR);
+    this.svg.classList.toggle("farthest", scale < FARTHEST_CLICK);
+    this.actions.onView?.();
+  }
+
+  fit() {
+    const { clientWidth: width, clientHeight: height } = this.root;
+    if (!this.layout || !width || !height) return;
+    const margin = 28;
+    const scale = Math.min((width - 2 * margin) / this.layout.width, (height - 2 * margin) / this.layout.height, 1.3);
+    this.view.scale = Math.max(scale, FARTHEST);
+    this.view.x = (width - this.layout.width * this.view.scale) / 2;
+    this.view.y = Math.max((height - this.layout.height * this.view.scale) / 2, margin);
+    this.applyView();
+  }
+
+  zoom(factor, at = null) {
+    const { clientWidth, clientHeight } = this.root;
+    const [px, py] = at || [clientWidth / 2, clientHeight / 2];
+    const scale = Math.min(Math.max(this.view.scale * factor, FARTHEST), NEAREST);
+    const ratio = scale / this.view.scale;
+    this.view = { x: px - (px - this.view.x) * ratio, y: py - (py - this.view.y) * ratio, scale };
+    this.applyView();
+  }
+
+  /** Move a box into view; `always` moves it to the middle, too, where it is visible. */
+  centre(v, always) {
+    const i = this.layout ? this.layout.nodes.indexOf(v) : -1;
+    const { clientWidth: width, clientHeight: height } = this.root;
+    if (i < 0 || !width) return;
+    const [x, y, w, h] = this.layout.boxes[i];
+    const { scale } = this.view;
+    const [left, top] = [this.view.x + x * scale, this.view.y + y * scale];
+    const isVisible = left >= 0 && top >= 0 && left + w * scale <= width && top + h * scale <= height;
+    if (isVisible && !always) return;
+    if (always && this.view.scale * this.layout.width <= width && this.view.scale * this.layout.height <= height) return;
+    this.view.x = width / 2 - (x + w / 2) * scale;
+    this.view.y = height / 2 - (y + h / 2) * scale;
+    this.applyView();
+  }
+
+  // ---- mouse, touch, keyboard
+
+  listen() {
+    const { svg } = this;
+    const pointers = new Map();
+    let moved = false;
+    svg.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      const box = svg.getBoundingClientRect();
+      const delta = event.deltaMode === 1 ? 33 * event.deltaY : event.deltaY;
+      this.zoom(Math.exp(-delta / (event.ctrlKey ? 120 : 500)), [event.clientX - box.left, event.clientY - box.top]);
+    }, { passive: false });
+    svg.addEventListener("pointerdown", (event) => {
+      if (event.button > 1) return;
+      if (!pointers.size) moved = false;
+      pointers.set(event.pointerId, [event.clientX, event.clientY]);
+    });
+    svg.addEventListener("pointermove", (event) => {
+      const last = pointers.get(event.pointerId);
+      if (!last) return;
+      const [dx, dy] = [event.clientX - last[0], event.clientY - last[1]];
+      if (!moved && Math.hypot(dx, dy) < 5) return;
+      if (!moved) svg.setPointerCapture(event.pointerId);
+      moved = true;
+      if (pointers.size === 2) this.pinch(pointers, event);
+      else {
+        this.view.x += dx;
+        this.view.y += dy;
+        this.applyView();
+      }
+      pointers.set(event.pointerId, [event.clientX, event.clientY]);
+    });
+    for (const name of ["pointerup", "pointercancel", "lostpointercapture"]) svg.addEventListener(name, (event) => pointers.delete(event.pointerId));
+    svg.addEventListener("click", (event) => {
+      if (!moved) this.click(event);
+    });
+    svg.addEventListener("contextmenu", (event) => {
+      const v = this.variableAt(event.target);
+      if (v === null) return;
+      event.preventDefault();
+      this.store.pick(v);
+      this.actions.edit(v);
+    });
+    svg.addEventListener("keydown", (event) => this.key(event));
+    svg.addEventListener("focusin", (event) => {
+      const v = this.variableAt(event.target);
+      if (v !== null && event.target.matches(":focus-visible")) this.centre(v, false);
+    });
+    new ResizeObserver(() => this.resize()).observe(this.root);
+  }
+
+  resize() {
+    const size = `${this.root.clientWidth}x${this.root.clientHeight}`;
+    if (size === this.size || !this.root.clientWidth) return;
+    const isFirst = !this.size || this.size.startsWith("0x");
+    this.size = size;
+    if (isFirst) this.fit();
+    else this.centre(this.store.picked, false);
+  }
+
+  pinch(pointers, event) {
+    const [other] = [...pointers].filter(([id]) => id !== event.pointerId).map(([, at]) => at);
+    const before = pointers.get(event.pointerId);
+    const distance = (a) => Math.hypot(a[0] - other[0], a[1] - other[1]) || 1;
+    const box = this.svg.getBoundingClientRect();
+    const now = [event.clientX, event.clientY];
+    this.zoom(distance(now) / distance(before), [(now[0] + other[0]) / 2 - box.left, (now[1] + other[1]) / 2 - box.top]);
+  }
+
+  variableAt(target) {
+    const box = target.closest?.(".box");
+    return box ? Number(box.dataset.v) : null;
+  }
+
+  click(event) {
+    const v = this.variableAt(event.target);
+    if (v === null) return;
+    const row = event.target.closest(".row");
+    const { store } = this;
+    store.pick(v);
+    this.boxes.get(v)?.node.focus({ preventScroll: true });
+    if (!row) return;
+    const state = Number(row.dataset.s);
+    const n = store.network.states[v].length;
+    store.setFindings(event.shiftKey ? toggleOneOf(store.findings, v, state, n) : toggleState(store.findings, v, state));
+  }
+
+  setTabStop(v) {
+    const stop = this.boxes.has(v) ? v : this.layout?.nodes[0];
+    for (const [w, box] of this.boxes) setAttribute(box.node, "tabindex", w === stop ? 0 : -1);
+  }
+
+  focusBox(v) {
+    this.store.pick(v);
+    this.setTabStop(v);
+    this.boxes.get(v)?.node.focus({ preventScroll: true });
+    this.centre(v, false);
+  }
+
+  key(event) {
+    const v = this.variableAt(event.target);
+    if (v === null || event.ctrlKey || event.metaKey || event.altKey) return;
+    const { store } = this;
+    const { network, findings } = store;
+    const n = network.states[v].length;
+    const next = this.neighbour(v, event.key);
+    if (next !== undefined) {
+      if (next !== null) this.focusBox(next);
+    } else if (/^[1-9]$/.test(event.key)) {
+      const box = this.boxes.get(v);
+      const state = box.rows[Number(event.key) - 1]?.state;
+      if (state !== undefined) store.setFindings(event.shiftKey ? toggleOneOf(findings, v, state, n) : toggleState(findings, v, state));
+    } else if (event.key === "0" || event.key === "Delete" || event.key === "Backspace") store.setFindings(withFinding(findings, v, null));
+    else if (event.key === "Enter" || event.key === " ") {
+      store.pick(v);
+      this.actions.open(v);
+    } else if (event.key === "t") store.toggleTarget(v);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** The box that an arrow key leads to: up to a parent, down to a child, left and right within the layer. */
+  neighbour(v, key) {
+    const { network } = this.store;
+    const along = { ArrowUp: network.parents[v], ArrowDown: network.children[v] }[key];
+    const place = new Map(this.layout.nodes.map((w, i) => [w, this.layout.boxes[i]]));
+    const [x, y, w, h] = place.get(v);
+    const middle = x + w / 2;
+    const nearest = (list) => {
+      const sorted = list.filter((u) => place.has(u)).sort((a, b) => Math.abs(place.get(a)[0] - x) - Math.abs(place.get(b)[0] - x));
+      return sorted[0] ?? null;
+    };
+    if (along) return nearest(along);
+    if (key === "Home") return this.layout.nodes[0];
+    if (key === "End") return this.layout.nodes.at(-1);
+    if (key !== "ArrowLeft" && key !== "ArrowRight") return undefined;
+    const sign = key === "ArrowLeft" ? -1 : 1;
+    let best = null;
+    let distance = Infinity;
+    for (const [u, box] of place) {
+      const dx = sign * (box[0] + box[2] / 2 - middle);
+      if (u === v || dx < 0 || (dx === 0 && sign * (u - v) < 0)) continue;
+      const dy = Math.abs(box[1] + box[3] / 2 - (y + h / 2));
+      if (dx + 4 * dy < distance) {
+        distance = dx + 4 * dy;
+        best = u;
+      }
+    }
+    return best;
+  }
+}

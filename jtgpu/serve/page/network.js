@@ -1,0 +1,67 @@
+// The network: names, states and arcs. Variables and states are numbers everywhere else.
+
+import { clean } from "./format.js";
+
+/** A variable's states as the API takes them: names where they are distinct, otherwise numbers. */
+function stateKeys(states) {
+  const unique = new Set(states).size === states.length && states.every((s) => s !== "");
+  return states.map((s, i) => (unique ? s : i));
+}
+
+/** What a person reads: names, with their number where they are empty or equal. */
+function stateTexts(states) {
+  const texts = states.map((s) => clean(s).trim());
+  return texts.map((s, i) => {
+    if (s === "") return `state ${i}`;
+    return texts.indexOf(s) === texts.lastIndexOf(s) ? s : `${s} (${i})`;
+  });
+}
+
+export class Network {
+  /**
+   * @param {string} id name in addresses
+   * @param {object} description the answer of GET /v1/networks/{id}
+   */
+  constructor(id, { title, kind, variables, arcs, prior, limits, plan, backend }) {
+    this.id = id;
+    this.title = clean(title || id);
+    this.isDirected = kind !== "markov";
+    this.limits = limits || {};
+    this.plan = plan || {};
+    this.backend = backend || "";
+    this.names = variables.map((v) => v.name);
+    this.number = new Map(this.names.map((name, i) => [name, i]));
+    this.texts = this.names.map((name) => clean(name) || "(no name)");
+    this.labels = variables.map((v) => (v.label && v.label !== v.name ? clean(v.label) : ""));
+    this.states = variables.map((v) => v.states);
+    this.keys = this.states.map(stateKeys);
+    this.stateTexts = this.states.map(stateTexts);
+    this.parents = this.names.map(() => []);
+    this.children = this.names.map(() => []);
+    for (const [parent, child] of arcs) {
+      this.parents[child].push(parent);
+      this.children[parent].push(child);
+    }
+    this.arcs = arcs.length;
+    this.prior = prior;
+  }
+
+  get size() {
+    return this.names.length;
+  }
+
+  /** Parents, children and the other parents of the children. */
+  blanket(v) {
+    const found = new Set([...this.parents[v], ...this.children[v]]);
+    for (const child of this.children[v]) for (const parent of this.parents[child]) found.add(parent);
+    found.delete(v);
+    return [...found];
+  }
+
+  /** The state that a key of the API means, or -1. */
+  stateNumber(v, key) {
+    const found = this.keys[v].indexOf(key);
+    if (found >= 0) return found;
+    return Number.isInteger(key) && key >= 0 && key < this.states[v].length ? key : this.states[v].indexOf(String(key));
+  }
+}

@@ -1,0 +1,108 @@
+// Up to four named sets of evidence, side by side, with differences to the first.
+
+import { button, el } from "./dom.js";
+import { bodyOf, describeFinding, findingList } from "./findings.js";
+import { cut, percent, points, significant } from "./format.js";
+import { totalVariation } from "./measures.js";
+import { Panel, panelTable } from "./panels.js";
+
+const MOST_VARIABLES = 6; // in the comparison, where no target is marked
+const MOST_SCENARIOS = 4;
+
+export class ScenarioPanel extends Panel {
+  constructor(store, actions) {
+    super(store, "Scenarios side by side", { name: "scenarios" });
+    this.actions = actions;
+  }
+
+  key() {
+    const { scenarios, targets, picked } = this.store;
+    return JSON.stringify([scenarios, targets, picked, this.store.findings]);
+  }
+
+  async ask(signal) {
+    const { api, network, scenarios } = this.store;
+    if (!scenarios.length) return { results: [] };
+    return api.ask(network.id, "posteriors", { cases: scenarios.map(({ findings }) => bodyOf(network, findings)) }, signal);
+  }
+
+  show({ results }) {
+    const { store } = this;
+    const { scenarios, network } = store;
+    const posteriors = results.map((result) => (result.posteriors ? network.names.map((name) => result.posteriors[name]) : null));
+    const save = button("Save the evidence as a scenario", () => this.save(), { disabled: scenarios.length >= MOST_SCENARIOS });
+    const parts = [save];
+    if (!scenarios.length) parts.push(el("p", { class: "muted" }, "Save the present evidence, change it and save it again: both appear side by side."));
+    else parts.push(el("div", { class: "scroll" }, panelTable(null, [this.heads(), this.evidenceRow(), this.logRow(results), ...this.rows(posteriors)], { class: "panel-table scenarios" })));
+    this.body.replaceChildren(...parts);
+  }
+
+  save() {
+    const { scenarios, findings } = this.store;
+    const taken = new Set(scenarios.map((s) => s.title));
+    const letter = [..."ABCDEFGH"].find((l) => !taken.has(`Scenario ${l}`));
+    this.store.setScenarios([...scenarios, { title: `Scenario ${letter}`, findings }]);
+  }
+
+  heads() {
+    const { store } = this;
+    const cells = store.scenarios.map((scenario, i) => {
+      const replace = (title) => store.setScenarios(store.scenarios.map((s, j) => (i === j ? { ...s, title } : s)));
+      const name = el("input", { type: "text", value: scenario.title, class: "scenario-name", maxlength: 40, "aria-label": `Name of scenario ${i + 1}`, onchange: (event) => replace(event.target.value || scenario.title) });
+      return el(
+        "th",
+        { scope: "col" },
+        name,
+        el("span", { class: "scenario-tools" }, button("Show", () => store.setFindings(scenario.findings), { title: "Make it the evidence of the map" }), button("\u00d7", () => store.setScenarios(store.scenarios.filter((_, j) => j !== i)), { "aria-label": `Remove ${scenario.title}` })),
+      );
+    });
+    return el("tr", {}, el("td"), ...cells);
+  }
+
+  evidenceRow() {
+    const { network, scenarios } = this.store;
+    const cells = scenarios.map(({ findings }) => {
+      const texts = findingList(findings).map(([v, finding]) => describeFinding(network, v, finding));
+      return el("td", { class: "text small", title: texts.join("\n") }, texts.length ? texts.slice(0, 5).map((text) => el("div", {}, cut(text, 34))) : "none", texts.length > 5 ? `and ${texts.length - 5} more` : null);
+    });
+    return el("tr", {}, el("th", { scope: "row" }, "evidence"), ...cells);
+  }
+
+  logRow(results) {
+    const cells = results.map((result) => el("td", { class: "figure" }, result.error ? result.error.title || "not answered" : significant(result.log_evidence, 5)));
+    return el("tr", {}, el("th", { scope: "row" }, "ln P(e)"), ...cells);
+  }
+
+  rows(posteriors) {
+    const { network } = this.store;
+    const rows = [];
+    for (const v of this.variables(posteriors)) {
+      rows.push(el("tr", { class: "scenario-variable" }, el("th", { colspan: posteriors.length + 1, scope: "rowgroup" }, button(network.texts[v], () => this.actions.open(v), { class: "link" }))));
+      network.stateTexts[v].slice(0, 12).forEach((text, state) => {
+        const cells = posteriors.map((found, i) => {
+          if (!found) return el("td", { class: "figure" }, "");
+          const p = found[v][state];
+          const change = i && posteriors[0] ? points(p - posteriors[0][v][state]) : "";
+          const cell = el("td", { class: "figure heat" }, `${percent(p)} %`, change && change !== "0" ? el("span", { class: "difference" }, ` ${change}`) : null);
+          cell.style.setProperty("--heat", `${Math.round(60 * p)}%`);
+          return cell;
+        });
+        rows.push(el("tr", {}, el("th", { scope: "row", class: "state-head" }, cut(text, 24)), ...cells));
+      });
+    }
+    return rows;
+  }
+
+  /** The targets and the picked variable; without them, those that differ most between scenarios. */
+  variables(posteriors) {
+    const { network, targets, picked } = this.store;
+    const chosen = [...new Set([...targets, ...(picked === null ? [] : [picked])])];
+    if (targets.length) return chosen;
+    const [first, ...others] = posteriors;
+    if (!first || !others.some(Boolean)) return chosen;
+    const differences = network.names.map((_, v) => Math.max(...others.filter(Boolean).map((found) => totalVariation(found[v], first[v]))));
+    const ranked = network.names.map((_, v) => v).filter((v) => differences[v] > 0.0005);
+    ranked.sort((a, b) => differences[b] - differences[a] || a - b);
+    return [...new Set([...chosen, ...ranked.slice(0, MOST_VARIABLES)])];
+  }
+}

@@ -1,0 +1,73 @@
+// Take away: link, picture, numbers, and the question as code.
+
+import { asCommand, asCurl, asPython } from "./code.js";
+import { writeCsv } from "./csv.js";
+import { button, el } from "./dom.js";
+import { bodyOf } from "./findings.js";
+import { encodeLink } from "./link.js";
+import { mapSvg, saveFile, svgToPng } from "./save.js";
+
+export class ShareDialog {
+  constructor(store, map, canLink) {
+    this.store = store;
+    this.map = map;
+    this.canLink = canLink;
+    this.dialog = el("dialog", { class: "dialog share", "aria-label": "Take away", onclose: () => this.dialog.replaceChildren() });
+    this.root = this.dialog;
+  }
+
+  open() {
+    const { store } = this;
+    const { network } = store;
+    const part = (title, text) => (text ? [el("h3", {}, title), el("pre", { tabindex: 0 }, text), button("Copy", (event) => this.copy(text, event.target))] : []);
+    const link = this.canLink ? `${window.location.href.split("#")[0]}#${encodeLink(network, store)}` : null;
+    this.status = el("p", { role: "status", class: "muted" });
+    this.dialog.replaceChildren(
+      el("h2", {}, "Take away"),
+      ...part("Link to this evidence", link),
+      el("h3", {}, "Files"),
+      el("div", { class: "card-tools" }, button("Map as SVG", () => this.save("svg")), button("Map as PNG", () => this.save("png")), button("Posteriors as CSV", () => this.save("csv")), button("Posteriors as JSON", () => this.save("json"))),
+      ...part("Python", asPython(network, store)),
+      ...(this.canLink ? part("curl", asCurl(network, store, store.api.address(network.id, "/posteriors"))) : []),
+      ...part("Command line", asCommand(network, store)),
+      this.status,
+      el("div", { class: "dialog-buttons" }, button("Close", () => this.dialog.close())),
+    );
+    this.dialog.showModal();
+  }
+
+  async copy(text, node) {
+    try {
+      await navigator.clipboard.writeText(text);
+      node.textContent = "Copied";
+    } catch {
+      const range = document.createRange();
+      range.selectNodeContents(node.previousSibling);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      node.textContent = "Selected: press Ctrl+C";
+    }
+  }
+
+  async save(kind) {
+    const { store } = this;
+    const { network, answer } = store;
+    const name = network.id.replace(/[^\w.-]+/g, "_") || "network";
+    try {
+      if (kind === "svg") saveFile(new Blob([mapSvg(this.map, network.title).text], { type: "image/svg+xml" }), `${name}.svg`);
+      else if (kind === "png") saveFile(await svgToPng(mapSvg(this.map, network.title)), `${name}.png`);
+      else if (kind === "csv") {
+        const rows = network.names.flatMap((variable, v) => network.states[v].map((state, i) => [variable, state, answer.posteriors[v][i], network.prior[v][i]]));
+        saveFile(new Blob([writeCsv([["variable", "state", "posterior", "prior"], ...rows])], { type: "text/csv" }), `${name}.csv`);
+      } else {
+        const posteriors = Object.fromEntries(network.names.map((variable, v) => [variable, answer.posteriors[v]]));
+        const states = Object.fromEntries(network.names.map((variable, v) => [variable, network.states[v]]));
+        const data = { network: network.id, ...bodyOf(network, answer.findings), log_evidence: answer.logEvidence, states, posteriors };
+        saveFile(new Blob([JSON.stringify(data, null, 1)], { type: "application/json" }), `${name}.json`);
+      }
+      this.status.textContent = `Saved ${name}.${kind}`;
+    } catch (error) {
+      this.status.textContent = `Not saved: ${error.message}`;
+    }
+  }
+}

@@ -1,0 +1,183 @@
+// The state of the page, and the one request that keeps its bars true to the evidence.
+
+import { Lost, Problem } from "./api.js";
+import { bodyOf, describeFinding, isSameEvidence } from "./findings.js";
+import { drop, newHistory, record, redo, undo } from "./history.js";
+
+const LONGEST_WAIT = 8; // seconds between tries
+const MAX_SCENARIOS = 4;
+
+export class Store {
+  constructor(api) {
+    this.api = api;
+    this.network = null;
+    this.listeners = new Map();
+    this.reset();
+  }
+
+  reset() {
+    this.history = newHistory({});
+    this.targets = [];
+    this.picked = null;
+    this.scenarios = [];
+    this.answer = null; // {findings, posteriors, logEvidence, ms}
+    this.problem = null; // {title, detail, findings, tried}
+    this.status = "ready"; // "pending", "lost"
+    this.ranking = []; // of the value of information
+    this.controller?.abort();
+    this.controller = null;
+    this.serial = (this.serial || 0) + 1;
+  }
+
+  on(events, listener) {
+    for (const event of events.split(" ")) {
+      if (!this.listeners.has(event)) this.listeners.set(event, []);
+      this.listeners.get(event).push(listener);
+    }
+  }
+
+  emit(event) {
+    for (const listener of this.listeners.get(event) || []) listener(this);
+  }
+
+  get findings() {
+    return this.history.value;
+  }
+
+  /** The variable that rankings are about: the first target, or the picked one. */
+  get target() {
+    return this.targets.length ? this.targets[0] : this.picked;
+  }
+
+  /** Whether the bars show the answer to the present evidence. */
+  get isFresh() {
+    return this.answer !== null && isSameEvidence(this.answer.findings, this.findings);
+  }
+
+  setNetwork(network, { findings = {}, targets = [], picked = null, scenarios = [] } = {}) {
+    this.reset();
+    this.network = network;
+    this.history = newHistory(findings);
+    this.targets = targets;
+    this.picked = picked;
+    this.scenarios = scenarios.slice(0, MAX_SCENARIOS);
+    this.answer = { findings: {}, posteriors: network.prior, logEvidence: 0, ms: null };
+    this.emit("network");
+    return this.refresh();
+  }
+
+  setFindings(findings) {
+    if (isSameEvidence(findings, this.findings)) return Promise.resolve();
+    return this.changeHistory(record(this.history, findings));
+  }
+
+  undo() {
+    return this.changeHistory(undo(this.history));
+  }
+
+  redo() {
+    return this.changeHistory(redo(this.history));
+  }
+
+  changeHistory(history) {
+    if (history.value === this.history.value) return Promise.resolve();
+    this.history = history;
+    this.problem = null;
+    this.emit("findings");
+    return this.refresh();
+  }
+
+  pick(v) {
+    if (v === this.picked) return;
+    this.picked = v;
+    this.emit("picked");
+  }
+
+  toggleTarget(v) {
+    this.targets = this.targets.includes(v) ? this.targets.filter((t) => t !== v) : [...this.targets, v];
+    this.emit("targets");
+  }
+
+  setScenarios(scenarios) {
+    this.scenarios = scenarios.slice(0, MAX_SCENARIOS);
+    this.emit("scenarios");
+  }
+
+  dismiss() {
+    this.problem = null;
+    this.emit("problem");
+  }
+
+  setStatus(status) {
+    if (status === this.status) return;
+    this.status = status;
+    this.emit("status");
+  }
+
+  /** Ask for all bars; a newer call cancels this one. A lost server is asked again until it answers. */
+  async refresh() {
+    this.controller?.abort();
+    this.controller = new AbortController();
+    this.serial += 1;
+    const { serial, findings, network } = this;
+    const { signal } = this.controller;
+    this.emit("asking");
+    if (!Object.keys(findings).length) {
+      this.settle({ findings, posteriors: network.prior, logEvidence: 0, ms: null });
+      return;
+    }
+    this.setStatus("pending");
+    for (let wait = 0.5; ; wait = Math.min(2 * wait, LONGEST_WAIT)) {
+      try {
+        const found = await this.api.ask(network.id, "posteriors", bodyOf(network, findings), signal);
+        if (serial !== this.serial) return;
+        const posteriors = network.names.map((name) => found.posteriors[name]);
+        this.settle({ findings, posteriors, logEvidence: found.log_evidence, ms: found.ms });
+        return;
+      } catch (error) {
+        if (serial !== this.serial || error.name === "AbortError") return;
+        if (error instanceof Problem) {
+          this.refuse(error, findings);
+          return;
+        }
+        if (!(error instanceof Lost)) throw error;
+        this.setStatus("lost");
+        await new Promise((resolve) => setTimeout(resolve, 1000 * (error.wait || wait)));
+        if (serial !== this.serial) return;
+      }
+    }
+  }
+
+  settle(answer) {
+    this.answer = answer;
+    this.setStatus("ready");
+    this.emit("answer");
+  }
+
+  /** Keep the last change out and say why; the evidence is again that of the bars. */
+  refuse(error, findings) {
+    const { network } = this;
+    const before = this.answer ? this.answer.findings : {};
+    const changed = Object.keys(findings).filter((v) => !isSameEvidence(findings[v], before[v])).map(Number);
+    this.history = this.history.past.length ? drop(this.history) : newHistory({});
+    if (!isSameEvidence(this.history.value, before)) this.history = record(this.history, before);
+    const isImpossible = error.kind === "impossible-evidence";
+    const others = (error.data.findings || network.names).filter((name) => {
+      const v = network.number.get(name);
+      return v !== undefined && findings[v] && !changed.includes(v);
+    });
+    this.problem = {
+      title: isImpossible ? "Impossible evidence" : error.data.title || "Not answered",
+      detail: isImpossible ? "" : error.message,
+      isImpossible,
+      isMissingToken: error.kind === "missing-token",
+      changed: changed.map((v) => describeFinding(network, v, findings[v])),
+      others: others.map((name) => describeFinding(network, network.number.get(name), findings[network.number.get(name)])),
+      tried: Object.fromEntries(changed.map((v) => [v, findings[v]])),
+    };
+    this.setStatus("ready");
+    this.emit("findings");
+    this.emit("problem");
+    this.emit("answer");
+  }
+}

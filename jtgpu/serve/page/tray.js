@@ -1,0 +1,89 @@
+// All findings in a line, and what is wrong with them.
+
+import { button, el } from "./dom.js";
+import { describeFinding, findingList, withFinding } from "./findings.js";
+import { cut } from "./format.js";
+import { markIcon } from "./marks.js";
+
+export class Tray {
+  constructor(store, actions) {
+    this.store = store;
+    this.actions = actions;
+    this.root = el("section", { class: "tray", "aria-label": "Evidence" });
+    store.on("network findings", () => this.update());
+  }
+
+  update() {
+    const { store } = this;
+    const { network, findings } = store;
+    const chips = findingList(findings).map(([v, finding]) => {
+      const text = describeFinding(network, v, finding);
+      return el(
+        "span",
+        { class: "chip" },
+        markIcon(finding.kind),
+        button(cut(text, 60), () => this.actions.open(v), { class: "chip-text", title: `${text}: show` }),
+        button("\u00d7", () => store.setFindings(withFinding(store.findings, v, null)), { class: "chip-clear", "aria-label": `Clear ${text}` }),
+      );
+    });
+    if (!chips.length) {
+      this.root.replaceChildren(el("span", { class: "muted hint" }, "No evidence. Click a state to observe it; shift-click for one of several; right-click for likelihoods and interventions."));
+      return;
+    }
+    this.root.replaceChildren(...chips, button("Clear all", () => store.setFindings({}), { class: "clear-all" }));
+  }
+}
+
+/** Messages above everything: impossible evidence, a lost server. */
+export class Banner {
+  constructor(store, actions) {
+    this.store = store;
+    this.actions = actions;
+    this.root = el("div", { class: "banner", role: "alert", hidden: true });
+    this.notice = null;
+    store.on("problem status network findings", () => this.update());
+  }
+
+  say(text) {
+    this.notice = text;
+    this.update();
+  }
+
+  update() {
+    const { store } = this;
+    const { problem, status } = store;
+    const parts = [];
+    if (status === "lost") parts.push(el("p", {}, el("strong", {}, "The server does not answer. "), "What you see is not the answer to the evidence; the page tries again by itself."));
+    if (problem) parts.push(...this.describe(problem));
+    if (this.notice) parts.push(el("p", {}, this.notice), this.dismissButton());
+    this.root.hidden = !parts.length;
+    this.root.classList.toggle("is-lost", status === "lost");
+    this.root.replaceChildren(...parts);
+  }
+
+  describe(problem) {
+    const { store } = this;
+    const lines = [];
+    if (problem.isImpossible) {
+      const changed = problem.changed.map((text) => cut(text, 120)).join("; ");
+      lines.push(el("p", {}, el("strong", {}, "Impossible evidence: "), `${changed || "these findings"} cannot be true${problem.others.length ? " together with" : ""}`));
+      if (problem.others.length) lines.push(el("ul", {}, ...problem.others.slice(0, 12).map((text) => el("li", {}, cut(text, 120)))));
+      lines.push(el("p", {}, "The last change was not made."));
+    } else lines.push(el("p", {}, el("strong", {}, `${problem.title}: `), problem.detail));
+    const buttons = [];
+    if (problem.isMissingToken) buttons.push(button("Enter the token", () => this.actions.askToken()));
+    if (problem.isImpossible && problem.others.length && problem.changed.length) {
+      buttons.push(button("Clear the others and set it", () => store.setFindings(problem.tried)));
+    }
+    buttons.push(this.dismissButton());
+    return [...lines, el("div", { class: "banner-buttons" }, ...buttons)];
+  }
+
+  dismissButton() {
+    return button("Dismiss", () => {
+      this.notice = null;
+      this.store.dismiss();
+      this.update();
+    });
+  }
+}
