@@ -108,7 +108,9 @@ def page_module(entry: str = "widget.js") -> str:
 
     add(entry)
     *before, last = order.values()
-    return "\n".join([re.sub(r"^export (?=class|function|const|async)", "", text, flags=re.MULTILINE) for text in before] + [last])
+    return "\n".join(
+        [re.sub(r"^export (?=class|function|const|async)", "", text, flags=re.MULTILINE) for text in before] + [last]
+    )
 
 
 class _Answers:
@@ -153,7 +155,12 @@ class _Answers:
             raise ArgumentError("a Markov network has no CPTs")
         table = model.cpt(name)
         parents = list(model.parents(name))
-        return {"variable": name, "parents": parents, "shape": list(table.shape), "probabilities": table.ravel().tolist()}
+        return {
+            "variable": name,
+            "parents": parents,
+            "shape": list(table.shape),
+            "probabilities": table.ravel().tolist(),
+        }
 
 
 @lru_cache(1)

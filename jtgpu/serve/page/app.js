@@ -30,6 +30,7 @@ export class App {
    */
   constructor(root, api, { canLink = false, hasTables = false, onNetwork = null, onToken = null } = {}) {
     this.root = root;
+    this.isPage = canLink; // and not a part of a notebook
     this.store = new Store(api);
     const { store } = this;
     const actions = {
@@ -137,7 +138,7 @@ export class App {
       this.speak();
     });
     store.on("network", () => root.classList.toggle("has-card", store.picked !== null));
-    root.addEventListener("keydown", (event) => this.key(event));
+    (this.isPage ? document : root).addEventListener("keydown", (event) => this.key(event));
     if (this.tables) this.acceptFiles();
   }
 

@@ -132,7 +132,9 @@ class Visit:
 @pytest.fixture
 def visit(browser: Any, site: Site) -> Iterator[Visit]:
     """A wide window; the test fails on errors in the console and on requests to other hosts."""
-    context = browser.new_context(viewport={"width": 1400, "height": 900}, reduced_motion="reduce", accept_downloads=True)
+    context = browser.new_context(
+        viewport={"width": 1400, "height": 900}, reduced_motion="reduce", accept_downloads=True
+    )
     found = Visit(context, site.url)
     yield found
     context.close()

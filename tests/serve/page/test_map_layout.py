@@ -1,0 +1,65 @@
+"""Positions of the boxes of the page."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+
+import pytest
+
+import jtgpu
+from jtgpu.serve.map_layout import MAX_NODES, box_size, map_layout, overview
+
+
+@pytest.mark.parametrize("name", ["asia", "alarm", "hepar2"])
+def test_all_boxes_and_arcs(name: str) -> None:
+    net = jtgpu.load(name)
+    found = map_layout(net)
+    assert found["nodes"] == [*range(len(net))]
+    for v, (_, _, width, height) in enumerate(found["boxes"]):
+        assert (width, height) == box_size(len(net.states(v)))
+    for (ax, ay, aw, ah), (bx, by, bw, bh) in combinations(found["boxes"], 2):
+        assert ax + aw <= bx or bx + bw <= ax or ay + ah <= by or by + bh <= ay
+    arcs = {(a, b) for a, b, _, _ in found["arcs"]}
+    wanted = {(net.index(p), net.index(v)) for p, v in net.arcs}
+    assert arcs <= wanted
+    assert len(arcs) == len(wanted) or found["spines"]
+    assert found["hidden"] == [[0, 0]] * len(net)
+    assert json.dumps(found) == json.dumps(map_layout(net))
+
+
+def test_a_part_counts_what_it_hides() -> None:
+    net = jtgpu.load("asia")
+    lung = net.index("lung")
+    found = map_layout(net, [lung, lung])
+    assert found["nodes"] == [lung]
+    assert found["hidden"] == [[1, 1]]
+    assert found["arcs"] == []
+    assert map_layout(net, [])["nodes"] == []
+
+
+@pytest.mark.parametrize("nodes", [[-1], [8], [0, 99]])
+def test_unknown_variables(nodes: list[int]) -> None:
+    with pytest.raises(jtgpu.ArgumentError, match="numbers of variables, 0 to 7"):
+        map_layout(jtgpu.load("asia"), nodes)
+
+
+def test_limits() -> None:
+    net = jtgpu.BayesianNetwork(
+        {f"v{i}": ["a", "b"] for i in range(MAX_NODES + 1)}, {}, {f"v{i}": [0.5, 0.5] for i in range(MAX_NODES + 1)}
+    )
+    with pytest.raises(jtgpu.ArgumentError, match="at most 400"):
+        map_layout(net)
+
+
+def test_overview_has_a_dot_for_each_variable() -> None:
+    found = overview(jtgpu.load("alarm"))
+    assert len(found["x"]) == len(found["y"]) == 37
+    assert all(0 <= at <= 1000 for at in found["x"] + found["y"])
+
+
+def test_markov_networks_have_no_arrow_heads() -> None:
+    net = jtgpu.MarkovNetwork({"a": ["0", "1"], "b": ["0", "1"]}, [(("a", "b"), [[1.0, 2.0], [3.0, 4.0]])])
+    (arc,) = map_layout(net)["arcs"]
+    assert arc[:2] == [0, 1]
+    assert arc[3] == ""
