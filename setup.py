@@ -61,6 +61,7 @@ EXTRAS = {
         "uvicorn>=0.30", "msgspec>=0.18", "prometheus-client>=0.20", "uvloop>=0.19; sys_platform != 'win32'",
         "httptools>=0.6; sys_platform != 'win32'",
     ],
+    "notebook": ["anywidget>=0.9", "msgspec>=0.18"],
     "ray": ["ray[data]>=2.49", "fsspec", "narwhals>=1.20", "pyarrow>=17"],
     # tests compare answers with pyagrum, benchmarks compare times; tests of missing packages are skipped with a reason
     "test": [
@@ -70,9 +71,10 @@ EXTRAS = {
         "ray[data]>=2.49; platform_system == 'Linux' and python_version < '3.14'", "pyyaml>=6",
         "moto[server]>=5",  # object storage on this machine
         "httpx>=0.27", "openapi-spec-validator>=0.7",
+        "playwright>=1.45",  # drives the system's Chromium; it downloads no browser
     ],
 }
-EXTRAS["test"] += EXTRAS["serve"]
+EXTRAS["test"] += [*EXTRAS["serve"], *EXTRAS["notebook"]]
 EXTRAS["dev"] = [
     *EXTRAS["test"], "ruff>=0.11", "mypy>=1.15", "types-networkx", "types-setuptools", "build>=1.2",
     "import-linter>=2.0",
@@ -96,6 +98,7 @@ setup(
     package_dir={"jtgpu.cuda": "cuda", "jtgpu.nets": "nets"},
     package_data={
         "jtgpu": ["py.typed", "util/ahead/*.c"],
+        "jtgpu.serve": ["page/*.html", "page/*.css", "page/*.js"],
         "jtgpu.cuda": ["**/*.cu", "**/*.cuh", "*.rst"],
         "jtgpu.nets": ["*.net", "*.net.gz", "*.num", "*.rst"],
     },

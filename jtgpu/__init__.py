@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .model.network import BayesianNetwork
     from .model.quick import network
     from .plans.plan import Cost, Plan
+    from .serve.widget import widget
 
 __all__ = [
     "ArgumentError",
@@ -99,6 +100,7 @@ __all__ = [
     "series",
     "to_pgmpy",
     "to_pyagrum",
+    "widget",
     "write",
 ]
 
@@ -131,6 +133,7 @@ _LAZY = {
     "networks": "formats",
     "read": "formats",
     "read_evidence": "formats",
+    "widget": "serve.widget",
     "write": "formats",
 }
 

@@ -47,6 +47,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "uvicorn": ("serve/listening.py",),
     "msgspec": ("serve/*.py", "serve/questions/*.py"),
     "prometheus_client": ("serve/metrics.py",),
+    "anywidget": ("serve/notebook.py",),
+    "traitlets": ("serve/notebook.py",),
     "numpy": ("**/*.py",),
 }
 # packages that are imported within functions only, in any file

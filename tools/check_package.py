@@ -22,6 +22,7 @@ def wanted() -> set[str]:
     """Every file of the checkout that an installed package needs, by its name in the wheel."""
     names = {"jtgpu/py.typed"}
     names |= {p.relative_to(ROOT).as_posix() for p in (ROOT / "jtgpu").rglob("*.py")}
+    names |= {p.relative_to(ROOT).as_posix() for p in (ROOT / "jtgpu" / "serve" / "page").iterdir()}
     for pattern in ("cuda/**/*.cu", "cuda/**/*.cuh", "nets/*.net", "nets/*.net.gz", "nets/*.num", "nets/README.rst"):
         names |= {f"jtgpu/{p.relative_to(ROOT).as_posix()}" for p in ROOT.glob(pattern)}
     return names

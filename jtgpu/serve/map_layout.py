@@ -39,10 +39,10 @@ def map_layout(model: DiscreteModel, nodes: Sequence[int] | None = None) -> dict
     Returns
     -------
     dict
-        ``nodes``, their numbers, ascending; ``boxes``, [x, y, width, height] of each; ``arcs``, [parent, child, path data
-        of the line, path data of its head] by numbers of variables; ``spines``, [parent, path data] of the lines between
-        a parent and columns of its children; ``hidden``, [parents, children] of each node that are not among the nodes;
-        ``width``, ``height``. Integers in pixels.
+        ``nodes``, their numbers, ascending; ``boxes``, [x, y, width, height] of each; ``arcs``, [parent, child, path
+        data of the line, path data of its head] by numbers of variables; ``spines``, [parent, path data] of the lines
+        between a parent and columns of its children, and ``heads``, path data of their arrow heads; ``hidden``,
+        [parents, children] of each node that are not among the nodes; ``width``, ``height``. Integers in pixels.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A server with its page, and Debian's Chromium driven by playwright; without them, tests are skipped with the reason."""
+"""A server with its page, and the system's Chromium driven by playwright; without them, tests are skipped."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Site:
 @pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
     """A server of asia, alarm, munin and a hostile network."""
-    for package in ("uvicorn", "starlette", "msgspec"):
+    for package in ("uvicorn", "msgspec", "prometheus_client"):
         pytest.importorskip(package, reason=f"{package} is not installed (pip install 'jtgpu[serve]')")
     nets = {name: jtgpu.load(name) for name in ("asia", "alarm", "munin")}
     nets["hostile"] = hostile_network()
@@ -75,7 +75,8 @@ class Visit:
     """A page of a browser, and what went wrong in it."""
 
     def __init__(self, context: Any, url: str):
-        self.url, self.page, self.problems = url, context.new_page(), []
+        self.url, self.page = url, context.new_page()
+        self.problems: list[str] = []
         self.allowed: tuple[str, ...] = ()
         self.page.on("console", self._console)
         self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))

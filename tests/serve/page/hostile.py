@@ -36,6 +36,6 @@ def hostile_network() -> jtgpu.BayesianNetwork:
     def table(name: str) -> np.ndarray:
         shape = [len(states[p]) for p in parents.get(name, [])] + [len(states[name])]
         numbers = random.uniform(0.2, 1, shape)
-        return numbers / numbers.sum(-1, keepdims=True)
+        return np.asarray(numbers / numbers.sum(-1, keepdims=True))
 
     return jtgpu.BayesianNetwork(states, parents, {name: table(name) for name in states})

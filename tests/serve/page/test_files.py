@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from jtgpu.serve import widget
+from jtgpu.serve.page_files import FOLDER
+from jtgpu.serve.page_module import page_module
 
-FOLDER = Path(widget.__file__).parent / "page"
 MODULES = sorted(FOLDER.glob("*.js"))
 DECLARED = re.compile(
     r"^(?:export )?(?:async )?(?:function|class) (\w+)|^(?:export )?(?:const|let) (?:(\w+)|\[([^\]]*)\]|\{([^}]*)\})",
@@ -70,7 +70,7 @@ def test_imports_name_what_exists() -> None:
 
 
 def test_one_module_for_notebooks() -> None:
-    text = widget.page_module()
+    text = page_module()
     assert not re.search(r"^import ", text, re.MULTILINE)
     assert re.findall(r"^export .*", text, re.MULTILINE) == ["export default { render };"]
     names = Counter(declared(text))

