@@ -30,7 +30,7 @@ export class ListView {
     );
     this.rowsNode = el("div", { class: "list-rows" });
     this.box = el("div", {
-      class: "list", role: "listbox", tabindex: 0, "aria-label": "Variables", onscroll: () => this.render(),
+      class: "list", role: "listbox", tabindex: 0, "aria-label": "Variables", onscroll: () => this.scrolled(),
       onkeydown: (event) => this.key(event), onclick: (event) => this.click(event),
     }, this.rowsNode);
     this.countNode = el("span", { class: "list-count" });
@@ -45,7 +45,12 @@ export class ListView {
     store.on("answer ranking", () => this.resort(true));
     store.on("findings targets", () => this.render(true));
     store.on("picked", () => this.showPicked());
-    new ResizeObserver(() => this.render()).observe(this.box);
+    this.height = 0; // of the visible part; cached, as is the scroll position: to read them makes the browser lay out the page
+    this.top = 0;
+    new ResizeObserver(() => {
+      this.height = this.box.clientHeight;
+      this.render();
+    }).observe(this.box);
   }
 
   reload() {
@@ -73,16 +78,26 @@ export class ListView {
     this.rowsNode.style.height = `${found * ROW_HEIGHT}px`;
     if (this.search.value !== this.lastSearch) {
       this.lastSearch = this.search.value;
-      this.box.scrollTop = 0;
+      this.scrollTo(0);
       this.active = this.search.value && found ? this.order[0] : this.store.picked;
     }
     this.render(true);
   }
 
+  scrolled() {
+    this.top = this.box.scrollTop;
+    this.render();
+  }
+
+  scrollTo(top) {
+    this.box.scrollTop = top;
+    this.top = this.box.scrollTop;
+  }
+
   render(isChanged = false) {
     if (!this.store.network) return;
-    const first = Math.max(0, Math.floor(this.box.scrollTop / ROW_HEIGHT) - MARGIN_ROWS);
-    const last = Math.min(this.order.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / ROW_HEIGHT) + MARGIN_ROWS);
+    const first = Math.max(0, Math.floor(this.top / ROW_HEIGHT) - MARGIN_ROWS);
+    const last = Math.min(this.order.length, Math.ceil((this.top + this.height) / ROW_HEIGHT) + MARGIN_ROWS);
     const wanted = new Map();
     for (let i = first; i < last; i += 1) wanted.set(this.order[i], i);
     for (const [v, row] of this.rows) {
@@ -156,9 +171,8 @@ export class ListView {
     const i = this.order.indexOf(this.active);
     if (i < 0) return;
     const top = i * ROW_HEIGHT;
-    const { scrollTop, clientHeight } = this.box;
-    if (top < scrollTop) this.box.scrollTop = top;
-    else if (top + ROW_HEIGHT > scrollTop + clientHeight) this.box.scrollTop = top + ROW_HEIGHT - clientHeight;
+    if (top < this.top) this.scrollTo(top);
+    else if (top + ROW_HEIGHT > this.top + this.height) this.scrollTo(top + ROW_HEIGHT - this.height);
   }
 
   click(event) {
@@ -175,7 +189,7 @@ export class ListView {
     if (event.ctrlKey || event.metaKey || event.altKey || !this.order.length) return;
     const isSearch = event.target === this.search;
     const { store } = this;
-    const page = Math.max(1, Math.floor(this.box.clientHeight / ROW_HEIGHT) - 1);
+    const page = Math.max(1, Math.floor(this.height / ROW_HEIGHT) - 1);
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page };
     if (!isSearch) Object.assign(steps, { Home: -Infinity, End: Infinity });
     if (event.key in steps) {

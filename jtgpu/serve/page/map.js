@@ -31,6 +31,7 @@ export class MapView {
     this.actions = actions;
     this.boxes = new Map(); // number of variable -> elements
     this.view = { x: 0, y: 0, scale: 1 };
+    [this.width, this.height] = [0, 0]; // of the frame; cached, since to read them makes the browser lay out the page
     this.isWhole = true;
     this.canvas = svgEl("g", { class: "canvas" });
     this.svg = svgEl("svg", { class: "map", role: "application", "aria-label": "Map of the network" }, this.canvas);
@@ -274,7 +275,7 @@ export class MapView {
   }
 
   fit() {
-    const { clientWidth: width, clientHeight: height } = this.root;
+    const { width, height } = this;
     if (!this.layout || !width || !height) return;
     const margin = 28;
     const scale = Math.min((width - 2 * margin) / this.layout.width, (height - 2 * margin) / this.layout.height, 1.3);
@@ -285,8 +286,7 @@ export class MapView {
   }
 
   zoom(factor, at = null) {
-    const { clientWidth, clientHeight } = this.root;
-    const [px, py] = at || [clientWidth / 2, clientHeight / 2];
+    const [px, py] = at || [this.width / 2, this.height / 2];
     const scale = Math.min(Math.max(this.view.scale * factor, FARTHEST), NEAREST);
     const ratio = scale / this.view.scale;
     this.view = { x: px - (px - this.view.x) * ratio, y: py - (py - this.view.y) * ratio, scale };
@@ -296,7 +296,7 @@ export class MapView {
   /** Move a box into view; `always` moves it to the middle, too, where it is visible. */
   centre(v, always) {
     const i = this.layout ? this.layout.nodes.indexOf(v) : -1;
-    const { clientWidth: width, clientHeight: height } = this.root;
+    const { width, height } = this;
     if (i < 0 || !width) return;
     const [x, y, w, h] = this.layout.boxes[i];
     const { scale } = this.view;
@@ -361,10 +361,10 @@ export class MapView {
   }
 
   resize() {
-    const size = `${this.root.clientWidth}x${this.root.clientHeight}`;
-    if (size === this.size || !this.root.clientWidth) return;
-    const isFirst = !this.size || this.size.startsWith("0x");
-    this.size = size;
+    const { clientWidth, clientHeight } = this.root;
+    if (!clientWidth || (clientWidth === this.width && clientHeight === this.height)) return;
+    const isFirst = !this.width;
+    [this.width, this.height] = [clientWidth, clientHeight];
     if (isFirst) this.fit();
     else this.centre(this.store.picked, false);
   }
