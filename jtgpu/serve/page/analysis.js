@@ -10,6 +10,7 @@ const [MOST_CHANGED, MOST_EXPLAINED, MOST_ROWS_SHOWN, MOST_JOINT] = [8, 14, 10, 
 const PICK_FIRST = "Pick a variable, or mark one as a target.";
 
 const evidenceKey = (store) => JSON.stringify(store.findings);
+const isObserved = (store, v) => store.findings[v]?.states?.length === 1;
 const isRegular = (store) => Object.values(store.findings).every(({ kind }) => kind !== "soft" && kind !== "do");
 
 function variableLink(store, actions, v) {
@@ -166,7 +167,7 @@ class ValuePanel extends Panel {
 
   key() {
     const { target, findings } = this.store;
-    return target === null || findings[target]?.states?.length === 1 ? null : `${evidenceKey(this.store)}/${target}`;
+    return target === null || isObserved(this.store, target) ? null : `${evidenceKey(this.store)}/${target}`;
   }
 
   idle() {
@@ -246,12 +247,14 @@ class TornadoPanel extends Panel {
 
   key() {
     const { target, network } = this.store;
-    if (target === null || !network.isDirected) return null;
+    if (target === null || !network.isDirected || isObserved(this.store, target)) return null;
     return `${evidenceKey(this.store)}/${target}/${this.chosenState()}/${this.spread}`;
   }
 
   idle() {
-    return this.store.network.isDirected ? PICK_FIRST : "Markov networks have no CPTs.";
+    const { network, target } = this.store;
+    if (!network.isDirected) return "Markov networks have no CPTs.";
+    return target === null ? PICK_FIRST : "The target is observed: no number changes its probability.";
   }
 
   chosenState() {

@@ -15,6 +15,7 @@ const KEYS = [
   ["t", "mark as a target"],
   ["u, U", "undo, redo"],
   ["+, \u2212, f", "zoom the map, fit it"],
+  ["?", "this help"],
   ["Escape", "close"],
 ];
 

@@ -154,13 +154,12 @@ export class Store {
     this.emit("answer");
   }
 
-  /** Keep the last change out and say why; the evidence is again that of the bars. */
+  /** Keep the last change out and say why. Changes before it that had no answer yet are asked again. */
   refuse(error, findings) {
     const { network } = this;
-    const before = this.answer ? this.answer.findings : {};
+    const before = this.history.past.length ? this.history.past.at(-1) : {};
     const changed = Object.keys(findings).filter((v) => !isSameEvidence(findings[v], before[v])).map(Number);
     this.history = this.history.past.length ? drop(this.history) : newHistory({});
-    if (!isSameEvidence(this.history.value, before)) this.history = record(this.history, before);
     const isImpossible = error.kind === "impossible-evidence";
     const others = (error.data.findings || network.names).filter((name) => {
       const v = network.number.get(name);
@@ -175,9 +174,13 @@ export class Store {
       others: others.map((name) => describeFinding(network, network.number.get(name), findings[network.number.get(name)])),
       tried: Object.fromEntries(changed.map((v) => [v, findings[v]])),
     };
-    this.setStatus("ready");
     this.emit("findings");
     this.emit("problem");
+    if (!this.isFresh) {
+      this.refresh();
+      return;
+    }
+    this.setStatus("ready");
     this.emit("answer");
   }
 }

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import jtgpu
-
-pytestmark = pytest.mark.slow
+from jtgpu.serve.page_files import FOLDER
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -26,6 +25,19 @@ def asia() -> Any:
     return jtgpu.load("asia").compile("reference")
 
 
+def test_help_names_every_key() -> None:
+    """The keys that the page listens to are those that its help lists."""
+    app, frame = ((FOLDER / name).read_text(encoding="utf-8") for name in ("app.js", "frame.js"))
+    keys = re.search(r"const keys = \{(.*?)\n    \};", app, re.DOTALL)
+    assert keys
+    listened = re.findall(r'^      (?:"(.)"|(\w+)): \(\) =>', keys[1], re.MULTILINE)
+    listed = frame.partition("const KEYS = [")[2].partition("];")[0]
+    for quoted, plain in listened:
+        key = (quoted or plain).replace("-", "\\u2212")
+        assert re.search(rf'\["[^"]*{re.escape(key)}', listed), key
+
+
+@pytest.mark.slow
 def test_bars_are_the_posteriors(visit: Any, asia: Any) -> None:
     visit.open("#n=asia")
     assert visit.page.locator(".map .box").count() == 8
@@ -41,6 +53,7 @@ def test_bars_are_the_posteriors(visit: Any, asia: Any) -> None:
     assert visit.number("lung", "yes") == percent(asia.posterior("lung")["yes"])
 
 
+@pytest.mark.slow
 def test_shift_click_is_one_of(visit: Any) -> None:
     visit.open("#n=alarm")
     visit.page.keyboard.press("/")
@@ -56,6 +69,7 @@ def test_shift_click_is_one_of(visit: Any) -> None:
     assert visit.number("HR", "HIGH") == percent(found["HIGH"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "numbers"),
     [("likelihood", ["0.9", "0.2"]), ("soft", ["0.7", "0.3"]), ("do", None)],
@@ -84,6 +98,7 @@ def test_kinds_of_evidence(visit: Any, asia: Any, kind: str, numbers: list[str] 
     assert visit.number("dysp", "yes") == percent(found["dysp"]["yes"])
 
 
+@pytest.mark.slow
 def test_weights_are_checked(visit: Any) -> None:
     visit.open("#n=asia&v=bronc")
     visit.page.keyboard.press("e")
@@ -98,6 +113,7 @@ def test_weights_are_checked(visit: Any) -> None:
     assert visit.page.locator(".chip").count() == 0
 
 
+@pytest.mark.slow
 def test_undo_redo_and_the_tray(visit: Any) -> None:
     visit.open("#n=asia")
     visit.row("xray", "yes").click()
@@ -122,6 +138,7 @@ def test_undo_redo_and_the_tray(visit: Any) -> None:
     assert chips.all_text_contents() == ["xray = yes"]
 
 
+@pytest.mark.slow
 def test_impossible_evidence_keeps_the_last_change_out(visit: Any, asia: Any) -> None:
     visit.allowed = ("status of 422",)
     visit.open("#n=asia&e=lung:yes")
@@ -139,6 +156,7 @@ def test_impossible_evidence_keeps_the_last_change_out(visit: Any, asia: Any) ->
     assert visit.number("xray", "yes") == percent(asia.posterior("xray", {"either": "no"})["yes"])
 
 
+@pytest.mark.slow
 def test_panels_have_the_answers_of_the_tree(visit: Any, asia: Any) -> None:
     evidence = {"xray": "yes", "smoke": "yes"}
     visit.open("#n=asia&e=xray:yes&e=smoke:yes&t=lung&v=bronc")
@@ -146,7 +164,7 @@ def test_panels_have_the_answers_of_the_tree(visit: Any, asia: Any) -> None:
     assert "ln P(e) = \u22122.57897" in text
     assert f"Conflict \u2212{abs(asia.conflict(evidence)):.3g}" in text
     assert "either" in visit.panel("changed").locator("tbody tr").first.inner_text()
-    best_gain = max(asia.value_of_information("lung", evidence), key=lambda found: found.gain)
+    best_gain = max(asia.value_of_information("lung", evidence=evidence), key=lambda found: found.gain)
     asked = visit.panel("voi").locator("tbody tr")
     assert asked.first.inner_text().split()[0] == best_gain.variable
     best = asia.mpe(evidence)
@@ -164,6 +182,7 @@ def test_panels_have_the_answers_of_the_tree(visit: Any, asia: Any) -> None:
     assert joint == [percent(p) for p in wanted]
 
 
+@pytest.mark.slow
 def test_the_next_question_is_answered_by_a_click(visit: Any) -> None:
     visit.open("#n=asia&t=lung&v=lung")
     visit.panel("voi").locator("tbody .link").first.click()
@@ -173,6 +192,7 @@ def test_the_next_question_is_answered_by_a_click(visit: Any) -> None:
     assert visit.page.locator(".chip-text").all_text_contents() == ["either = yes"]
 
 
+@pytest.mark.slow
 def test_a_click_on_the_tornado_shows_the_number_in_its_table(visit: Any) -> None:
     visit.open("#n=asia&e=xray:yes&t=lung&v=lung")
     link = visit.panel("tornado").locator(".tornado .link").first
@@ -186,6 +206,7 @@ def test_a_click_on_the_tornado_shows_the_number_in_its_table(visit: Any) -> Non
     dialog.get_by_role("button", name="Close").click()
 
 
+@pytest.mark.slow
 def test_scenarios_side_by_side(visit: Any, asia: Any) -> None:
     visit.open("#n=asia&e=xray:yes&t=lung")
     panel = visit.panel("scenarios")
@@ -211,6 +232,7 @@ def test_scenarios_side_by_side(visit: Any, asia: Any) -> None:
     assert visit.page.locator(".chip-text").all_text_contents() == ["xray = yes"]
 
 
+@pytest.mark.slow
 def test_tables_in_and_out(visit: Any, asia: Any, tmp_path: Path) -> None:
     path = tmp_path / "cases.csv"
     path.write_text("id,smok,xray,dysp\r\n1,yes,yes,no\r\n2,,no,yes\r\n3,,maybe,\r\n", encoding="utf-8")
@@ -231,6 +253,7 @@ def test_tables_in_and_out(visit: Any, asia: Any, tmp_path: Path) -> None:
     assert sorted(visit.page.locator(".chip-text").all_text_contents()) == ["dysp = yes", "xray = no"]
 
 
+@pytest.mark.slow
 def test_answers_to_a_table_are_downloaded(visit: Any, asia: Any, tmp_path: Path) -> None:
     path = tmp_path / "cases.csv"
     path.write_text("smoke,xray,dysp\n" + "yes,yes,no\n,no,yes\n" * 50, encoding="utf-8")
@@ -248,6 +271,7 @@ def test_answers_to_a_table_are_downloaded(visit: Any, asia: Any, tmp_path: Path
     assert float(lines[0][column]) == pytest.approx(wanted, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_file_is_dropped(visit: Any) -> None:
     visit.open("#n=asia&t=lung")
     visit.page.evaluate(
@@ -262,6 +286,7 @@ def test_a_file_is_dropped(visit: Any) -> None:
     assert "dropped.csv" in visit.page.locator(".panel-tables").inner_text()
 
 
+@pytest.mark.slow
 def test_take_away(visit: Any, asia: Any) -> None:
     visit.open("#n=asia&e=xray:yes&t=lung")
     files = {}
@@ -285,6 +310,7 @@ def test_take_away(visit: Any, asia: Any) -> None:
     assert texts[3] == "jtgpu query 'asia.net' -e 'xray=yes' -t 'lung'"
 
 
+@pytest.mark.slow
 def test_the_address_is_the_state(visit: Any) -> None:
     visit.open("#n=asia")
     visit.row("xray", "yes").click()
@@ -298,6 +324,7 @@ def test_the_address_is_the_state(visit: Any) -> None:
     assert "Left out of the link" in visit.page.locator(".banner").inner_text()
 
 
+@pytest.mark.slow
 def test_another_network(visit: Any) -> None:
     visit.open("#n=asia&e=xray:yes")
     visit.page.locator(".network-select").select_option("alarm")
@@ -307,6 +334,7 @@ def test_another_network(visit: Any) -> None:
     assert visit.page.title() == "alarm \u2013 jtgpu"
 
 
+@pytest.mark.slow
 def test_search_and_order(visit: Any) -> None:
     page = visit.open("#n=alarm&e=BP:LOW")
     page.keyboard.press("/")
@@ -324,6 +352,7 @@ def test_search_and_order(visit: Any) -> None:
     assert names.count() == 0
 
 
+@pytest.mark.slow
 def test_keyboard_alone(visit: Any, asia: Any) -> None:
     """From the start of the page to an answer, with neither mouse nor touch."""
     page = visit.open("#n=asia")
@@ -359,6 +388,7 @@ def test_keyboard_alone(visit: Any, asia: Any) -> None:
     assert page.evaluate("document.activeElement.className") == "state"
 
 
+@pytest.mark.slow
 def test_tab_reaches_every_part(visit: Any) -> None:
     page = visit.open("#n=asia&v=lung")
     seen = set()
@@ -372,6 +402,7 @@ def test_tab_reaches_every_part(visit: Any) -> None:
     assert {"jtgpu-head", "list-frame", "map-frame", "card", "panels"} <= seen
 
 
+@pytest.mark.slow
 def test_screen_readers(visit: Any) -> None:
     page = visit.open("#n=asia&v=lung")
     visit.row("xray", "yes").click()
@@ -404,6 +435,7 @@ def luminance(colour: str) -> float:
     return 0.2126 * r + 0.7152 * g + 0.0722 * b
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_contrast(visit: Any, theme: str) -> None:
     visit.page.emulate_media(color_scheme=theme)
@@ -439,6 +471,7 @@ def test_contrast(visit: Any, theme: str) -> None:
     assert (light["bg"] > 0.5) == (theme == "light")
 
 
+@pytest.mark.slow
 def test_dark_and_light_by_hand(visit: Any) -> None:
     page = visit.open("#n=asia")
     button = page.locator(".theme")
@@ -449,6 +482,7 @@ def test_dark_and_light_by_hand(visit: Any) -> None:
     assert page.locator(".jtgpu").get_attribute("data-theme") == "dark"
 
 
+@pytest.mark.slow
 def test_360_pixels(phone: Any, asia: Any) -> None:
     page = phone.open("#n=asia", boxes=False)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -469,6 +503,7 @@ def test_360_pixels(phone: Any, asia: Any) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+@pytest.mark.slow
 def test_zoom_of_200_percent(browser: Any, site: Any) -> None:
     """A window of 1,280 pixels at 200 % has 640 of its own."""
     context = browser.new_context(viewport={"width": 640, "height": 400}, device_scale_factor=2)
@@ -480,6 +515,7 @@ def test_zoom_of_200_percent(browser: Any, site: Any) -> None:
     context.close()
 
 
+@pytest.mark.slow
 def test_focus_and_context_of_a_large_network(visit: Any) -> None:
     page = visit.open("#n=munin")
     assert page.locator(".map .box").count() <= 60
@@ -510,6 +546,7 @@ def test_focus_and_context_of_a_large_network(visit: Any) -> None:
     assert len(times) == 7
 
 
+@pytest.mark.slow
 def test_mouse_zoom_and_pan(visit: Any) -> None:
     page = visit.open("#n=asia")
     before = visit.box("lung").bounding_box()

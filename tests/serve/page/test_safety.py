@@ -7,12 +7,18 @@ from typing import Any
 import pytest
 
 import jtgpu
+from jtgpu.serve.map_layout import map_layout
 from tests.serve.page.conftest import Site
 from tests.serve.page.hostile import EQUAL, MANY, MARKUP, PROTO, hostile_network
 
-pytestmark = pytest.mark.slow
+
+def test_a_hostile_network_has_a_layout() -> None:
+    net = hostile_network()
+    assert map_layout(net)["nodes"] == [*range(9)]
+    assert net.states(MANY)[777] == "state 777"
 
 
+@pytest.mark.slow
 def test_a_hostile_network_draws_and_runs_nothing(visit: Any) -> None:
     page = visit.open("#n=hostile")
     assert page.locator(".map .box").count() == 9
@@ -36,6 +42,7 @@ def test_a_hostile_network_draws_and_runs_nothing(visit: Any) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.slow
 def test_answers_of_a_hostile_network(visit: Any) -> None:
     page = visit.open("#n=hostile")
     net = hostile_network()
@@ -52,6 +59,7 @@ def test_answers_of_a_hostile_network(visit: Any) -> None:
     assert "same (1)" in page.locator(".tray").inner_text()
 
 
+@pytest.mark.slow
 def test_a_thousand_states(visit: Any) -> None:
     page = visit.open("#n=hostile")
     page.keyboard.press("/")
@@ -67,6 +75,7 @@ def test_a_thousand_states(visit: Any) -> None:
     page.keyboard.press("Escape")
 
 
+@pytest.mark.slow
 def test_names_with_markup_are_text(visit: Any) -> None:
     page = visit.open("#n=hostile")
     names = page.locator(".list-row bdi").all_text_contents()
@@ -74,6 +83,7 @@ def test_names_with_markup_are_text(visit: Any) -> None:
     assert not any("\u202e" in name for name in names)
 
 
+@pytest.mark.slow
 def test_headers_and_policy(visit: Any) -> None:
     response = visit.page.goto(visit.url)
     policy = response.headers["content-security-policy"]
@@ -88,6 +98,7 @@ def test_headers_and_policy(visit: Any) -> None:
     assert ran is None  # the policy is in force
 
 
+@pytest.mark.slow
 def test_a_lost_server_is_said_and_tried_again(visit: Any) -> None:
     page = visit.open("#n=asia")
     visit.allowed = ("ERR_", "Failed to load resource")
@@ -103,6 +114,7 @@ def test_a_lost_server_is_said_and_tried_again(visit: Any) -> None:
     assert visit.number("lung", "yes") == "48.9"
 
 
+@pytest.mark.slow
 def test_nothing_but_the_own_server(browser: Any, site: Any) -> None:
     """All that the page needs comes from one host; every other one is unreachable."""
     context = browser.new_context()
@@ -121,6 +133,7 @@ def test_nothing_but_the_own_server(browser: Any, site: Any) -> None:
     assert blocked == []
 
 
+@pytest.mark.slow
 def test_the_newest_click_wins(visit: Any) -> None:
     page = visit.open("#n=munin")
     tree = jtgpu.load("munin").compile("cpu")
@@ -142,6 +155,7 @@ def test_the_newest_click_wins(visit: Any) -> None:
     assert set(evidence) <= set(net.variables)
 
 
+@pytest.mark.slow
 def test_a_token(browser: Any) -> None:
     tree = jtgpu.load("asia").compile("reference")
     site = Site({"asia": tree}, token="a token of 32 characters or more, yes")
@@ -168,6 +182,7 @@ def test_a_token(browser: Any) -> None:
         site.close()
 
 
+@pytest.mark.slow
 def test_a_thousand_clicks_leave_memory_flat(visit: Any) -> None:
     page = visit.open("#n=asia")
     session = page.context.new_cdp_session(page)

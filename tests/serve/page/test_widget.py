@@ -99,7 +99,9 @@ DRIVER = """async ([code, traits]) => {
   const model = {
     get: name => traits[name], set: (name, value) => { traits[name] = value }, save_changes: () => {},
     on: (name, f) => { (listeners[name] ||= []).push(f) }, off: () => {},
-    send: async message => { const reply = await window.reply(message); listeners['msg:custom'].forEach(f => f(reply)) },
+    send: async message => {
+      const reply = await window.reply(message);
+      listeners['msg:custom'].forEach(f => f(reply)) },
   };
   window.model = model; window.listeners = listeners;
   window.stop = module.default.render({ model, el: document.getElementById('root') });
