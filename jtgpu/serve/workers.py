@@ -25,6 +25,7 @@ from .server import bind, make_app, run
 __all__ = ["run_workers"]
 
 RESTART = 2.0  # seconds before a process that died is replaced
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 STARTUP = 600.0  # seconds that a process may take to get ready
 _log = logging.getLogger("jtgpu.serve")
 
@@ -112,10 +113,15 @@ def _start(
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(
-        target=_work, args=(number, compile_trees, address, dict(options), grace, metrics, theirs),
+        target=_work, args=(number, compile_trees, address, dict(options), grace, theirs),
         name=f"jtgpu-serve-{number}", daemon=True,
     )  # fmt: skip
-    process.start()
+    # prometheus_client looks for the folder when it is imported, before `_work` is called
+    os.environ[METRICS_FOLDER] = metrics
+    try:
+        process.start()
+    finally:
+        del os.environ[METRICS_FOLDER]
     theirs.close()
     return _Worker(process, ours)
 
@@ -151,10 +157,9 @@ def _stop(workers: list[_Worker], grace: float) -> None:
 
 def _work(
     number: int, compile_trees: Compile, address: tuple[str, int], options: dict[str, Any], grace: float,
-    metrics: str, pipe: Connection,
+    pipe: Connection,
 ) -> None:  # fmt: skip
     """The process of a worker."""
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one decides
     host, port = address
     try:
