@@ -31,6 +31,7 @@ COMMANDS = {
     "convert": (NETWORKS, "Convert a network to another format."),
     "show": (NETWORKS, "Draw a network with its posteriors and evidence, or its junction tree, as SVG or HTML."),
     "serve": (NETWORKS, "Serve networks over HTTP, with a page for a browser, until Ctrl-C."),
+    "rank": (NETWORKS, "Rank the variables of a network by betweenness: the share of shortest paths through each."),
     "plan": (NETWORKS, "Choose an elimination order and print the cost of propagation. No table is allocated."),
     "time": (SPEED, "Time reading, planning, compiling and propagating."),
     "warmup": (SPEED, "Compile the loops of the CPU backend before the first query, for container images."),
@@ -42,9 +43,10 @@ ALIASES = {
     **{
         name: {"--targets": "--target", "--seed": "--order-seed"}
         for name in COMMANDS
-        if name not in ("fit", "learn", "sample", "time", "whiten")
+        if name not in ("fit", "learn", "rank", "sample", "time", "whiten")
     },
     "learn": {},
+    "rank": {},
     "whiten": {},
     "sample": {},
     "fit": {},

@@ -10,5 +10,6 @@ from __future__ import annotations
 
 from .drawing import Drawing
 from .pictures import Layout, layout, show
+from .ranks import show_ranks
 
-__all__ = ["Drawing", "Layout", "layout", "show"]
+__all__ = ["Drawing", "Layout", "layout", "show", "show_ranks"]

@@ -47,5 +47,5 @@ class Arcs:
 
 def arcs_of(edges: EdgeList) -> Arcs:
     """Sort the edges of a graph by tail, in linear time."""
-    found = _arrange.arcs_by_tail(edges.n, edges.tail, edges.head, edges.length, edges.directed)
-    return Arcs(edges.n, *found, edges.directed)
+    first, head, length, arc = _arrange.arcs_by_tail(edges.n, edges.tail, edges.head, edges.length, edges.directed)
+    return Arcs(edges.n, first, head, length, arc, edges.directed)

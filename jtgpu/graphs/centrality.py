@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -160,9 +160,9 @@ def compute(  # noqa: PLR0913
         arcs.n, sources, normalized=normalized, directed=arcs.directed, endpoints=endpoints or edges
     )
     if edges:
-        return cast("NDArray[np.float64]", raw.edge * of_others)
+        return raw.edge * of_others
     factor = of_others if of_sources == of_others else np.where(chosen > 0, of_sources, of_others)
-    return cast("NDArray[np.float64]", raw.node * factor)
+    return raw.node * factor
 
 
 def scale(

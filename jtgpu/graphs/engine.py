@@ -156,7 +156,7 @@ def _with_trees(
     node = np.zeros(arcs.n)
     node[left] = inner.node[f.number[left]]
     n_targets = np.bincount(f.component, minlength=1)[f.component].astype(np.float64)
-    n_sources = n_targets
+    n_sources: NDArray[Any] = n_targets
     if not arcs.directed:
         n_sources = np.bincount(f.component, chosen, minlength=1)[f.component]
         node += f.within + (f.sources - chosen) * (n_targets - f.reach) + (n_sources - f.sources) * (f.reach - 1.0)

@@ -95,7 +95,7 @@ def _read_model(net: DiscreteModel, weight: Any) -> EdgeList:
     if isinstance(net, DirectedModel):
         pairs = [(index[p], index[c]) for p, c in net.arcs]
     else:
-        scopes = [[index[v] if isinstance(v, str) else int(v) for v in f.scope] for f in net.factors]
+        scopes = [[int(v) for v in f.scope] for f in net.factors]
         pairs = sorted({(min(a, b), max(a, b)) for scope in scopes for a in scope for b in scope if a != b})
     return _edge_list(len(index), pairs, None, isinstance(net, DirectedModel), list(net.variables))
 
@@ -179,7 +179,8 @@ def _read_table(frame: Any, weight: Any) -> EdgeList:
     columns = ["from", "to"] if {"from", "to"} <= {*table.names} else [*table.names][:2]
     if len(columns) < 2:
         raise DataError(f"a table of edges has columns 'from' and 'to', not {shown(list(table.names))}")
-    codes, names = [], {}
+    codes: list[Any] = []
+    names: dict[Any, int] = {}
     for name in columns:
         code, values = distinct_values(table.column(name))
         if (code < 0).any():

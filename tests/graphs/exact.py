@@ -12,7 +12,7 @@ __all__ = ["diamond_sums", "diamonds", "edge_sums", "node_sums"]
 Table = dict[Any, dict[Any, Any]]
 
 
-def _distances_and_paths(graph: Any, weight: str | None) -> tuple[Table, Table]:
+def _distances_and_paths(graph: Any, weight: Any) -> tuple[Table, Table]:
     """Distance and number of shortest paths of every pair that has a path."""
     distances: Table = {}
     paths: Table = {}
@@ -31,7 +31,7 @@ def _tails(graph: Any, v: Any) -> list[Any]:
     return list(graph.predecessors(v) if graph.is_directed() else graph[v])
 
 
-def node_sums(graph: Any, weight: str | None = None) -> dict[Any, Fraction]:
+def node_sums(graph: Any, weight: Any = None) -> dict[Any, Fraction]:
     """Sum over ordered pairs (s, t) of the share of shortest paths that pass through each vertex between them."""
     distance, paths = _distances_and_paths(graph, weight)
     sums = dict.fromkeys(graph, Fraction(0))
@@ -44,7 +44,7 @@ def node_sums(graph: Any, weight: str | None = None) -> dict[Any, Fraction]:
     return sums
 
 
-def edge_sums(graph: Any, weight: str | None = None) -> dict[Any, Fraction]:
+def edge_sums(graph: Any, weight: Any = None) -> dict[Any, Fraction]:
     """The same for edges."""
     distance, paths = _distances_and_paths(graph, weight)
     sums = {}

@@ -98,25 +98,25 @@ def _level(builder: Any, value: Any) -> Any:
 @_operation(_depths, _int, _int)
 def load_depths(builder: Any, args: Any) -> Any:
     """The depths of a row."""
-    return builder.load(_row(builder, *args, _DEPTHS), align=32)
+    return builder.load(_row(builder, args[0], args[1], _DEPTHS), align=32)
 
 
 @_operation(_numbers, _int, _int)
 def load_numbers(builder: Any, args: Any) -> Any:
     """The numbers of a row."""
-    return builder.load(_row(builder, *args, _NUMBERS), align=64)
+    return builder.load(_row(builder, args[0], args[1], _NUMBERS), align=64)
 
 
 @_operation(types.void, _int, _int, _numbers)
 def store_numbers(builder: Any, args: Any) -> Any:
     """Write the numbers of a row."""
-    builder.store(args[2], _row(builder, *args[:2], _NUMBERS), align=64)
+    builder.store(args[2], _row(builder, args[0], args[1], _NUMBERS), align=64)
 
 
 @_operation(types.void, _int, _int, _int)
 def fill_depths(builder: Any, args: Any) -> Any:
     """Write a level to all lanes of a row."""
-    builder.store(_level(builder, args[2]), _row(builder, *args[:2], _DEPTHS), align=32)
+    builder.store(_level(builder, args[2]), _row(builder, args[0], args[1], _DEPTHS), align=32)
 
 
 @_operation(_depths, _int)
@@ -129,7 +129,7 @@ def only_lane(builder: Any, args: Any) -> Any:
 @_operation(types.void, _int, _int, _depths, _int)
 def set_depths(builder: Any, args: Any) -> Any:
     """Write a level to the lanes of a mask."""
-    pointer = _row(builder, *args[:2], _DEPTHS)
+    pointer = _row(builder, args[0], args[1], _DEPTHS)
     before = builder.and_(builder.load(pointer, align=32), builder.not_(args[2]))
     builder.store(builder.or_(before, builder.and_(args[2], _level(builder, args[3]))), pointer, align=32)
 

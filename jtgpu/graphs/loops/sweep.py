@@ -6,8 +6,6 @@ whole number of levels, 1 without weights. The sweep back visits the same lists 
 
 from __future__ import annotations
 
-import numpy as np
-
 from ...util.jit import compiled
 from ..records import DEEPEST, FAR, MANY, Graph, Scratch, Sums
 from .lanes import (
@@ -68,7 +66,7 @@ def _forward(g, lo, sources, depth, sigma, s):  # type: ignore[no-untyped-def]
             for arc in range(g.first[u], g.first[u + 1]):
                 v = g.head[arc]
                 if weighted:
-                    step = np.int64(g.levels[arc])
+                    step = int(g.levels[arc])
                 to = level + step
                 d = load_depths(depth, v)
                 hit = both(lanes, larger(d, to - 1))
@@ -115,7 +113,7 @@ def _backward(g, n_levels, addresses, s, out):  # type: ignore[no-untyped-def]
             for arc in range(g.first[u], g.first[u + 1]):
                 v = g.head[arc]
                 if weighted:
-                    step = np.int64(g.levels[arc])
+                    step = int(g.levels[arc])
                 hit = both(lanes, equal(load_depths(depth, v), level + step))
                 if any_lane(hit):
                     more = keep(hit, load_numbers(co, v))

@@ -1,0 +1,123 @@
+"""``jtgpu rank``: the variables or edges with the most shortest paths through them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..graphs.centrality import betweenness
+from ..model.discrete import DiscreteModel
+from ..series.files import read_file
+from ..util.atomic_file import write_text
+from .console import command, print_json
+from .networks import check_output, read_network
+from .options import OUTPUT, Force, Json, Threads
+from .progress import status
+from .tables import print_rows
+
+__all__ = ["rank"]
+
+EXAMPLES = (
+    "jtgpu rank alarm --skeleton --top 5",
+    "jtgpu rank munin --skeleton -o munin.svg",
+    "jtgpu rank roads.csv --weight km --edges --samples 500",
+)
+TABLES = (".csv", ".tsv", ".parquet")
+
+File = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="A network (its arcs), or a .csv, .tsv (.gz) or .parquet file with an edge in each row: columns from and "
+        "to, or else the first two.",
+    ),
+]
+Weight = Annotated[
+    str | None,
+    typer.Option(
+        "--weight", metavar="COLUMN", show_default=False, help="Column of a table with the lengths of the edges."
+    ),
+]
+Samples = Annotated[
+    int | None,
+    typer.Option(
+        "--samples", metavar="K", min=2, show_default=False, help="Estimate from K random sources instead of all."
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "-o", "--output", metavar="PATH", rich_help_panel=OUTPUT, show_default=False,
+        help="Draw the network to an .svg or .html file, with circles of the size of the betweenness.",
+    ),
+]  # fmt: skip
+
+
+@command
+def rank(  # noqa: PLR0913 (a Typer command)
+    file: File,
+    edges: Annotated[bool, typer.Option("--edges", help="Rank edges instead of variables.")] = False,
+    skeleton: Annotated[bool, typer.Option("--skeleton", help="Ignore the direction of a network's arcs.")] = False,
+    directed: Annotated[bool, typer.Option("--directed", help="Edges of a table have a direction.")] = False,
+    weight: Weight = None,
+    samples: Samples = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the random sources.")] = 0,
+    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Rows to print.")] = 20,
+    threads: Threads = None,
+    output: Output = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Rank the variables of a network by betweenness: the share of shortest paths through each.
+
+    Betweenness of an edge (--edges) is the share of shortest paths along it. All values are exact unless --samples is
+    given.
+    """
+    graph = _read(file)
+    is_network = isinstance(graph, DiscreteModel)
+    if is_network and directed:
+        raise typer.BadParameter("the arcs of a network have a direction already", param_hint="--directed")
+    if not is_network and skeleton:
+        raise typer.BadParameter("edges of a table have no direction unless --directed", param_hint="--skeleton")
+    if output is not None:
+        _check_picture(output, is_network and not edges, force)
+    with status("ranking") as report:
+        found: dict[Any, float] = betweenness(
+            graph, directed=False if skeleton else directed or None, weight=weight, k=samples, seed=seed, edges=edges,
+            threads=threads, progress=lambda done, total, _: report(f"{done:,} of {total:,} sources"),
+        )  # fmt: skip
+    if output is not None:
+        from ..draw import show_ranks
+
+        write_text(output, show_ranks(graph, found).text(output.suffix))
+    ranked = sorted(found.items(), key=lambda item: -item[1])  # stable: ties in the order of the file
+    ranks = {x: i for i, (_, x) in reversed([*enumerate(ranked, 1)])}
+    if json:
+        names = ("from", "to") if edges else ("variable",)
+        rows = [
+            dict(zip((*names, "rank", "betweenness"), (*_cells(key, edges), ranks[x], x), strict=True))
+            for key, x in ranked[:top]
+        ]
+        print_json({"file": file, "edges" if edges else "variables": len(ranked), "ranking": rows})
+        return
+    header = ("rank", "from", "to", "betweenness") if edges else ("rank", "variable", "betweenness")
+    print_rows(header, [(str(ranks[x]), *_cells(key, edges), x) for key, x in ranked[:top]])
+
+
+def _read(file: str) -> Any:
+    """A network, or a table of edges."""
+    return read_file(file) if file.lower().removesuffix(".gz").endswith(TABLES) else read_network(file)
+
+
+def _cells(key: Any, edges: bool) -> list[str]:
+    return [str(part) for part in key] if edges else [str(key)]
+
+
+def _check_picture(output: Path, can_be_drawn: bool, force: bool) -> None:
+    if not can_be_drawn:
+        raise typer.BadParameter("only the variables of a network can be drawn", param_hint="--output")
+    if output.suffix.lower() not in (".svg", ".html"):
+        raise typer.BadParameter(f"{output.name!r} ends in neither .svg nor .html", param_hint="--output")
+    check_output(output, force)

@@ -1,0 +1,161 @@
+"""The picture of what matters: a network whose nodes have the size of their betweenness, with its uncertainty."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ..errors import ArgumentError, UnknownVariable, shown
+from ..graphs.posterior import BetweennessPosterior
+from ..model.discrete import DiscreteModel
+from ..util.arguments import described, number, whole_number
+from .drawing import Drawing
+from .focus import graph_of
+from .layered.arrange import arrange
+from .svg import ARROW, curve, picture
+from .text import clean, escaped, shortened, text_width
+
+__all__ = ["show_ranks"]
+
+MARGIN = 16
+MAX_WIDTH = 2400  # pixels of a layer
+SMALLEST, LARGEST = 3, 32  # radius of a circle, in pixels
+MAX_NAME = 130
+LINE = 15  # height of a line of text
+LEGEND = 22
+
+
+class _Node(NamedTuple):
+    """A variable with its values as shares of the largest one, and the text of its rank."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    rank: str
+    tooltip: str
+
+
+def show_ranks(
+    model: DiscreteModel, betweenness: Mapping[str, float] | BetweennessPosterior, most: int = 150
+) -> Drawing:
+    """Draw a network with a circle for each variable, whose area is its betweenness.
+
+    Parameters
+    ----------
+    model : BayesianNetwork or MarkovNetwork
+        The graph that is drawn.
+    betweenness : mapping of str to float, or BetweennessPosterior
+        See `jtgpu.graphs.betweenness` and `jtgpu.graphs.betweenness_posterior`. A posterior is drawn with the mean as
+        a disc and its first and last quantile as circles, and with the interval of ranks that has probability 0.9.
+    most : int, default 150
+        Variables to draw, those of the largest betweenness.
+
+    Returns
+    -------
+    Drawing
+
+    Raises
+    ------
+    UnknownVariable
+        If the model has a variable without a value.
+    ArgumentError
+        If an argument has a wrong type, or a value is negative.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> net = jtgpu.load("asia")
+    >>> jtgpu.draw.show_ranks(net, jtgpu.graphs.betweenness(net)).title
+    'Betweenness in asia, 8 variables'
+    """
+    if not isinstance(model, DiscreteModel):
+        raise ArgumentError(f"show_ranks draws a network, not {described(model)}")
+    nodes = _nodes(model, betweenness)
+    chosen = sorted(sorted(range(len(nodes)), key=lambda v: -nodes[v].value)[: whole_number("most", most, least=1)])
+    place = {v: i for i, v in enumerate(chosen)}
+    graph = graph_of(model)
+    arcs = [(place[a], place[b]) for a, b in graph.arcs if a in place and b in place]
+    made = arrange([_size(nodes[v]) for v in chosen], arcs, MAX_WIDTH)
+    head = ARROW - 1 if graph.is_directed else 0
+    body = [f'<path class="a" d="{"".join(curve(line, head) for line in made.lines)}"/>' if arcs else ""]
+    if graph.is_directed and arcs:
+        body.append(f'<path class="y" d="{"".join(f"M{x} {y}l-4-{ARROW}h8z" for *_, (x, y) in made.lines)}"/>')
+    body += [_drawn(nodes[v], *box) for v, box in zip(chosen, made.boxes, strict=True)]
+    legend = _legend(isinstance(betweenness, BetweennessPosterior), len(chosen), len(nodes))
+    width, y = max(made.width, text_width(legend)) + 2 * MARGIN, made.height + 2 * MARGIN
+    parts = [f'<g transform="translate({MARGIN},{MARGIN})">', *body, "</g>"]
+    parts.append(f'<text class="s" x="{MARGIN}" y="{y + 8}">{escaped(legend)}</text>')
+    name = f" in {shortened(model.name, 200)}" if model.name else ""
+    title = f"Betweenness{name}, {_of(len(chosen), len(nodes))} variables"
+    return Drawing(picture(parts, width, y + LEGEND, title), width, y + LEGEND, title)
+
+
+def _of(n: int, total: int) -> str:
+    return f"{n:,} of {total:,}" if n < total else f"{n:,}"
+
+
+def _legend(with_intervals: bool, n: int, total: int) -> str:
+    text = "area: betweenness; number: rank"
+    if with_intervals:
+        text = "area: mean betweenness; circles: first and last quantile; numbers: ranks with probability 0.9"
+    return f"{text}; {n:,} of {total:,} variables, the largest" if n < total else text
+
+
+def _nodes(model: DiscreteModel, found: Mapping[str, float] | BetweennessPosterior) -> list[_Node]:
+    names = list(model.variables)
+    if isinstance(found, BetweennessPosterior):
+        known = {name: i for i, name in enumerate(found.variables)}
+        order = [known[_checked(name, known)] for name in names]
+        mean, ranks, ends = found.mean.tolist(), found.rank_interval().tolist(), found.quantiles
+        low, high = (
+            [mean[i] if not found.levels else float(ends[i, side]) for i in range(len(mean))] for side in (0, -1)
+        )
+        top = max([*mean, *high], default=0.0) or 1.0
+        return [
+            _Node(
+                name, mean[i] / top, low[i] / top, high[i] / top, "-".join(map(str, dict.fromkeys(ranks[i]))),
+                f"{clean(name)}: {mean[i]:.4g} ({low[i]:.4g} to {high[i]:.4g})",
+            )
+            for name, i in zip(names, order, strict=True)
+        ]  # fmt: skip
+    if not isinstance(found, Mapping):
+        raise ArgumentError(f"betweenness must be a mapping from name to number, not {described(found)}")
+    values = [number(f"the value of {name!r}", found[_checked(name, found)], least=0) for name in names]
+    top = max(values, default=0.0) or 1.0
+    return [
+        _Node(name, x / top, 0.0, 0.0, str(1 + sum(other > x for other in values)), f"{clean(name)}: {x:.4g}")
+        for name, x in zip(names, values, strict=True)
+    ]
+
+
+def _checked(name: str, known: Mapping[str, object]) -> str:
+    if name not in known:
+        raise UnknownVariable(f"there is no value for the variable {shown(name)}")
+    return name
+
+
+def _radius(share: float) -> float:
+    """Radius of a circle whose area is a share of the largest one's."""
+    return round(max(LARGEST * math.sqrt(share), SMALLEST), 1)
+
+
+def _size(node: _Node) -> tuple[int, int]:
+    across = 2 * math.ceil(_radius(max(node.value, node.high)))
+    width = max(across, text_width(shortened(node.name, MAX_NAME)), text_width(node.rank)) + 4
+    return width + width % 2, across + 2 * LINE
+
+
+def _drawn(node: _Node, x: int, y: int, width: int, height: int) -> str:
+    middle, across = x + width // 2, height - 2 * LINE
+    centre = y + across // 2
+    parts = [f"<g><title>{escaped(node.tooltip)}</title>"]
+    parts.append(f'<circle class="c" cx="{middle}" cy="{centre}" r="{_radius(node.value):g}"/>')
+    for share in (node.high, node.low):
+        if share > 0:
+            parts.append(f'<circle class="l" cx="{middle}" cy="{centre}" r="{_radius(share):g}"/>')
+    name = escaped(shortened(node.name, MAX_NAME))
+    parts.append(f'<text class="h m" x="{middle}" y="{y + across + LINE - 3}">{name}</text>')
+    parts.append(f'<text class="s m" x="{middle}" y="{y + across + 2 * LINE - 4}">{node.rank}</text></g>')
+    return "".join(parts)
