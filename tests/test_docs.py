@@ -24,6 +24,7 @@ GUIDE = (ROOT / "docs" / "guide.rst").read_text(encoding="utf-8")
 NETWORKS = (ROOT / "docs" / "networks.rst").read_text(encoding="utf-8")
 PARAMETERS = (ROOT / "docs" / "parameters.rst").read_text(encoding="utf-8")
 LEARNING = (ROOT / "docs" / "learning.rst").read_text(encoding="utf-8")
+GRAPHS = (ROOT / "docs" / "graphs.rst").read_text(encoding="utf-8")
 SERIES = (ROOT / "docs" / "series.rst").read_text(encoding="utf-8")
 MODULES = sorted(
     ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -38,10 +39,11 @@ def blocks(text: str, directive: str) -> list[str]:
     return [textwrap.dedent(found[1]).strip("\n") for found in pattern.finditer(text)]
 
 
-PAGES = [(README, 1), (GUIDE, 3), (NETWORKS, 5), (LEARNING, 2), (PARAMETERS, 1), (SERIES, 1)]
+PAGES = [(README, 1), (GUIDE, 3), (NETWORKS, 5), (LEARNING, 2), (PARAMETERS, 1), (SERIES, 1), (GRAPHS, 1)]
+NAMES = ["README", "guide", "networks", "learning", "parameters", "series", "graphs"]
 
 
-@pytest.mark.parametrize(("page", "n"), PAGES, ids=["README", "guide", "networks", "learning", "parameters", "series"])
+@pytest.mark.parametrize(("page", "n"), PAGES, ids=NAMES)
 def test_python_examples_print_what_the_page_says(page: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     codes, texts = blocks(page, "code-block:: python"), blocks(page, "code-block:: text")

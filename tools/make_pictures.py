@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -31,6 +33,14 @@ def pictures() -> dict[str, str]:
         )
         drawings["tornado"] = draw_tornado(tree.sensitivity(("lung", "yes"), {"xray": "yes"}))
     drawings["around"] = jtgpu.draw.show(jtgpu.load("munin"), around="R_MEDD2_LD_WD", hops=2)
+    net = jtgpu.load("asia")
+    assert isinstance(net, jtgpu.BayesianNetwork)
+    index = {v: i for i, v in enumerate(net.variables)}
+    dags = np.zeros((net.n_arcs, len(net), len(net)), bool)  # each arc left out once
+    for s, left_out in enumerate(net.arcs):
+        for u, v in net.arcs:
+            dags[s, index[u], index[v]] = (u, v) != left_out
+    drawings["ranks"] = jtgpu.draw.show_ranks(net, jtgpu.graphs.betweenness_posterior(dags, net.variables))
     return {f"{name}.svg": drawing.text(".svg") for name, drawing in drawings.items()}
 
 

@@ -152,9 +152,8 @@ def _drawn(node: _Node, x: int, y: int, width: int, height: int) -> str:
     centre = y + across // 2
     parts = [f"<g><title>{escaped(node.tooltip)}</title>"]
     parts.append(f'<circle class="c" cx="{middle}" cy="{centre}" r="{_radius(node.value):g}"/>')
-    for share in (node.high, node.low):
-        if share > 0:
-            parts.append(f'<circle class="l" cx="{middle}" cy="{centre}" r="{_radius(share):g}"/>')
+    rings = [_radius(share) for share in (node.high, node.low) if share > 0]
+    parts += [f'<circle class="l" cx="{middle}" cy="{centre}" r="{r:g}"/>' for r in rings]
     name = escaped(shortened(node.name, MAX_NAME))
     parts.append(f'<text class="h m" x="{middle}" y="{y + across + LINE - 3}">{name}</text>')
     parts.append(f'<text class="s m" x="{middle}" y="{y + across + 2 * LINE - 4}">{node.rank}</text></g>')
