@@ -155,7 +155,7 @@ class ExplanationPanel extends Panel {
   }
 
   share({ log_posterior: log }) {
-    return log > Math.log(0.001) ? `${percent(Math.exp(log))} %` : probabilityOf(log);
+    return log > -600 ? `${significant(100 * Math.exp(log), 3)} %` : probabilityOf(log);
   }
 }
 

@@ -74,14 +74,20 @@ export function findingsOf(network, { evidence = {}, likelihood = {}, soft = {},
   return findings;
 }
 
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u;
+
+/** A name within a line; one that is written from right to left does not reorder the line. */
+const isolated = (text) => (RIGHT_TO_LEFT.test(text) ? `\u2068${text}\u2069` : text);
+
 /** A finding as a line of text. */
 export function describeFinding(network, v, { kind, states, weights }) {
-  const texts = network.stateTexts[v];
-  if (kind === "observed") return `${network.texts[v]} = ${texts[states[0]]}`;
-  if (kind === "do") return `do(${network.texts[v]} = ${texts[states[0]]})`;
-  if (kind === "one of") return `${network.texts[v]} is ${states.map((s) => texts[s]).join(" or ")}`;
+  const name = isolated(network.texts[v]);
+  const state = (i) => isolated(network.stateTexts[v][i]);
+  if (kind === "observed") return `${name} = ${state(states[0])}`;
+  if (kind === "do") return `do(${name} = ${state(states[0])})`;
+  if (kind === "one of") return `${name} is ${states.map(state).join(" or ")}`;
   const numbers = weights.slice(0, 4).map((w) => Number(w.toPrecision(3))).join(" : ");
-  return `${network.texts[v]}, ${kind} ${numbers}${weights.length > 4 ? " : \u2026" : ""}`;
+  return `${name}, ${kind} ${numbers}${weights.length > 4 ? " : \u2026" : ""}`;
 }
 
 export function isSameEvidence(a, b) {

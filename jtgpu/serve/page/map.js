@@ -10,7 +10,7 @@ import { fitted } from "./text.js";
 
 // pixels; jtgpu/serve/map_layout.py has the same numbers
 const [WIDTH, TITLE, ROW, MAX_ROWS] = [168, 26, 20, 8];
-const [PAD, BAR, NUMBER] = [8, 50, 38];
+const [PAD, BAR, NUMBER, MARK] = [8, 50, 38, 15];
 const BAR_LEFT = WIDTH - PAD - NUMBER - BAR;
 const LABEL = BAR_LEFT - PAD - 5;
 const [NEAREST, FARTHEST, FAR] = [2.5, 0.04, 0.5]; // scales; below FAR boxes show names and bars only
@@ -139,7 +139,7 @@ export class MapView {
     const { network } = this.store;
     const n = network.states[v].length;
     const rowCount = Math.min(n, MAX_ROWS);
-    const title = fitted(network.texts[v], WIDTH - 2 * PAD, "600 12px");
+    const title = fitted(network.texts[v], WIDTH - 2 * PAD - MARK, "600 12px");
     const box = {
       rows: [],
       ring: svgEl("rect", { class: "ring", x: -5, y: -5, width: width + 10, height: height + 10, rx: 9 }),
