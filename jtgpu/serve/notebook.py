@@ -26,7 +26,7 @@ KINDS = ("evidence", "likelihood", "soft", "do")
 _log = logging.getLogger("jtgpu.serve")
 
 
-class NetworkWidget(anywidget.AnyWidget):  # type: ignore[misc]
+class NetworkWidget(anywidget.AnyWidget):
     """A live page of a compiled network; see `jtgpu.widget`."""
 
     _esm = page_module()
@@ -35,7 +35,7 @@ class NetworkWidget(anywidget.AnyWidget):  # type: ignore[misc]
     likelihood = traitlets.Dict().tag(sync=True)
     soft = traitlets.Dict().tag(sync=True)
     do = traitlets.Dict().tag(sync=True)
-    targets = traitlets.List().tag(sync=True)
+    targets: Any = traitlets.List().tag(sync=True)
     height = traitlets.Int(620).tag(sync=True)
 
     def __init__(self, tree: JunctionTree, **traits: Any):

@@ -92,7 +92,7 @@ class ChangedPanel extends Panel {
     const rows = changes.slice(0, MOST_CHANGED).map(([v, distance]) => {
       const p = answer.posteriors[v];
       const deltas = p.map((x, i) => x - network.prior[v][i]);
-      const state = mode(deltas.map(Math.abs));
+      const state = mode(deltas.map((d) => Math.abs(d) + (d > 0 ? 1e-9 : 0))); // of equal changes, the one upwards
       return el(
         "tr",
         {},

@@ -14,6 +14,7 @@ const [PAD, BAR, NUMBER, MARK] = [8, 50, 38, 15];
 const BAR_LEFT = WIDTH - PAD - NUMBER - BAR;
 const LABEL = BAR_LEFT - PAD - 5;
 const [NEAREST, FARTHEST, FAR] = [2.5, 0.04, 0.5]; // scales; below FAR boxes show names and bars only
+const TOOLS = 36; // width of the buttons on the map
 const FARTHEST_CLICK = 0.28; // bars are too small for a click below this scale
 const [NARROW, MOST_NARROW] = [600, 20]; // of a narrow window, larger networks are shown in part
 const STEP = 1.25;
@@ -277,10 +278,11 @@ export class MapView {
   fit() {
     const { width, height } = this;
     if (!this.layout || !width || !height) return;
-    const margin = 28;
-    const scale = Math.min((width - 2 * margin) / this.layout.width, (height - 2 * margin) / this.layout.height, 1.3);
+    const margin = 24;
+    const inner = width - 2 * margin - TOOLS;
+    const scale = Math.min(inner / this.layout.width, (height - 2 * margin) / this.layout.height, 1.3);
     this.view.scale = Math.max(scale, FARTHEST);
-    this.view.x = (width - this.layout.width * this.view.scale) / 2;
+    this.view.x = margin + (inner - this.layout.width * this.view.scale) / 2;
     this.view.y = Math.max((height - this.layout.height * this.view.scale) / 2, margin);
     this.applyView();
   }

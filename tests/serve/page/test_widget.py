@@ -115,7 +115,7 @@ def test_the_page_in_a_notebook(browser: Any, widget: Any, tree: Any) -> None:
     page = context.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda message: message.type == "error" and problems.append(message.text))
+    page.on("console", lambda message: problems.extend([message.text] * (message.type == "error")))
     page.expose_function("reply", widget.reply)
     page.set_content(HTML.format(style=page_style()))
     traits = {"evidence": {"xray": "yes"}, "likelihood": {}, "soft": {}, "do": {}, "targets": [], "height": 600}
