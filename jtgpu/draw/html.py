@@ -17,6 +17,7 @@ from ..inference.results.rankings import Ranking, Scores
 from ..inference.results.sensitivities import Sensitivity
 from ..model.discrete import DiscreteModel
 from .charts import draw_curve, draw_posterior, draw_tornado
+from .count_chart import draw_counts
 from .drawing import Drawing
 from .junction_tree import draw_junction_tree
 from .marks import marks
@@ -46,6 +47,8 @@ def html(thing: Any) -> str:
 
 @html.register
 def _(thing: Printed) -> str:
+    if hasattr(thing, "_counts"):  # `jtgpu.learn.PredictiveCheck`, whose module takes long to import
+        return draw_counts(*thing._counts())._repr_html_()
     names, columns, fixed = thing._table()
     return html_table(thing._title()[:MAX_TEXT], names, columns, fixed=fixed)
 

@@ -1,4 +1,4 @@
-"""matplotlib plots: posteriors, tornado diagrams and ROC curves, on given axes or on new ones.
+"""matplotlib plots, on given axes or on new ones: posteriors, tornado diagrams, ROC curves, counts, curves of fits.
 
 matplotlib is imported when a function is called (``pip install 'jtgpu[plot]'``). `jtgpu.draw.show` needs no matplotlib.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..inference.results.sensitivities import Sensitivity
 
-__all__ = ["posterior", "roc", "tornado"]
+__all__ = ["convergence", "counts", "posterior", "roc", "tornado"]
 
 BLUE, GREEN = "#4a90d9", "#5aa469"
 
@@ -150,6 +150,59 @@ def roc(
     axes.set_ylabel("true positive rate")
     axes.set_aspect("equal")
     axes.legend(loc="lower right")
+    return axes  # type: ignore[no-any-return]
+
+
+def counts(check: Any, *, ax: Axes | None = None) -> Axes:
+    """Plot the counts of a predictive check: observed ones as bars, expected ones with two standard deviations.
+
+    Parameters
+    ----------
+    check : jtgpu.learn.PredictiveCheck
+        Result of ``jtgpu.learn.check(network, cases, variables)``.
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    if not hasattr(check, "_counts"):
+        raise ArgumentError(f"expected the result of jtgpu.learn.check, not {described(check)}")
+    labels, (observed, expected, deviation), title = check._counts()
+    axes = _axes(ax, 1.2 + 0.3 * min(len(labels), 60))
+    places = np.arange(len(labels))
+    axes.barh(places, observed, color=BLUE, label="observed")
+    wide = 2 * np.asarray(deviation)
+    low = np.minimum(wide, expected)
+    axes.errorbar(expected, places, xerr=[low, wide], fmt="|", color="black", markersize=10, label="expected")
+    axes.set_yticks(places, [_plain(x) for x in labels])
+    axes.invert_yaxis()
+    axes.set_xlabel("count")
+    axes.set_title(_plain(title))
+    axes.legend()
+    return axes  # type: ignore[no-any-return]
+
+
+def convergence(fit: Any, *, ax: Axes | None = None) -> Axes:
+    """Plot the objective of a fit over its passes.
+
+    Parameters
+    ----------
+    fit : jtgpu.learn.Fit
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    if not hasattr(fit, "_curve"):
+        raise ArgumentError(f"expected the result of jtgpu.learn.fit, not {described(fit)}")
+    values, title, steps = fit._curve()
+    axes = _axes(ax)
+    shown = [(i, x) for i, x in enumerate(values) if np.isfinite(x)]
+    axes.plot([i for i, _ in shown], [x for _, x in shown], color=BLUE, marker=".")
+    axes.set_xlabel(steps)
+    axes.set_ylabel(title)
     return axes  # type: ignore[no-any-return]
 
 

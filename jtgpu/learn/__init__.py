@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from .discretisation.discretise import Discretiser, discretise
     from .parameters.fit import fit
     from .parameters.online import Online
+    from .parameters.predictive_check import PredictiveCheck, check
     from .parameters.result import Fit
 
 __all__ = [
-    "Discretiser", "Fit", "JunctionTreeClassifier", "Online", "ScoreRule", "ScoreTable", "Structure",
-    "StructurePosterior", "discretise", "fit", "posterior", "score_table", "structure",
+    "Discretiser", "Fit", "JunctionTreeClassifier", "Online", "PredictiveCheck", "ScoreRule", "ScoreTable", "Structure",
+    "StructurePosterior", "check", "discretise", "fit", "posterior", "score_table", "structure",
 ]  # fmt: skip
 
 # imported on first use
@@ -33,10 +34,12 @@ _LAZY = {
     "Fit": "parameters.result",
     "JunctionTreeClassifier": "classifier",
     "Online": "parameters.online",
+    "PredictiveCheck": "parameters.predictive_check",
     "ScoreRule": "dags.rules",
     "ScoreTable": "dags.score_table",
     "Structure": "dags.structure",
     "StructurePosterior": "dags.posterior_result",
+    "check": "parameters.predictive_check",
     "discretise": "discretisation.discretise",
     "fit": "parameters.fit",
     "posterior": "dags.posterior",

@@ -87,6 +87,21 @@ def test_options_of_the_model(cases: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(fitted.cpt("asia"), bundled("asia").cpt("asia"))
 
 
+def test_cells_may_be_likelihoods(cases: Path, tmp_path: Path) -> None:
+    head, first, *rows = cases.read_text().splitlines()
+    column = head.split(",").index("lung")
+    cells = first.split(",")
+    texts = {}
+    for cell in ("[1;0.25]", "[1;0.25;1]"):
+        cells[column] = cell
+        table = tmp_path / "soft.csv"
+        table.write_text("\n".join([head, ",".join(cells), *rows]) + "\n")
+        texts[cell] = run("fit", ASIA, str(table), "-o", str(tmp_path / "soft.net"), "--force", "--iterations", "2")
+    assert texts["[1;0.25]"].exit_code == 0, texts["[1;0.25]"].output
+    assert texts["[1;0.25;1]"].exit_code == 2
+    assert "has 3 weights, but the variable has 2 states" in " ".join(texts["[1;0.25;1]"].output.split())
+
+
 def test_bins_make_intervals(cases: Path, tmp_path: Path) -> None:
     net = jtgpu.network("age->smoke", cpts={"age": [0.5, 0.5], "smoke": [[0.5, 0.5]] * 2})
     source, out = tmp_path / "n.net", tmp_path / "m.net"

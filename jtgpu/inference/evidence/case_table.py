@@ -18,7 +18,7 @@ from .values import by_number, check_intervention, number_array, probability_row
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["read_known_cases"]
+__all__ = ["read_known_cases", "weight_rows"]
 
 
 def read_known_cases(
@@ -50,7 +50,7 @@ def read_known_cases(
         If an array has the wrong shape or dtype, a weight is negative, or a variable is given twice.
     """
     states, table = read_states(model, cases)
-    weights = {v: _weight_rows(model, v, value, len(states)) for v, value in by_number(model, likelihood, "likelihood")}
+    weights = {v: weight_rows(model, v, value, len(states)) for v, value in by_number(model, likelihood, "likelihood")}
     if soft is None and do is None:
         return KnownCases(states, weights, table=table)
     states = states.copy()  # the table may be the caller's
@@ -68,7 +68,7 @@ def read_known_cases(
     return KnownCases(states, weights, dict(sorted(found.items())), tuple(sorted(intervened)), table)
 
 
-def _weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> NDArray[np.float64]:
+def weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> NDArray[np.float64]:
     """(n, card) likelihoods of n cases."""
     name, card = model.variables[v], int(model.cardinality[v])
     if isinstance(value, Mapping):

@@ -37,6 +37,8 @@ def fingerprint(model: DirectedModel, cases: CodedCases, options: str) -> str:
     for v in model:
         digest.update(repr((v, model.states(v), model.parents(v))).encode())
     digest.update(options.encode())
+    if cases.source.cells:
+        digest.update(cases.source.cells.digest().encode())
     for block in cases.blocks:
         digest.update(np.ascontiguousarray(block.states).tobytes())
         digest.update(block.weights.tobytes())

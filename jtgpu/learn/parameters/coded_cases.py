@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, closest
 from ...inference.tables.columns import evidence_columns
 from ...model.directed import DirectedModel
 from ...util.equal_rows import find_equal_rows
@@ -32,7 +32,7 @@ class Block(NamedTuple):
     Attributes
     ----------
     states : (n, V) integers
-        State of every variable, -1 if missing.
+        State of every variable, -1 if missing, -2 and below for a likelihood; see `LikelihoodCells`.
     weights : (n,) float64
     rows : (n,) int64
         Number of each row in the table; of equal rows that were merged, the first.
@@ -62,7 +62,7 @@ class CodedCases:
         Rows that were read, without those that were dropped.
     total_weight : float
     n_missing : (V,) int64
-        Missing cells of each variable.
+        Missing cells of each variable, likelihoods included.
     n_dropped : int
         Rows that were dropped because they have missing cells.
     seen : list of (card,) bool
@@ -93,7 +93,8 @@ class CodedCases:
         first = np.cumsum(cards + 1) - cards  # place of each variable's first state; a missing cell is before it
         found = np.zeros(int((cards + 1).sum()), np.int64)
         for part in block.parts(COUNT_CELLS):
-            found += np.bincount((part.states + first).ravel(), minlength=len(found))
+            states = np.maximum(part.states, -1) if self.source.cells else part.states
+            found += np.bincount((states + first).ravel(), minlength=len(found))
         for v, at in enumerate(first.tolist()):
             self.n_missing[v] += found[at - 1]
             self.seen[v] |= found[at : at + int(cards[v])] > 0
@@ -165,8 +166,13 @@ def table_columns(model: DirectedModel, source: CaseSource, hidden: Sequence[str
     for v in hidden:
         if v in columns:
             raise DataError(f"{v!r} is declared hidden, but the table has a column {v!r}")
+    for v in source.likelihood:
+        if v not in model:
+            raise DataError(f"likelihood: there is no variable {v!r}{closest(str(v), model.variables)}")
+        if v in hidden:
+            raise DataError(f"{v!r} is declared hidden, but has likelihoods; it is observed by these")
     for v in model.variables:
-        if v not in columns and v not in hidden:
+        if v not in columns and v not in hidden and v not in source.likelihood:
             raise DataError(
                 f"the table has no column {v!r}; if the variable is never observed, declare it: hidden={{{v!r}: "
                 f"{len(model.states(v)) if len(model.states(v)) > 1 else 2}}}"
@@ -197,6 +203,9 @@ def weighted_chunks(
             states[:, at] = chunk.codes.T
         if given is not None and len(given) < first + n:
             raise DataError(f"weights has {len(given):,} numbers, but the table has more rows")
+        for v, value in source.likelihood.items():
+            assert source.cells is not None
+            states = source.cells.enter(states, model.index(v), value, slice(first, first + n), n)
         own = chunk.weights if given is None else given[first : first + n]
         own = np.ones(n) if own is None else own
         if (own < 0).any():
@@ -246,10 +255,10 @@ def read_cases(
     observed = [model.index(c) for c in columns]
     for block, _ in weighted_chunks(model, source, columns, weights):
         if missing in ("error", "drop"):
-            holes = (block.states[:, observed] < 0).any(axis=1)
+            holes = (block.states[:, observed] == -1).any(axis=1)
             if holes.any() and missing == "error":
                 row = int(np.argmax(holes))
-                v = next(v for v in observed if block.states[row, v] < 0)
+                v = next(v for v in observed if block.states[row, v] == -1)
                 raise DataError(
                     f"{source.row_name(int(block.rows[row]))}: the cell of {model.variables[v]!r} is missing "
                     '(missing="em" fits with missing cells)'

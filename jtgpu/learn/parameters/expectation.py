@@ -11,6 +11,7 @@ from ...inference.queries.counts import counting_backend
 from ...util.arguments import choice
 from .coded_cases import Block, CodedCases
 from .families import network_of
+from .likelihood_cells import FIRST
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,9 +83,21 @@ class Expectation:
             self._tables = tables
 
     def _count(self, part: Block) -> tuple[Tables, NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
-        found = self._backend.run_counts(np.ascontiguousarray(part.states, np.int32), part.weights)
-        dead = found.impossible
-        return found.families[: len(self._tables)], found.log_evidence, dead, part.weights
+        n, cells = len(self._tables), self._cases.source.cells
+        soft = np.zeros(len(part.states), np.bool_)
+        if cells:
+            soft |= (part.states <= FIRST).any(axis=1)
+        if cells is None or not soft.any():
+            found = self._backend.run_counts(np.ascontiguousarray(part.states, np.int32), part.weights)
+            return found.families[:n], found.log_evidence, found.impossible, part.weights
+        log_evidence, dead = np.zeros(len(soft)), np.zeros(len(soft), np.bool_)
+        total: Tables = []
+        for rows in (np.flatnonzero(~soft), np.flatnonzero(soft)):
+            states, likelihood = cells.decode(part.states[rows])
+            found = self._backend.run_counts(states, part.weights[rows], likelihood)
+            log_evidence[rows], dead[rows] = found.log_evidence, found.impossible
+            total = [a + b for a, b in zip(total, found.families[:n], strict=True)] if total else found.families[:n]
+        return total, log_evidence, dead, part.weights
 
     def close(self) -> None:
         """Free the memory."""

@@ -44,6 +44,7 @@ def fit(  # noqa: PLR0913
     bins: int | None = None,
     prior: Any = 1.0,
     weights: ArrayLike | str | None = None,
+    likelihood: Mapping[str, Any] | None = None,
     missing: Literal["em", "error", "drop", "available"] = "em",
     zeros: Literal["keep", "free"] = "keep",
     fixed: str | Iterable[str] = (),
@@ -94,6 +95,10 @@ def fit(  # noqa: PLR0913
         an array. The result maximises ln P(data) + ln prior; ``prior=0`` is maximum likelihood.
     weights : (B,) array_like, or name of a column, optional
         Weights of the rows, >= 0.
+    likelihood : mapping, optional
+        Variable to likelihoods of the rows of a table in memory, (B, card), or (card,) for all rows: virtual evidence,
+        also of variables without a column. Cells may be likelihoods, too, in files as well: ``"[0.4;0.8]"`` has one
+        weight for each state.
     missing : {"em", "error", "drop", "available"}
         Rows with missing cells: used by EM, an error, dropped, or counted for the families that are complete in them.
     zeros : {"keep", "free"}
@@ -183,7 +188,7 @@ def fit(  # noqa: PLR0913
         raise ArgumentError(f"step must be above 0.5 and at most 1, not {step!r}")
     rows = whole_number("chunk", chunk, 1) if chunk is not None else (1_000 if step is not None else 100_000)
     given = read_structure(structure)
-    source = open_source(cases, tuple(given.parents), dialect, rows, tuple(missing_cells))
+    source = open_source(cases, tuple(given.parents), dialect, rows, tuple(missing_cells), likelihood)
     setup = set_up(
         given, source, states=states, prior=prior, weights=weights, zeros=choice("zeros", zeros, ("keep", "free")),
         fixed=fixed, tied=tied, hidden=hidden, start=start, max_table=max_table,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ArgumentError, closest
+from ...errors import ArgumentError, DataError, closest
 from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
 from ...util.arguments import choice, several, whole_number
@@ -92,6 +92,11 @@ def set_up(  # noqa: PLR0913
     known = states_given(states, network, variables) | hide
     unknown = [c for c in columns if c not in known]
     known |= source.states(unknown, None if bins is None else whole_number("bins", bins, 2))
+    for v in source.likelihood:
+        if v not in known:
+            raise DataError(
+                f"{v!r} has likelihoods and no column, so its states must be given: states={{{v!r}: [...]}}"
+            )
     name = network.name if network is not None else ""
     model = DirectedModel({v: known[v] for v in variables}, given.parents, name=name)
     check_sizes(model, whole_number("max_table", max_table, 1))

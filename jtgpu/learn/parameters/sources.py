@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -12,12 +12,13 @@ import numpy as np
 
 from ...cases.options import CsvDialect
 from ...cases.reading import CaseChunk, Source, open_cases
-from ...errors import DataError, ParseError, UnknownState
+from ...errors import ArgumentError, DataError, ParseError, UnknownState
 from ...inference.tables import Table, as_array, at_row, distinct_values, is_tensor, open_table
 from ...inference.tables.encoder import CategoricalColumn, Encoder
 from ...inference.tables.states import MISSING
 from ...model.discrete import DiscreteModel
 from ...util.rows import extremes
+from .likelihood_cells import LikelihoodCells
 from .state_names import labels_of
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class CaseSource(Protocol):
     """A table of cases."""
 
     names: list[str]  # of the columns
+    likelihood: Mapping[str, Any]  # given as arrays, by variable; of tables in memory
+    cells: LikelihoodCells | None  # in the rows that `chunks` has returned
 
     def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
         """Names of states of some columns, from their cells; `bins` intervals of columns of more different numbers."""
@@ -65,7 +68,7 @@ class CaseSource(Protocol):
 
 def open_source(
     cases: Any, variables: Sequence[str], dialect: CsvDialect | None = None, chunk: int = 100_000,
-    missing: Sequence[str] = MISSING,
+    missing: Sequence[str] = MISSING, likelihood: Mapping[str, Any] | None = None,
 ) -> CaseSource:  # fmt: skip
     """Open a table of cases: a table in memory, or a path or several paths of files.
 
@@ -80,18 +83,25 @@ def open_source(
         Rows that are read from a file at a time, about.
     missing : sequence of str
         Texts that mean a missing cell unless they are states.
+    likelihood : mapping, optional
+        Likelihoods of the rows of a table in memory, by variable.
     """
     shell = DiscreteModel(dict.fromkeys(variables, ("",)))
     is_paths = isinstance(cases, (list, tuple)) and cases and all(isinstance(p, (str, Path)) for p in cases)
     if isinstance(cases, (str, Path)) or is_paths:
         given = [cases] if isinstance(cases, (str, Path)) else list(cases)
+        if likelihood:
+            raise ArgumentError(
+                "likelihood= needs a table in memory; in files, likelihoods are cells such as [0.4;0.8], with a weight "
+                "for each state"
+            )
         files = [f for p in given for f in _files(Path(p))]
         return FileSource([open_cases(f, shell, dialect) for f in files], files, chunk, missing)
     if is_tensor(cases):
         cases = as_array(cases, "cases")
     table = open_table(shell if variables else None, cases)
     is_codes = isinstance(cases, np.ndarray) and cases.dtype.kind in "iu" and cases.ndim == 2
-    return TableSource(table, missing, cases if is_codes else None)
+    return TableSource(table, missing, cases if is_codes else None, likelihood)
 
 
 def _files(path: Path) -> list[Path]:
@@ -114,9 +124,17 @@ class TableSource:
         See `open_source`.
     array : (n, V) ndarray of integers, optional
         The table itself, if it is one.
+    likelihood : mapping, optional
+        See `open_source`.
     """
 
-    def __init__(self, table: Table, missing: Sequence[str], array: NDArray[Any] | None = None):
+    cells: LikelihoodCells | None = None
+
+    def __init__(
+        self, table: Table, missing: Sequence[str], array: NDArray[Any] | None = None,
+        likelihood: Mapping[str, Any] | None = None,
+    ):  # fmt: skip
+        self.likelihood: Mapping[str, Any] = dict(likelihood or {})
         self._table, self._missing, self._array = table, missing, array
         self.names = table.names
 
@@ -138,14 +156,16 @@ class TableSource:
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
         """See `CaseSource.chunks`; one chunk."""
         table = self._table
+        self.cells = LikelihoodCells(model)
         if self._array is not None and list(columns) == list(model.variables) and weights is None:
             low, high = extremes(self._array)
             if (low >= -1).all() and (high < model.cardinality).all():
                 codes = self._array.astype(np.int8 if model.cardinality.max() <= 127 else np.int32, order="C")
                 yield CodedChunk(codes.T, None, table.n, table.n)
                 return
-        encoder = Encoder(model, [model.index(c) for c in columns], self._missing, by_index=table.by_index)
-        encoded = encoder.encode([table.column(c) for c in columns], table.n, first_only=True)
+        variables = [model.index(c) for c in columns]
+        encoder = Encoder(model, variables, self._missing, by_index=table.by_index)
+        encoded = self.cells.encode(encoder, [table.column(c) for c in columns], variables, table.n)
         for row, reason in encoded.rejected.items():
             raise UnknownState(at_row(table, row, reason))
         own = None if weights is None else _numbers(self, weights, table.column(weights), 0)
@@ -159,8 +179,11 @@ class TableSource:
 class FileSource:
     """Files, one after the other."""
 
+    cells: LikelihoodCells | None = None
+
     def __init__(self, sources: list[Source], files: list[Path], chunk: int, missing: Sequence[str]):
         self._sources, self._files, self._chunk, self._missing = sources, files, chunk, missing
+        self.likelihood: Mapping[str, Any] = {}
         self.names = list(sources[0].columns)
         for source, file in zip(sources, files, strict=True):
             if set(source.columns) != set(self.names):
@@ -196,10 +219,12 @@ class FileSource:
 
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
         """See `CaseSource.chunks`."""
-        encoder = Encoder(model, [model.index(c) for c in columns], self._missing)
+        variables = [model.index(c) for c in columns]
+        encoder = Encoder(model, variables, self._missing)
+        self.cells = LikelihoodCells(model)
         extra = [] if weights is None else [weights]
         for chunk, first, done in self._loaded([*columns, *extra]):
-            encoded = encoder.encode(chunk.columns[: len(columns)], chunk.n, first_only=True)
+            encoded = self.cells.encode(encoder, chunk.columns[: len(columns)], variables, chunk.n)
             for row, reason in encoded.rejected.items():
                 file, line = chunk.locate(row)
                 raise UnknownState(f"{file if line is None else f'{file}:{line}'}: {reason}")

@@ -15,6 +15,7 @@ from ...model.network import BayesianNetwork
 from ...util.arguments import several
 from ...util.intervals import interval_labels, intervals_of
 from ..discretisation.cut_points import quantile_cuts
+from .likelihood_cells import is_likelihood
 
 __all__ = ["hidden_states", "labels_of", "states_given"]
 
@@ -105,6 +106,7 @@ def labels_of(
         If there is no value, or there are more different numbers than states should be.
     """
     found = [v for v in counts if not is_missing(v) and not (isinstance(v, str) and v.strip() in MISSING)]
+    found = [v for v in found if not is_likelihood(v)]
     if not found:
         raise DataError(
             f"column {name!r} has only missing cells; give its states as states={{{name!r}: [...]}}, or drop the "

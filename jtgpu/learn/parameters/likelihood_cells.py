@@ -1,0 +1,196 @@
+"""Cells that are likelihoods, such as ``[0.4;0.8]``: one weight for each state, as in Merlin's tables.
+
+Each distinct likelihood of a variable has a number k, and the code -2 - k in place of a state, so that rows with such
+cells are stored, merged and counted as all others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import DataError
+from ...inference.evidence.case_table import weight_rows
+from ...inference.tables import distinct_values
+from ...inference.tables.encoder import CategoricalColumn, Encoder
+from ...inference.tables.states import REJECTED
+from ...model.discrete import DiscreteModel
+from ...util.equal_rows import find_equal_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["FIRST", "LikelihoodCells", "is_likelihood"]
+
+_CELL = re.compile(r"\s*\[([^\[\],]*;[^\[\],]*)\]\s*", re.ASCII)
+FIRST = -2  # code of likelihood 0
+
+
+def is_likelihood(value: Any) -> bool:
+    """Whether the value of a cell is written as a likelihood."""
+    return isinstance(value, str) and _CELL.fullmatch(value) is not None
+
+
+class LikelihoodCells:
+    """The likelihoods in the cells of a table."""
+
+    def __init__(self, model: DiscreteModel):
+        self._model = model
+        self._parts: dict[int, list[NDArray[np.float64]]] = {}  # distinct likelihoods by variable
+        self._codes: dict[tuple[int, str], int] = {}  # of texts
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def vectors(self, v: int) -> NDArray[np.float64]:
+        """The likelihoods of a variable by their numbers, (K, card)."""
+        parts = self._parts[v]
+        if len(parts) > 1:
+            parts[:] = [np.concatenate(parts)]
+        return parts[0]
+
+    def _add(self, v: int, vectors: NDArray[np.float64]) -> int:
+        """Add likelihoods; the number of the first."""
+        parts = self._parts.setdefault(v, [])
+        first = sum(map(len, parts))
+        parts.append(vectors)
+        return first
+
+    def encode(self, encoder: Encoder, columns: Sequence[Any], variables: Sequence[int], n: int) -> Any:
+        """Encode columns some of whose cells are likelihoods; see `Encoder.encode`.
+
+        Raises
+        ------
+        DataError
+            If the number of weights is not that of the states, or a weight is negative; without the row.
+        """
+        encoded = encoder.encode(columns, n, first_only=True)
+        if not encoded.rejected:
+            return encoded
+        split = [self._split(column, lookup, v) for column, lookup, v in
+                 zip(columns, encoder.lookups, variables, strict=True)]  # fmt: skip
+        if not any(codes is not None for _, codes in split):
+            return encoded
+        encoded = encoder.encode([column for column, _ in split], n, first_only=True)
+        least = min(int(codes.min()) for _, codes in split if codes is not None)
+        dtype = next(t for t in (np.int8, np.int16, np.int32) if np.iinfo(t).max >= -least)
+        encoded.codes = encoded.codes.astype(np.promote_types(encoded.codes.dtype, dtype))
+        for j, (_, codes) in enumerate(split):
+            if codes is not None:
+                encoded.codes[j] = np.where(codes < 0, codes, encoded.codes[j])
+        return encoded
+
+    def _split(self, column: Any, lookup: Any, v: int) -> tuple[Any, NDArray[np.int64] | None]:
+        """A column without its likelihoods, and their codes, 0 in other cells; None if there are none."""
+        try:
+            indices, values = distinct_values(column)
+        except TypeError:
+            return column, None
+        codes = np.zeros(len(values) + 1, np.int64)
+        for i, value in enumerate(values):
+            if is_likelihood(value) and lookup.number(value) == REJECTED:
+                codes[i] = self._code(v, value)
+        if not codes.any():
+            return column, None
+        found = codes[indices]  # of an index of -1, the last one
+        return CategoricalColumn(np.where(found < 0, -1, indices), values), found
+
+    def _code(self, v: int, text: str) -> int:
+        """The code of a text."""
+        code = self._codes.get((v, text))
+        if code is None:
+            code = FIRST - self._add(v, _parsed(self._model, v, text)[None, :])
+            self._codes[v, text] = code
+        return code
+
+    def enter(
+        self, states: NDArray[Any], v: int, value: Any, rows: slice, n: int
+    ) -> NDArray[Any]:
+        """Enter likelihoods that are given as an array into the codes of some rows.
+
+        Parameters
+        ----------
+        states : (k, V) integers
+            Codes of rows `rows` of the table.
+        v : int
+        value : mapping or array_like
+            (n, card), or (card,) for all rows.
+        rows : slice
+        n : int
+            Rows of the table.
+
+        Returns
+        -------
+        (k, V) ndarray
+            `states`, or a copy.
+        """
+        given = weight_rows(self._model, v, value, n)[rows]
+        present = states[:, v].astype(np.int64)
+        weights = np.array(given)
+        soft, observed = present <= FIRST, present >= 0
+        if soft.any():
+            weights[soft] *= self.vectors(v)[FIRST - present[soft]]
+        weights[observed] *= np.eye(weights.shape[1])[present[observed]]
+        says = (given != 1.0).any(axis=1) & (weights.shape[1] > 0)
+        if not says.any():
+            return states
+        wanted = np.ascontiguousarray(weights[says])
+        equal = find_equal_rows(wanted)
+        kinds = np.arange(len(wanted)) if equal is None else equal.kind
+        first = self._add(v, wanted if equal is None else wanted[equal.first])
+        present[says] = FIRST - first - kinds
+        least = int(present.min())
+        dtype = next(t for t in (np.int8, np.int16, np.int32) if np.iinfo(t).max >= -least)
+        states = states.astype(np.promote_types(states.dtype, dtype), order="C")
+        states[:, v] = present
+        return states
+
+    def decode(self, codes: NDArray[Any]) -> tuple[NDArray[np.int32], dict[int, NDArray[np.float64]]]:
+        """States, (n, V), and likelihoods by variable, (n, card): ones in rows without one."""
+        states = np.array(codes, np.int32, order="C")
+        found = {}
+        for v in sorted(self._parts):
+            soft = states[:, v] <= FIRST
+            if soft.any():
+                weights = np.ones((len(states), int(self._model.cardinality[v])))
+                weights[soft] = self.vectors(v)[FIRST - states[soft, v]]
+                found[v] = weights
+                states[soft, v] = -1
+        return states, found
+
+    def digest(self) -> str:
+        """A hash of all likelihoods."""
+        digest = hashlib.sha256()
+        for v in sorted(self._parts):
+            digest.update(repr((v, self.vectors(v).shape)).encode())
+            digest.update(np.ascontiguousarray(self.vectors(v)).tobytes())
+        return digest.hexdigest()
+
+
+def _parsed(model: DiscreteModel, v: int, text: str) -> NDArray[np.float64]:
+    """The weights of a cell."""
+    found = _CELL.fullmatch(text)
+    assert found is not None
+    states = model.states(v)
+    try:
+        weights = [float(x) for x in found[1].split(";")]
+    except ValueError:
+        raise DataError(f"column {model.variables[v]!r}: the likelihood {text.strip()[:60]!r} has parts that are not "
+                        "numbers") from None  # fmt: skip
+    if len(weights) != len(states):
+        listed = f"{', '.join(states[:8])}{', ...' if len(states) > 8 else ''}"
+        raise DataError(
+            f"column {model.variables[v]!r}: the likelihood {text.strip()[:60]!r} has {len(weights)} weights, but the "
+            f"variable has {len(states)} states ({listed})"
+        )
+    if not all(math.isfinite(x) and x >= 0 for x in weights) or not any(weights):
+        raise DataError(
+            f"column {model.variables[v]!r}: the weights of the likelihood {text.strip()[:60]!r} must be finite, >= 0 "
+            "and not all 0"
+        )
+    return np.array(weights)
