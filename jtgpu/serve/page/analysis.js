@@ -104,7 +104,7 @@ class ChangedPanel extends Panel {
     });
     const note = el("p", { class: "muted" });
     countText(note, rows.length, changes.length, "variables that change");
-    this.body.replaceChildren(panelTable(["variable", "state", "prior \u2192 now", "points"], rows), note);
+    this.body.replaceChildren(panelTable(["variable", "state", "prior \u2192 now", "points"], rows, 2), note);
   }
 }
 
@@ -137,7 +137,7 @@ class ExplanationPanel extends Panel {
     const rows = shown.map((v) => el("tr", {}, el("td", { class: "cut" }, variableLink(store, this.actions, v)), el("td", { class: "text" }, stateLink(store, v, best.states[v])), el("td", { class: "figure" }, `${percent(answer.posteriors[v][best.states[v]])} %`)));
     const parts = [
       el("p", {}, `The best explanation has ${this.share(best)} of the probability.`),
-      panelTable(["variable", "in the best", "alone"], rows),
+      panelTable(["variable", "in the best", "alone"], rows, 2),
     ];
     if (shown.length < order.length) {
       const more = () => {
@@ -149,7 +149,9 @@ class ExplanationPanel extends Panel {
     others.forEach((other, i) => {
       const differences = network.names.map((_, v) => v).filter((v) => other.states[v] !== best.states[v]);
       const items = differences.slice(0, MOST_EXPLAINED).map((v) => el("li", {}, variableLink(store, this.actions, v), " = ", network.stateTexts[v][other.states[v]]));
-      parts.push(el("div", { class: "next-best" }, el("p", {}, `Number ${i + 2}: ${this.share(other)}, ${significant(Math.exp(best.log_joint - other.log_joint), 3)} times less probable. It differs in`), el("ul", {}, ...items)));
+      const ratio = Math.exp(best.log_joint - other.log_joint);
+      const compared = ratio < 1.005 ? "as probable as the best" : `${significant(ratio, 3)} times less probable`;
+      parts.push(el("div", { class: "next-best" }, el("p", {}, `Number ${i + 2}: ${this.share(other)}, ${compared}. It differs in`), el("ul", {}, ...items)));
     });
     this.body.replaceChildren(...parts);
   }
@@ -194,7 +196,7 @@ class ValuePanel extends Panel {
     const rows = found.slice(0, MOST_ROWS_SHOWN).map(({ v, gain, expected_accuracy: accuracy }) =>
       el("tr", {}, el("td", { class: "cut" }, variableLink(store, this.actions, v)), el("td", { class: "figure" }, significant(gain / Math.LN2, 3), shareBar(gain / largest)), el("td", { class: "figure" }, `${percent(accuracy)} %`)),
     );
-    this.body.replaceChildren(intro, panelTable(["ask", "gain in bits", "then right"], rows));
+    this.body.replaceChildren(intro, panelTable(["ask", "gain in bits", "then right"], rows, 1));
   }
 }
 
@@ -233,7 +235,7 @@ class ImportancePanel extends Panel {
       return el("tr", {}, el("td", { class: "cut" }, button(cut(describeFinding(network, v, findings[v]), 40), () => this.actions.open(v), { class: "link" })), el("td", { class: "figure" }, without), el("td", { class: "figure" }, shareBar((f.shift_without ?? 0) / largest)));
     });
     const p = `P(${network.texts[target]} = ${network.stateTexts[target][state]}) = ${percent(answer.posteriors[target][state])} %.`;
-    this.body.replaceChildren(el("p", {}, `${p} Without each finding:`), panelTable(["finding", "without it", "change"], rows));
+    this.body.replaceChildren(el("p", {}, `${p} Without each finding:`), panelTable(["finding", "without it", "change"], rows, 1));
   }
 }
 
@@ -358,7 +360,7 @@ class JointPanel extends Panel {
     const heads = [variables.slice(0, -1).map((v) => network.texts[v]).join(", "), ...network.stateTexts[variables.at(-1)].map((text) => cut(text, 20))];
     const note = el("p", { class: "muted" });
     countText(note, rows.length, lines, "rows");
-    this.body.replaceChildren(el("p", {}, "Percent; columns: ", el("b", {}, network.texts[variables.at(-1)])), el("div", { class: "scroll" }, panelTable(heads, rows)), note);
+    this.body.replaceChildren(el("p", {}, "Percent; columns: ", el("b", {}, network.texts[variables.at(-1)])), el("div", { class: "scroll" }, panelTable(heads, rows, 1)), note);
   }
 }
 

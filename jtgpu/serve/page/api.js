@@ -50,6 +50,7 @@ export function httpApi({ base = "", token = () => null } = {}) {
   const json = async (path, options) => (await call(path, options)).json();
   const network = (id) => `/v1/networks/${encodeURIComponent(id)}`;
   return {
+    hasToken: () => Boolean(token()),
     address: (id, rest) => new URL(base + network(id) + rest, window.location.href).href,
     networks: () => json("/v1/networks"),
     network: (id) => json(network(id)),

@@ -22,9 +22,10 @@ export function asPython(network, { findings, targets }) {
   return `import jtgpu\n\ntree = jtgpu.read(${python(`${network.id}.net`)}).compile()\nprint(tree.posteriors(${parts.filter(Boolean).join(", ")}))\n`;
 }
 
-export function asCurl(network, state, address) {
+export function asCurl(network, state, address, hasToken = false) {
   const body = { ...bodyOf(network, state.findings), targets: state.targets.length ? state.targets.map((v) => network.names[v]) : null };
-  return `curl -s ${shell(address)} \\\n  -H 'Content-Type: application/json' \\\n  -d ${shell(JSON.stringify(body))}\n`;
+  const token = hasToken ? `  -H "Authorization: Bearer $TOKEN" \\\n` : "";
+  return `curl -s ${shell(address)} \\\n  -H 'Content-Type: application/json' \\\n${token}  -d ${shell(JSON.stringify(body))}\n`;
 }
 
 /** The command; null where there is evidence that it does not take. */

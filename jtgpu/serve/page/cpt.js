@@ -50,7 +50,7 @@ export class CptViewer {
       });
       rows.push(el("tr", {}, ...states, ...cells));
     }
-    const heads = [...numbers.map((p) => network.texts[p]), ...network.stateTexts[v]].map((text) => el("th", { scope: "col" }, el("bdi", {}, text)));
+    const heads = [...numbers.map((p) => network.texts[p]), ...network.stateTexts[v]].map((text, i) => el("th", { scope: "col", class: i >= numbers.length ? "figure" : null }, el("bdi", {}, text)));
     return el(
       "div",
       { class: "scroll" },

@@ -105,11 +105,12 @@ export function shareBar(share, kind = "") {
   return el("span", { class: "ratio-track", "aria-hidden": "true" }, bar);
 }
 
-export function panelTable(heads, rows, attributes = {}) {
+/** A table; columns from number `figures` on are numbers. */
+export function panelTable(heads, rows, figures = Infinity) {
   return el(
     "table",
-    { class: "panel-table", ...attributes },
-    heads ? el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col" }, head)))) : null,
+    { class: "panel-table" },
+    heads ? el("thead", {}, el("tr", {}, ...heads.map((head, i) => el("th", { scope: "col", class: i >= figures ? "figure" : null }, head)))) : null,
     el("tbody", {}, ...rows),
   );
 }

@@ -33,7 +33,7 @@ export class ScenarioPanel extends Panel {
     const save = button("Save the evidence as a scenario", () => this.save(), { disabled: scenarios.length >= MOST_SCENARIOS });
     const parts = [save];
     if (!scenarios.length) parts.push(el("p", { class: "muted" }, "Save the present evidence, change it and save it again: both appear side by side."));
-    else parts.push(el("div", { class: "scroll" }, panelTable(null, [this.heads(), this.evidenceRow(), this.logRow(results), ...this.rows(posteriors)], { class: "panel-table scenarios" })));
+    else parts.push(el("div", { class: "scroll scenarios" }, panelTable(null, [this.heads(), this.evidenceRow(), this.logRow(results), ...this.rows(posteriors)])));
     this.body.replaceChildren(...parts);
   }
 

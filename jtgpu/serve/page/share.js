@@ -28,7 +28,7 @@ export class ShareDialog {
       el("h3", {}, "Files"),
       el("div", { class: "card-tools" }, button("Map as SVG", () => this.save("svg")), button("Map as PNG", () => this.save("png")), button("Posteriors as CSV", () => this.save("csv")), button("Posteriors as JSON", () => this.save("json"))),
       ...part("Python", asPython(network, store)),
-      ...(this.canLink ? part("curl", asCurl(network, store, store.api.address(network.id, "/posteriors"))) : []),
+      ...(this.canLink ? part("curl", asCurl(network, store, store.api.address(network.id, "/posteriors"), store.api.hasToken())) : []),
       ...part("Command line", asCommand(network, store)),
       this.status,
       el("div", { class: "dialog-buttons" }, button("Close", () => this.dialog.close())),
