@@ -11,6 +11,7 @@ from ..draw.stacks import arrange_stacked
 from ..draw.svg import ARROW, curve
 from ..errors import ArgumentError
 from ..model.discrete import DiscreteModel
+from .positions import placed_boxes, straight_arc
 
 __all__ = ["MAX_NODES", "map_layout", "overview"]
 
@@ -29,6 +30,9 @@ def box_size(n_states: int) -> tuple[int, int]:
 
 def map_layout(model: DiscreteModel, nodes: Sequence[int] | None = None) -> dict[str, Any]:
     """Place the boxes of some variables in layers, arcs downwards.
+
+    A whole network whose file gives the position of each variable has these positions, at the smallest scale at which
+    no boxes overlap.
 
     Parameters
     ----------
@@ -58,6 +62,17 @@ def map_layout(model: DiscreteModel, nodes: Sequence[int] | None = None) -> dict
     number = {v: i for i, v in enumerate(ids)}
     inside = [(number[a], number[b]) for a, b in graph.arcs if a in number and b in number]
     sizes = [box_size(len(model.states(v))) for v in ids]
+    hidden = [[sum(u not in number for u in side[v]) for side in (graph.parents, graph.children)] for v in ids]
+    placed = placed_boxes(model, sizes) if len(ids) == len(model) else None
+    if placed is not None:
+        return {
+            "nodes": ids,
+            "boxes": [list(box) for box in placed],
+            "arcs": [[a, b, *straight_arc(placed[a], placed[b], graph.is_directed)] for a, b in inside],
+            "spines": [], "heads": "", "hidden": hidden,
+            "width": max((x + w for x, _, w, _ in placed), default=0),
+            "height": max((y + h for _, y, _, h in placed), default=0),
+        }  # fmt: skip
     drawn = arrange_stacked(sizes, inside, MAX_WIDTH)
     arcs, spines = [], []
     columns = iter(drawn.spines)
@@ -68,7 +83,6 @@ def map_layout(model: DiscreteModel, nodes: Sequence[int] | None = None) -> dict
         else:
             head = f"M{x} {y}l-4-{ARROW}h8z" if graph.is_directed else ""
             arcs.append([ids[parent], ids[child], curve(line, ARROW - 1 if head else 0), head])
-    hidden = [[sum(u not in number for u in side[v]) for side in (graph.parents, graph.children)] for v in ids]
     return {
         "nodes": ids,
         "boxes": [list(box) for box in drawn.made.boxes],

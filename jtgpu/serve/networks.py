@@ -7,12 +7,12 @@ from typing import Any
 from ..cases.fingerprint import model_fingerprint
 from ..draw.focus import Graph, graph_of
 from ..errors import ArgumentError, EvidenceError, closest
-from ..formats.common.writing import whole_numbers
 from ..formats.conversion import carry
 from ..formats.registry import FORMATS
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
+from .positions import positions
 
 __all__ = ["cpt", "description", "digest", "file", "summary"]
 
@@ -78,7 +78,7 @@ def description(name: str, tree: JunctionTree) -> dict[str, Any]:
 def _variables(model: DiscreteModel, graph: Graph) -> list[dict[str, Any]]:
     attributes = model.attributes.get("node", {}) if isinstance(model, BayesianNetwork) else {}
     labels = [attributes.get(v, {}).get("label") for v in model.variables]
-    positions = _positions(model, graph)
+    places = positions(model)
     return [
         {
             "name": name,
@@ -87,24 +87,8 @@ def _variables(model: DiscreteModel, graph: Graph) -> list[dict[str, Any]]:
             "parents": parents if graph.is_directed else [],
             "position": position,
         }
-        for name, label, parents, position in zip(model.variables, labels, graph.parents, positions, strict=True)
+        for name, label, parents, position in zip(model.variables, labels, graph.parents, places, strict=True)
     ]
-
-
-def _positions(model: DiscreteModel, graph: Graph) -> list[list[int] | None]:
-    """Positions that the file gives, y downwards; None for variables without one."""
-    if not isinstance(model, BayesianNetwork):
-        return [None] * len(model)
-    attributes = model.attributes.get("node", {})
-    found = [whole_numbers(attributes.get(v, {}).get("position"), 2) for v in model.variables]
-    places = [[*p] if p else None for p in found]
-    # y grows upwards in some formats and programs, and downwards in others: most arcs point down
-    down = 0
-    for a, b in graph.arcs:
-        first, second = places[a], places[b]
-        if first is not None and second is not None:
-            down += (second[1] > first[1]) - (second[1] < first[1])
-    return places if down >= 0 else [None if p is None else [p[0], -p[1]] for p in places]
 
 
 def cpt(tree: JunctionTree, variable: str | int) -> dict[str, Any]:

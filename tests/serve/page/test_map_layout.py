@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from itertools import combinations
+from itertools import combinations, pairwise
+from pathlib import Path
 
 import pytest
 
@@ -64,3 +65,41 @@ def test_markov_networks_have_no_arrow_heads() -> None:
     (arc,) = map_layout(net)["arcs"]
     assert arc[:2] == [0, 1]
     assert arc[3] == ""
+
+
+def placed(folder: Path, *places: tuple[int, int] | None) -> jtgpu.BayesianNetwork:
+    """A chain with positions in its file."""
+    names = [f"v{i}" for i in range(len(places))]
+    lines = []
+    for name, place in zip(names, places, strict=True):
+        position = f"position = ({place[0]} {place[1]}); " if place else ""
+        lines.append(f'node {name} {{ states = ("a" "b"); {position}}}')
+    for first, second in pairwise([None, *names]):
+        given = f" | {first}" if first else ""
+        lines.append(f"potential ({second}{given}) {{ data = {'((0.5 0.5) (0.5 0.5))' if first else '(0.5 0.5)'}; }}")
+    path = folder / "placed.net"
+    path.write_text("net {}\n" + "\n".join(lines), encoding="utf-8")
+    net = jtgpu.read(path)
+    assert isinstance(net, jtgpu.BayesianNetwork)
+    return net
+
+
+def test_positions_of_the_file(tmp_path: Path) -> None:
+    """The smallest scale at which boxes do not overlap; y grows upwards in Hugin's files."""
+    found = map_layout(placed(tmp_path, (100, 300), (200, 200), (100, 100)))
+    (ax, ay, _, _), (bx, by, _, _), (cx, cy, _, _) = found["boxes"]
+    assert ax == cx < bx
+    assert ay < by < cy
+    for (x, y, w, h), (u, v, s, t) in combinations(found["boxes"], 2):
+        assert x + w <= u or u + s <= x or y + h <= v or v + t <= y
+    assert {(a, b) for a, b, _, _ in found["arcs"]} == {(0, 1), (1, 2)}
+    assert min(y for _, y, _, _ in found["boxes"]) == min(x for x, _, _, _ in found["boxes"]) == 0
+    assert found["height"] == max(y + h for _, y, _, h in found["boxes"])
+
+
+@pytest.mark.parametrize(
+    "places", [[(0, 0), None], [(5, 5), (5, 5)], [(0, 0), (1, 1), (5000, 5000)]], ids=["missing", "equal", "far"]
+)
+def test_positions_that_are_of_no_use(tmp_path: Path, places: list[tuple[int, int] | None]) -> None:
+    names_only = placed(tmp_path, *[None] * len(places))
+    assert map_layout(placed(tmp_path, *places)) == map_layout(names_only)
