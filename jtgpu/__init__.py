@@ -35,7 +35,7 @@ from .errors import (
 from .util.version import __version__
 
 if TYPE_CHECKING:
-    from . import draw, graphs, learn, series
+    from . import draw, graphs, learn, screen, series
     from .formats import load, networks, read, read_evidence, write
     from .inference.network_plan import NetworkPlan
     from .inference.results.marginals import CasePosteriors, Posterior, Posteriors
@@ -97,6 +97,7 @@ __all__ = [
     "normalize_rows",
     "read",
     "read_evidence",
+    "screen",
     "series",
     "to_pgmpy",
     "to_pyagrum",
@@ -139,7 +140,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("draw", "graphs", "learn", "series"):
+    if name in ("draw", "graphs", "learn", "screen", "series"):
         return importlib.import_module(f".{name}", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -25,6 +25,7 @@ NETWORKS = (ROOT / "docs" / "networks.rst").read_text(encoding="utf-8")
 PARAMETERS = (ROOT / "docs" / "parameters.rst").read_text(encoding="utf-8")
 LEARNING = (ROOT / "docs" / "learning.rst").read_text(encoding="utf-8")
 GRAPHS = (ROOT / "docs" / "graphs.rst").read_text(encoding="utf-8")
+SCREENING = (ROOT / "docs" / "screening.rst").read_text(encoding="utf-8")
 SERIES = (ROOT / "docs" / "series.rst").read_text(encoding="utf-8")
 MODULES = sorted(
     ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -39,8 +40,10 @@ def blocks(text: str, directive: str) -> list[str]:
     return [textwrap.dedent(found[1]).strip("\n") for found in pattern.finditer(text)]
 
 
-PAGES = [(README, 1), (GUIDE, 3), (NETWORKS, 5), (LEARNING, 2), (PARAMETERS, 1), (SERIES, 1), (GRAPHS, 1)]
-NAMES = ["README", "guide", "networks", "learning", "parameters", "series", "graphs"]
+PAGES = [
+    (README, 1), (GUIDE, 3), (NETWORKS, 5), (LEARNING, 2), (PARAMETERS, 1), (SCREENING, 1), (SERIES, 1), (GRAPHS, 1),
+]  # fmt: skip
+NAMES = ["README", "guide", "networks", "learning", "parameters", "screening", "series", "graphs"]
 
 
 @pytest.mark.parametrize(("page", "n"), PAGES, ids=NAMES)

@@ -66,6 +66,8 @@ BY_NAME = {
     "formats/__init__.py",  # evidence files
     "graphs/__init__.py",
     "learn/__init__.py",
+    "screen/__init__.py",
+    "screen/estimator.py",  # scikit-learn, which calls it
     "series/__init__.py",
     "serve/__init__.py",  # what needs jtgpu[serve]
     "formats/registry.py",  # a format's modules

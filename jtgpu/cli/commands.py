@@ -24,6 +24,7 @@ COMMANDS = {
     "solve": (QUESTIONS, "Solve a task of the UAI competitions and write the competitions' solution file."),
     "batch": (TABLES, "Compute the posteriors of every case in a file."),
     "fit": (TABLES, "Estimate the tables of a network from cases."),
+    "screen": (TABLES, "Find the rows of a table that do not belong, by distance and by improbability."),
     "whiten": (TABLES, "Fit autoregressive models to time series, and write residuals or cases over time slices."),
     "sample": (TABLES, "Draw exact samples of all variables given evidence, as CSV."),
     "learn": (NETWORKS, "Find the network that explains a table of cases best."),
@@ -43,10 +44,11 @@ ALIASES = {
     **{
         name: {"--targets": "--target", "--seed": "--order-seed"}
         for name in COMMANDS
-        if name not in ("fit", "learn", "rank", "sample", "time", "whiten")
+        if name not in ("fit", "learn", "rank", "sample", "screen", "time", "whiten")
     },
     "learn": {},
     "rank": {},
+    "screen": {},
     "whiten": {},
     "sample": {},
     "fit": {},

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ..cases.table_files import read_file
 from ..graphs.centrality import betweenness
 from ..model.discrete import DiscreteModel
-from ..series.files import read_file
 from ..util.atomic_file import write_text
 from .console import command, print_json
 from .networks import check_output, read_network

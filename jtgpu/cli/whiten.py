@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ..cases.table_files import read_file, time_column, write_file
 from ..cases.writing.formats import writer_for
 from ..series.autoregression import Autoregression, ar
-from ..series.files import read_file, time_column, write_file
 from ..series.slices import lag_parents, two_slices
 from ..series.whitening import whiten as residuals
 from ..util.atomic_file import write_text

@@ -1,4 +1,4 @@
-"""matplotlib plots, on given axes or on new ones: posteriors, tornado diagrams, ROC curves, counts, curves of fits.
+"""matplotlib plots, on given axes or new ones: posteriors, tornado diagrams, ROC curves, counts, fits, outliers.
 
 matplotlib is imported when a function is called (``pip install 'jtgpu[plot]'``). `jtgpu.draw.show` needs no matplotlib.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..inference.results.sensitivities import Sensitivity
 
-__all__ = ["convergence", "counts", "posterior", "roc", "tornado"]
+__all__ = ["convergence", "counts", "posterior", "roc", "screening", "tornado"]
 
 BLUE, GREEN = "#4a90d9", "#5aa469"
 
@@ -221,3 +221,54 @@ def roc_points(scores: Any, positive: Any) -> tuple[Any, Any]:
     true = np.concatenate([[0.0], hits[last] / n])
     false = np.concatenate([[0.0], (last + 1 - hits[last]) / (len(positive) - n)])
     return false, true
+
+
+def screening(
+    weight: ArrayLike, surprise: ArrayLike, rows: Sequence[int] = (), names: Sequence[object] | None = None, *,
+    ax: Axes | None = None,
+) -> Axes:  # fmt: skip
+    """Plot the surprise of each row of a table against its weight, and name some rows.
+
+    Parameters
+    ----------
+    weight : (N,) array
+        See `jtgpu.screen.weights`, or ``all_weights`` of the result of ``top_outliers(..., method="all")``.
+    surprise : (N,) array
+        See `jtgpu.screen.surprise`. Rows of infinite surprise are drawn as triangles above the others.
+    rows : sequence of int
+        Rows to name, such as ``found.index``.
+    names : sequence, optional
+        Their names. Default: their numbers.
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    ArgumentError
+        If the lengths differ.
+    """
+    x, y = np.asarray(weight, np.float64).ravel(), np.asarray(surprise, np.float64).ravel()
+    if len(x) != len(y):
+        raise ArgumentError(f"weight and surprise must have the same length, not {len(x)} and {len(y)}")
+    chosen = [int(r) for r in rows]
+    labels = chosen if names is None else list(names)
+    if len(labels) != len(chosen):
+        raise ArgumentError(f"rows and names must have the same length, not {len(chosen)} and {len(labels)}")
+    axes = _axes(ax, 4.5)
+    finite = np.isfinite(y)
+    top = float(y[finite].max(initial=0.0)) * 1.1 or 1.0
+    y = np.where(finite, y, top)
+    is_named = np.zeros(len(x), np.bool_)
+    is_named[chosen] = True
+    for some, colour in ((~is_named, BLUE), (is_named, GREEN)):
+        for part, marker in ((some & finite, "o"), (some & ~finite, "^")):
+            if part.any():
+                axes.scatter(x[part], y[part], s=12, color=colour, marker=marker, linewidths=0)
+    for row, label in zip(chosen, labels, strict=True):
+        axes.annotate(_plain(str(label)), (x[row], y[row]), xytext=(4, 2), textcoords="offset points", fontsize=8)
+    axes.set_xlabel("weight: distance to the nearest rows")
+    axes.set_ylabel("surprise: -ln P(row)")
+    return axes  # type: ignore[no-any-return]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, DataError, EvidenceError, shown
-from ..inference.tables import Table, is_frame, is_missing, open_table
+from ..inference.tables import Table, as_numbers, is_frame, is_missing, open_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SeriesData", "as_floats", "as_numbers", "as_rows", "check_times", "read_series", "series_table"]
+__all__ = ["SeriesData", "as_floats", "as_rows", "check_times", "read_series", "series_table"]
 
 
 @dataclass
@@ -116,24 +116,6 @@ def read_series(x: Any, time: str | None = None, columns: list[str] | None = Non
             raise DataError(f"column {name!r} does not hold numbers; leave it out, or pass time={name!r} if it is time")
         row[:] = numbers
     return SeriesData(values, names, (len(names),), table)
-
-
-def as_numbers(column: Any) -> NDArray[np.float64] | None:
-    """A column of a table as numbers, NaN where they are missing; None if it holds something else."""
-    if isinstance(column, np.ndarray) and column.dtype.kind in "iuf":
-        return column.astype(np.float64)
-    if hasattr(column, "type"):  # Arrow
-        kind = str(column.type)
-        if not kind.startswith(("int", "uint", "float", "double", "halffloat", "decimal", "null")):
-            return None
-        column = column.cast("double")
-        return np.asarray(column.fill_null(np.nan).to_numpy(), np.float64)
-    cells = column.tolist() if isinstance(column, np.ndarray) else column
-    if not isinstance(cells, list) or (isinstance(column, np.ndarray) and column.dtype.kind in "Mm"):
-        return None
-    if not all(is_missing(c) or (isinstance(c, (int, float, np.number)) and not isinstance(c, bool)) for c in cells):
-        return None
-    return np.array([np.nan if is_missing(c) else c for c in cells], np.float64)
 
 
 def check_times(table: Table, time: str | None) -> None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, DataError, closest
-from ..inference.tables import Table, distinct_values
+from ..inference.tables import Table, as_numbers, distinct_values
 from ..inference.tables.plain_cells import CategoricalColumn
 from ..util.arguments import number, several, whole_number
 from .autoregression import Autoregression
-from .inputs import as_numbers, check_times, series_table
+from .inputs import check_times, series_table
 from .whitening import like_input
 
 if TYPE_CHECKING:

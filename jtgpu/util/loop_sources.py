@@ -18,7 +18,7 @@ DATA = (
     "plans/arrays.py", "plans/program.py", "plans/specialise.py", "plans/ordering/anneal.py",
     "cases/reading/cell_data.py", "backends/cpu/records.py", "backends/cpu/lanes.py", "backends/cpu/lower.py",
     "backends/cpu/backward.py", "backends/cpu/parallel.py", "learn/dags/count_modes.py", "graphs/records.py",
-    "util/jit.py",
+    "screen/arrays.py", "util/jit.py",
 )  # fmt: skip
 
 

@@ -63,6 +63,17 @@ def test_roc_of_wrong_input(scores: list[float], truth: list[bool], message: str
         plots.roc(scores, truth, ax=Figure().add_subplot())
 
 
+def test_screening() -> None:
+    axes = plots.screening([1.0, 2.0, 3.0], [5.0, np.inf, 4.0], [1, 2], ["$a", "b"], ax=Figure().add_subplot())
+    points = np.vstack([np.asarray(c.get_offsets()) for c in axes.collections])
+    assert sorted(points.tolist()) == [[1.0, 5.0], [2.0, 5.5], [3.0, 4.0]]
+    assert [t.get_text() for t in axes.texts] == [r"\$a", "b"]
+    with pytest.raises(jtgpu.ArgumentError, match="the same length"):
+        plots.screening([1.0], [1.0, 2.0], ax=Figure().add_subplot())
+    with pytest.raises(jtgpu.ArgumentError, match="the same length"):
+        plots.screening([1.0], [1.0], [0], [], ax=Figure().add_subplot())
+
+
 def test_names_are_no_formulas() -> None:
     net = jtgpu.BayesianNetwork({"$x_$": ["$\\bad{$", "b"]}, {}, {"$x_$": [0.5, 0.5]})
     figure = Figure()

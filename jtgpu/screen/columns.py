@@ -1,0 +1,257 @@
+"""The columns that rows are compared by: kinds, states and scales, learned from a table and applied to new rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError, DataError, EvidenceError, closest, shown
+from ..inference.tables import Table, as_numbers, distinct_values, open_table, read_states
+from ..inference.tables.columns import evidence_columns
+from ..inference.tables.states import MISSING as MISSING_WORDS
+from ..model.network import DiscreteModel
+from ..util.arguments import choice, several
+from .rows import MISSING, UNSEEN, Measure, Rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["METRICS", "MISSING_RULES", "SCALES", "Columns", "open_rows"]
+
+METRICS = ("auto", "euclidean", "manhattan", "hamming", "gower")
+MISSING_RULES = ("auto", "ignore", "state", "error")
+SCALES = ("std", "range")
+
+Coded = tuple["NDArray[np.int64]", list[Any]]  # of a column: codes, and the values that they are numbers of
+
+
+def open_rows(cases: Any) -> Table:
+    """The table that rows are columns of.
+
+    Raises
+    ------
+    DataError
+        If it is none.
+    """
+    try:
+        return open_table(None, cases)
+    except EvidenceError as error:
+        raise DataError(str(error)) from None
+
+
+@dataclass
+class Columns:
+    """What is learned from the columns of a table.
+
+    Attributes
+    ----------
+    names : list of str
+    measure : Measure
+    missing : str
+        ``"ignore"``, ``"state"`` or ``"error"``.
+    scales : dict of str to float
+        What each column of numbers is divided by.
+    states : dict of str to dict
+        Number of each value of the other columns; None is a value if ``missing="state"``.
+    model : DiscreteModel or None
+        The model whose states the columns have.
+    """
+
+    names: list[str]
+    measure: Measure
+    missing: str
+    scales: dict[str, float]
+    states: dict[str, dict[Any, int]]
+    model: DiscreteModel | None
+    rows: Rows = field(repr=False)
+
+    @classmethod
+    def learn(
+        cls, table: Table, cases: Any, metric: str, missing: str, scale: str | None, net: Any = None,
+        columns: Iterable[str] | None = None,
+    ) -> Columns:  # fmt: skip
+        """Read the rows of a table, and everything that is needed to read new rows in the same way."""
+        choice("metric", metric, METRICS)
+        choice("missing", missing, MISSING_RULES)
+        if scale is not None:
+            choice("scale", scale, SCALES)
+        model = _model_of(net)
+        names = _names(table, model, columns)
+        numbers, coded = _read(table, cases, names, model, () if metric == "hamming" else None)
+        metric = _resolve_metric(metric, numbers, coded)
+        if metric in ("euclidean", "manhattan") and coded:
+            raise DataError(
+                f"column {next(iter(coded))!r} does not hold numbers, which metric={metric!r} requires; use 'gower', "
+                "or leave the column out with columns=[...]"
+            )
+        if scale is not None and metric not in ("euclidean", "manhattan"):
+            raise ArgumentError(
+                f"scale applies to 'euclidean' and 'manhattan'; metric={metric!r} has scales of its own"
+            )
+        missing = _resolve_missing(missing, metric)
+        holes = {n: np.isnan(x) for n, x in numbers.items()} | {n: c < 0 for n, (c, _) in coded.items()}
+        has_holes = any(h.any() for h in holes.values())
+        if has_holes and missing == "error":
+            _reject_missing(table, holes, metric)
+        scales = {n: _scale(n, x, "range" if metric == "gower" else scale) for n, x in numbers.items()}
+        states = {n: {v: i for i, v in enumerate(values)} for n, (_, values) in coded.items()}
+        if missing == "state":
+            for name in states:
+                if holes[name].any():
+                    states[name][None] = len(states[name])
+        measure = Measure(metric, len(names), has_holes and missing == "ignore")
+        found = cls(names, measure, missing, scales, states, model, Rows(*[np.empty(0)] * 3))  # type: ignore[arg-type]
+        found.rows = found._encode(table, numbers, coded)
+        return found
+
+    def read(self, cases: Any) -> Rows:
+        """Read new rows.
+
+        Raises
+        ------
+        DataError
+            If a column is missing or has another type, or a cell is missing that may not be.
+        """
+        table = open_rows(cases)
+        for name in self.names:
+            if name not in table.names:
+                raise DataError(f"the table has no column {name!r}{closest(name, table.names)}")
+        numbers, coded = _read(table, cases, self.names, self.model, self.scales)
+        holes = {n: np.isnan(x) for n, x in numbers.items()} | {n: c < 0 for n, (c, _) in coded.items()}
+        if self.missing == "error":
+            _reject_missing(table, holes, self.measure.metric)
+        return self._encode(table, numbers, coded)
+
+    def _encode(self, table: Table, numbers: dict[str, NDArray[np.float64]], coded: dict[str, Coded]) -> Rows:
+        values = np.empty((table.n, len(self.scales)))
+        n_more = len(self.scales) if self.missing == "state" else 0  # columns that tell where numbers are missing
+        codes = np.zeros((table.n, len(self.states) + n_more), np.int32)
+        for j, (name, scale) in enumerate(self.scales.items()):
+            infinite = np.isinf(numbers[name])
+            if infinite.any():
+                raise DataError(
+                    f"{table.row_name(int(np.argmax(infinite)))}, column {name!r}: the value is infinite (inf)"
+                )
+            values[:, j] = numbers[name] / scale
+            if n_more:
+                codes[:, len(self.states) + j] = np.isnan(values[:, j])
+        for j, (name, known) in enumerate(self.states.items()):
+            found, cells = coded[name]
+            lookup = [known.get(v, UNSEEN) for v in cells] + [known.get(None, UNSEEN)]
+            codes[:, j] = np.array(lookup, np.int32)[found]
+            if self.missing != "state":
+                codes[found < 0, j] = MISSING
+        if self.missing == "state":
+            observed: NDArray[np.int64] = np.full(table.n, len(self.names), np.int64)
+        else:
+            observed = (~np.isnan(values)).sum(axis=1) + (codes != MISSING).sum(axis=1)
+        if table.n and not observed.min():
+            raise DataError(f"{table.row_name(int(np.argmin(observed)))} has no observed cell; leave it out")
+        return Rows(values, codes, observed)
+
+
+def _model_of(net: Any) -> DiscreteModel | None:
+    found = getattr(net, "model", net)
+    if found is None or isinstance(found, DiscreteModel):
+        return found
+    raise ArgumentError(f"net must be a network or a compiled tree, not {shown(net)}")
+
+
+def _names(table: Table, model: DiscreteModel | None, columns: Iterable[str] | None) -> list[str]:
+    """The columns that rows are compared by."""
+    names = table.names if model is None else evidence_columns(model, table.names)
+    listed = several(columns)
+    if listed is not None:
+        for name in listed:
+            if name not in names:
+                raise DataError(f"there is no column {name!r} to compare{closest(str(name), names)}")
+        names = [n for n in names if n in listed]
+    elif columns is not None:
+        raise ArgumentError(f"columns must be a list of names, not {shown(columns)}")
+    if not names:
+        raise DataError("the table has no columns to compare rows by")
+    if len(set(names)) < len(names):
+        raise DataError(f"columns must have different names, not {shown(names)}")
+    return list(names)
+
+
+def _read(
+    table: Table, cases: Any, names: Sequence[str], model: DiscreteModel | None, scaled: Collection[str] | None
+) -> tuple[dict[str, NDArray[np.float64]], dict[str, Coded]]:
+    """Columns of numbers, and the other columns as codes; `scaled`: which are numbers, None: those that can be."""
+    numbers: dict[str, NDArray[np.float64]] = {}
+    coded: dict[str, Coded] = {}
+    if model is not None:
+        states, _ = read_states(model, cases)
+        for name in names:
+            v = model.index(name)
+            coded[name] = states[:, v].astype(np.int64), list(range(int(model.cardinality[v])))
+        return numbers, coded
+    for name in names:
+        found = as_numbers(table.column(name)) if scaled is None or name in scaled else None
+        if found is None and scaled is not None and name in scaled:
+            raise DataError(f"column {name!r} must hold numbers, as in the table that was screened")
+        if found is None or (scaled is None and np.isnan(found).all()):
+            coded[name] = _distinct(table, name)
+        else:
+            numbers[name] = found
+    return numbers, coded
+
+
+def _distinct(table: Table, name: str) -> Coded:
+    """A column as codes; words that mean a missing value are one."""
+    try:
+        codes, values = distinct_values(table.column(name))
+    except TypeError:
+        raise DataError(f"column {name!r} has cells that are not single values") from None
+    is_word = [isinstance(v, str) and v.strip() in MISSING_WORDS for v in values]
+    if any(is_word):
+        number = np.cumsum([not w for w in is_word]) - 1
+        codes = np.append(np.where(is_word, -1, number), -1)[codes]
+        values = [v for v, w in zip(values, is_word, strict=True) if not w]
+    return codes, values
+
+
+def _resolve_metric(metric: str, numbers: dict[str, Any], coded: dict[str, Coded]) -> str:
+    if metric != "auto":
+        return metric
+    if not coded:
+        return "euclidean"
+    return "gower" if numbers else "hamming"
+
+
+def _resolve_missing(missing: str, metric: str) -> str:
+    if metric in ("hamming", "gower"):
+        return "ignore" if missing == "auto" else missing
+    if missing in ("ignore", "state"):
+        raise ArgumentError(
+            f"missing={missing!r} applies to 'hamming' and 'gower', not to metric={metric!r}; use 'gower'"
+        )
+    return "error"
+
+
+def _reject_missing(table: Table, holes: dict[str, NDArray[np.bool_]], metric: str) -> None:
+    """Raise for the first row with a missing cell, if there is one."""
+    if not holes or not table.n:
+        return
+    bad = np.column_stack(list(holes.values()))
+    if bad.any():
+        row = int(np.argmax(bad.any(axis=1)))
+        name = list(holes)[int(np.argmax(bad[row]))]
+        rule = "metric='gower'" if metric in ("euclidean", "manhattan") else "missing='ignore'"
+        raise DataError(f"{table.row_name(row)}, column {name!r}: the value is missing (NaN); fill it, or use {rule}")
+
+
+def _scale(name: str, x: NDArray[np.float64], scale: str | None) -> float:
+    """What a column is divided by; 1 for constant columns."""
+    known = x[~np.isnan(x)]
+    if scale is None or not len(known) or not np.isfinite(known).all():
+        return 1.0
+    with np.errstate(over="ignore"):
+        found = float(known.max() - known.min()) if scale == "range" else float(known.std())
+    if not np.isfinite(found):
+        raise DataError(f"column {name!r}: the range of its values overflows; divide the column by its magnitude")
+    return found or 1.0

@@ -1,0 +1,232 @@
+"""`KNNWeight`: outliers by distance with the interface of scikit-learn. scikit-learn itself is not needed."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+import sys
+from collections.abc import Mapping, Set
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError, DataError, JtgpuError, closest
+from ..util.arguments import number, whole_number
+from .columns import Columns, open_rows
+from .outliers import Outliers
+from .table import Screened, check_finite
+from .workers import resolve_backend
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["KNNWeight", "NotFitted"]
+
+
+class NotFitted(JtgpuError, ValueError, AttributeError):
+    """The detector has not been fitted. Has the base classes of scikit-learn's ``NotFittedError``."""
+
+
+class KNNWeight:
+    """Outlier detection by the sum of the distances to the k nearest rows, with scikit-learn's interface.
+
+    Parameters
+    ----------
+    k : int, default 21
+        Distances that are added, that of a row to itself included; at most the number of rows is used.
+    contamination : float, default 0.01
+        Share of the training data that are outliers, above 0 and at most 0.5.
+    n_outliers : int, optional
+        Their number, instead of `contamination`.
+    metric, missing, scale, columns, backend, threads
+        See `jtgpu.screen.top_outliers`.
+
+    Attributes
+    ----------
+    offset_ : float
+        ``decision_function`` is ``score_samples - offset_``, and negative for outliers.
+    outliers_ : Outliers
+        The outliers of the training data.
+    labels_ : (N,) ndarray of int
+        -1 for outliers of the training data, 1 for others.
+    k_ : int
+        The number of distances that are added.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Names of the columns; only defined if X had them.
+
+    Examples
+    --------
+    >>> from jtgpu.screen import KNNWeight
+    >>> KNNWeight(k=2, n_outliers=1).fit([[0.0], [1.0], [9.0]]).predict([[0.5], [20.0]]).tolist()
+    [1, -1]
+    """
+
+    _estimator_type = "outlier_detector"  # read by older versions of scikit-learn
+
+    offset_: float
+    outliers_: Outliers
+    labels_: NDArray[np.int64]
+    k_: int
+    n_features_in_: int
+
+    def __init__(  # noqa: PLR0913 (public API)
+        self, k: int = 21, *, contamination: float = 0.01, n_outliers: int | None = None, metric: str = "euclidean",
+        missing: str = "auto", scale: str | None = None, columns: Any = None, backend: str = "auto",
+        threads: int | None = None,
+    ):  # fmt: skip
+        self.k = k
+        self.contamination = contamination
+        self.n_outliers = n_outliers
+        self.metric = metric
+        self.missing = missing
+        self.scale = scale
+        self.columns = columns
+        self.backend = backend
+        self.threads = threads
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Get the parameters of this estimator by name. `deep` has no effect."""
+        return {name: getattr(self, name) for name in _PARAMETERS}
+
+    def set_params(self, **params: Any) -> KNNWeight:
+        """Set parameters of this estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of that name.
+        """
+        for name, value in params.items():
+            if name not in _PARAMETERS:
+                raise ValueError(f"there is no parameter {name!r}{closest(name, _PARAMETERS)}")
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_clone__(self) -> KNNWeight:
+        return type(self)(**self.get_params())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "outliers_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = importlib.import_module("sklearn.utils")  # called by scikit-learn only
+        is_share = self.metric in ("auto", "hamming", "gower")
+        return tags.Tags(
+            estimator_type="outlier_detector",
+            target_tags=tags.TargetTags(required=False),
+            input_tags=tags.InputTags(categorical=is_share, string=is_share, allow_nan=is_share),
+        )
+
+    def __repr__(self) -> str:
+        plain = inspect.signature(type(self)).parameters
+        changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v is not plain[k].default]
+        return f"KNNWeight({', '.join(changed)})"
+
+    def fit(self, X: Any, y: Any = None) -> KNNWeight:
+        """Find the outliers of a table.
+
+        Parameters
+        ----------
+        X : table of N rows
+            See `jtgpu.screen.top_outliers`.
+        y : object
+            Ignored.
+
+        Raises
+        ------
+        DataError
+            See `jtgpu.screen.top_outliers`; also if there are fewer than two rows.
+        """
+        whole_number("k", self.k, 1)
+        X = _checked(X)
+        table = open_rows(X)
+        if table.n < 2:
+            raise DataError(f"n_samples={table.n}: outliers need at least 2 rows (n_samples)")
+        if self.n_outliers is None:
+            share = number("contamination", self.contamination, above=0)
+            if share > 0.5:
+                raise ArgumentError(f"contamination must be at most 0.5, not {share}")
+            n = max(1, round(share * table.n))
+        else:
+            n = whole_number("n_outliers", self.n_outliers, 1, table.n)
+        backend, reason = resolve_backend(self.backend)
+        learned = Columns.learn(table, X, self.metric, self.missing, self.scale, None, self.columns)
+        screened = Screened(learned, min(self.k, table.n), backend, self.threads)
+        top, stats = screened.top(n)
+        threshold = float(top.weight[-1])
+        self.k_, self.n_features_in_ = screened.k, len(table.names)
+        self.__dict__.pop("feature_names_in_", None)
+        if not getattr(table, "by_index", False):
+            self.feature_names_in_ = np.array(table.names, object)
+        self.outliers_ = Outliers(
+            top.index, top.weight, threshold, screened.k, learned.measure.metric, learned.missing, backend, reason,
+            stats, None, X, table, screened,
+        )  # fmt: skip
+        self.offset_ = math.nextafter(-threshold, math.inf)
+        self.labels_ = np.ones(table.n, np.int64)
+        self.labels_[top.index] = -1
+        return self
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Minus the weights of rows, (B,): the lower, the more abnormal."""
+        self._check_fitted("score_samples")
+        X = _checked(X)
+        n_columns = len(open_rows(X).names)
+        if n_columns != self.n_features_in_:
+            raise DataError(
+                f"X has {n_columns} features, but KNNWeight is expecting {self.n_features_in_} features as input"
+            )
+        found: NDArray[np.float64] = -self.outliers_.weights(X)
+        return found
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """``score_samples`` minus ``offset_``, (B,): negative for outliers."""
+        scores = self.score_samples(X)
+        return scores - self.offset_
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """-1 for rows that are outliers, 1 for others, (B,)."""
+        self._check_fitted("predict")
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:
+        """Fit, and return ``labels_``."""
+        return self.fit(X).labels_
+
+    @property
+    def decision_scores_(self) -> NDArray[np.float64]:
+        """Weights of the training data, (N,), under PyOD's name; computed on use."""
+        self._check_fitted("decision_scores_")
+        found, _ = self.outliers_._screened.weights()
+        check_finite(found)
+        return found
+
+    def _check_fitted(self, name: str) -> None:
+        if not self.__sklearn_is_fitted__():
+            loaded = sys.modules.get("sklearn.exceptions")
+            error = NotFitted if loaded is None else loaded.NotFittedError
+            raise error(f"this KNNWeight is not fitted yet; call fit before {name}")
+
+
+def _checked(X: Any) -> Any:
+    """X, unless it is an array that scikit-learn's estimators reject; the messages are those that its checks expect."""
+    if hasattr(X, "toarray"):
+        raise TypeError("sparse input is not supported; pass X.toarray()")
+    if not isinstance(X, np.ndarray) or X.dtype.names:
+        return X
+    if X.dtype.kind == "c":
+        raise DataError("Complex data not supported")
+    if X.ndim != 2:
+        raise DataError(f"expected a 2D array, got shape {X.shape}. Reshape your data: one column is X.reshape(-1, 1)")
+    if not X.shape[1]:
+        raise DataError(f"0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
+    if X.dtype == object:
+        for cell in X.flat:
+            if isinstance(cell, (Mapping, Set, list)):
+                raise TypeError(f"argument must be a string or a number, not {type(cell).__name__}")
+    return X
+
+
+_PARAMETERS = tuple(inspect.signature(KNNWeight).parameters)

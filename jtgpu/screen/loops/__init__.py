@@ -1,0 +1,1 @@
+"""Compiled loops of screening; nothing imports them (see `jtgpu.util.loops`)."""

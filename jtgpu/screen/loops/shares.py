@@ -1,0 +1,199 @@
+"""Compiled loops over rows with states: the columns that differ, counted in bit planes, and the k smallest distances.
+
+Bit p of a column's state stands in plane p of the column's group, which has up to 64 columns. The columns in which two
+rows differ are the union of the exclusive ors of their planes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...util.jit import compiled
+from ..arrays import Coded, CodedRows
+
+__all__ = ["Coded", "CodedRows", "search"]
+
+BLOCK = 512  # references at a time: their keys stay in the L1 cache
+CHUNK = 32  # keys that are compared at once
+PAIRS, FOURS, NIBBLES, BYTES = (
+    np.uint64(x) for x in (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F, 0x0101010101010101)
+)
+ONE, TWO, FOUR, TOP = (np.uint64(x) for x in (1, 2, 4, 56))
+
+
+@compiled(allocates=False)
+def _ones(x):  # type: ignore[no-untyped-def]
+    """Number of bits that are set; LLVM makes it one instruction where there is one."""
+    x = x - ((x >> ONE) & PAIRS)
+    x = (x & FOURS) + ((x >> TWO) & FOURS)
+    x = (x + (x >> FOUR)) & NIBBLES
+    return np.int64((x * BYTES) >> TOP)
+
+
+@compiled(allocates=False)
+def _add_one_plane(a, x, unseen, observed, counts):  # type: ignore[no-untyped-def]
+    for r in range(len(counts)):
+        counts[r] += _ones(((a[r] ^ x) | unseen) & observed)
+
+
+@compiled(allocates=False)
+def _add_two_planes(a, b, x, y, unseen, observed, counts):  # type: ignore[no-untyped-def]
+    for r in range(len(counts)):
+        counts[r] += _ones(((a[r] ^ x) | (b[r] ^ y) | unseen) & observed)
+
+
+@compiled(allocates=False)
+def _add_three_planes(a, b, c, x, y, z, unseen, observed, counts):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    for r in range(len(counts)):
+        counts[r] += _ones(((a[r] ^ x) | (b[r] ^ y) | (c[r] ^ z) | unseen) & observed)
+
+
+@compiled(allocates=False)
+def _add_plane(a, x, union):  # type: ignore[no-untyped-def]
+    for r in range(len(union)):
+        union[r] |= a[r] ^ x
+
+
+@compiled(allocates=False)
+def _add_ones(words, observed, counts):  # type: ignore[no-untyped-def]
+    for r in range(len(counts)):
+        counts[r] += _ones(words[r] & observed)
+
+
+@compiled(allocates=False)
+def _add_masked(words, holes, observed, counts):  # type: ignore[no-untyped-def]
+    for r in range(len(counts)):
+        counts[r] += _ones(words[r] & holes[r] & observed)
+
+
+@compiled(allocates=False)
+def _add_numbers(column, x, keys, common):  # type: ignore[no-untyped-def]
+    """Absolute differences; none where one is missing (NaN)."""
+    for r in range(len(keys)):
+        d = abs(column[r] - x)
+        is_common = d == d
+        keys[r] += d if is_common else 0.0
+        common[r] += 1 if is_common else 0
+
+
+@compiled(allocates=False)
+def _keys_of(refs, first, last, row, scratch):  # type: ignore[no-untyped-def]
+    """Keys of a row and the references first..last-1."""
+    planes, observed, unseen, numbers = row
+    union, counts, common, keys = scratch
+    m = last - first
+    union, counts, common, keys = union[:m], counts[:m], common[:m], keys[:m]
+    for r in range(m):
+        counts[r], keys[r] = 0, 0.0
+    if refs.has_holes or len(numbers):
+        for r in range(m):
+            common[r] = 0
+    for g in range(len(refs.first) - 1):
+        p, n = refs.first[g], refs.first[g + 1] - refs.first[g]
+        x, some, new = planes[p : p + n], observed[g], unseen[g]
+        if n <= 3 and not refs.has_holes:
+            a = refs.planes[p, first:last]
+            if n == 1:
+                _add_one_plane(a, x[0], new, some, counts)
+            elif n == 2:
+                _add_two_planes(a, refs.planes[p + 1, first:last], x[0], x[1], new, some, counts)
+            else:
+                b, c = refs.planes[p + 1, first:last], refs.planes[p + 2, first:last]
+                _add_three_planes(a, b, c, x[0], x[1], x[2], new, some, counts)
+            continue
+        for r in range(m):
+            union[r] = new
+        for i in range(n):
+            _add_plane(refs.planes[p + i, first:last], x[i], union)
+        if refs.has_holes:
+            _add_masked(union, refs.observed[g, first:last], some, counts)
+            _add_ones(refs.observed[g, first:last], some, common)
+        else:
+            _add_ones(union, some, counts)
+    for j in range(len(numbers)):
+        _add_numbers(refs.numbers[j, first:last], numbers[j], keys, common)
+    if refs.has_holes:
+        for r in range(m):
+            keys[r] = (keys[r] + counts[r]) / common[r] if common[r] else 1.0
+    else:
+        for r in range(m):
+            keys[r] += counts[r]
+
+
+@compiled(allocates=False)
+def _any_below(keys, limit):  # type: ignore[no-untyped-def]
+    """Whether some key is below a limit; vectorised, since most are not."""
+    found = 0
+    for r in range(len(keys)):
+        found += 1 if keys[r] < limit else 0
+    return found > 0
+
+
+@compiled(allocates=False)
+def _add_near(near, key, count):  # type: ignore[no-untyped-def]
+    """Put a key that is below the last into an ascending list, as often as its row occurs."""
+    k = len(near)
+    while count and key < near[k - 1]:
+        i = k - 1
+        while i > 0 and near[i - 1] > key:
+            near[i] = near[i - 1]
+            i -= 1
+        near[i] = key
+        count -= 1
+
+
+@compiled("Coded, CodedRows, i8, const(f8[:]), f8[:]")
+def search(refs, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
+    """Weights of rows: the sums of their k smallest distances.
+
+    Parameters
+    ----------
+    refs : Coded
+        At least k rows of a table.
+    rows : CodedRows
+    k : int
+    cuts : (B,) float64
+        The search of a row ends as soon as its weight is known to be less.
+    weights : (B,) float64, output
+        Exact, unless less than the row's cut: then upper bounds.
+
+    Returns
+    -------
+    int
+        Distances that were computed.
+    """
+    n = len(refs.counts)
+    n_blocks = (n + BLOCK - 1) // BLOCK
+    near, keys = np.empty(k), np.empty(BLOCK)
+    scratch = (np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), keys)
+    pairs = 0
+    for b in range(len(cuts)):
+        near[:] = math.inf
+        row = (rows.planes[b], rows.observed[b], rows.unseen[b], rows.numbers[b])
+        weight, is_new, first_block = math.inf, False, rows.starts[b] // BLOCK
+        for i in range(n_blocks):
+            step = (i + 1) // 2
+            block = (first_block + (step if i % 2 else n_blocks - step)) % n_blocks
+            first = block * BLOCK
+            last = min(first + BLOCK, n)
+            _keys_of(refs, first, last, row, scratch)
+            pairs += last - first
+            worst = near[k - 1]
+            for at in range(0, last - first, CHUNK):
+                end = min(at + CHUNK, last - first)
+                if _any_below(keys[at:end], worst):
+                    for r in range(at, end):
+                        if keys[r] < worst:
+                            _add_near(near, keys[r], refs.counts[first + r])
+                            worst, is_new = near[k - 1], True
+            if is_new and worst < math.inf:
+                total = 0.0
+                for j in range(k):
+                    total += near[j]
+                weight, is_new = total / rows.divisors[b], False
+                if weight < cuts[b]:
+                    break
+        weights[b] = weight
+    return pairs

@@ -1,0 +1,255 @@
+"""Outliers of a table by distance: the n rows that are farthest from their nearest rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import DataError
+from ..inference.tables import Table
+from ..util.arguments import choice, whole_number
+from . import reference
+from .columns import Columns, open_rows
+from .frames import as_array_like, like_cases, take_rows
+from .table import Progress, Screened, Top, check_finite
+from .workers import resolve_backend
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Outliers", "top_outliers", "weights"]
+
+METHODS = ("auto", "search", "all")
+
+
+@dataclass(frozen=True, eq=False)
+class Outliers:
+    """The n rows of a table with the largest weights. A row's weight is the sum of its k smallest distances.
+
+    Attributes
+    ----------
+    index : (n,) ndarray of int64
+        Rows, by weight descending; of equal weights the first rows.
+    weight : (n,) ndarray of float64
+    threshold : float
+        Weight of the n-th row: rows that reach it are outliers.
+    k : int
+        Number of distances that are added; one is that of the row to itself.
+    metric, missing, backend, reason : str
+        What was chosen for ``"auto"``, and why this backend.
+    stats : dict
+        Number of rows, of different rows, of rows that were searched, and of distances that were computed.
+    all_weights : (N,) ndarray of float64, or None
+        Weights of all rows, for ``method="all"``.
+    """
+
+    index: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    threshold: float
+    k: int
+    metric: str
+    missing: str
+    backend: str
+    reason: str
+    stats: dict[str, int]
+    all_weights: NDArray[np.float64] | None = field(repr=False)
+    _cases: Any = field(repr=False)
+    _table: Table = field(repr=False)
+    _screened: Screened = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __repr__(self) -> str:
+        n, total = len(self.index), self.stats["rows"]
+        return f"<Outliers: {n} of {total:,} rows, {self.metric}, k={self.k}, weight >= {self.threshold:.6g}>"
+
+    @cached_property
+    def solving_set(self) -> NDArray[np.int64]:
+        """A certificate, computed on first use: rows S, ascending, that alone prove the result.
+
+        S holds every row whose weight reaches the threshold. Every other row is nearer than that to k rows of S, and
+        therefore no outlier.
+        """
+        return self._screened.solving_set(Top(len(self.index), self.weight, self.index))
+
+    @cached_property
+    def neighbours(self) -> NDArray[np.int64]:
+        """The k-1 nearest other rows of each outlier, (n, k-1), nearest first; of equal distances the first rows."""
+        rows, found = self._screened.rows, np.empty((len(self.index), self.k - 1), np.int64)
+        for i, row in enumerate(self.index):
+            keys = reference.keys(self._screened.columns.measure, rows, int(row), rows)
+            keys[row] = np.inf
+            if self.k > 1:
+                near = np.flatnonzero(keys <= np.partition(keys, self.k - 2)[self.k - 2])
+                found[i] = near[np.lexsort((near, keys[near]))[: self.k - 1]]
+        return found
+
+    @cached_property
+    def others(self) -> NDArray[np.int64]:
+        """The rows that are no outliers, ascending."""
+        return np.delete(np.arange(self.stats["rows"]), self.index)
+
+    def frame(self, **more: Any) -> Any:
+        """The outliers as a table of the kind of the cases, with the columns ``rank``, ``weight`` and ``nearest``.
+
+        ``nearest`` is the number of the nearest other row, from 0. `more`: additional columns of n cells.
+        """
+        nearest = self.neighbours[:, 0] if self.k > 1 else self.index
+        columns = {"rank": np.arange(1, len(self.index) + 1), "weight": self.weight, "nearest": nearest, **more}
+        return take_rows(self._cases, self._table, self.index, columns)
+
+    def drop(self) -> Any:
+        """The table without the outliers, of the same kind."""
+        return take_rows(self._cases, self._table, self.others, {})
+
+    def weights(self, new: Any, against: str = "all") -> NDArray[np.float64]:
+        """Weights of new rows: the sums of their k smallest distances to the rows of the table, (B,).
+
+        A row of the table has the weight that it has among the others, since its distance to itself counts.
+
+        Parameters
+        ----------
+        new : table
+            With the columns of the cases.
+        against : {"all", "solving_set"}
+            ``"solving_set"`` computes upper bounds from the rows of `solving_set` alone, in much less time.
+        """
+        choice("against", against, ("all", "solving_set"))
+        some = self.solving_set if against == "solving_set" else None
+        return self._screened.against(self._screened.columns.read(new), some)
+
+    def predict(self, new: Any, against: str = "all") -> NDArray[np.bool_]:
+        """Whether new rows are outliers: whether their weights reach the threshold, (B,).
+
+        With ``against="solving_set"`` every outlier is found, but some other rows may be reported, too.
+        """
+        found: NDArray[np.bool_] = self.weights(new, against) >= self.threshold
+        return found
+
+
+def _screen(  # noqa: PLR0913
+    cases: Any, k: Any, metric: str, missing: str, scale: str | None, net: Any, columns: Iterable[str] | None,
+    backend: str, threads: int | None,
+) -> tuple[Table, Screened, str]:  # fmt: skip
+    whole_number("k", k, 1)
+    name, reason = resolve_backend(backend)
+    if threads is not None:
+        whole_number("threads", threads, 1)
+    table = open_rows(cases)
+    learned = Columns.learn(table, cases, metric, missing, scale, net, columns)
+    if table.n < k:
+        raise DataError(f"the table has {table.n} rows, fewer than k={k}; use a smaller k")
+    return table, Screened(learned, int(k), name, threads), reason
+
+
+def top_outliers(  # noqa: PLR0913 (public)
+    cases: Any, n: int = 50, k: int = 21, metric: str = "auto", missing: str = "auto", *, scale: str | None = None,
+    method: str = "auto", net: Any = None, columns: Iterable[str] | None = None, backend: str = "auto",
+    threads: int | None = None, progress: Progress | None = None,
+) -> Outliers:  # fmt: skip
+    """Find the n rows of a table that are farthest from their nearest rows. The result is exact.
+
+    Parameters
+    ----------
+    cases : data frame, mapping of columns, list of mappings, or (N, a) array
+    n : int
+        Number of outliers.
+    k : int
+        A row's weight is the sum of its k smallest distances, that to itself included: scikit-learn's and PyOD's
+        ``n_neighbors`` plus one.
+    metric : {"auto", "euclidean", "manhattan", "hamming", "gower"}
+        ``"hamming"``: share of columns that differ. ``"gower"``: mean over columns of ``|x - y| / range`` for numbers
+        and of 0 or 1 for others. ``"auto"``: Euclidean for columns of numbers, Hamming for other columns and for those
+        of `net`, Gower for both kinds.
+    missing : {"auto", "ignore", "state", "error"}
+        ``"ignore"``: distances are means over the columns that both rows have, and 1 if there is none; ``"state"``: a
+        missing cell is one more state. Both for ``"hamming"`` and ``"gower"``. ``"auto"``: ``"ignore"`` for these,
+        ``"error"`` for others.
+    scale : {"std", "range"}, optional
+        For ``"euclidean"`` and ``"manhattan"``: divide each column by its standard deviation or its range.
+    method : {"auto", "search", "all"}
+        ``"search"``: stop computing a row's weight as soon as it is too small; ``"all"``: compute all weights.
+    net : network or compiled tree, optional
+        Compare the columns that are its variables, by their states.
+    columns : list of str, optional
+        Columns to compare. Default: all. Leave out columns that number or name the rows.
+    backend : {"auto", "cpu", "reference"}
+    threads : int, optional
+        Default: one for each core. Results do not depend on it.
+    progress : callable, optional
+        Called with the number of rows that are settled, the number of all rows, and what is computed.
+
+    Returns
+    -------
+    Outliers
+
+    Raises
+    ------
+    DataError
+        If the table has fewer than k or n rows, a cell that is missing or infinite and may not be, a row without
+        observed cells, or columns that do not fit the metric; the message names row and column.
+
+    Examples
+    --------
+    >>> from jtgpu import screen
+    >>> found = screen.top_outliers({"x": [1.0, 1.5, 9.0, 2.0], "y": [0.0, 0.5, 9.0, 1.0]}, n=1, k=2)
+    >>> found.index.tolist(), found.neighbours.tolist()
+    ([2], [[3]])
+    """
+    whole_number("n", n, 1)
+    choice("method", method, METHODS)
+    table, screened, reason = _screen(cases, k, metric, missing, scale, net, columns, backend, threads)
+    if table.n < n:
+        raise DataError(f"the table has {table.n} rows, fewer than n={n}; use a smaller n")
+    every = None
+    if method == "all" or screened.backend == "reference":
+        every, pairs = screened.weights(progress)
+        check_finite(every)
+        top = Top.of(n)
+        top.add(every, np.arange(table.n))
+        different = len(screened.kinds[0])
+        stats = {"rows": table.n, "different": different, "searched": different, "pairs": pairs}
+    else:
+        top, stats = screened.top(n, progress)
+    learned = screened.columns
+    return Outliers(
+        top.index, top.weight, float(top.weight[-1]), screened.k, learned.measure.metric, learned.missing,
+        screened.backend, reason, stats, every, cases, table, screened,
+    )  # fmt: skip
+
+
+def weights(  # noqa: PLR0913 (public)
+    cases: Any, k: int = 21, metric: str = "auto", missing: str = "auto", *, scale: str | None = None, net: Any = None,
+    columns: Iterable[str] | None = None, backend: str = "auto", threads: int | None = None,
+    progress: Progress | None = None,
+) -> Any:  # fmt: skip
+    """The weights of all rows of a table: the sums of their k smallest distances.
+
+    For columns of numbers the time grows with the square of the number of rows from about eight columns on.
+    `top_outliers` is much faster if only the largest weights are needed.
+
+    Parameters
+    ----------
+    cases, k, metric, missing, scale, net, columns, backend, threads, progress
+        See `top_outliers`.
+
+    Returns
+    -------
+    (N,) ndarray of float64, or table
+        For an array its weights; for another table one of the same kind with the additional column ``weight``.
+
+    Examples
+    --------
+    >>> from jtgpu import screen
+    >>> screen.weights([[0.0], [1.0], [5.0]], k=2).tolist()
+    [1.0, 1.0, 4.0]
+    """
+    table, screened, _ = _screen(cases, k, metric, missing, scale, net, columns, backend, threads)
+    found, _ = screened.weights(progress)
+    check_finite(found)
+    return found if as_array_like(cases) else like_cases(cases, table, {"weight": found})

@@ -1,0 +1,75 @@
+"""Rows of a table as numbers and state codes, and how distances between them are computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["MISSING", "UNSEEN", "Measure", "Rows"]
+
+MISSING, UNSEEN = -1, -2  # codes in place of a state's number
+
+
+class Measure(NamedTuple):
+    """How the distance of two rows follows from their columns.
+
+    Attributes
+    ----------
+    metric : str
+        ``"euclidean"``, ``"manhattan"``, ``"hamming"`` or ``"gower"``.
+    n_columns : int
+        Number of columns, over which ``"hamming"`` and ``"gower"`` are means.
+    has_holes : bool
+        Whether cells of the table are missing and ignored: distances are means over the columns that both rows have.
+    """
+
+    metric: str
+    n_columns: int
+    has_holes: bool
+
+    @property
+    def is_squared(self) -> bool:
+        """Whether keys are squared distances."""
+        return self.metric == "euclidean"
+
+    @property
+    def is_share(self) -> bool:
+        """Whether distances are means over columns."""
+        return self.metric in ("hamming", "gower")
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Encoded rows.
+
+    Attributes
+    ----------
+    numbers : (N, A) ndarray of float64
+        Columns of numbers, scaled; NaN where missing.
+    codes : (N, D) ndarray of int32
+        States of the other columns; `MISSING`, or `UNSEEN` for a state that the table does not have.
+    n_observed : (N,) ndarray of int64
+        Columns that are not missing.
+    """
+
+    numbers: NDArray[np.float64]
+    codes: NDArray[np.int32]
+    n_observed: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.n_observed)
+
+    def take(self, index: NDArray[np.int64]) -> Rows:
+        """Some rows."""
+        return Rows(self.numbers[index], self.codes[index], self.n_observed[index])
+
+    def divisors(self, measure: Measure) -> NDArray[np.float64]:
+        """What the sum of a row's keys is divided by, (N,)."""
+        if measure.is_share and not measure.has_holes:
+            return self.n_observed.astype(np.float64)
+        return np.ones(len(self))

@@ -1,0 +1,78 @@
+"""``jtgpu screen``: cases in, outliers out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jtgpu
+from tests.cli.commands import run
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("narwhals")
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Path:
+    """Cases of Asia with a number of each row and some missing cells; row 7 is improbable."""
+    net = jtgpu.load("asia")
+    rows = np.asarray(net.compile("reference").sample(120, seed=1))
+    lines = [[net.states(v)[s] if (i + v) % 17 else "" for v, s in enumerate(row)] for i, row in enumerate(rows)]
+    lines[7] = ["yes", "yes", "no", "yes", "no", "yes", "no", "no"]
+    path = tmp_path / "cases.csv"
+    header = ["id", *net.variables]
+    path.write_text("\n".join(",".join(r) for r in [header, *([f"0{i}", *r] for i, r in enumerate(lines))]) + "\n")
+    return path
+
+
+def test_outliers_with_surprise_and_files(cases: Path, tmp_path: Path) -> None:
+    out, clean = tmp_path / "out.csv", tmp_path / "clean.csv"
+    done = run(
+        "screen", str(cases), "--net", "asia", "-n", "3", "-k", "5", "--surprise", "-o", str(out), "--drop", str(clean)
+    )
+    assert done.exit_code == 0, done.output
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    assert lines[0] == ["row", "weight", "nearest", "surprise", "cell"]
+    assert lines[1][0] == "7"
+    assert len(lines) == 4
+    written = out.read_text().replace('"', "").splitlines()
+    assert written[0].endswith("dysp,rank,weight,nearest,surprise,cell")
+    before = cases.read_text().splitlines()
+    after = clean.read_text().replace('"', "").splitlines()
+    rows = {int(line[0]) for line in lines[1:]}
+    assert after == [line for i, line in enumerate(before) if i - 1 not in rows]  # cells as they were: 07, empty
+    again = run("screen", str(cases), "-o", str(out))
+    assert again.exit_code == 6
+
+
+def test_json_and_weights_of_all_rows(cases: Path, tmp_path: Path) -> None:
+    out = tmp_path / "all.parquet"
+    words = ["screen", str(cases), "--columns", "smoke,lung,xray", "-n", "2", "-k", "4", "--all", "-o", str(out)]
+    done = run(*words, "--json", "--progress")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["metric"], found["missing"], len(found["outliers"])) == ("hamming", "ignore", 2)
+    from pyarrow import parquet
+
+    weights = parquet.read_table(out)["weight"].to_pylist()
+    assert weights[found["outliers"][0]["row"]] == found["outliers"][0]["weight"] == max(weights)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--surprise"], 2, "--surprise requires a network"),
+        (["--all"], 2, "--all requires a file"),
+        (["--metric", "haming"], 2, "did you mean 'hamming'"),
+        (["-k", "500"], 2, "fewer than k=500"),
+        (["--columns", "smoke,lungs"], 2, "lungs"),
+        (["--drop", "clean.txt"], 5, "clean.txt"),
+    ],
+)
+def test_errors(cases: Path, words: list[str], code: int, message: str) -> None:
+    done = run("screen", str(cases), *words)
+    assert done.exit_code == code, done.output
+    assert message in " ".join(done.output.replace("│", " ").split())
