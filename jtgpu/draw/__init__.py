@@ -11,5 +11,6 @@ from __future__ import annotations
 from .drawing import Drawing
 from .pictures import Layout, layout, show
 from .ranks import show_ranks
+from .structures import arcs, heat_map, trace
 
-__all__ = ["Drawing", "Layout", "layout", "show", "show_ranks"]
+__all__ = ["Drawing", "Layout", "arcs", "heat_map", "layout", "show", "show_ranks", "trace"]

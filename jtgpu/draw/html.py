@@ -23,6 +23,7 @@ from .junction_tree import draw_junction_tree
 from .marks import marks
 from .network import draw_network
 from .pictures import show
+from .structures import heat_map
 from .tables import html_table
 from .text import escaped
 
@@ -50,7 +51,13 @@ def _(thing: Printed) -> str:
     if hasattr(thing, "_counts"):  # `jtgpu.learn.PredictiveCheck`, whose module takes long to import
         return draw_counts(*thing._counts())._repr_html_()
     names, columns, fixed = thing._table()
-    return html_table(thing._title()[:MAX_TEXT], names, columns, fixed=fixed)
+    table = html_table(thing._title()[:MAX_TEXT], names, columns, fixed=fixed)
+    if not hasattr(thing, "edge_probabilities"):
+        return table
+    # a posterior over structures, whose module takes longer to import than all of this package
+    posterior: Any = thing
+    drawn = heat_map(posterior)._repr_html_()
+    return table + drawn if len(drawn.encode()) < MAX_BYTES else table
 
 
 @html.register(Ranking)

@@ -90,3 +90,70 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     done = run(tmp_path / "nowhere.csv")
     assert done.exit_code == 2
     assert "No such file" in done.stderr
+
+
+def test_probabilities_of_arcs_are_written(data: Path, tmp_path: Path) -> None:
+    net, edges, drawn = tmp_path / "learned.net", tmp_path / "edges.csv", tmp_path / "edges.svg"
+    words = data, "-o", net, "--edges", edges, "--draw", drawn
+    done = run(*words)
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0] == "parent\tchild\tprobability\tmcse"
+    assert len(lines) == 7
+    assert "3 variables, 40 cases, prior uniform: exact" in done.stderr
+    found = jtgpu.learn.posterior(data)
+    rows = [line.split(",") for line in edges.read_text().splitlines()]
+    assert rows[0] == ["parent", "child", "probability", "mcse", "skeleton", "path", "compelled"]
+    assert len(rows) == 7
+    for parent, child, p, *_ in rows[1:]:
+        assert float(p) == found.edge(parent, child)
+    assert drawn.read_text().startswith("<svg")
+    assert jtgpu.read(net).variables == ("rain", "wet", "noise")
+    assert run(*words).exit_code == 6
+    first = [path.read_bytes() for path in (net, edges, drawn)]
+    assert run(*words, "--force").exit_code == 0
+    assert [path.read_bytes() for path in (net, edges, drawn)] == first
+
+
+def test_markov_chains(data: Path, tmp_path: Path) -> None:
+    edges, net = tmp_path / "edges.csv", tmp_path / "learned.net"
+    words = (
+        data,
+        "--edges",
+        edges,
+        "--method",
+        "mcmc",
+        "--tolerance",
+        "0.05",
+        "--json",
+        "--checkpoint",
+        tmp_path / "run.npz",
+    )
+    done = run(*words, "--threshold", "0.9", "-o", net)
+    found = json.loads(done.stdout)
+    assert found["method"] == "partition MCMC"
+    assert found["converged"] is True
+    assert found["largest_mcse"] <= 0.05
+    assert (tmp_path / "run.npz").exists()
+    model = jtgpu.read(net)
+    assert isinstance(model, jtgpu.BayesianNetwork)
+    assert [*model.arcs] == [(u, v) for u, v, p, _ in found["edges"] if p > 0.9]
+    done = run(data, "--edges", edges, "--force", "--method", "mcmc", "--tolerance", "1e-9", "--time", "0.01")
+    assert done.exit_code == 0
+    assert "not converged" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--method", "mcmc"], "with --edges"),
+        (["--prior", "order"], "requires --edges"),
+        (["--edges", "e.csv", "--method", "tabu"], "without --edges"),
+        (["--draw", "e.png"], "neither .svg nor .html"),
+        (["--edges", "e.csv", "--tolerance", "0"], "tolerance"),
+    ],
+)
+def test_options_of_the_posterior(data: Path, words: list[str], message: str) -> None:
+    done = run(data, *words)
+    assert done.exit_code == 2
+    assert message in " ".join(done.stderr.replace("│", " ").split())

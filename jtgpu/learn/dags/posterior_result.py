@@ -106,8 +106,8 @@ class StructurePosterior(Printed):
     n_steps, n_chains, n_samples : int
         Steps of each chain, chains, and samples of all chains after the burn-in; 0 if exact.
     coverage : float or None
-        Share of the posterior of every variable's parents that lies within its candidates, at least; None if all
-        variables are candidates.
+        Share of the posterior of a variable's parents that its candidates contain, the least of all variables; None if
+        all variables are candidates.
     candidates : dict or None
         Candidate parents of each variable; None if all variables are.
     trace : (C, T) ndarray of float64

@@ -1,0 +1,69 @@
+"""Pictures of posteriors over structures."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.errors import ArgumentError
+from jtgpu.learn import StructurePosterior
+from tests.learn.dags.data import random_table
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def posterior() -> StructurePosterior:
+    return jtgpu.learn.posterior(random_table(3, n=5, n_rows=200), prior="order", method="mcmc", tolerance=0.05)
+
+
+def texts(svg: str) -> list[str]:
+    return [e.text or "" for e in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_heat_map(posterior: StructurePosterior) -> None:
+    drawn = jtgpu.draw.heat_map(posterior)
+    assert drawn.title == "Probabilities of the arcs between 5 variables"
+    names = [t for t in texts(drawn.svg) if t in posterior.names]
+    assert names[::2] == posterior.structure.order  # rows; columns are the same
+    assert names[1::2] == posterior.structure.order
+    tips = {e.text for e in ElementTree.fromstring(drawn.svg).iter(f"{SVG}title")}
+    p = posterior.edge_probabilities.values
+    assert len(tips) == (p >= 0.005).sum()
+    u, v = np.unravel_index(p.argmax(), p.shape)
+    assert f"{posterior.names[u]} -> {posterior.names[v]}: {p[u, v]:.3f}" in tips
+    bordered = re.findall(r'stroke="currentColor"><title>(\w) -&gt; (\w)', drawn.svg)
+    assert {*bordered} == {*posterior.structure.arcs}
+    assert drawn.svg == jtgpu.draw.heat_map(posterior).svg
+
+
+def test_arcs(posterior: StructurePosterior) -> None:
+    drawn = jtgpu.draw.arcs(posterior, 0.3)
+    assert drawn.title == "Probable arcs between 5 variables"
+    assert {*texts(drawn.svg)} >= {*posterior.names}
+    graph = posterior.consensus(0.3)
+    for u, v in graph.edges:
+        assert f"{u} -&gt; {v}: {posterior.edge(u, v):.3f}; reversed: {posterior.edge(v, u):.3f}" in drawn.svg
+    assert drawn.svg.count("reversed") == len(graph.edges)
+    with pytest.raises(ArgumentError, match="threshold"):
+        jtgpu.draw.arcs(posterior, 1.0)
+
+
+def test_trace(posterior: StructurePosterior) -> None:
+    drawn = jtgpu.draw.trace(posterior)
+    assert drawn.title == f"ln weight of 8 chains, R-hat {posterior.rhat:.3f}"
+    assert drawn.svg.count('stroke-opacity=".7"') == 8
+    exact = jtgpu.learn.posterior(random_table(3, n=3, n_rows=50))
+    with pytest.raises(ArgumentError, match="no traces"):
+        jtgpu.draw.trace(exact)
+
+
+def test_notebooks_show_a_table_and_a_heat_map(posterior: StructurePosterior) -> None:
+    page = posterior._repr_html_()
+    assert "<table" in page
+    assert "arc of the best graph" in page
+    assert "<svg" not in posterior.paths._repr_html_()
