@@ -117,7 +117,7 @@ class LimitOptions:
         _option(
             LIMITS,
             "--exact",
-            help="Answer one by one, with the same last digits whatever else is asked at the same time.",
+            help="Answer one by one, with last digits that do not depend on other requests.",
         ),
     ] = False
     log: Annotated[

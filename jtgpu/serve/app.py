@@ -102,7 +102,7 @@ class App:
         self._state = "ready"
 
     def stop(self) -> None:
-        """Stop soon: ``/readyz`` says so, and every response closes its connection."""
+        """Stop soon: ``/readyz`` answers 503, and every response closes its connection."""
         self._state = "stopping"
 
     def close(self) -> None:
@@ -341,7 +341,7 @@ class App:
         await exchange.respond(answer, JSON)
 
     async def _posteriors(self, exchange: Exchange, hosted: Hosted, body: Posteriors, form: Form) -> None:
-        """Posteriors of one case: the question that is asked most."""
+        """Posteriors of one case: the most frequent question."""
         model = hosted.tree.model
         case = read_findings(model, body.evidence or {}, body.likelihood)
         targets = None if body.targets is None else targets_of(model, body.targets)

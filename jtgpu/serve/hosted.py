@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
@@ -36,14 +37,12 @@ class Hosted:
     ----------
     name : str
     tree : JunctionTree
-    names : tuple of (str, slice)
-        Each variable, and its cells in an array of all posteriors.
     """
 
     def __init__(self, name: str, tree: JunctionTree, settings: Settings):
         self.name, self.tree, self._settings = name, tree, settings
         ptr = [int(i) for i in tree.plan.posterior_ptr]
-        self.names = tuple((v, slice(ptr[i], ptr[i + 1])) for i, v in enumerate(tree.model.variables))
+        self._cells = [slice(a, b) for a, b in pairwise(ptr)]
         self.decoders = {question: msgspec.json.Decoder(body) for question, body in BODIES.items()}
         self.digest = networks.digest(tree)
         self.rates = Rates(0.0, 0.0, 0.0, 1 << 30)
@@ -67,7 +66,7 @@ class Hosted:
     ) -> dict[str, list[float] | dict[str, float]]:
         """Posteriors by variable, from those of the targets one after another."""
         if targets is None and not form.labels:
-            return {name: flat[at] for name, at in self.names}
+            return dict(zip(self.tree.model.variables, map(flat.__getitem__, self._cells), strict=True))
         model = self.tree.model
         found: dict[str, list[float] | dict[str, float]] = {}
         for v, at in spans(model, targets).items():

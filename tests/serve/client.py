@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 import httpx
 
 from jtgpu.serve import App
 
-__all__ = ["Client", "together"]
+__all__ = ["Client", "posts", "together"]
 
 LOCAL = "http://127.0.0.1:8080"
 
@@ -59,3 +59,12 @@ def together(app: App, sends: list[Send], base: str = LOCAL, headers: Any = None
             return list(await asyncio.gather(*(send(client) for send in sends)))
 
     return asyncio.run(run())
+
+
+def posts(path: str, bodies: Iterable[Any]) -> list[Send]:
+    """A POST request for each body."""
+
+    def one(body: Any) -> Send:
+        return lambda client: client.post(path, json=body)
+
+    return [one(body) for body in bodies]

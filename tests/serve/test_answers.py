@@ -13,7 +13,7 @@ from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
 from jtgpu.serve.questions import QUESTIONS, answer
 from jtgpu.serve.questions.replies import REPLIES
-from tests.serve.client import Client
+from tests.serve.client import Client, posts, together
 
 SEEN = {"xray": "yes", "smoke": ["yes", "no"]}
 CASES: list[dict[str, Any]] = [
@@ -193,7 +193,6 @@ def test_the_answers_have_the_documented_types(asia: JunctionTree) -> None:
 
 def test_batches_have_the_answers_of_single_requests(alarm: JunctionTree) -> None:
     from jtgpu.serve.batching import Rates
-    from tests.serve.client import together
 
     cases = [{"evidence": {v: i % len(alarm.model.states(v))}} for i, v in enumerate(alarm.model.variables)]
     found = []
@@ -202,10 +201,7 @@ def test_batches_have_the_answers_of_single_requests(alarm: JunctionTree) -> Non
         app.warm()
         hosted = app.networks["alarm"]
         hosted.rates = hosted.batcher.rates = Rates(1e-4, 1e-4, 1e-5, threshold)
-        sends = [
-            lambda c, body=case: c.post("/v1/networks/alarm/posteriors", json=body)  # type: ignore[misc]
-            for case in cases
-        ]
+        sends = posts("/v1/networks/alarm/posteriors", cases)
         found.append([r.json() for r in together(app, sends)])
         app.close()
     for batched, single, case in zip(*found, cases, strict=True):

@@ -15,7 +15,7 @@ from jtgpu.errors import EvidenceError
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
 from jtgpu.serve.batching import INLINE, Rates
-from tests.serve.client import LOCAL, Client, together
+from tests.serve.client import LOCAL, Client, posts, together
 
 SLOW = Rates(10 * INLINE, 1e-3, 1e-3, 4)  # answered by the thread
 
@@ -55,15 +55,14 @@ def test_64_requests_at_once(alarm: JunctionTree, rates: Rates | None) -> None:
         hosted = app.networks["alarm"]
         hosted.rates = hosted.batcher.rates = rates
     bodies = mixed(alarm, 64)
-    sends = [lambda c, body=b: c.post("/v1/networks/alarm/posteriors", json=body) for b in bodies]  # type: ignore[misc]
+    sends = posts("/v1/networks/alarm/posteriors", bodies)
     for body, response in zip(bodies, together(app, sends), strict=True):
+        expected, reason = None, ""
         try:
             expected = alarm.posteriors(**body)
         except EvidenceError as error:
             reason = str(error)
-        else:
-            reason = ""
-        if reason:
+        if expected is None:
             assert response.status_code == 422, body
             assert response.json()["detail"] == reason
             continue
@@ -79,7 +78,7 @@ def test_64_requests_at_once(alarm: JunctionTree, rates: Rates | None) -> None:
 def test_exact_answers_have_the_same_bits_in_any_company(alarm: JunctionTree) -> None:
     app = App({"alarm": alarm}, exact=True)
     bodies = [b for b in mixed(alarm, 30) if "do" not in b]
-    sends = [lambda c, body=b: c.post("/v1/networks/alarm/posteriors", json=body) for b in bodies]  # type: ignore[misc]
+    sends = posts("/v1/networks/alarm/posteriors", bodies)
     crowd = [r.json() for r in together(app, sends)]
     for alone, found in zip((together(app, [s])[0].json() for s in sends), crowd, strict=True):
         assert alone.get("posteriors") == found.get("posteriors")

@@ -40,6 +40,7 @@ def test_description(client: Client, asia: JunctionTree) -> None:
 
 def test_positions_of_a_file_point_down() -> None:
     net = jtgpu.load("asia")
+    assert isinstance(net, jtgpu.BayesianNetwork)
     for sign in (1, -1):
         node = {v: {"position": (10 * i, sign * 10 * i)} for i, v in enumerate(net.variables)}
         placed = jtgpu.BayesianNetwork(
@@ -55,6 +56,7 @@ def test_positions_of_a_file_point_down() -> None:
 
 def test_cpt_and_file(client: Client, asia: JunctionTree, tmp_path: object) -> None:
     found = client.get("/v1/networks/asia/cpt/dysp").json()
+    assert isinstance(asia.model, jtgpu.BayesianNetwork)
     np.testing.assert_array_equal(np.reshape(found["probabilities"], found["shape"]), asia.model.cpt("dysp"))
     for suffix in ("bif", "net", "xdsl", "uai"):
         text = client.get(f"/v1/networks/asia/file?format={suffix}")
