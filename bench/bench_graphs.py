@@ -162,7 +162,7 @@ def large(smoke: bool) -> Rows:
     for name, make in (("Barabasi-Albert, m = 4", barabasi_albert), ("grid", grid)):
         graph = make(n)
         yield from compare(
-            "graphs large", f"{name}, {graph[0]:,}", graph, make(min(n, 600)), shares, 1 if smoke else 3
+            "graphs large", f"{name}, {graph[0]:,}", graph, make(min(n, 600)), shares, 1 if smoke else 2
         )
 
 

@@ -17,9 +17,8 @@ from ...backends.cpu.loops.vector import intrinsic
 from ..records import LANES
 
 __all__ = [
-    "add", "any_above", "any_lane", "both", "divide", "equal", "fill_depths", "keep", "larger",
-    "load_depths", "load_numbers", "mix", "multiply", "only_lane", "set_depths", "splat", "store_numbers", "total",
-    "zeros",
+    "add", "any_above", "any_lane", "both", "divide", "drop", "equal", "everywhere", "keep", "larger", "load_depths",
+    "load_numbers", "mix_depths", "multiply", "only_lane", "splat", "store_depths", "store_numbers", "total", "zeros",
 ]  # fmt: skip
 
 _F64, _I64, _I32, _I16 = ir.DoubleType(), ir.IntType(64), ir.IntType(32), ir.IntType(16)
@@ -90,11 +89,6 @@ def _spread(builder: Any, kind: Any, value: Any) -> Any:
     return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
 
 
-def _level(builder: Any, value: Any) -> Any:
-    """A level, an int64, in every lane."""
-    return _spread(builder, _DEPTHS, builder.trunc(value, _I16))
-
-
 @_operation(_depths, _int, _int)
 def load_depths(builder: Any, args: Any) -> Any:
     """The depths of a row."""
@@ -113,10 +107,16 @@ def store_numbers(builder: Any, args: Any) -> Any:
     builder.store(args[2], _row(builder, args[0], args[1], _NUMBERS), align=64)
 
 
-@_operation(types.void, _int, _int, _int)
-def fill_depths(builder: Any, args: Any) -> Any:
-    """Write a level to all lanes of a row."""
-    builder.store(_level(builder, args[2]), _row(builder, args[0], args[1], _DEPTHS), align=32)
+@_operation(types.void, _int, _int, _depths)
+def store_depths(builder: Any, args: Any) -> Any:
+    """Write the depths of a row."""
+    builder.store(args[2], _row(builder, args[0], args[1], _DEPTHS), align=32)
+
+
+@_operation(_depths, _int)
+def everywhere(builder: Any, args: Any) -> Any:
+    """A level in every lane."""
+    return _spread(builder, _DEPTHS, builder.trunc(args[0], _I16))
 
 
 @_operation(_depths, _int)
@@ -126,24 +126,23 @@ def only_lane(builder: Any, args: Any) -> Any:
     return builder.insert_element(ir.Constant(_DEPTHS, [0] * LANES), ir.Constant(_I16, -1), index)
 
 
-@_operation(types.void, _int, _int, _depths, _int)
-def set_depths(builder: Any, args: Any) -> Any:
-    """Write a level to the lanes of a mask."""
-    pointer = _row(builder, args[0], args[1], _DEPTHS)
-    before = builder.and_(builder.load(pointer, align=32), builder.not_(args[2]))
-    builder.store(builder.or_(before, builder.and_(args[2], _level(builder, args[3]))), pointer, align=32)
+@_operation(_depths, _depths, _depths, _depths)
+def mix_depths(builder: Any, args: Any) -> Any:
+    """The first depths in the lanes of a mask, the second ones elsewhere."""
+    mask, yes, no = args
+    return builder.or_(builder.and_(mask, yes), builder.and_(builder.not_(mask), no))
 
 
-@_operation(_depths, _depths, _int)
+@_operation(_depths, _depths, _depths)
 def equal(builder: Any, args: Any) -> Any:
-    """Mask of the depths that equal a level."""
-    return builder.sext(builder.icmp_signed("==", args[0], _level(builder, args[1])), _DEPTHS)
+    """Mask of the lanes where depths are equal."""
+    return builder.sext(builder.icmp_signed("==", *args), _DEPTHS)
 
 
-@_operation(_depths, _depths, _int)
+@_operation(_depths, _depths, _depths)
 def larger(builder: Any, args: Any) -> Any:
-    """Mask of the depths above a level."""
-    return builder.sext(builder.icmp_signed(">", args[0], _level(builder, args[1])), _DEPTHS)
+    """Mask of the lanes where the first depth is larger."""
+    return builder.sext(builder.icmp_signed(">", *args), _DEPTHS)
 
 
 @_operation(_depths, _depths, _depths)
@@ -162,7 +161,10 @@ def any_lane(builder: Any, args: Any) -> Any:
 
 
 def _wide(builder: Any, mask: Any) -> Any:
-    return builder.sext(mask, _BITS)
+    """A mask of 64 bits a lane. LLVM would extend it from one bit a lane, in twice as many instructions."""
+    places = [lane for lane in range(LANES) for _ in range(4)]
+    order = ir.Constant(ir.VectorType(_I32, len(places)), places)
+    return builder.bitcast(builder.shuffle_vector(mask, ir.Constant(_DEPTHS, ir.Undefined), order), _BITS)
 
 
 @_operation(_numbers, _depths, _numbers)
@@ -172,11 +174,11 @@ def keep(builder: Any, args: Any) -> Any:
     return builder.bitcast(bits, _NUMBERS)
 
 
-@_operation(_numbers, _depths, _numbers, _numbers)
-def mix(builder: Any, args: Any) -> Any:
-    """The first numbers in the lanes of a mask, the second ones elsewhere."""
-    mask, yes, no = _wide(builder, args[0]), *(builder.bitcast(a, _BITS) for a in args[1:])
-    return builder.bitcast(builder.or_(builder.and_(mask, yes), builder.and_(builder.not_(mask), no)), _NUMBERS)
+@_operation(_numbers, _depths, _numbers)
+def drop(builder: Any, args: Any) -> Any:
+    """Zeros in the lanes of a mask, numbers elsewhere."""
+    bits = builder.and_(builder.not_(_wide(builder, args[0])), builder.bitcast(args[1], _BITS))
+    return builder.bitcast(bits, _NUMBERS)
 
 
 @_operation(_numbers)

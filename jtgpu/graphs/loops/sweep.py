@@ -14,35 +14,37 @@ from .lanes import (
     any_lane,
     both,
     divide,
+    drop,
     equal,
-    fill_depths,
+    everywhere,
     keep,
     larger,
     load_depths,
     load_numbers,
-    mix,
+    mix_depths,
     multiply,
     only_lane,
-    set_depths,
     splat,
+    store_depths,
     store_numbers,
     total,
     zeros,
-)  # fmt: skip
+)
 
 __all__ = ["sweep"]
 
 
 @compiled(allocates=False)
-def _forward(g, lo, sources, depth, sigma, s):  # type: ignore[no-untyped-def]
+def _forward(g, lo, sources, addresses, s):  # type: ignore[no-untyped-def]
     """Depths and numbers of shortest paths; returns the number of levels, or -1 for too many paths or levels."""
+    depth, sigma, co, _ = addresses
     weighted, stride = len(g.levels) > 0, len(s.waits)
     n_buckets = len(s.bucket) // stride
     for i in range(n_buckets):
         s.size[i] = 0
     for i in range(len(sources)):
         lane = only_lane(i)
-        set_depths(depth, sources[i], lane, 0)
+        store_depths(depth, sources[i], mix_depths(lane, everywhere(0), load_depths(depth, sources[i])))
         store_numbers(sigma, sources[i], keep(lane, splat(1.0)))
         s.bucket[i] = sources[i]
     s.size[0] = n_waiting = len(sources)
@@ -51,9 +53,11 @@ def _forward(g, lo, sources, depth, sigma, s):  # type: ignore[no-untyped-def]
     while n_waiting > 0:
         if level >= DEEPEST:
             return -1
+        here, before, to = everywhere(level), everywhere(level), everywhere(level + 1)
         for i in range(s.size[now]):
             u = s.bucket[now * stride + i]
-            lanes = equal(load_depths(depth, u), level)
+            known = load_depths(depth, u)
+            lanes = equal(known, here)
             if weighted:
                 s.waits[u - lo] &= ~(1 << now)
                 if not any_lane(lanes):  # shorter paths were found
@@ -63,13 +67,15 @@ def _forward(g, lo, sources, depth, sigma, s):  # type: ignore[no-untyped-def]
             paths = keep(lanes, load_numbers(sigma, u))
             if any_above(paths, MANY):
                 return -1
+            if not any_lane(larger(here, known)):  # the first level of u
+                store_numbers(co, u, zeros())
             for arc in range(g.first[u], g.first[u + 1]):
                 v = g.head[arc]
                 if weighted:
                     step = int(g.levels[arc])
-                to = level + step
+                    before, to = everywhere(level + step - 1), everywhere(level + step)
                 d = load_depths(depth, v)
-                hit = both(lanes, larger(d, to - 1))
+                hit = both(lanes, larger(d, before))
                 if any_lane(hit):
                     into = now + step
                     into = into - n_buckets if into >= n_buckets else into
@@ -82,11 +88,9 @@ def _forward(g, lo, sources, depth, sigma, s):  # type: ignore[no-untyped-def]
                         s.bucket[into * stride + s.size[into]] = v
                         s.size[into] += 1
                         n_waiting += 1
-                    known = both(equal(d, to), hit)
-                    set_depths(depth, v, hit, to)
-                    before = load_numbers(sigma, v)
-                    # lanes without a hit keep theirs; known ones add; the others begin
-                    store_numbers(sigma, v, mix(hit, add(keep(known, before), paths), before))
+                    store_depths(depth, v, mix_depths(hit, to, d))
+                    others = drop(both(hit, larger(d, to)), load_numbers(sigma, v))  # paths of the same length, or none
+                    store_numbers(sigma, v, add(others, keep(hit, paths)))
         n_waiting -= s.size[now]
         s.size[now] = 0
         now = now + 1 if now + 1 < n_buckets else 0
@@ -102,19 +106,19 @@ def _backward(g, n_levels, addresses, s, out):  # type: ignore[no-untyped-def]
     weighted, with_edges = len(g.levels) > 0, len(out.edge) > 0
     times = load_numbers(multiplicity, 0)
     one = splat(1.0)
-    step = 1
     reached = zeros()
     for level in range(n_levels - 1, -1, -1):
+        here, to = everywhere(level), everywhere(level + 1)
         for i in range(s.bounds[level], s.bounds[level + 1]):
             u = s.order[i]
-            lanes = equal(load_depths(depth, u), level)
+            lanes = equal(load_depths(depth, u), here)
             paths = load_numbers(sigma, u)
             sums = zeros()
             for arc in range(g.first[u], g.first[u + 1]):
                 v = g.head[arc]
                 if weighted:
-                    step = int(g.levels[arc])
-                hit = both(lanes, equal(load_depths(depth, v), level + step))
+                    to = everywhere(level + int(g.levels[arc]))
+                hit = both(lanes, equal(load_depths(depth, v), to))
                 if any_lane(hit):
                     more = keep(hit, load_numbers(co, v))
                     sums = add(sums, more)
@@ -122,18 +126,18 @@ def _backward(g, n_levels, addresses, s, out):  # type: ignore[no-untyped-def]
                         out.edge[arc - out.arc] += total(multiply(keep(hit, multiply(more, paths)), times))
             delta = keep(lanes, multiply(sums, paths))
             if out.endpoints:
-                here = keep(lanes, one)
-                reached = add(reached, here)
+                ends = keep(lanes, one)
+                reached = add(reached, ends)
                 if level > 0:
-                    out.node[u - out.vertex] += total(here)
+                    out.node[u - out.vertex] += total(ends)
             if level > 0:
                 out.node[u - out.vertex] += total(multiply(delta, times))
-            ahead = divide(add(delta, splat(g.reach[u])), paths)
-            store_numbers(co, u, mix(lanes, ahead, load_numbers(co, u)))
+            ahead = keep(lanes, divide(add(delta, splat(g.reach[u])), paths))
+            store_numbers(co, u, add(load_numbers(co, u), ahead))
     if out.endpoints:
         for i in range(s.bounds[1]):
             u = s.order[i]
-            own = keep(equal(load_depths(depth, u), 0), reached)
+            own = keep(equal(load_depths(depth, u), everywhere(0)), reached)
             out.node[u - out.vertex] += total(own) - 1.0
 
 
@@ -162,13 +166,14 @@ def sweep(g, batches, sources, multiplicity, s, out, failed):  # type: ignore[no
         depth = start + 128 + 256 * n - 32 * lo
         times = zeros()
         for i in range(begin, end):
-            times = mix(only_lane(i - begin), splat(multiplicity[i]), times)
+            times = add(times, keep(only_lane(i - begin), splat(multiplicity[i])))
         store_numbers(start, 0, times)
         for v in range(lo, hi):
-            fill_depths(depth, v, FAR)
-        n_levels = _forward(g, lo, sources[begin:end], depth, sigma, s)
+            store_depths(depth, v, everywhere(FAR))
+        addresses = depth, sigma, co, start
+        n_levels = _forward(g, lo, sources[begin:end], addresses, s)
         failed[b] = n_levels < 0
         if n_levels < 0:
             s.waits[: hi - lo] = 0
         else:
-            _backward(g, n_levels, (depth, sigma, co, start), s, out)
+            _backward(g, n_levels, addresses, s, out)
