@@ -161,9 +161,7 @@ def large(smoke: bool) -> Rows:
     shares = {} if smoke else {"igraph": 0.02, "NetworKit": 0.01, "networkx": 0.001}
     for name, make in (("Barabasi-Albert, m = 4", barabasi_albert), ("grid", grid)):
         graph = make(n)
-        yield from compare(
-            "graphs large", f"{name}, {graph[0]:,}", graph, make(min(n, 600)), shares, 1 if smoke else 2
-        )
+        yield from compare("graphs large", f"{name}, {graph[0]:,}", graph, make(min(n, 600)), shares, 1 if smoke else 2)
 
 
 def lengths(smoke: bool) -> Rows:

@@ -40,8 +40,7 @@ def _forward(g, lo, sources, addresses, s):  # type: ignore[no-untyped-def]
     depth, sigma, co, _ = addresses
     weighted, stride = len(g.levels) > 0, len(s.waits)
     n_buckets = len(s.bucket) // stride
-    for i in range(n_buckets):
-        s.size[i] = 0
+    s.size[:] = 0
     for i in range(len(sources)):
         lane = only_lane(i)
         store_depths(depth, sources[i], mix_depths(lane, everywhere(0), load_depths(depth, sources[i])))
@@ -77,8 +76,7 @@ def _forward(g, lo, sources, addresses, s):  # type: ignore[no-untyped-def]
                 d = load_depths(depth, v)
                 hit = both(lanes, larger(d, before))
                 if any_lane(hit):
-                    into = now + step
-                    into = into - n_buckets if into >= n_buckets else into
+                    into = now + step - (n_buckets if now + step >= n_buckets else 0)
                     if weighted:
                         joins = not (s.waits[v - lo] >> into) & 1
                         s.waits[v - lo] |= 1 << into
