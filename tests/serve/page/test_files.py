@@ -51,6 +51,12 @@ def test_html_has_no_inline_script_or_style() -> None:
         assert (FOLDER / name).is_file()
 
 
+def test_all_modules_load_at_once() -> None:
+    text = (FOLDER / "index.html").read_text(encoding="utf-8")
+    named = re.findall(r'<link rel="modulepreload" href="page/([^"]+)">', text)
+    assert named == [p.name for p in MODULES if p.name not in ("main.js", "widget.js")]
+
+
 def test_imports_name_what_exists() -> None:
     exported = {
         p.name: set(re.findall(r"^export (?:async )?(?:function|class|const|let) (\w+)", p.read_text(), re.M))
