@@ -34,6 +34,7 @@ export class MapView {
     this.view = { x: 0, y: 0, scale: 1 };
     [this.width, this.height] = [0, 0]; // of the frame; cached, since to read them makes the browser lay out the page
     this.isWhole = true;
+    this.holds = false; // a pick does not change which boxes are shown
     this.canvas = svgEl("g", { class: "canvas" });
     this.svg = svgEl("svg", { class: "map", role: "application", "aria-label": "Map of the network" }, this.canvas);
     this.note = el("p", { class: "map-note", hidden: true });
@@ -43,7 +44,7 @@ export class MapView {
     store.on("network", () => this.reload());
     store.on("answer", () => this.update());
     store.on("findings", () => this.updateMarks());
-    store.on("targets", () => (this.isFocus ? this.refocus() : this.updateMarks()));
+    store.on("targets", () => this.updateMarks());
     store.on("picked", () => this.showPicked());
   }
 
@@ -107,7 +108,7 @@ export class MapView {
     this.shown = wanted;
     this.draw(layout);
     this.say(nodes ? `${layout.nodes.length} of ${network.size.toLocaleString("en")} variables: evidence, targets and the neighbourhood of the picked one` : "");
-    if (fit || !this.boxes.has(store.picked)) this.fit();
+    if (fit || this.isFocus) this.fit();
     this.centre(store.picked ?? layout.nodes[0], fit && this.view.scale >= FAR);
     this.actions.onMapDrawn?.(layout.nodes);
   }
@@ -257,8 +258,8 @@ export class MapView {
   showPicked() {
     const { picked } = this.store;
     this.setTabStop(picked);
-    if (this.isFocus) {
-      this.refocus().then(() => this.centre(picked, false));
+    if (this.isFocus && !(this.holds && this.boxes.has(picked))) {
+      this.refocus();
       return;
     }
     this.updateMarks();
@@ -390,7 +391,8 @@ export class MapView {
     if (v === null) return;
     const row = event.target.closest(".row");
     const { store } = this;
-    store.pick(v);
+    this.pickHere(v);
+    if (!row && this.isFocus) this.refocus();
     this.boxes.get(v)?.node.focus({ preventScroll: true });
     if (!row) return;
     const state = Number(row.dataset.s);
@@ -403,8 +405,15 @@ export class MapView {
     for (const [w, box] of this.boxes) setAttribute(box.node, "tabindex", w === stop ? 0 : -1);
   }
 
-  focusBox(v) {
+  /** Pick a box of the map: the part of a large network that is shown stays the same. */
+  pickHere(v) {
+    this.holds = true;
     this.store.pick(v);
+    this.holds = false;
+  }
+
+  focusBox(v) {
+    this.pickHere(v);
     this.setTabStop(v);
     this.boxes.get(v)?.node.focus({ preventScroll: true });
     this.centre(v, false);
@@ -426,6 +435,7 @@ export class MapView {
     } else if (event.key === "0" || event.key === "Delete" || event.key === "Backspace") store.setFindings(withFinding(findings, v, null));
     else if (event.key === "Enter" || event.key === " ") {
       store.pick(v);
+      if (this.isFocus) this.refocus();
       this.actions.open(v);
     } else if (event.key === "t") store.toggleTarget(v);
     else return;
