@@ -7,7 +7,7 @@
 Times are CPU seconds of all threads (`time.process_time`), which other processes disturb little, and minima of several
 runs that alternate between the engines, each with one thread. Slow engines compute a share of the sources, and the time
 is divided by it; jtgpu computes all. Before anything is timed, answers for a smaller graph of the same kind are
-compared. igraph and NetworKit are left out where they are not installed.
+compared. igraph and NetworKit are left out where they are not installed (``pip install igraph networkit``).
 """
 
 from __future__ import annotations

@@ -16,11 +16,12 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+NETWORKX = "_jtgpu_networkx.py"  # outside the package: networkx imports it whenever it is imported
 
 
 def wanted() -> set[str]:
     """Every file of the checkout that an installed package needs, by its name in the wheel."""
-    names = {"jtgpu/py.typed"}
+    names = {"jtgpu/py.typed", NETWORKX}
     names |= {p.relative_to(ROOT).as_posix() for p in (ROOT / "jtgpu").rglob("*.py")}
     names |= {p.relative_to(ROOT).as_posix() for p in (ROOT / "jtgpu" / "serve" / "page").iterdir()}
     for pattern in ("cuda/**/*.cu", "cuda/**/*.cuh", "nets/*.net", "nets/*.net.gz", "nets/*.num", "nets/README.rst"):
@@ -35,9 +36,9 @@ def main() -> int:
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
         # from a copy: setuptools builds in build/ of its source folder, whose old files would end in the wheel
         copy = Path(folder, "source")
-        listed = ("jtgpu", "cuda", "nets", "setup.py", "pyproject.toml", "MANIFEST.in", "README.rst", "LICENSE")
+        listed = ("jtgpu", NETWORKX, "cuda", "nets", "setup.py", "pyproject.toml", "MANIFEST.in", "README.rst")
         copy.mkdir()
-        subprocess.run(["cp", "-r", *(str(ROOT / name) for name in listed), str(copy)], check=True)
+        subprocess.run(["cp", "-r", *(str(ROOT / name) for name in (*listed, "LICENSE")), str(copy)], check=True)
         build = os.environ | {"JTGPU_BUILD_LOOPS": "1"}
         subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(out), str(copy)], env=build, check=True)
         (wheel,) = out.glob("jtgpu-*.whl")
@@ -47,7 +48,7 @@ def main() -> int:
         if not loops:
             print(f"{wheel.name} has no compiled loops", file=sys.stderr)
             return 1
-        missing, foreign = wanted() - names, {n for n in names if not n.startswith("jtgpu/")}
+        missing, foreign = wanted() - names, {n for n in names if not n.startswith("jtgpu/")} - {NETWORKX}
         init = {n for n in names if n.startswith("jtgpu/cuda/") and n.endswith(".py")}
         if missing or foreign or init:
             print(
@@ -60,10 +61,12 @@ def main() -> int:
         environment = os.environ | {"PYTHONPATH": str(elsewhere), "JTGPU_LOOPS": "ahead"}
         where = "import jtgpu, jtgpu.timing as t, jtgpu.device.nvcc as k; print(jtgpu.__file__); k.sources()"
         query = "jtgpu.load('asia').compile('cpu').posteriors({'xray': 'yes'})"
+        ranks = "assert nx.betweenness_centrality(nx.path_graph(3), backend='jtgpu')[1] == 1"
         for command in (
             ["-P", "-c", where],
             ["-P", "-c", f"import jtgpu, sys; {query}; assert 'numba' not in sys.modules; print(jtgpu.__file__)"],
             ["-P", "-m", "jtgpu", "query", "asia", "-t", "lung"],
+            ["-P", "-c", f"import jtgpu, networkx as nx; {ranks}; print(jtgpu.__file__)"],
         ):
             done = subprocess.run(
                 [sys.executable, *command], cwd=folder, env=environment, check=True, capture_output=True, text=True
