@@ -1,7 +1,8 @@
-"""Structure learning: scores, exact posteriors, chains over orders, and the best graph, compared with pyAgrum.
+"""Structure learning: scores, exact posteriors, Markov chains, and the best graph, compared with pyAgrum.
 
     python bench/bench_learn.py                       everything
-    python bench/bench_learn.py scores orders         some parts: scores, table, exact, orders, structure
+    python bench/bench_learn.py scores orders         some parts: scores, table, exact, orders, partitions, posterior,
+                                                      structure
     python bench/bench_learn.py --smoke               small data, one run, nothing stored
 
 Times are CPU seconds of one core (`time.process_time`), which other processes disturb little. Answers are compared
@@ -15,7 +16,7 @@ import argparse
 import importlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,16 @@ from jtgpu.learn.dags.exact import exact_by_orders, exact_by_partitions
 from jtgpu.learn.dags.family_weights import family_weights
 from jtgpu.learn.dags.graphs import adjacency, structural_hamming_distance
 from jtgpu.learn.dags.orders import OrderSampler, run_chains, start_chains
+from jtgpu.learn.dags.partitions import PartitionSampler
+from jtgpu.learn.dags.partitions import run_chains as run_partitions
+from jtgpu.learn.dags.partitions import start_chains as start_partitions
 from jtgpu.learn.dags.priors import make_prior
 from jtgpu.learn.dags.rules import ScoreRule
 from jtgpu.learn.dags.score_table import ScoreTable, score_families
+from jtgpu.learn.dags.set_tables import set_tables
 
 RESULTS = ROOT / "bench" / "results" / "learn.jsonl"
-PARTS = ("scores", "table", "exact", "orders", "structure")
+PARTS = ("scores", "table", "exact", "orders", "partitions", "posterior", "structure")
 CANDIDATES = 16
 TOLERANCE = 1e-8
 
@@ -147,6 +152,97 @@ def chains_of_orders(smoke: bool, runs: int) -> Rows:
         yield row("orders", name, engine, spread, candidates=tables.candidates.shape[1], rate=steps / spread.median)
 
 
+def chains_of_partitions(smoke: bool, runs: int) -> Rows:
+    """Steps of one chain over partitions on alarm: with reversals and samples, without samples, reversals only."""
+    name = "asia" if smoke else "alarm"
+    _, table = sample(name, 1000, 1)
+    n = len(table.names)
+    rule, prior, constraints = ScoreRule(), make_prior("uniform", n), make_constraints(table.names, 4)
+    weights = family_weights(score_families(table, rule, 3), prior, constraints)
+    chosen = choose_candidates(weights, 3, CANDIDATES, constraints)
+    tables = candidate_tables(table, rule, prior, constraints, chosen, 4)
+    shared, steps = set_tables(tables), 1_000 if smoke else 100_000
+    first = start_partitions(np.zeros((1, n), np.int64), tables.candidates)
+    variants: tuple[tuple[str, tuple[float, float, float], int], ...] = (
+        ("0.6 reversals, a graph every n/2 steps", (0.6, 0.13, 0.13), n // 2),
+        ("0.6 reversals", (0.6, 0.13, 0.13), steps),
+        ("reversals only", (1.0, 0.0, 0.0), steps),
+        ("no reversals", (0.0, 0.34, 0.33), steps),
+    )
+    for engine, shares, thin in variants:
+        sampler = PartitionSampler(shared, 0, shares)
+        state, _ = run_partitions(PartitionSampler(shared), first, steps, n // 2)
+
+        def work(sampler: PartitionSampler = sampler, state: Any = state, thin: int = thin) -> Any:
+            return run_partitions(sampler, state, steps, thin, threads=1)
+
+        spread = cpu_seconds(work, runs)
+        yield row("partitions", name, engine, spread, candidates=chosen.shape[1], rate=steps / spread.median)
+
+
+def posteriors(smoke: bool, runs: int) -> Rows:
+    """The default posterior of alarm by two seeds; samples against exact posteriors; bootstrapped hill climbing."""
+    del runs  # a run takes long, and the seeds differ
+    if not smoke:
+        _, table = sample("alarm", 1000, 1)
+        first: NDArray[np.float64] | None = None
+        for seed in (0, 1):
+            begin, wall = time.process_time(), time.perf_counter()
+            found = jtgpu.learn.posterior(table, seed=seed)
+            seconds, wall = time.process_time() - begin, time.perf_counter() - wall
+            arcs = found.edge_probabilities.values
+            gap: dict[str, float] = {}
+            if first is not None:
+                apart = np.abs(arcs - first)
+                gap = {"difference": float(apart.max()), "mean_difference": float(apart.mean())}
+            first = arcs
+            yield row(
+                "posterior", "alarm", f"jtgpu, tolerance 0.01, seed {seed}", once(seconds), rows=1000, wall=wall,
+                mcse=float(found.mcse.values.max()), rhat=found.rhat, steps=found.n_steps, coverage=found.coverage,
+                **gap,
+            )  # fmt: skip
+    names = ("asia",) if smoke else ("asia", "sachs")
+    for name in names:
+        _, table = sample(name, 1000, 1)
+        begin = time.process_time()
+        exact = jtgpu.learn.posterior(table).edge_probabilities.values
+        yield row("posterior", name, "jtgpu, exact", once(time.process_time() - begin), rows=1000)
+        for tolerance in (0.05,) if smoke else (0.01, 0.003):
+            begin = time.process_time()
+            found = jtgpu.learn.posterior(table, method="mcmc", tolerance=tolerance)
+            seconds = time.process_time() - begin
+            gap_to_exact = float(np.abs(found.edge_probabilities.values - exact).max())
+            yield row(
+                "posterior", name, f"jtgpu, mcmc, tolerance {tolerance:g}", once(seconds), rows=1000,
+                difference=gap_to_exact, mcse=float(found.mcse.values.max()), steps=found.n_steps,
+            )  # fmt: skip
+        begin = time.process_time()
+        shares = bootstrapped(table, 3 if smoke else 200)
+        if shares is not None:
+            yield row(
+                "posterior", name, "pyagrum, bootstrapped hill climbing", once(time.process_time() - begin), rows=1000,
+                difference=float(np.abs(shares - exact).max()),
+            )  # fmt: skip
+
+
+def once(seconds: float) -> timing.Spread:
+    """The spread of a single run."""
+    return timing.Spread.of([seconds])
+
+
+def bootstrapped(table: CodedTable, samples: int) -> NDArray[np.float64] | None:
+    """Share of each arc among the graphs that pyAgrum's hill climbing finds for resampled rows."""
+    rng, total = np.random.default_rng(0), np.zeros((len(table.names),) * 2)
+    for _ in range(samples):
+        rows = rng.integers(0, table.codes.shape[1], table.codes.shape[1])
+        resampled = CodedTable(table.names, table.states, np.ascontiguousarray(table.codes[:, rows]))
+        learn = peer(resampled, "useGreedyHillClimbing")
+        if learn is None:
+            return None
+        total += learn()
+    return total / samples
+
+
 def best_graphs(smoke: bool, runs: int) -> Rows:
     """The best graph by the whole call, and pyAgrum's tabu search and hill climbing on the same rows."""
     name = "asia" if smoke else "alarm"
@@ -190,30 +286,38 @@ def graph_score(table: CodedTable, arcs: NDArray[np.bool_]) -> float:
 
 def peer_graphs(table: CodedTable, runs: int) -> Iterator[tuple[str, NDArray[np.bool_], timing.Spread]]:
     """Graphs that pyAgrum learns from the same rows, and its CPU seconds; nothing if it is not installed."""
+    for engine, choose in (("tabu", "useLocalSearchWithTabuList"), ("hill climbing", "useGreedyHillClimbing")):
+        learn = peer(table, choose)
+        if learn is not None:
+            version = importlib.import_module("pyagrum").__version__
+            yield f"pyagrum {version}, {engine}", learn(), cpu_seconds(learn, min(runs, 3))
+
+
+def peer(table: CodedTable, choose: str) -> Callable[[], NDArray[np.bool_]] | None:
+    """A function that learns a graph by a method of pyAgrum; None if it is not installed."""
     try:
         pyagrum, pandas = importlib.import_module("pyagrum"), importlib.import_module("pandas")
     except ImportError:
-        return
+        return None
     columns = {v: np.array(table.states[i])[table.codes[i]] for i, v in enumerate(table.names)}
     template = pyagrum.BayesNet()
     for v, states in zip(table.names, table.states, strict=True):
         template.add(pyagrum.LabelizedVariable(v, "", list(states)))
     frame = pandas.DataFrame(columns)
-    for engine, choose in (("tabu", "useLocalSearchWithTabuList"), ("hill climbing", "useGreedyHillClimbing")):
 
-        def learn(choose: str = choose) -> Any:
-            learner = pyagrum.BNLearner(frame, template)
-            learner.setNumberOfThreads(1)
-            learner.useScoreBDeu()
-            learner.setMaxIndegree(3)
-            getattr(learner, choose)()
-            return learner.learnBN()
-
-        bn = learn()
+    def learn() -> NDArray[np.bool_]:
+        learner = pyagrum.BNLearner(frame, template)
+        learner.setNumberOfThreads(1)
+        learner.useScoreBDeu()
+        learner.setMaxIndegree(3)
+        getattr(learner, choose)()
+        bn = learner.learnBN()
         arcs = np.zeros((len(table.names),) * 2, np.bool_)
         for u, v in bn.arcs():
             arcs[table.names.index(bn.variable(u).name()), table.names.index(bn.variable(v).name())] = True
-        yield f"pyagrum {pyagrum.__version__}, {engine}", arcs, cpu_seconds(learn, min(runs, 3))
+        return arcs
+
+    return learn
 
 
 def main() -> None:
@@ -225,11 +329,23 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     measured = dict(
-        zip(PARTS, (scores_of_families, published_table, exact_posteriors, chains_of_orders, best_graphs), strict=True)
+        zip(
+            PARTS,
+            (
+                scores_of_families,
+                published_table,
+                exact_posteriors,
+                chains_of_orders,
+                chains_of_partitions,
+                posteriors,
+                best_graphs,
+            ),
+            strict=True,
+        )
     )
     for part in options.parts or PARTS:
         for found in measured[part](options.smoke, 1 if options.smoke else options.runs):
-            shown = {k: found[k] for k in ("rate", "score", "arcs", "shd", "wall", "difference") if k in found}
+            shown = {k: found[k] for k in ("rate", "score", "arcs", "shd", "wall", "difference", "mcse") if k in found}
             text = "  ".join(f"{k} {v:.6g}" for k, v in shown.items())
             print(f"{part:<10}{found['network']:<14}{found['engine']:<28}{found['median']:9.4f} s  {text}", flush=True)
             if not options.smoke:

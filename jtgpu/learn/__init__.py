@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from .parameters.online import Online
     from .parameters.predictive_check import PredictiveCheck, check
     from .parameters.result import Fit
+    from .structure_learner import StructureLearner
 
 __all__ = [
     "Discretiser", "Fit", "JunctionTreeClassifier", "Online", "PredictiveCheck", "ScoreRule", "ScoreTable", "Structure",
-    "StructurePosterior", "check", "discretise", "fit", "posterior", "score_table", "structure",
+    "StructureLearner", "StructurePosterior", "check", "discretise", "fit", "posterior", "score_table", "structure",
 ]  # fmt: skip
 
 # imported on first use
@@ -38,6 +39,7 @@ _LAZY = {
     "ScoreRule": "dags.rules",
     "ScoreTable": "dags.score_table",
     "Structure": "dags.structure",
+    "StructureLearner": "structure_learner",
     "StructurePosterior": "dags.posterior_result",
     "check": "parameters.predictive_check",
     "discretise": "discretisation.discretise",

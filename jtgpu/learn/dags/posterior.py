@@ -195,7 +195,7 @@ def posterior(  # noqa: PLR0913
     >>> data = {"rain": ["no", "no", "yes", "yes", "no"] * 4, "wet": ["no", "no", "yes", "yes", "yes"] * 4}
     >>> post = jtgpu.learn.posterior(data)
     >>> round(post.edge("rain", "wet"), 4), post.method
-    (0.4947, 'exact')
+    (0.4969, 'exact')
     """
     choice("method", method, POSTERIOR_METHODS)
     rule, seed = ScoreRule(score, ess), whole_number("seed", seed, 0, 2**63 - 1)

@@ -1,0 +1,216 @@
+"""`StructureLearner`: the posterior over structures with the interface of scikit-learn's estimators.
+
+scikit-learn itself is not needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import closest
+from ..model.network import BayesianNetwork
+from .classifier import NotFitted
+from .dags.coded import code_table
+from .dags.posterior import posterior
+
+if TYPE_CHECKING:
+    import networkx
+    from numpy.typing import ArrayLike, NDArray
+
+    from .dags.arc_tables import ArcTable
+    from .dags.posterior_result import StructurePosterior
+
+__all__ = ["StructureLearner"]
+
+
+class StructureLearner:
+    """Learns the structure and the CPTs of a Bayesian network, with the probabilities of its arcs.
+
+    Parameters
+    ----------
+    family_score : str
+        `score` of `jtgpu.learn.posterior`.
+    ess, prior, max_parents, candidates, method, forbidden, required, tiers, states, missing, tolerance, time, steps,
+    chains, seed, memory_limit, threads
+        See `jtgpu.learn.posterior`.
+    threshold : float, optional
+        The graph has the arcs with a probability above this. Default: the graph of the highest posterior weight.
+
+    Attributes
+    ----------
+    graph_ : networkx.DiGraph
+    network_ : BayesianNetwork
+        The graph with CPTs: posterior means under the Dirichlet prior of BDeu.
+    edge_probabilities_ : ArcTable
+        P(parent -> child).
+    posterior_ : StructurePosterior
+        Everything else; a copy by `pickle` has none.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Names of the columns; only defined if X in `fit` had column names.
+
+    Examples
+    --------
+    >>> from jtgpu.learn import StructureLearner
+    >>> data = {"rain": ["no", "no", "yes", "yes", "no"] * 4, "wet": ["no", "no", "yes", "yes", "yes"] * 4}
+    >>> learner = StructureLearner(forbidden=[("wet", "rain")]).fit(data)
+    >>> [*learner.graph_.edges], round(learner.edge_probabilities_["rain", "wet"], 2)
+    ([('rain', 'wet')], 0.99)
+    >>> round(learner.score(data), 3)
+    -1.067
+    """
+
+    graph_: networkx.DiGraph[str]
+    network_: BayesianNetwork
+    edge_probabilities_: ArcTable
+    posterior_: StructurePosterior
+    n_features_in_: int
+
+    def __init__(  # noqa: PLR0913 (public API)
+        self,
+        *,
+        family_score: str = "bdeu",
+        ess: float = 1.0,
+        prior: Any = "uniform",
+        max_parents: int | Mapping[str, int] = 4,
+        candidates: int | str | Mapping[str, Iterable[str]] = "auto",
+        method: str = "auto",
+        forbidden: Iterable[tuple[str, str]] = (),
+        required: Iterable[tuple[str, str]] = (),
+        tiers: Iterable[Iterable[str]] | None = None,
+        states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
+        missing: str = "error",
+        tolerance: float = 0.01,
+        time: float | None = None,
+        steps: int | None = None,
+        chains: int | str = "auto",
+        seed: int = 0,
+        memory_limit: int | str | None = None,
+        threads: int | None = None,
+        threshold: float | None = None,
+    ):
+        self.family_score = family_score
+        self.ess = ess
+        self.prior = prior
+        self.max_parents = max_parents
+        self.candidates = candidates
+        self.method = method
+        self.forbidden = forbidden
+        self.required = required
+        self.tiers = tiers
+        self.states = states
+        self.missing = missing
+        self.tolerance = tolerance
+        self.time = time
+        self.steps = steps
+        self.chains = chains
+        self.seed = seed
+        self.memory_limit = memory_limit
+        self.threads = threads
+        self.threshold = threshold
+
+    # Interface of scikit-learn's estimators -----------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Get the parameters of this estimator by name. `deep` has no effect."""
+        return {name: getattr(self, name) for name in _PARAMETERS}
+
+    def set_params(self, **params: Any) -> StructureLearner:
+        """Set parameters of this estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of that name.
+        """
+        for name, value in params.items():
+            if name not in _PARAMETERS:
+                raise ValueError(f"there is no parameter {name!r}{closest(name, _PARAMETERS)}")
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_clone__(self) -> StructureLearner:
+        return type(self)(**self.get_params())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "network_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = importlib.import_module("sklearn.utils")  # called by scikit-learn only
+        return tags.Tags(
+            estimator_type="density_estimator",
+            target_tags=tags.TargetTags(required=False),
+            input_tags=tags.InputTags(categorical=True, string=True),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All attributes except the posterior with its chains."""
+        return {k: v for k, v in self.__dict__.items() if k != "posterior_"}
+
+    def __repr__(self) -> str:
+        plain = inspect.signature(type(self)).parameters
+        changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v is not plain[k].default]
+        return f"StructureLearner({', '.join(changed)})"
+
+    # Fitting ------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> StructureLearner:
+        """Compute the posterior over structures and the network.
+
+        Parameters
+        ----------
+        X : table of discrete data
+            See `jtgpu.learn.structure`.
+        y : ignored
+        sample_weight : (n,) array_like of int, optional
+            How often each row occurs.
+
+        Returns
+        -------
+        StructureLearner
+            The estimator itself.
+
+        Raises
+        ------
+        DataError, NetworkError, TableTooLarge, ValueError
+            See `jtgpu.learn.posterior`.
+        """
+        options = self.get_params()
+        threshold = options.pop("threshold")
+        found = posterior(X, score=options.pop("family_score"), weights=sample_weight, **options)
+        self.posterior_ = found
+        self.network_ = found.network(threshold=threshold)
+        self.graph_ = found.map if threshold is None else found.consensus(threshold)
+        self.edge_probabilities_ = found.edge_probabilities
+        self.n_features_in_ = len(found.names)
+        if isinstance(X, np.ndarray):
+            self.__dict__.pop("feature_names_in_", None)
+        else:
+            self.feature_names_in_ = np.array(found.names, object)
+        return self
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """ln P(row) of each row in the network, (n,)."""
+        if not hasattr(self, "network_"):
+            raise NotFitted("this structure learner is not fitted yet; call fit first")
+        net = self.network_
+        table = code_table(X, states=net, missing="error")
+        at = {name: i for i, name in enumerate(table.names)}
+        found = np.zeros(table.codes.shape[1])
+        with np.errstate(divide="ignore"):
+            for v in net.variables:
+                cells = tuple(table.codes[at[u]].astype(np.intp) for u in (*net.parents(v), v))
+                found += np.log(np.asarray(net.cpt(v))[cells])
+        return found
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of ln P(row) over the rows. `y` is ignored."""
+        return float(self.score_samples(X).mean())
+
+
+_PARAMETERS = tuple(p for p in inspect.signature(StructureLearner.__init__).parameters if p != "self")
