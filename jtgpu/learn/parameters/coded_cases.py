@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Block", "CodedCases", "read_cases", "table_columns", "weighted_chunks"]
 
 MIN_EQUAL = 0.02  # share of rows that must equal earlier ones for merging them to pay
-BLOCK_CELLS = 1 << 25  # cells that one step of a pass takes
+BLOCK_CELLS = 1 << 22  # cells that one step of a pass takes, and one part on a cluster
 COUNT_CELLS = 1 << 18  # cells that are counted at a time: they stay in the CPU's cache
 MEMORY_SHARE = 0.25  # of the free memory that coded rows may take; more go to a temporary file
 

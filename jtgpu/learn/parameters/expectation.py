@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...errors import ImpossibleEvidence
 from ...inference.queries.counts import counting_backend
+from ...util import doors
 from ...util.arguments import choice
 from .coded_cases import Block, CodedCases
 from .families import network_of
@@ -16,6 +18,7 @@ from .likelihood_cells import FIRST
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ...backends.base import Counts
     from ...util.options import Order
 
 __all__ = ["Evaluation", "Expectation", "impossible_row"]
@@ -46,62 +49,97 @@ class Expectation:
     order : str, path or sequence
         See `jtgpu.BayesianNetwork.plan`.
     threads : int, optional
+    cluster : str or jtgpu.cluster.Cluster, optional
+        Where passes over all rows run.
     """
 
     def __init__(
         self, cases: CodedCases, tables: Tables, backend: str = "auto", order: Order = "auto",
-        threads: int | None = None,
+        threads: int | None = None, cluster: Any = None,
     ):  # fmt: skip
         name = choice("backend", backend, BACKENDS)
-        self._cases, self._tables = cases, tables
-        plan = network_of(cases.model, tables).plan(order).whole
-        self._backend = counting_backend(name, plan, tables, threads)
-        self._factors = [np.ascontiguousarray(t) for t in tables]
+        self._cases, self._tables, self._cluster = cases, tables, cluster
+        self._plan = network_of(cases.model, tables).plan(order).whole
+        self._name = "reference" if name == "reference" else "cpu"
+        self._backend = counting_backend(self._name, self._plan, tables, threads)
+        self._remote: Any = None
 
     def evaluate(self, tables: Tables) -> Evaluation:
         """Expected counts of all rows under some CPTs."""
-        self._load(tables)
         total: Tables | None = None
         log_likelihood, impossible = 0.0, []
-        for block in self._cases.blocks:
-            parts = [self._count(part) for part in block.parts()]
-            for counts, log_evidence, dead, weights in parts:
-                log_likelihood += float((weights[~dead] * log_evidence[~dead]).sum())
-                total = counts if total is None else [a + b for a, b in zip(total, counts, strict=True)]
-            impossible.append(np.concatenate([p[2] for p in parts]) if parts else np.zeros(0, np.bool_))
+        parts = [[*block.parts()] for block in self._cases.blocks]
+        found = self._remotely(tables, parts) if self._cluster is not None else self._here(tables, parts)
+        for block in parts:
+            flags = [np.zeros(0, np.bool_)]
+            for part in block:
+                one = self._combined(part, next(found))
+                log_likelihood += one.log_likelihood
+                total = one.counts if total is None else [a + b for a, b in zip(total, one.counts, strict=True)]
+                flags.append(one.impossible[0])
+            impossible.append(np.concatenate(flags))
         return Evaluation(total or [np.zeros(t.shape) for t in tables], log_likelihood, impossible)
 
     def evaluate_block(self, block: Block, tables: Tables) -> Evaluation:
         """Expected counts of some rows."""
-        self._load(tables)
-        counts, log_evidence, dead, weights = self._count(block)
-        return Evaluation(counts, float((weights[~dead] * log_evidence[~dead]).sum()), [dead])
+        return self._combined(block, next(self._here(tables, [[block]])))
 
-    def _load(self, tables: Tables) -> None:
+    def rows_changed(self) -> None:
+        """Tell that rows were left out, so that the workers of a cluster need the parts again."""
+        if self._remote is not None:
+            self._remote.close()
+            self._remote = None
+
+    def _here(self, tables: Tables, parts: Sequence[Sequence[Block]]) -> Iterator[list[Counts]]:
+        """Counts of the pieces of each part, in this process."""
         if tables is not self._tables:
             self._backend.reload([np.ascontiguousarray(t) for t in tables])
             self._tables = tables
+        for part in (p for block in parts for p in block):
+            yield [self._backend.run_counts(*piece) for piece in self._pieces(part)]
 
-    def _count(self, part: Block) -> tuple[Tables, NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
-        n, cells = len(self._tables), self._cases.source.cells
-        soft = np.zeros(len(part.states), np.bool_)
+    def _remotely(self, tables: Tables, parts: Sequence[Sequence[Block]]) -> Iterator[list[Counts]]:
+        """The same on a cluster."""
+        if self._remote is None:
+            pieces = ([*self._pieces(p)] for block in parts for p in block)
+            self._remote = doors.cluster().ClusterCounts(self._cluster, self._plan, tables, self._name, pieces)
+        found: Iterator[list[Counts]] = self._remote.count(tables)
+        return found
+
+    def _split(self, part: Block) -> list[NDArray[np.int64] | slice]:
+        """The rows without and with likelihoods, each of which is counted in one call."""
+        cells = self._cases.source.cells
         if cells:
-            soft |= (part.states <= FIRST).any(axis=1)
-        if cells is None or not soft.any():
-            found = self._backend.run_counts(np.ascontiguousarray(part.states, np.int32), part.weights)
-            return found.families[:n], found.log_evidence, found.impossible, part.weights
-        log_evidence, dead = np.zeros(len(soft)), np.zeros(len(soft), np.bool_)
-        total: Tables = []
-        for rows in (np.flatnonzero(~soft), np.flatnonzero(soft)):
-            states, likelihood = cells.decode(part.states[rows])
-            found = self._backend.run_counts(states, part.weights[rows], likelihood)
-            log_evidence[rows], dead[rows] = found.log_evidence, found.impossible
-            total = [a + b for a, b in zip(total, found.families[:n], strict=True)] if total else found.families[:n]
-        return total, log_evidence, dead, part.weights
+            soft = (part.states <= FIRST).any(axis=1)
+            if soft.any():
+                return [np.flatnonzero(~soft), np.flatnonzero(soft)]
+        return [slice(None)]
+
+    def _pieces(self, part: Block) -> Iterator[Any]:
+        """States, weights and likelihoods of each call."""
+        for rows in self._split(part):
+            states: NDArray[Any] = part.states[rows]
+            likelihood: dict[int, NDArray[np.float64]] = {}
+            if not isinstance(rows, slice):
+                assert self._cases.source.cells is not None
+                states, likelihood = self._cases.source.cells.decode(states)
+            yield np.ascontiguousarray(states, np.int32), np.ascontiguousarray(part.weights[rows]), likelihood
+
+    def _combined(self, part: Block, found: Sequence[Counts]) -> Evaluation:
+        """The counts of the pieces of a part, added."""
+        n = len(self._cases.model)
+        log_evidence, dead = np.zeros(len(part.states)), np.zeros(len(part.states), np.bool_)
+        total = found[0].families[:n]
+        for rows, one in zip(self._split(part), found, strict=True):
+            log_evidence[rows], dead[rows] = one.log_evidence, one.impossible
+        for one in found[1:]:
+            total = [a + b for a, b in zip(total, one.families[:n], strict=True)]
+        return Evaluation(total, float((part.weights[~dead] * log_evidence[~dead]).sum()), [dead])
 
     def close(self) -> None:
         """Free the memory."""
         self._backend.close()
+        self.rows_changed()
 
 
 def impossible_row(cases: CodedCases, found: Evaluation) -> ImpossibleEvidence | None:

@@ -62,6 +62,7 @@ def fit(  # noqa: PLR0913
     backend: Literal["auto", "cpu", "reference"] = "auto",
     order: Order = "auto",
     threads: int | None = None,
+    cluster: Any = None,
     max_table: int = MAX_ENTRIES,
     chunk: int | None = None,
     dialect: CsvDialect | None = None,
@@ -133,6 +134,9 @@ def fit(  # noqa: PLR0913
         See `jtgpu.BayesianNetwork.plan`.
     threads : int, optional
         Default: all cores. The result has the same bits for any number.
+    cluster : str or jtgpu.cluster.Cluster, optional
+        A Ray cluster that runs the passes of EM, such as ``"local"`` or ``"auto"``. The result has the same bits as
+        without. The rows have to fit into the cluster's object store.
     max_table : int
         Entries of the largest CPT.
     chunk : int, optional
@@ -186,6 +190,8 @@ def fit(  # noqa: PLR0913
     )  # fmt: skip
     if step is not None and not 0.5 < number("step", step) <= 1:
         raise ArgumentError(f"step must be above 0.5 and at most 1, not {step!r}")
+    if step is not None and cluster is not None:
+        raise ArgumentError("step passes chunks one after the other, which a cluster cannot share; use step=None")
     rows = whole_number("chunk", chunk, 1) if chunk is not None else (1_000 if step is not None else 100_000)
     given = read_structure(structure)
     source = open_source(cases, tuple(given.parents), dialect, rows, tuple(missing_cells), likelihood)
@@ -196,7 +202,7 @@ def fit(  # noqa: PLR0913
     )  # fmt: skip
     if missing == "available" and setup.hidden:
         raise ArgumentError("missing='available' cannot fit hidden variables; use missing='em'")
-    running = Running(backend, order, threads, on_impossible == "flag", flag("errors", errors))
+    running = Running(backend, order, threads, on_impossible == "flag", flag("errors", errors), cluster)
     listen = _listener(progress)
     if step is not None:
         blocks = (block for block, _ in weighted_chunks(setup.model, source, setup.columns, weights))

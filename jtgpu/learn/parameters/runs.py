@@ -38,6 +38,7 @@ class Running(NamedTuple):
     threads: int | None
     flag: bool  # whether rows of probability 0 are left out
     errors: bool  # whether standard errors are computed
+    cluster: Any = None  # on which EM runs
 
 
 def count(setup: Setup, cases: CodedCases, method: str, seed: int, running: Running) -> Fit:
@@ -113,7 +114,7 @@ def fit_em(
     objectives = list(saved.objectives) if saved is not None else []
     best = saved.best if saved is not None else None
     tables = setup.start_tables(cases, seed, min(len(objectives), n_starts - 1))
-    engine = Expectation(cases, tables, running.backend, running.order, running.threads)
+    engine = Expectation(cases, tables, running.backend, running.order, running.threads, running.cluster)
     problem = Problem(engine.evaluate, setup.prior, setup.sharing)
     n_left_out = 0
     try:
@@ -172,6 +173,7 @@ def _possible(cases: CodedCases, engine: Expectation, tables: Tables, leave_out:
     if not leave_out:
         raise error
     n = cases.drop_rows(found.impossible)
+    engine.rows_changed()
     if not cases.total_weight > 0:
         raise error
     return engine.evaluate(tables), n
