@@ -44,6 +44,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "fsspec": ("cluster/storage.py",),
     "ray": ("cluster/*.py",),
     "platformdirs": ("util/system.py",),
+    "starlette": ("serve/*.py",),
     "uvicorn": ("serve/listening.py",),
     "msgspec": ("serve/*.py", "serve/questions/*.py"),
     "prometheus_client": ("serve/metrics.py",),

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import msgspec
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route, Router
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import ArgumentError
 from ..inference.evidence import read_findings
@@ -20,19 +30,19 @@ from ..inference.tree import JunctionTree
 from ..util.arguments import described
 from ..util.version import __version__
 from .admission import admit
-from .exchange import JSON, PROBLEM, Exchange, Gone, Receive, Scope, Send
-from .guard import Guard
+from .guard import Guard, check_type
 from .hosted import Hosted
 from .metrics import Gauge, Metrics, Values
-from .network_pages import NetworkPages
+from .network_pages import cpt, describe, file, layout
 from .openapi import openapi
-from .page_files import page_file
+from .page_files import FOLDER as PAGE
 from .problems import Refusal, kind_of, problem
 from .questions import QUESTIONS
 from .questions.bodies import Posteriors
 from .questions.form import Form
 from .questions.rounding import rounded
 from .request_log import log_request
+from .requests import JSON, PROBLEM, Trace, flag, json_response, number, read, trace_of, unless_gone
 from .settings import Settings
 from .tables import Tables
 
@@ -40,6 +50,8 @@ __all__ = ["App"]
 
 _log = logging.getLogger("jtgpu.serve")
 _encode = msgspec.json.Encoder().encode
+COMPRESSED = 2048  # bytes of a body from which it is compressed
+Handler = Callable[[Request, Hosted], Awaitable[Response]]
 
 
 class App:
@@ -79,11 +91,15 @@ class App:
         self._guard = Guard(self.settings)
         self._metrics = Metrics(self._gauges)
         self._tables = Tables(self.settings)
-        self._pages = NetworkPages(self.settings)
         self._state = "starting"
         self._warming: asyncio.Future[None] | None = None
         self._ids = itertools.count(1)
-        self._under_way = 0
+        self._router = Router(self._routes(), redirect_slashes=False, default=_not_found, lifespan=self._lifespan)
+        self._stack: ASGIApp = GZipMiddleware(self._router, minimum_size=COMPRESSED, compresslevel=1)
+        if self.settings.allow_origins:
+            self._stack = CORSMiddleware(
+                self._stack, self.settings.allow_origins, ("GET", "POST", "DELETE"), ("authorization", "content-type")
+            )
 
     # Life -----------------------------------------------------------------------------------------------------
 
@@ -119,27 +135,17 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI interface."""
-        if scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
-        elif scope["type"] == "http":
+        if scope["type"] == "http":
             await self._http(scope, receive, send)
-        else:  # websocket
-            await receive()
-            await send({"type": "websocket.close", "code": 1000})
+        else:
+            await self._router(scope, receive, send)
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        await receive()
-        try:
-            await asyncio.to_thread(self.warm)
-        except Exception as error:
-            _log.exception("the server cannot start")
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
-            return
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
+    @asynccontextmanager
+    async def _lifespan(self, _: Any) -> AsyncIterator[None]:
+        await asyncio.to_thread(self.warm)
+        yield
         self.stop()
         await asyncio.to_thread(self.close)
-        await send({"type": "lifespan.shutdown.complete"})
 
     async def _ready(self) -> None:
         """Warm up before the first request, where nothing else did."""
@@ -163,38 +169,65 @@ class App:
     # Requests -------------------------------------------------------------------------------------------------
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request: guards, the route, problems, metrics and the log."""
         begun = time.perf_counter()
-        exchange = Exchange(scope, receive, send, [*self._guard.headers])
+        trace = scope["jtgpu"] = Trace()
+        scope["app"] = self  # then a route raises an error for methods that it does not have
+        more = [*self._guard.headers]
         if self._state == "stopping":
-            exchange.more_headers.append((b"connection", b"close"))
-        self._under_way += 1
+            more.append((b"connection", b"close"))
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                trace.status = message["status"]
+                message["headers"] = [*message["headers"], *more]
+            await send(message)
+
         try:
-            await self._answer(exchange)
-        except Gone:
-            exchange.status = 499
+            await self._check(scope)
+            await self._stack(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            trace.status = 499
         except Exception as error:
-            await self._fail(exchange, error)
+            if trace.status:  # part of the response has been sent: the connection breaks
+                raise
+            with suppress(OSError):
+                await self._problem(error, trace)(scope, receive, send_with_headers)
         finally:
-            self._under_way -= 1
             seconds = time.perf_counter() - begun
-            self._metrics.record(exchange.network, exchange.question or "other", exchange.status, seconds)
+            self._metrics.record(trace.network, trace.question or "other", trace.status, seconds)
             if self.settings.log != "none":
-                log_request(self.settings, exchange, self._next_id(), seconds)
+                log_request(self.settings, scope["method"], trace, self._next_id(), seconds)
+
+    async def _check(self, scope: Scope) -> None:
+        """Raise `Refusal` for a client that may not ask; wait until the networks are warm."""
+        path, root = scope["path"], scope.get("root_path", "")
+        path = path.removeprefix(root)
+        if path in ("/healthz", "/readyz"):
+            return
+        headers = Headers(scope=scope)
+        self._guard.check(headers, scope.get("scheme", "http"))
+        if (path.startswith("/v1/") or path == "/metrics") and scope["method"] != "OPTIONS":
+            self._guard.check_token(headers)
+            if self._state == "starting":
+                await self._ready()
 
     def _next_id(self) -> str:
         return f"{os.getpid():x}-{next(self._ids):x}"
 
-    async def _fail(self, exchange: Exchange, error: BaseException, hosted: Hosted | None = None) -> None:
-        """Respond with the problem that an error is."""
-        if exchange.status:  # part of the response is on its way: the connection breaks
-            raise error
-        hosted = hosted or self.networks.get(exchange.network)
-        body: Any = None
-        if hosted is not None and exchange.body:
-            with suppress(Exception):
-                body = msgspec.json.decode(exchange.body)
-        found = problem(error, hosted.tree.model if hosted else None, body if isinstance(body, dict) else None)
+    def _problem(self, error: Exception, trace: Trace) -> Response:
+        """The response to an error."""
         headers = {}
+        if isinstance(error, HTTPException):  # of a route, or of the files of the page
+            headers = dict(error.headers or {})
+            kind = "method-not-allowed" if error.status_code == 405 else "not-found"
+            error = Refusal(kind, f"{error.detail}; /openapi.json lists all paths and methods")
+        hosted = self.networks.get(trace.network)
+        body: Any = None
+        if hosted is not None and trace.body:
+            with suppress(Exception):
+                body = msgspec.json.decode(trace.body)
+        found = problem(error, hosted.tree.model if hosted else None, body if isinstance(body, dict) else None)
         if found["status"] == 500:
             found["id"] = self._next_id()
             _log.error("internal error %s", found["id"], exc_info=error)
@@ -202,122 +235,88 @@ class App:
             headers["www-authenticate"] = "Bearer"
         elif found["status"] == 503:
             headers["retry-after"] = "1"
-        elif found["status"] == 405:
-            headers["allow"] = ", ".join(found.get("allowed", ()))
         if kind_of(error) == "impossible-evidence":
             self._metrics.record_impossible()
-        with suppress(OSError):
-            await exchange.respond(_encode(found), PROBLEM, found["status"], headers)
+        return Response(_encode(found), found["status"], headers, PROBLEM)
 
-    async def _answer(self, exchange: Exchange) -> None:
-        path = exchange.path
-        if path == "/healthz":
-            exchange.question = "health"
-            await exchange.json({"status": "alive"})
-            return
-        if path == "/readyz":
-            exchange.question = "health"
-            await self._report_readiness(exchange)
-            return
-        more = self._guard.check(exchange.headers, exchange.scope.get("scheme", "http"))
-        exchange.more_headers += more
-        if exchange.method == "OPTIONS":
-            await self._preflight(exchange, bool(more))
-            return
-        if path.startswith("/v1/") or path == "/metrics":
-            self._guard.check_token(exchange.headers)
-            if self._state == "starting":
-                await self._ready()
-            await self._serve(exchange)
-            return
-        _only(exchange, "GET", "HEAD")
-        if path == "/openapi.json":
-            exchange.question = "openapi"
-            await exchange.respond(openapi(), JSON)
-            return
-        await self._serve_page(exchange)
+    def _routes(self) -> list[BaseRoute]:
+        """All paths; the first ones are those with most requests."""
+        network = "/v1/networks/{network}"
+        questions: dict[str, Handler] = dict.fromkeys(QUESTIONS, self._question)
+        questions |= {"table": self._table, "columns": self._tables.columns}
+        found: list[BaseRoute] = [
+            Route(f"{network}/{question}", self._of_network(question, handler), methods=["POST"])
+            for question, handler in questions.items()
+        ]
+        for path, handler in (("", describe), ("/cpt/{variable:path}", cpt), ("/file", file), ("/layout", layout)):
+            found.append(Route(f"{network}{path}", self._of_network(handler.__name__, handler)))
+        job = self._tables.serve_job
+        found += [
+            Route("/v1/networks", self._list_networks),
+            Route("/v1/jobs/{job}", job, methods=["GET", "DELETE"]),
+            Route("/v1/jobs/{job}/{part}", job),
+            Route("/healthz", self._report_health),
+            Route("/readyz", self._report_readiness),
+            Route("/metrics", self._report_metrics),
+            Route("/openapi.json", self._report_openapi),
+        ]
+        if not self.settings.api_only:
+            files = StaticFiles(directory=PAGE, check_dir=False)
+            found.append(Mount("/page", files))
+            found.append(Route("/", functools.partial(_index, files)))
+        return found
 
-    async def _preflight(self, exchange: Exchange, is_allowed: bool) -> None:
-        if is_allowed:
-            exchange.more_headers += [
-                (b"access-control-allow-methods", b"GET, POST, DELETE"),
-                (b"access-control-allow-headers", b"authorization, content-type"),
-                (b"access-control-max-age", b"600"),
-            ]
-        exchange.status = 204
-        await exchange.send({"type": "http.response.start", "status": 204, "headers": exchange.more_headers})
-        await exchange.send({"type": "http.response.body"})
+    def _of_network(self, question: str, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        """An endpoint: the handler gets the network that the path names."""
 
-    async def _report_readiness(self, exchange: Exchange) -> None:
-        networks = {n: {"backend": h.tree.backend, "device": h.tree.device} for n, h in self.networks.items()}
-        status = 200 if self._state == "ready" else 503
-        await exchange.json({"status": self._state, "networks": networks}, status)
-
-    async def _serve_page(self, exchange: Exchange) -> None:
-        exchange.question = "page"
-        name = exchange.path.removeprefix("/page/") if exchange.path.startswith("/page/") else ""
-        name = "index.html" if exchange.path in ("/", "") else name
-        found = None if self.settings.api_only else page_file(name)
-        if found is None:
-            raise Refusal("not-found", f"there is nothing at {exchange.path[:200]!r}")
-        headers = {"etag": found.tag, "cache-control": "no-cache"}
-        if exchange.headers.get(b"if-none-match", b"").decode("latin-1") == found.tag:
-            await exchange.respond(b"", found.kind, 304, headers)
-            return
-        await exchange.respond(found.body, found.kind, headers=headers)
-
-    async def _serve(self, exchange: Exchange) -> None:
-        """``/v1/...`` and ``/metrics``."""
-        parts = exchange.path.split("/")[2:]
-        if exchange.path == "/metrics":
-            _only(exchange, "GET", "HEAD")
-            exchange.question = "metrics"
-            await exchange.respond(self._metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
-        elif parts == ["networks"]:
-            _only(exchange, "GET", "HEAD")
-            exchange.question = "networks"
-            found = [h.summary for h in self.networks.values()]
-            await exchange.json({"networks": found, "version": __version__, "questions": [*QUESTIONS]})
-        elif parts[0] == "networks":
-            hosted = self.networks.get(parts[1])
+        async def endpoint(request: Request) -> Response:
+            name = request.path_params["network"]
+            hosted = self.networks.get(name)
             if hosted is None:
-                raise Refusal("unknown-network", f"there is no network {parts[1][:200]!r}", networks=[*self.networks])
-            exchange.network = hosted.name
-            question = parts[2] if len(parts) == 3 else ""
-            if question in QUESTIONS:
-                _only(exchange, "POST")
-                exchange.question = question
-                await self._question(exchange, hosted)
-            elif question in ("table", "columns"):
-                _only(exchange, "POST")
-                exchange.question = question
-                self._refuse_if_full()
-                await self._tables.serve(exchange, hosted, question)
-            else:
-                _only(exchange, "GET", "HEAD")
-                exchange.question = question or "network"
-                await self._pages.serve(exchange, hosted, parts[2:])
-        elif parts[0] == "jobs" and len(parts) in (2, 3):
-            exchange.question = "job"
-            _only(exchange, *(("GET", "HEAD", "DELETE") if len(parts) == 2 else ("GET", "HEAD")))
-            await self._tables.serve_job(exchange, parts[1], parts[2] if len(parts) == 3 else "")
-        else:
-            raise Refusal("not-found", f"there is nothing at {exchange.path[:200]!r}")
+                raise Refusal("unknown-network", f"there is no network {name[:200]!r}", networks=[*self.networks])
+            trace = trace_of(request)
+            trace.network, trace.question = name, question
+            return await handler(request, hosted)
+
+        return endpoint
+
+    async def _list_networks(self, request: Request) -> Response:
+        trace_of(request).question = "networks"
+        found = [h.summary for h in self.networks.values()]
+        return json_response({"networks": found, "version": __version__, "questions": [*QUESTIONS]})
+
+    async def _report_health(self, request: Request) -> Response:
+        return json_response({"status": "alive"})
+
+    async def _report_readiness(self, request: Request) -> Response:
+        networks = {n: {"backend": h.tree.backend, "device": h.tree.device} for n, h in self.networks.items()}
+        return json_response({"status": self._state, "networks": networks}, 200 if self._state == "ready" else 503)
+
+    async def _report_metrics(self, request: Request) -> Response:
+        trace_of(request).question = "metrics"
+        return Response(self._metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def _report_openapi(self, request: Request) -> Response:
+        return Response(openapi(), media_type=JSON)
+
+    async def _table(self, request: Request, hosted: Hosted) -> Response:
+        self._refuse_if_full()
+        return await self._tables.table(request, hosted)
 
     def _refuse_if_full(self) -> None:
         waiting = sum(h.waiting for h in self.networks.values())
         if waiting >= self.settings.queue:
             raise Refusal("busy", f"{waiting:,} requests are waiting; try again later")
 
-    async def _question(self, exchange: Exchange, hosted: Hosted) -> None:
-        self._guard.check_type(exchange.headers, (JSON,))
-        question, settings = exchange.question, self.settings
-        body: Any = hosted.decoders[question].decode(await exchange.read(settings.max_body) or b"{}")
+    async def _question(self, request: Request, hosted: Hosted) -> Response:
+        check_type(request.headers, (JSON,))
+        trace, settings = trace_of(request), self.settings
+        question = trace.question
+        body: Any = hosted.decoders[question].decode(await read(request, settings.max_body) or b"{}")
         self._refuse_if_full()
-        form = _form(exchange)
+        form = _form(request)
         if question == "posteriors" and body.cases is None and not body.soft and not body.do:
-            await self._posteriors(exchange, hosted, body, form)
-            return
+            return await self._posteriors(request, hosted, body, form)
         if question == "posteriors" and body.cases is not None and len(body.cases) > settings.max_cases:
             raise Refusal(
                 "too-many-cases", f"{len(body.cases):,} cases are more than {settings.max_cases:,}; use table",
@@ -325,22 +324,20 @@ class App:
             )  # fmt: skip
         arrived = time.perf_counter()
 
-        def compute() -> tuple[bytes, float, float]:
+        def compute() -> bytes:
             begun = time.perf_counter()
             admit(hosted.tree, hosted.rates, body, settings.timeout)
             found = QUESTIONS[question](hosted.tree, body, form)
             computed = time.perf_counter() - begun
             found["ms"] = _milliseconds(begun - arrived, computed)
-            return _encode(rounded(found, form.digits)), begun - arrived, computed
+            return _encode(rounded(found, form.digits))
 
-        answer, exchange.queued, exchange.computed = await exchange.unless_gone(
-            hosted.submit(compute), settings.timeout
-        )
-        exchange.cases = len(body.cases) if question == "posteriors" and body.cases is not None else 1
-        self._metrics.record_cases(exchange.cases, exchange.cases)
-        await exchange.respond(answer, JSON)
+        answer = await unless_gone(request, hosted.submit(compute), settings.timeout)
+        trace.cases = len(body.cases) if question == "posteriors" and body.cases is not None else 1
+        self._metrics.record_cases(trace.cases, trace.cases)
+        return Response(answer, media_type=JSON)
 
-    async def _posteriors(self, exchange: Exchange, hosted: Hosted, body: Posteriors, form: Form) -> None:
+    async def _posteriors(self, request: Request, hosted: Hosted, body: Posteriors, form: Form) -> Response:
         """Posteriors of one case: the most frequent question."""
         model = hosted.tree.model
         case = read_findings(model, body.evidence or {}, body.likelihood)
@@ -349,35 +346,38 @@ class App:
         if hosted.batcher.is_inline:
             answered = await future
         else:
-            answered = await exchange.unless_gone(future, self.settings.timeout)
-        exchange.queued, exchange.cases = answered.queued, answered.cases
+            answered = await unless_gone(request, future, self.settings.timeout)
+        trace_of(request).cases = answered.cases
         self._metrics.record_cases(1, answered.cases)
         found: dict[str, Any] = {
             "log_evidence": answered.log_evidence,
             "posteriors": hosted.named(answered.flat, targets, form),
             "ms": _milliseconds(answered.queued, answered.computed),
         }
-        await exchange.respond(_encode(rounded(found, form.digits)), JSON)
+        return json_response(rounded(found, form.digits))
 
 
 def _milliseconds(queued: float, computed: float) -> dict[str, float]:
     return {"queued": round(1000 * queued, 3), "computed": round(1000 * computed, 3)}
 
 
-def _form(exchange: Exchange) -> Form:
-    if not exchange.scope.get("query_string"):
+def _form(request: Request) -> Form:
+    if not request.scope.get("query_string"):
         return _PLAIN
-    return Form(exchange.flag("labels"), exchange.number("digits", None, 1, 17))
+    return Form(flag(request, "labels"), number(request, "digits", None, 1, 17))
 
 
 _PLAIN = Form()
 
 
-def _only(exchange: Exchange, *methods: str) -> None:
-    """Raise `Refusal` for another method."""
-    if exchange.method not in methods:
-        raise Refusal(
-            "method-not-allowed",
-            f"{exchange.method[:20]} is not allowed here; use {' or '.join(m for m in methods if m != 'HEAD')}",
-            allowed=[*methods],
-        )
+async def _index(files: StaticFiles, request: Request) -> Response:
+    """The page."""
+    trace_of(request).question = "page"
+    return await files.get_response("index.html", request.scope)
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1000})
+        return
+    raise HTTPException(404, f"there is nothing at {scope['path'][:200]!r}")

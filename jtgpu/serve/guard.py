@@ -8,20 +8,14 @@ server's own. Bodies need a content type that a form cannot send.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Collection, MutableMapping
-from typing import Any
+from collections.abc import Collection
+
+from starlette.datastructures import Headers
 
 from .problems import Refusal
 from .settings import Settings
 
-__all__ = ["Guard", "Headers", "headers_of"]
-
-Headers = dict[bytes, bytes]
-
-
-def headers_of(scope: MutableMapping[str, Any]) -> Headers:
-    """The headers of a request by name; of a repeated one, the last."""
-    return dict(scope["headers"])
+__all__ = ["Guard", "check_type"]
 
 
 class Guard:
@@ -31,7 +25,7 @@ class Guard:
         self._settings = settings
         self._token = settings.token.encode()
         self._hosts = settings.hosts
-        self._good_hosts: set[bytes] = set()  # headers that were accepted
+        self._good_hosts: set[str] = set()  # headers that were accepted
         frames = f"'self' {settings.embed}" if settings.embed else "'none'"
         policy = f"default-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors {frames}"
         self.headers = [
@@ -40,28 +34,24 @@ class Guard:
             (b"referrer-policy", b"no-referrer"),
         ]
 
-    def check(self, headers: Headers, scheme: str) -> list[tuple[bytes, bytes]]:
-        """Check host and origin; return the headers that a page of an allowed origin needs.
+    def check(self, headers: Headers, scheme: str) -> None:
+        """Check host and origin.
 
         Raises
         ------
         Refusal
         """
-        host = headers.get(b"host", b"")
+        host = headers.get("host", "")
         if host not in self._good_hosts:
             self._check_host(host)
-        origin = headers.get(b"origin")
-        if origin is None:
-            return []
-        name = origin.decode("latin-1")
-        if name.lower() == f"{scheme}://{host.decode('latin-1').lower()}":
-            return []
-        if name not in self._settings.allow_origins:
-            raise Refusal("forbidden-origin", f"pages of {name[:200]!r} may not ask this server; see --allow-origin")
-        return [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
+        origin = headers.get("origin")
+        if origin is None or origin.lower() == f"{scheme}://{host.lower()}":
+            return
+        if origin not in self._settings.allow_origins:
+            raise Refusal("forbidden-origin", f"pages of {origin[:200]!r} may not ask this server; see --allow-origin")
 
-    def _check_host(self, host: bytes) -> None:
-        text = host.decode("latin-1").lower()
+    def _check_host(self, host: str) -> None:
+        text = host.lower()
         name, _, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
         name = name if name and port.isdigit() else text
         if "*" not in self._hosts and name not in self._hosts and text not in self._hosts:
@@ -73,17 +63,17 @@ class Guard:
         """Raise `Refusal` unless the request has the token, if there is one."""
         if not self._token:
             return
-        kind, _, token = headers.get(b"authorization", b"").partition(b" ")
-        if kind.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not hmac.compare_digest(token.strip().encode("latin-1"), self._token):
             raise Refusal("missing-token", "send the token of this server as Authorization: Bearer TOKEN")
 
-    @staticmethod
-    def check_type(headers: Headers, allowed: Collection[str]) -> str:
-        """The media type of a body; raises `Refusal` unless it is one of the allowed ones."""
-        kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
-        if kind not in allowed:
-            raise Refusal(
-                "unsupported-media-type",
-                f"the body must be {' or '.join(allowed)}, not {kind[:100]!r}; set the header Content-Type",
-            )
-        return kind
+
+def check_type(headers: Headers, allowed: Collection[str]) -> str:
+    """The media type of a body; raises `Refusal` unless it is one of the allowed ones."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in allowed:
+        raise Refusal(
+            "unsupported-media-type",
+            f"the body must be {' or '.join(allowed)}, not {kind[:100]!r}; set the header Content-Type",
+        )
+    return kind

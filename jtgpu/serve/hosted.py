@@ -40,7 +40,7 @@ class Hosted:
     """
 
     def __init__(self, name: str, tree: JunctionTree, settings: Settings):
-        self.name, self.tree, self._settings = name, tree, settings
+        self.name, self.tree, self.settings = name, tree, settings
         ptr = [int(i) for i in tree.plan.posterior_ptr]
         self._cells = [slice(a, b) for a, b in pairwise(ptr)]
         self.decoders = {question: msgspec.json.Decoder(body) for question, body in BODIES.items()}

@@ -1,82 +1,79 @@
-"""What ``GET /v1/networks/{name}/...`` returns: the description of a network, CPTs, files and positions."""
+"""What ``GET /v1/networks/{network}/...`` returns: the description of a network, CPTs, files and positions."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 
 from ..draw.focus import Graph, graph_of, hub, neighbourhood
 from ..errors import JtgpuError
 from . import networks
-from .exchange import JSON, Exchange
 from .hosted import Hosted
 from .map_layout import MAX_NODES, map_layout, overview
 from .problems import Refusal
-from .settings import Settings
+from .requests import JSON, flag, json_response, number, unless_gone
 
-__all__ = ["NetworkPages"]
+__all__ = ["cpt", "describe", "file", "layout"]
 
 MOST = 150  # variables of a layout
 _encode = msgspec.json.Encoder().encode
 
 
-class NetworkPages:
-    """Answers of GET requests; they depend on the model alone, so clients may cache them."""
-
-    def __init__(self, settings: Settings):
-        self._settings = settings
-
-    async def serve(self, exchange: Exchange, hosted: Hosted, parts: list[str]) -> None:
-        """Respond; `parts` is the path below the name of the network."""
-        if not parts:
-            tag = f'"{hosted.digest}"'
-            headers = {"etag": tag, "cache-control": "no-cache"}
-            if exchange.headers.get(b"if-none-match", b"").decode("latin-1") == tag:
-                await exchange.respond(b"", JSON, 304, headers)
-                return
-            settings = self._settings
-            limits = {
-                "cases": settings.max_cases, "body": settings.max_body, "upload": settings.max_upload,
-                "seconds": settings.timeout, "read_only": settings.read_only,
-            }  # fmt: skip
-            await exchange.json({**hosted.description, "limits": limits}, headers=headers)
-        elif parts[0] == "cpt" and len(parts) > 1:
-            await exchange.json(networks.cpt(hosted.tree, "/".join(parts[1:])))
-        elif parts == ["file"]:
-            text, suffix = await exchange.unless_gone(
-                hosted.submit(lambda: networks.file(hosted.tree.model, exchange.parameter("format", "net"))),
-                self._settings.timeout,
-            )
-            headers = {"content-disposition": f'attachment; filename="network.{suffix}"'}
-            await exchange.respond(text.encode("utf-8", "replace"), "text/plain; charset=utf-8", headers=headers)
-        elif parts == ["layout"]:
-            request = _requested(exchange, hosted)
-            body = await exchange.unless_gone(hosted.submit(lambda: _encode(request())), self._settings.timeout)
-            await exchange.respond(body, JSON)
-        else:
-            raise Refusal("not-found", f"there is nothing at {exchange.path[:200]!r}")
+async def describe(request: Request, hosted: Hosted) -> Response:
+    """Everything about a network except its numbers."""
+    headers = {"etag": f'"{hosted.digest}"', "cache-control": "no-cache"}
+    if request.headers.get("if-none-match") == headers["etag"]:
+        return Response(status_code=304, headers=headers)
+    settings = hosted.settings
+    limits = {
+        "cases": settings.max_cases, "body": settings.max_body, "upload": settings.max_upload,
+        "seconds": settings.timeout, "read_only": settings.read_only,
+    }  # fmt: skip
+    return json_response({**hosted.description, "limits": limits}, headers=headers)
 
 
-def _requested(exchange: Exchange, hosted: Hosted) -> Any:
+async def cpt(request: Request, hosted: Hosted) -> Response:
+    """A CPT."""
+    return json_response(networks.cpt(hosted.tree, request.path_params["variable"]))
+
+
+async def file(request: Request, hosted: Hosted) -> Response:
+    """The network as a file."""
+    name = request.query_params.get("format", "net")
+    text, suffix = await unless_gone(
+        request, hosted.submit(lambda: networks.file(hosted.tree.model, name)), hosted.settings.timeout
+    )
+    headers = {"content-disposition": f'attachment; filename="network.{suffix}"'}
+    return Response(text.encode("utf-8", "replace"), headers=headers, media_type="text/plain")
+
+
+async def layout(request: Request, hosted: Hosted) -> Response:
+    """Positions for a drawing."""
+    compute = _requested(request, hosted)
+    body = await unless_gone(request, hosted.submit(lambda: _encode(compute())), hosted.settings.timeout)
+    return Response(body, media_type=JSON)
+
+
+def _requested(request: Request, hosted: Hosted) -> Any:
     """A function that computes the positions that the query string describes."""
     tree = hosted.tree
     model = tree.model
-    if exchange.flag("overview"):
+    if flag(request, "overview"):
         return lambda: tree.cached("serve-layout", "overview", lambda: overview(model))
-    graph = graph_of(model)
-    nodes = _nodes(exchange, hosted, graph)
-
+    nodes = _nodes(request, hosted, graph_of(model))
     key = None if nodes is None else tuple(nodes)
     return lambda: tree.cached("serve-layout", key, lambda: map_layout(model, nodes))
 
 
-def _nodes(exchange: Exchange, hosted: Hosted, graph: Graph) -> list[int] | None:
+def _nodes(request: Request, hosted: Hosted, graph: Graph) -> list[int] | None:
     """Numbers of the variables to place, ascending; None: all."""
     model = hosted.tree.model
-    most = exchange.number("most", MOST, 1, MAX_NODES) or MOST
-    hops = exchange.number("hops", 2, 0, 1000) or 0
-    given = ",".join(exchange.query.get("nodes", []))
+    most = number(request, "most", MOST, 1, MAX_NODES) or MOST
+    hops = number(request, "hops", 2, 0, 1000) or 0
+    given = ",".join(request.query_params.getlist("nodes"))
     if given:
         words = given.split(",")
         if not all(w.isascii() and w.isdigit() and len(w) < 10 for w in words):
@@ -85,10 +82,8 @@ def _nodes(exchange: Exchange, hosted: Hosted, graph: Graph) -> list[int] | None
         if len(nodes) > MAX_NODES:
             raise Refusal("invalid-argument", f"a layout has at most {MAX_NODES:,} variables", field="nodes")
         return nodes
-    around = exchange.query.get("around", [])
-    if not around and len(model) <= most:
-        return None
-    if not len(model):
+    around = request.query_params.getlist("around")
+    if not len(model) or (not around and len(model) <= most):
         return None
     start = [*dict.fromkeys(v for name in around for v in _named(hosted, name))]
     return neighbourhood(graph, start or [hub(graph)], hops, most)

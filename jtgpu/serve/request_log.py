@@ -7,26 +7,26 @@ import sys
 import time
 from typing import Any
 
-from .exchange import Exchange
+from .requests import Trace
 from .settings import Settings
 
 __all__ = ["log_request"]
 
 
-def log_request(settings: Settings, exchange: Exchange, request_id: str, seconds: float) -> None:
+def log_request(settings: Settings, method: str, trace: Trace, request_id: str, seconds: float) -> None:
     """Write a line about a request, as text or JSON; evidence only if that was requested."""
     entry: dict[str, Any] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "id": request_id,
-        "method": exchange.method,
-        "network": exchange.network,
-        "question": exchange.question,
-        "status": exchange.status,
+        "method": method,
+        "network": trace.network,
+        "question": trace.question,
+        "status": trace.status,
         "ms": round(1000 * seconds, 3),
-        "batch": exchange.cases,
+        "batch": trace.cases,
     }
-    if settings.log_evidence and exchange.body:
-        entry["body"] = exchange.body[:10_000].decode("utf-8", "replace")
+    if settings.log_evidence and trace.body:
+        entry["body"] = trace.body[:10_000].decode("utf-8", "replace")
     if settings.log == "json":
         line = json.dumps(entry)
     else:

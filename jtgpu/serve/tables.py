@@ -7,20 +7,25 @@ import csv
 import io
 import json
 import re
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 from ..cases import answer_file
 from ..errors import UnknownVariable
 from ..inference.tables.arrow import arrow, arrow_parquet
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
-from .exchange import JSON, Exchange, Gone
-from .guard import Guard
+from .guard import check_type
 from .hosted import Hosted
 from .jobs import FINISHED, Cancelled, Job, JobFolder
 from .problems import Refusal, closest_names, kind_of, problem
+from .requests import flag, json_response, read, trace_of, unless_gone
 from .settings import Settings
 
 __all__ = ["Tables"]
@@ -28,12 +33,11 @@ __all__ = ["Tables"]
 AT_ONCE = 5_000_000  # bytes of a table that is answered at once
 PREVIEW = 1 << 20  # bytes of the part of a table whose columns are shown
 ROWS = 20  # of a preview
-PART = 1 << 18  # bytes of a response that are sent at a time
 POLL = 0.2  # seconds between looks at a job
 ARROW = ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file")
 UPLOADS = ("text/csv", "text/tab-separated-values", "application/vnd.apache.parquet", *ARROW,
            "application/octet-stream")  # fmt: skip
-OUTPUTS = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+OUTPUTS = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 FLAGS = ("labels", "log_evidence", "conflict", "mpe")
 
 
@@ -53,124 +57,105 @@ class Tables:
 
     # Uploads --------------------------------------------------------------------------------------------------
 
-    async def serve(self, exchange: Exchange, hosted: Hosted, question: str) -> None:
-        """Respond to ``table`` and ``columns``."""
-        if self._settings.read_only:
-            raise Refusal("read-only", "this server accepts no uploads (--read-only)")
-        kind = Guard.check_type(exchange.headers, UPLOADS)
-        if question == "columns":
-            await exchange.json(_columns(hosted.tree.model, await exchange.read(PREVIEW)))
-            return
-        options, output = _options(exchange, hosted.tree.model)
+    async def columns(self, request: Request, hosted: Hosted) -> Response:
+        """The columns of a CSV file."""
+        self._check(request)
+        return json_response(_columns(hosted.tree.model, await read(request, PREVIEW)))
+
+    async def table(self, request: Request, hosted: Hosted) -> Response:
+        """Answer a table: with a file, or with a job if it is large."""
+        kind = self._check(request)
+        options, output = _options(request, hosted.tree.model)
         job = await asyncio.to_thread(self._jobs.new, hosted.name)
+        stays = False
         try:
-            size = await self._save(exchange, job.cases)
+            size = await self._save(request, job.cases)
             running = asyncio.get_running_loop().run_in_executor(
                 self._pool, lambda: _run(job, hosted.tree, kind, options, output)
             )
             if size > AT_ONCE:
+                stays = True
                 running.add_done_callback(lambda done: done.cancelled() or done.exception())
-                await exchange.json({"job": job.id, "url": f"/v1/jobs/{job.id}"}, 202)
-                return
-        except BaseException:
-            await asyncio.to_thread(job.remove)
-            raise
-        try:
-            await exchange.unless_gone(running, self._settings.timeout)
+                return json_response({"job": job.id, "url": f"/v1/jobs/{job.id}"}, 202)
+            await unless_gone(request, running, self._settings.timeout)
             state = await asyncio.to_thread(job.read)
             if state is None:
                 raise Refusal("stopping", "the server stops")
             if state["error"] is not None:
                 raise Refusal(state["error"]["type"].rpartition("/")[2], state["error"]["detail"])
-            await self._send_file(exchange, job, state)
+            stays = True  # until it is sent
+            return _file_response(job, state, BackgroundTask(job.remove))
         finally:
-            job.cancel()
-            await asyncio.to_thread(job.remove)
+            if not stays:
+                job.cancel()
+                await asyncio.to_thread(job.remove)
 
-    async def _save(self, exchange: Exchange, path: Path) -> int:
+    def _check(self, request: Request) -> str:
+        """The media type of an upload; raises `Refusal` if there must be none."""
+        if self._settings.read_only:
+            raise Refusal("read-only", "this server accepts no uploads (--read-only)")
+        return check_type(request.headers, UPLOADS)
+
+    async def _save(self, request: Request, path: Path) -> int:
         """Write the body to a file; its size."""
         limit, size = self._settings.max_upload, 0
         with path.open("wb") as file:
-            async for part in exchange.chunks():
+            async for part in request.stream():
                 size += len(part)
                 if size > limit:
                     raise Refusal("too-large-body", f"the table has more than {limit:,} bytes", limit=limit)
                 await asyncio.to_thread(file.write, part)
         return size
 
-    async def _send_file(self, exchange: Exchange, job: Job, state: dict[str, Any]) -> None:
-        path = job.output(state["format"])
-        size = path.stat().st_size
-        headers = [
-            (b"content-type", OUTPUTS[state["format"]].encode()),
-            (b"content-length", str(size).encode()),
-            (b"content-disposition", f'attachment; filename="answers.{state["format"]}"'.encode()),
-            (b"x-jtgpu-report", json.dumps(state["report"]).encode()),
-            *exchange.more_headers,
-        ]
-        exchange.status = 200
-        await exchange.send({"type": "http.response.start", "status": 200, "headers": headers})
-        with path.open("rb") as file:
-            more = exchange.method != "HEAD"
-            while more:
-                part = await asyncio.to_thread(file.read, PART)
-                more = len(part) == PART
-                await exchange.send({"type": "http.response.body", "body": part, "more_body": more})
-            if exchange.method == "HEAD":
-                await exchange.send({"type": "http.response.body"})
-
     # Jobs -----------------------------------------------------------------------------------------------------
 
-    async def serve_job(self, exchange: Exchange, name: str, part: str) -> None:
-        """Respond to ``/v1/jobs/{name}``, ``/events`` and ``/file``."""
+    async def serve_job(self, request: Request) -> Response:
+        """``/v1/jobs/{job}``, ``/events`` and ``/file``."""
+        name, part = request.path_params["job"], request.path_params.get("part", "")
+        trace_of(request).question = "job"
         job = self._jobs.find(name)
         state = None if job is None else await asyncio.to_thread(job.read)
         if job is None or state is None or part not in ("", "events", "file"):
             raise Refusal("not-found", f"there is no job {name[:60]!r}")
-        if exchange.method == "DELETE":
+        if request.method == "DELETE":
             job.cancel()
             if state["state"] in FINISHED:
                 await asyncio.to_thread(job.remove)
-            await exchange.respond(b"", JSON, 204)
-        elif part == "events":
-            await self._send_events(exchange, job)
-        elif part == "":
-            await exchange.json(state)
-        elif state["state"] != "done":
+            return Response(status_code=204)
+        if part == "events":
+            return StreamingResponse(
+                _events(job), media_type="text/event-stream", headers={"cache-control": "no-store"}
+            )
+        if part == "":
+            return json_response(state)
+        if state["state"] != "done":
             raise Refusal("not-found", f"the job is {state['state']}: there is no file", state=state["state"])
-        else:
-            await self._send_file(exchange, job, state)
-
-    async def _send_events(self, exchange: Exchange, job: Job) -> None:
-        """Server-sent events: the state whenever it changes, until the job is finished."""
-        headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), *exchange.more_headers]
-        exchange.status = 200
-        await exchange.send({"type": "http.response.start", "status": 200, "headers": headers})
-        gone = asyncio.ensure_future(_disconnected(exchange))
-        try:
-            before = None
-            while not gone.done():
-                state = await asyncio.to_thread(job.read)
-                if state is None:
-                    break
-                if state != before:
-                    name = state["state"] if state["state"] in FINISHED else "progress"
-                    data = f"event: {name}\ndata: {json.dumps(state)}\n\n".encode()
-                    await exchange.send({"type": "http.response.body", "body": data, "more_body": True})
-                    before = state
-                if state["state"] in FINISHED:
-                    break
-                await asyncio.wait((gone,), timeout=POLL)
-            if gone.done():
-                raise Gone
-            await exchange.send({"type": "http.response.body"})
-        finally:
-            gone.cancel()
+        return _file_response(job, state)
 
 
-async def _disconnected(exchange: Exchange) -> None:
-    while (await exchange.receive())["type"] != "http.disconnect":
-        pass
+def _file_response(job: Job, state: dict[str, Any], after: BackgroundTask | None = None) -> FileResponse:
+    """The answers of a job."""
+    suffix = state["format"]
+    headers = {"x-jtgpu-report": json.dumps(state["report"])}
+    return FileResponse(
+        job.output(suffix), headers=headers, media_type=OUTPUTS[suffix], filename=f"answers.{suffix}", background=after
+    )
+
+
+async def _events(job: Job) -> AsyncIterator[str]:
+    """Server-sent events: the state whenever it changes, until the job is finished."""
+    before = None
+    while True:
+        state = await asyncio.to_thread(job.read)
+        if state is None:
+            return
+        if state != before:
+            name = state["state"] if state["state"] in FINISHED else "progress"
+            yield f"event: {name}\ndata: {json.dumps(state)}\n\n"
+            before = state
+        if state["state"] in FINISHED:
+            return
+        await asyncio.sleep(POLL)
 
 
 def _run(job: Job, tree: JunctionTree, kind: str, options: dict[str, Any], output: str) -> None:
@@ -223,26 +208,27 @@ def _as_parquet(path: Path) -> None:
     other.replace(path)
 
 
-def _options(exchange: Exchange, model: DiscreteModel) -> tuple[dict[str, Any], str]:
+def _options(request: Request, model: DiscreteModel) -> tuple[dict[str, Any], str]:
     """Options of `answer_file` from the query string, and the format of the output."""
+    query = request.query_params
     known = {"targets", "keep", "evidence_columns", "on_error", "format", "delimiter", *FLAGS}
-    for name in exchange.query:
+    for name in query:
         if name not in known:
             raise Refusal("invalid-argument", f"there is no option {name[:60]!r}; known: {', '.join(sorted(known))}")
-    output = exchange.parameter("format", "csv")
+    output = query.get("format", "csv")
     if output not in OUTPUTS:
         raise Refusal("invalid-argument", f"format must be csv or parquet, not {output[:60]!r}", field="format")
-    on_error = exchange.parameter("on_error", "error")
+    on_error = query.get("on_error", "error")
     if on_error not in ("error", "flag"):
         raise Refusal("invalid-argument", f"on_error must be error or flag, not {on_error[:60]!r}", field="on_error")
-    options: dict[str, Any] = {"on_error": on_error, **{name: exchange.flag(name) for name in FLAGS}}
-    if "targets" in exchange.query:
-        options["targets"] = [v for text in exchange.query["targets"] for v in _names(model, text)]
+    options: dict[str, Any] = {"on_error": on_error, **{name: flag(request, name) for name in FLAGS}}
+    if "targets" in query:
+        options["targets"] = [v for text in query.getlist("targets") for v in _names(model, text)]
     for name in ("keep", "evidence_columns"):
-        if name in exchange.query:
-            options[name] = [part for text in exchange.query[name] for part in text.split(",")]
-    if exchange.parameter("delimiter"):
-        options["delimiter"] = exchange.parameter("delimiter")
+        if name in query:
+            options[name] = [part for text in query.getlist(name) for part in text.split(",")]
+    if query.get("delimiter"):
+        options["delimiter"] = query.get("delimiter")
     return options, output
 
 

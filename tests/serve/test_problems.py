@@ -89,7 +89,7 @@ def test_paths_and_methods(client: Client) -> None:
         ("/v1/networks/none", 404), ("/v1/networks/asia/none", 404), ("/v1/networks/asia/cpt", 404), ("/v1", 404),
         ("/v1/", 404), ("/v1/networks/", 404), ("/v1/networks/asia/", 404), ("/v1/jobs", 404), ("/v1/jobs/x", 404),
         ("/v1/jobs/..%2f..%2fetc", 404), ("/nothing", 404), ("/v1/networks/asia/posteriors", 405), ("//", 404),
-        ("/v1/networks/asia/layout/x", 404), ("/v1/networks/asia?%ff", 200), ("/v1/networks/asia/layout?%ff=%ff", 400),
+        ("/v1/networks/asia/layout/x", 404), ("/v1/networks/asia?%ff", 200), ("/v1/networks/asia/layout?%ff=%ff", 200),
     ]:  # fmt: skip
         found = client.get(path)
         assert found.status_code == status, path
@@ -97,7 +97,7 @@ def test_paths_and_methods(client: Client) -> None:
             assert found.json()["status"] == status
     found = client.request("DELETE", "/v1/networks/asia")
     assert found.status_code == 405
-    assert found.headers["allow"] == "GET, HEAD"
+    assert set(found.headers["allow"].split(", ")) == {"GET", "HEAD"}
     assert client.request("PUT", "/").status_code == 405
     assert (
         client.request(

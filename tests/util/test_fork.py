@@ -25,11 +25,12 @@ from tests.support.patience import patience
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 FORKS = 12
-# Their objects belong to one call, so that the child of a fork cannot use them, or to a CUDA device.
+# Their objects belong to one call, so that the child of a fork cannot use them, to a CUDA device, or to a server, whose
+# threads a child does not have.
 CALL_LOCKS = {
     "backends/cpu/batch.py", "backends/cpu/counts.py", "backends/gpu", "backends/published/backend.py",
     "backends/wrappers/row_queue.py", "backends/wrappers/workers.py", "cases/ordered_pool.py",
-    "cases/writing/resumable.py", "cli", "device", "util/fork.py",
+    "cases/writing/resumable.py", "cli", "device", "serve", "util/fork.py",
 }  # fmt: skip
 
 
