@@ -58,8 +58,8 @@ EXTRAS = {
     "polars": ["narwhals>=1.20", "pyarrow>=15", "polars>=1.0"],
     "plot": ["matplotlib>=3.8"],
     "serve": [
-        "starlette>=0.40", "uvicorn>=0.30", "msgspec>=0.18", "prometheus-client>=0.20", "uvloop>=0.19; sys_platform != 'win32'",
-        "httptools>=0.6; sys_platform != 'win32'",
+        "starlette>=0.40", "uvicorn>=0.30", "msgspec>=0.18", "prometheus-client>=0.20",
+        "uvloop>=0.19; sys_platform != 'win32'", "httptools>=0.6; sys_platform != 'win32'",
     ],
     "notebook": ["anywidget>=0.9", "msgspec>=0.18"],
     "ray": ["ray[data]>=2.49", "fsspec", "narwhals>=1.20", "pyarrow>=17"],

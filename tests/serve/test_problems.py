@@ -88,7 +88,7 @@ def test_paths_and_methods(client: Client) -> None:
     for path, status in [
         ("/v1/networks/none", 404), ("/v1/networks/asia/none", 404), ("/v1/networks/asia/cpt", 404), ("/v1", 404),
         ("/v1/", 404), ("/v1/networks/", 404), ("/v1/networks/asia/", 404), ("/v1/jobs", 404), ("/v1/jobs/x", 404),
-        ("/v1/jobs/..%2f..%2fetc", 404), ("/nothing", 404), ("/v1/networks/asia/posteriors", 405), ("//", 404),
+        ("/v1/jobs/..%2f..%2fetc", 404), ("/nothing", 404), ("/v1/networks/asia/posteriors", 405),
         ("/v1/networks/asia/layout/x", 404), ("/v1/networks/asia?%ff", 200), ("/v1/networks/asia/layout?%ff=%ff", 200),
     ]:  # fmt: skip
         found = client.get(path)
