@@ -63,6 +63,7 @@ bench-smoke: $(VENV)/.stamp-test ## every benchmark in its shortest form, result
 	$(BIN)/python bench/bench_draw.py --smoke
 	$(BIN)/python bench/bench_page.py --smoke
 	$(BIN)/python bench/bench_series.py --smoke
+	$(BIN)/python bench/bench_screen.py --smoke
 	$(BIN)/python bench/bench_graphs.py --smoke
 	$(BIN)/python bench/bench_serve.py --smoke
 	$(BIN)/python bench/bench_ordering.py nets/alarm.net nets/asia.net --time 1 --runs 1 --out /dev/null

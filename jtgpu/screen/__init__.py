@@ -10,11 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import published
     from .estimator import KNNWeight
     from .improbable import surprise
     from .outliers import Outliers, top_outliers, weights
 
-__all__ = ["KNNWeight", "Outliers", "surprise", "top_outliers", "weights"]
+__all__ = ["KNNWeight", "Outliers", "published", "surprise", "top_outliers", "weights"]
 
 # imported on first use
 _LAZY = {
@@ -27,6 +28,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "published":
+        return importlib.import_module(".published", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)

@@ -17,6 +17,7 @@ __all__ = ["Coded", "CodedRows", "search"]
 
 BLOCK = 512  # references at a time: their keys stay in the L1 cache
 CHUNK = 32  # keys that are compared at once
+LARGE = 1 << 40  # more than any number of columns
 PAIRS, FOURS, NIBBLES, BYTES = (
     np.uint64(x) for x in (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F, 0x0101010101010101)
 )
@@ -80,16 +81,17 @@ def _add_numbers(column, x, keys, common):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _keys_of(refs, first, last, row, scratch):  # type: ignore[no-untyped-def]
-    """Keys of a row and the references first..last-1."""
+    """Keys of a row and the references first..last-1; only `counts` if keys are whole numbers."""
     planes, observed, unseen, numbers = row
     union, counts, common, keys = scratch
     m = last - first
     union, counts, common, keys = union[:m], counts[:m], common[:m], keys[:m]
+    is_whole = not (refs.has_holes or len(numbers))
     for r in range(m):
-        counts[r], keys[r] = 0, 0.0
-    if refs.has_holes or len(numbers):
+        counts[r] = 0
+    if not is_whole:
         for r in range(m):
-            common[r] = 0
+            common[r], keys[r] = 0, 0.0
     for g in range(len(refs.first) - 1):
         p, n = refs.first[g], refs.first[g + 1] - refs.first[g]
         x, some, new = planes[p : p + n], observed[g], unseen[g]
@@ -112,6 +114,8 @@ def _keys_of(refs, first, last, row, scratch):  # type: ignore[no-untyped-def]
             _add_ones(refs.observed[g, first:last], some, common)
         else:
             _add_ones(union, some, counts)
+    if is_whole:
+        return
     for j in range(len(numbers)):
         _add_numbers(refs.numbers[j, first:last], numbers[j], keys, common)
     if refs.has_holes:
@@ -166,8 +170,9 @@ def search(refs, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
     """
     n = len(refs.counts)
     n_blocks = (n + BLOCK - 1) // BLOCK
-    near, keys = np.empty(k), np.empty(BLOCK)
-    scratch = (np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), keys)
+    is_whole = not refs.has_holes and not len(refs.numbers)
+    near, keys, counts = np.empty(k), np.empty(BLOCK), np.empty(BLOCK, np.int64)
+    scratch = (np.empty(BLOCK, np.uint64), counts, np.empty(BLOCK, np.int64), keys)
     pairs = 0
     for b in range(len(cuts)):
         near[:] = math.inf
@@ -183,10 +188,12 @@ def search(refs, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
             worst = near[k - 1]
             for at in range(0, last - first, CHUNK):
                 end = min(at + CHUNK, last - first)
-                if _any_below(keys[at:end], worst):
+                limit = int(worst) if worst < LARGE else LARGE
+                if _any_below(counts[at:end], limit) if is_whole else _any_below(keys[at:end], worst):
                     for r in range(at, end):
-                        if keys[r] < worst:
-                            _add_near(near, keys[r], refs.counts[first + r])
+                        key = float(counts[r]) if is_whole else keys[r]
+                        if key < worst:
+                            _add_near(near, key, refs.counts[first + r])
                             worst, is_new = near[k - 1], True
             if is_new and worst < math.inf:
                 total = 0.0
