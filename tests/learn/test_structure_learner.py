@@ -82,6 +82,7 @@ def test_pickle() -> None:
     assert not hasattr(again, "posterior_")
 
 
+@pytest.mark.slow
 def test_scikit_learn() -> None:
     pytest.importorskip("sklearn")
     base: Any = importlib.import_module("sklearn.base")

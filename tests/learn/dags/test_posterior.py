@@ -111,6 +111,7 @@ def test_chains_have_the_exact_probabilities(prior: Any) -> None:
     assert sampled[first.parents] == pytest.approx(first.probability, abs=0.1)
 
 
+@pytest.mark.slow
 def test_candidates_cover_the_posterior() -> None:
     table = random_table(8, n=8, n_rows=200)
     exact = jtgpu.learn.posterior(table)
@@ -148,7 +149,7 @@ def same(first: StructurePosterior, second: StructurePosterior) -> bool:
     )
 
 
-@pytest.mark.parametrize("prior", ["uniform", "order"])
+@pytest.mark.parametrize("prior", ["uniform", pytest.param("order", marks=pytest.mark.slow)])
 def test_threads_and_continuations_have_the_same_bits(prior: str) -> None:
     whole = run(40_000, 1, prior=prior)
     assert same(whole, run(40_000, 3, prior=prior))
@@ -160,7 +161,7 @@ def test_threads_and_continuations_have_the_same_bits(prior: str) -> None:
     )
 
 
-@pytest.mark.parametrize("prior", ["uniform", "order"])
+@pytest.mark.parametrize("prior", ["uniform", pytest.param("order", marks=pytest.mark.slow)])
 def test_a_checkpoint_continues_with_the_same_bits(prior: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, path = run(80_000, prior=prior), tmp_path / "run.npz"
     monkeypatch.setattr("jtgpu.learn.dags.run_files.INTERVAL", 0.0)
