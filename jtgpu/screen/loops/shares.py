@@ -80,6 +80,16 @@ def _add_numbers(column, x, keys, common):  # type: ignore[no-untyped-def]
 
 
 @compiled(allocates=False)
+def _add_counts(counts, common, has_holes, keys):  # type: ignore[no-untyped-def]
+    """Add the columns that differ; with holes, divide by the columns that both rows have."""
+    for r in range(len(keys)):
+        if has_holes:
+            keys[r] = (keys[r] + counts[r]) / common[r] if common[r] else 1.0
+        else:
+            keys[r] += counts[r]
+
+
+@compiled(allocates=False)
 def _keys_of(refs, first, last, row, scratch):  # type: ignore[no-untyped-def]
     """Keys of a row and the references first..last-1; only `counts` if keys are whole numbers."""
     planes, observed, unseen, numbers = row
@@ -118,12 +128,7 @@ def _keys_of(refs, first, last, row, scratch):  # type: ignore[no-untyped-def]
         return
     for j in range(len(numbers)):
         _add_numbers(refs.numbers[j, first:last], numbers[j], keys, common)
-    if refs.has_holes:
-        for r in range(m):
-            keys[r] = (keys[r] + counts[r]) / common[r] if common[r] else 1.0
-    else:
-        for r in range(m):
-            keys[r] += counts[r]
+    _add_counts(counts, common, refs.has_holes, keys)
 
 
 @compiled(allocates=False)
