@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ...results.marginals import Posterior
 from ...results.tables import Conditional, Joint
 from .grammar import Question
@@ -34,11 +36,17 @@ def as_json(q: Question, answer: Any) -> dict[str, Any]:
         return found | {"observations": [dict(vars(o)) for o in answer]}
     if q.kind == "IMPORTANCE":
         return found | {"findings": [
-            {k: v.tolist() if k in ("without", "alone") else list(v) if k == "states" else v for k, v in vars(i).items()}
-            for i in answer
+            {k: _plain(v) for k, v in vars(i).items()} for i in answer
         ]}  # fmt: skip
     if q.kind in ("MPE", "MAP"):
         return found | {"explanations": [
             {"states": dict(e), "log_joint": e.log_joint, "probability": e.probability} for e in answer.ranked
         ]}  # fmt: skip
     return found | {"value": float(answer) if math.isfinite(answer) else None, "unit": UNITS[q.kind]}
+
+
+def _plain(value: Any) -> Any:
+    """An array or a tuple as a list."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
