@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Answered", "Batcher", "Rates", "measure"]
 
-INLINE = 2e-3  # seconds of a batch that the event loop computes itself
+INLINE = 4e-3  # seconds of a batch that the event loop computes itself
 SIZES = (1, 16, 64, 256)  # cases of the batches that are measured
 PATIENCE = 0.2  # seconds of the measurements of one size
 
@@ -78,7 +78,7 @@ def measure(tree: JunctionTree, seed: int = 0) -> Rates:
         run(n, 0)  # loads what the first call needs, which is not measured
         seconds[n] = run(n, n)
         spent = seconds[n]
-        for repeat in range(2, 5):
+        for repeat in range(2, 12):
             if spent > PATIENCE:
                 break
             seconds[n] = min(seconds[n], run(n, repeat * n))
