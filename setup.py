@@ -110,12 +110,11 @@ setup(
     # `pip install --editable` then adds the checkout to sys.path by a .pth file. The default, a module that intercepts
     # imports, is invisible to type checkers and takes time when Python starts.
     options={"editable_wheel": {"mode": "compat"}},
-    # networkx imports the second one whenever it is imported itself: a module that imports nothing
-    py_modules=["_jtgpu_networkx"],
+    # networkx imports the module of backend_info whenever it is imported itself: one that imports nothing more
     entry_points={
         "console_scripts": ["jtgpu=jtgpu.cli:main"],
         "networkx.backends": ["jtgpu=jtgpu.graphs.nx_backend"],
-        "networkx.backend_info": ["jtgpu=_jtgpu_networkx:get_info"],
+        "networkx.backend_info": ["jtgpu=jtgpu.graphs.nx_info:get_info"],
     },
     classifiers=[
         "Intended Audience :: Science/Research",

@@ -16,12 +16,11 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NETWORKX = "_jtgpu_networkx.py"  # outside the package: networkx imports it whenever it is imported
 
 
 def wanted() -> set[str]:
     """Every file of the checkout that an installed package needs, by its name in the wheel."""
-    names = {"jtgpu/py.typed", NETWORKX}
+    names = {"jtgpu/py.typed"}
     names |= {p.relative_to(ROOT).as_posix() for p in (ROOT / "jtgpu").rglob("*.py")}
     names |= {p.relative_to(ROOT).as_posix() for p in (ROOT / "jtgpu" / "serve" / "page").iterdir()}
     for pattern in ("cuda/**/*.cu", "cuda/**/*.cuh", "nets/*.net", "nets/*.net.gz", "nets/*.num", "nets/README.rst"):
@@ -36,7 +35,7 @@ def main() -> int:
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
         # from a copy: setuptools builds in build/ of its source folder, whose old files would end in the wheel
         copy = Path(folder, "source")
-        listed = ("jtgpu", NETWORKX, "cuda", "nets", "setup.py", "pyproject.toml", "MANIFEST.in", "README.rst")
+        listed = ("jtgpu", "cuda", "nets", "setup.py", "pyproject.toml", "MANIFEST.in", "README.rst")
         copy.mkdir()
         subprocess.run(["cp", "-r", *(str(ROOT / name) for name in (*listed, "LICENSE")), str(copy)], check=True)
         build = os.environ | {"JTGPU_BUILD_LOOPS": "1"}
@@ -48,7 +47,7 @@ def main() -> int:
         if not loops:
             print(f"{wheel.name} has no compiled loops", file=sys.stderr)
             return 1
-        missing, foreign = wanted() - names, {n for n in names if not n.startswith("jtgpu/")} - {NETWORKX}
+        missing, foreign = wanted() - names, {n for n in names if not n.startswith("jtgpu/")}
         init = {n for n in names if n.startswith("jtgpu/cuda/") and n.endswith(".py")}
         if missing or foreign or init:
             print(
