@@ -27,7 +27,7 @@ COMMANDS = {
     "screen": (TABLES, "Find the rows of a table that do not belong, by distance and by improbability."),
     "whiten": (TABLES, "Fit autoregressive models to time series, and write residuals or cases over time slices."),
     "sample": (TABLES, "Draw exact samples of all variables given evidence, as CSV."),
-    "learn": (NETWORKS, "Find the network that explains a table of cases best."),
+    "learn": (NETWORKS, "Find the network that explains a table of cases best, and how certain its arcs are."),
     "info": (NETWORKS, "Inspect a network file and report anything repaired while reading."),
     "convert": (NETWORKS, "Convert a network to another format."),
     "show": (NETWORKS, "Draw a network with its posteriors and evidence, or its junction tree, as SVG or HTML."),

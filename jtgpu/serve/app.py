@@ -73,7 +73,7 @@ class App:
     """
 
     def __init__(self, trees: Mapping[str, JunctionTree], **options: Any):
-        self.settings = Settings(**options)
+        self.settings = Settings.of(options)
         if not isinstance(cast(object, trees), Mapping) or not trees:
             raise ArgumentError(f"trees must be a mapping such as {{'asia': tree}}, not {described(trees)}")
         for name, tree in trees.items():

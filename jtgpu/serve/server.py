@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from ..errors import ArgumentError
 from ..inference.tree import JunctionTree
-from ..util.arguments import number, whole_number
+from ..util.arguments import number, text, whole_number
 from .addresses import is_loopback, own_addresses, url_of
 from .app import App
 from .listening import Listener
@@ -29,6 +29,7 @@ def make_app(trees: Mapping[str, JunctionTree], host: str, *, with_token: bool =
     ArgumentError
         If `with_token` is False and other machines reach the server.
     """
+    text("host", host)
     if not is_loopback(host) and not options.get("token"):
         if not with_token:
             raise ArgumentError(f"a server that other machines reach ({host!r}) needs a token")

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from ..util.arguments import choice, flag, number, several, whole_number
+from ..errors import ArgumentError
+from ..util.arguments import choice, described, flag, number, several, text, whole_number
 from ..util.system import parse_bytes
 
 __all__ = ["Settings"]
@@ -80,7 +81,12 @@ class Settings:
             flag(name, getattr(self, name))
         for name in ("allow_hosts", "allow_origins"):
             given = getattr(self, name)
-            put(self, name, tuple([given] if isinstance(given, str) else several(given) or ()))
+            found = [given] if isinstance(given, str) else several(given)
+            if found is None:
+                raise ArgumentError(f"{name} must be a list of strings, not {described(given)}")
+            put(self, name, tuple(text(name, each) for each in found))
+        for name in ("token", "embed", "folder"):
+            text(name, getattr(self, name))
         put(self, "allow_origins", tuple(o.rstrip("/") for o in self.allow_origins))
         put(self, "hosts", frozenset(h.lower() for h in ("127.0.0.1", "localhost", "[::1]", *self.allow_hosts)))
 
@@ -90,9 +96,13 @@ class Settings:
 
         Raises
         ------
-        TypeError
-            If there is no such option.
+        ArgumentError
+            If there is no such option, or its value is invalid.
         """
+        known = [name for name, each in cls.__dataclass_fields__.items() if each.init]
+        for name in options:
+            if name not in known:
+                raise ArgumentError(f"there is no option {name!r}; the options are {', '.join(known)}")
         return cls(**options)
 
     def with_hosts(self, hosts: Iterable[str]) -> Self:

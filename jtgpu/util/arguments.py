@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import ArgumentError, closest, shown
 
-__all__ = ["choice", "described", "flag", "number", "several", "whole_number"]
+__all__ = ["choice", "described", "flag", "number", "several", "text", "whole_number"]
 
 
 def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
@@ -90,6 +90,18 @@ def several(value: Any) -> list[Any] | None:
         return list(value)
     except TypeError:  # also for NumPy's arrays without axes
         return None
+
+
+def text(name: str, value: Any) -> str:
+    """A string.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if not isinstance(value, str):
+        raise ArgumentError(f"{name} must be a string, not {described(value)}")
+    return value
 
 
 def flag(name: str, value: Any) -> bool:

@@ -48,6 +48,26 @@ def test_a_server_in_a_thread(asia: JunctionTree) -> None:
     assert asia.posterior("lung")["yes"] == pytest.approx(0.055)  # the tree stays open
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"host": None}, "host must be a string, not None"),
+        ({"host": 5}, "host must be a string"),
+        ({"port": "x"}, "port"),
+        ({"port": -1}, "port"),
+        ({"grace": None}, "grace"),
+        ({"soft": {}}, "there is no option 'soft'; the options are token, allow_hosts"),
+        ({"token": 5}, "token must be a string"),
+        ({"allow_hosts": 5}, "allow_hosts must be a list of strings, not the int 5"),
+        ({"allow_origins": [None]}, "allow_origins must be a string"),
+        ({"queue": 0}, "queue"),
+    ],
+)
+def test_wrong_arguments(asia: JunctionTree, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        asia.serve(**options)
+
+
 def test_ports(asia: JunctionTree) -> None:
     with closing(bind("127.0.0.1", 0)) as sock:
         sock.listen()
