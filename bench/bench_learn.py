@@ -26,21 +26,21 @@ from rows import ROOT, append, cpu_seconds, row
 
 import jtgpu
 from jtgpu import timing
-from jtgpu.learn.dags.candidate_tables import candidate_tables, choose_candidates
-from jtgpu.learn.dags.coded import CodedTable
-from jtgpu.learn.dags.combinations import n_parent_sets, parent_masks
+from jtgpu.learn.dags.candidates.family_weights import family_weights
+from jtgpu.learn.dags.candidates.tables import candidate_tables, choose_candidates
+from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
+from jtgpu.learn.dags.chains.partitions import PartitionSampler
+from jtgpu.learn.dags.chains.partitions import run_chains as run_partitions
+from jtgpu.learn.dags.chains.partitions import start_chains as start_partitions
+from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints
-from jtgpu.learn.dags.exact import exact_by_orders, exact_by_partitions
-from jtgpu.learn.dags.family_weights import family_weights
+from jtgpu.learn.dags.exact.posteriors import exact_by_orders, exact_by_partitions
 from jtgpu.learn.dags.graphs import adjacency, structural_hamming_distance
-from jtgpu.learn.dags.orders import OrderSampler, run_chains, start_chains
-from jtgpu.learn.dags.partitions import PartitionSampler
-from jtgpu.learn.dags.partitions import run_chains as run_partitions
-from jtgpu.learn.dags.partitions import start_chains as start_partitions
 from jtgpu.learn.dags.priors import make_prior
-from jtgpu.learn.dags.rules import ScoreRule
-from jtgpu.learn.dags.score_table import ScoreTable, score_families
-from jtgpu.learn.dags.set_tables import set_tables
+from jtgpu.learn.dags.scores.coded import CodedTable
+from jtgpu.learn.dags.scores.combinations import n_parent_sets, parent_masks
+from jtgpu.learn.dags.scores.rules import ScoreRule
+from jtgpu.learn.dags.scores.score_table import ScoreTable, score_families
 
 RESULTS = ROOT / "bench" / "results" / "learn.jsonl"
 PARTS = ("scores", "table", "exact", "orders", "partitions", "posterior", "structure")

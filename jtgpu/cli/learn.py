@@ -11,10 +11,10 @@ import typer
 
 from ..errors import NetworkError
 from ..formats import write, writer_of
-from ..learn.dags.coded import CodedTable, code_table
-from ..learn.dags.posterior import POSTERIOR_METHODS
-from ..learn.dags.rules import SCORES
-from ..learn.dags.structure import METHODS, Structure, structure
+from ..learn.dags.posterior.posterior import POSTERIOR_METHODS
+from ..learn.dags.scores.coded import CodedTable, code_table
+from ..learn.dags.scores.rules import SCORES
+from ..learn.dags.search.structure import METHODS, Structure, structure
 from ..model.network import BayesianNetwork
 from .console import command, print_json, warn
 from .learn_posterior import Wanted, check_files, report_posterior

@@ -12,7 +12,7 @@ import typer
 
 from ..draw import heat_map
 from ..formats import write
-from ..learn.dags.posterior import posterior
+from ..learn.dags.posterior.posterior import posterior
 from ..util.atomic_file import write_text
 from .console import print_json, warn
 from .networks import check_output
@@ -20,8 +20,8 @@ from .progress import status
 from .tables import print_rows
 
 if TYPE_CHECKING:
-    from ..learn.dags.coded import CodedTable
-    from ..learn.dags.posterior_result import StructurePosterior
+    from ..learn.dags.posterior.result import StructurePosterior
+    from ..learn.dags.scores.coded import CodedTable
 
 __all__ = ["Wanted", "check_files", "report_posterior"]
 

@@ -18,7 +18,7 @@ from .svg import ARROW, curve, picture
 from .text import escaped, shortened, text_width
 
 if TYPE_CHECKING:
-    from ..learn.dags.posterior_result import StructurePosterior
+    from ..learn.dags.posterior.result import StructurePosterior
 
 __all__ = ["arcs", "heat_map", "trace"]
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .classifier import JunctionTreeClassifier
-    from .dags.posterior import posterior
-    from .dags.posterior_result import StructurePosterior
-    from .dags.rules import ScoreRule
-    from .dags.score_table import ScoreTable, score_table
-    from .dags.structure import Structure, structure
+    from .dags.posterior.posterior import posterior
+    from .dags.posterior.result import StructurePosterior
+    from .dags.scores.rules import ScoreRule
+    from .dags.scores.score_table import ScoreTable, score_table
+    from .dags.search.structure import Structure, structure
     from .discretisation.discretise import Discretiser, discretise
     from .parameters.fit import fit
     from .parameters.online import Online
@@ -36,17 +36,17 @@ _LAZY = {
     "JunctionTreeClassifier": "classifier",
     "Online": "parameters.online",
     "PredictiveCheck": "parameters.predictive_check",
-    "ScoreRule": "dags.rules",
-    "ScoreTable": "dags.score_table",
-    "Structure": "dags.structure",
+    "ScoreRule": "dags.scores.rules",
+    "ScoreTable": "dags.scores.score_table",
+    "Structure": "dags.search.structure",
     "StructureLearner": "structure_learner",
-    "StructurePosterior": "dags.posterior_result",
+    "StructurePosterior": "dags.posterior.result",
     "check": "parameters.predictive_check",
     "discretise": "discretisation.discretise",
     "fit": "parameters.fit",
-    "posterior": "dags.posterior",
-    "score_table": "dags.score_table",
-    "structure": "dags.structure",
+    "posterior": "dags.posterior.posterior",
+    "score_table": "dags.scores.score_table",
+    "structure": "dags.search.structure",
 }
 
 

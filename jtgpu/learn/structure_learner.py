@@ -15,15 +15,15 @@ import numpy as np
 from ..errors import closest
 from ..model.network import BayesianNetwork
 from .classifier import NotFitted
-from .dags.coded import code_table
-from .dags.posterior import posterior
+from .dags.posterior.posterior import posterior
+from .dags.scores.coded import code_table
 
 if TYPE_CHECKING:
     import networkx
     from numpy.typing import ArrayLike, NDArray
 
-    from .dags.arc_tables import ArcTable
-    from .dags.posterior_result import StructurePosterior
+    from .dags.posterior.arc_tables import ArcTable
+    from .dags.posterior.result import StructurePosterior
 
 __all__ = ["StructureLearner"]
 

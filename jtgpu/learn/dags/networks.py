@@ -14,7 +14,7 @@ from ..counting import cpt_from_counts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .coded import CodedTable
+    from .scores.coded import CodedTable
 
 __all__ = ["fitted_network"]
 

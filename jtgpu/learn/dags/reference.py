@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .rules import PSEUDO_COUNTS, ScoreRule
+from .scores.rules import PSEUDO_COUNTS, ScoreRule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .coded import CodedTable
+    from .scores.coded import CodedTable
 
 __all__ = [
     "Weights", "all_families", "family_counts", "family_score", "hit", "log_sum", "order_score", "relocation_scores",

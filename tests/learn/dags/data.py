@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jtgpu.learn.dags.coded import CodedTable
+from jtgpu.learn.dags.scores.coded import CodedTable
 
 __all__ = ["random_table", "table_of"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jtgpu.learn.dags.combinations import (
+from jtgpu.learn.dags.reference import all_families
+from jtgpu.learn.dags.scores.combinations import (
     binomial_table,
     family_of,
     n_parent_sets,
@@ -15,7 +16,6 @@ from jtgpu.learn.dags.combinations import (
     rank,
     sets_by_rank,
 )
-from jtgpu.learn.dags.reference import all_families
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 9])

@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from jtgpu.learn.dags.candidate_tables import CandidateTables
-from jtgpu.learn.dags.combinations import parent_masks
-from jtgpu.learn.dags.exact import exact_by_partitions
-from jtgpu.learn.dags.orders import arc_probabilities
-from jtgpu.learn.dags.partitions import (
+from jtgpu.learn.dags.candidates.tables import CandidateTables
+from jtgpu.learn.dags.chains.orders import arc_probabilities
+from jtgpu.learn.dags.chains.partitions import (
     PartitionChains,
     PartitionSampler,
     parts_of,
     run_chains,
     start_chains,
 )
+from jtgpu.learn.dags.chains.set_tables import set_tables
+from jtgpu.learn.dags.exact.posteriors import exact_by_partitions
 from jtgpu.learn.dags.reference import Weights
 from jtgpu.learn.dags.reference_partitions import (
     ADJACENT,
@@ -36,7 +36,7 @@ from jtgpu.learn.dags.reference_partitions import (
     splits_and_merges,
     swaps,
 )
-from jtgpu.learn.dags.set_tables import set_tables
+from jtgpu.learn.dags.scores.combinations import parent_masks
 from jtgpu.util.loops import loops
 from tests.learn.dags import oracle
 from tests.learn.dags.test_reference_partitions import PARTITIONS, random_weights

@@ -11,11 +11,11 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import ArgumentError, DataError, JtgpuError, NetworkError, TableTooLarge, UnknownVariable
-from jtgpu.learn.dags import chain_runs
-from jtgpu.learn.dags.chain_runs import ChainRun
-from jtgpu.learn.dags.coded import CodedTable
-from jtgpu.learn.dags.posterior_result import StructurePosterior
-from jtgpu.learn.dags.search import graph_of_order
+from jtgpu.learn.dags.chains import runs as chain_runs
+from jtgpu.learn.dags.chains.runs import ChainRun
+from jtgpu.learn.dags.posterior.result import StructurePosterior
+from jtgpu.learn.dags.scores.coded import CodedTable
+from jtgpu.learn.dags.search.best_graph import graph_of_order
 from tests.learn.dags import oracle
 from tests.learn.dags.data import random_table
 
@@ -164,7 +164,7 @@ def test_threads_and_continuations_have_the_same_bits(prior: str) -> None:
 @pytest.mark.parametrize("prior", ["uniform", pytest.param("order", marks=pytest.mark.slow)])
 def test_a_checkpoint_continues_with_the_same_bits(prior: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, path = run(80_000, prior=prior), tmp_path / "run.npz"
-    monkeypatch.setattr("jtgpu.learn.dags.run_files.INTERVAL", 0.0)
+    monkeypatch.setattr("jtgpu.learn.dags.chains.run_files.INTERVAL", 0.0)
     rounds, original = [0], ChainRun._run_round
 
     def interrupted(self: ChainRun) -> None:
@@ -356,7 +356,7 @@ def test_a_better_graph_of_the_chains_is_the_best_one(monkeypatch: pytest.Monkey
         order = np.arange(6)[::-1]
         return graph_of_order(tables, order)
 
-    monkeypatch.setattr("jtgpu.learn.dags.posterior.best_by_orders", poor)
+    monkeypatch.setattr("jtgpu.learn.dags.posterior.posterior.best_by_orders", poor)
     found = jtgpu.learn.posterior(table, method="mcmc", tolerance=0.03)
     assert found.map_score == pytest.approx(exact.map_score, abs=1e-9)
     position = {v: i for i, v in enumerate(found.structure.order)}

@@ -12,9 +12,9 @@ import pytest
 import jtgpu
 from jtgpu.errors import FormatError, TableTooLarge, UnknownVariable
 from jtgpu.learn.dags import reference
-from jtgpu.learn.dags.coded import CodedTable
-from jtgpu.learn.dags.rules import SCORES, ScoreRule
-from jtgpu.learn.dags.score_table import ScoreTable, score_families
+from jtgpu.learn.dags.scores.coded import CodedTable
+from jtgpu.learn.dags.scores.rules import SCORES, ScoreRule
+from jtgpu.learn.dags.scores.score_table import ScoreTable, score_families
 from tests.learn.dags import oracle
 from tests.learn.dags.data import random_table, table_of
 

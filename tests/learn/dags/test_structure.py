@@ -12,8 +12,8 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import DataError, NetworkError, TableTooLarge
-from jtgpu.learn.dags.coded import code_table
 from jtgpu.learn.dags.graphs import adjacency, compelled_arcs, structural_hamming_distance
+from jtgpu.learn.dags.scores.coded import code_table
 from tests.learn.dags import oracle
 from tests.learn.dags.data import random_table, table_of
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...errors import NetworkError, TableTooLarge, format_bytes
-from ...util.loops import loops
-from ...util.system import cores, free_memory
-from .orders import start_order
+from ....errors import NetworkError, TableTooLarge, format_bytes
+from ....util.loops import loops
+from ....util.system import cores, free_memory
+from ..chains.orders import start_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .candidate_tables import CandidateTables
-    from .constraints import Constraints
+    from ..candidates.tables import CandidateTables
+    from ..constraints import Constraints
 
 __all__ = ["BestGraph", "best_by_orders", "exact_best", "graph_of_order"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import DataError, EvidenceError, ParseError
-from ...formats import FileError
-from ...inference.tables import distinct_values, open_table
-from ...inference.tables.arrow import arrow, arrow_csv, arrow_parquet
-from ...inference.tables.columns import reject_repeated
-from ...inference.tables.plain_cells import CategoricalColumn
-from ...inference.tables.states import MISSING
+from ....errors import DataError, EvidenceError, ParseError
+from ....formats import FileError
+from ....inference.tables import distinct_values, open_table
+from ....inference.tables.arrow import arrow, arrow_csv, arrow_parquet
+from ....inference.tables.columns import reject_repeated
+from ....inference.tables.plain_cells import CategoricalColumn
+from ....inference.tables.states import MISSING
 
 if TYPE_CHECKING:
     import numpy as np

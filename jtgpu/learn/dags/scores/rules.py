@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import ArgumentError
-from ...util.arguments import choice, number
-from ...util.loops import loops
-from .count_modes import BY_CELLS, BY_FAMILY, BY_ROWS
+from ....errors import ArgumentError
+from ....util.arguments import choice, number
+from ....util.loops import loops
+from ..count_modes import BY_CELLS, BY_FAMILY, BY_ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

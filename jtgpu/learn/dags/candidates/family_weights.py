@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .combinations import parent_members
+from ..scores.combinations import parent_members
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .constraints import Constraints
-    from .priors import StructurePrior
-    from .score_table import ScoreTable
+    from ..constraints import Constraints
+    from ..priors import StructurePrior
+    from ..scores.score_table import ScoreTable
 
 __all__ = ["family_weights", "unsqueeze"]
 

@@ -9,19 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ArgumentError
-from ...model.network import BayesianNetwork
-from ...util.arguments import choice, whole_number
-from ...util.system import free_memory, parse_bytes
-from .candidate_tables import candidate_tables
-from .coded import CodedTable, code_table
-from .combinations import n_parent_sets, parent_masks
-from .constraints import make_constraints
-from .family_weights import family_weights
-from .graphs import adjacency, compelled_arcs, digraph
-from .greedy import climb
-from .networks import fitted_network
-from .preparation import (
+from ....errors import ArgumentError
+from ....model.network import BayesianNetwork
+from ....util.arguments import choice, whole_number
+from ....util.system import free_memory, parse_bytes
+from ..candidates.family_weights import family_weights
+from ..candidates.preparation import (
     MAX_SCREENED,
     number_of_candidates,
     require_same,
@@ -29,10 +22,17 @@ from .preparation import (
     screened_candidates,
     screened_size,
 )
-from .priors import StructurePrior, make_prior
-from .rules import ScoreRule
-from .score_table import ScoreTable
-from .search import BestGraph, best_by_orders, exact_best
+from ..candidates.tables import candidate_tables
+from ..constraints import make_constraints
+from ..graphs import adjacency, compelled_arcs, digraph
+from ..networks import fitted_network
+from ..priors import StructurePrior, make_prior
+from ..scores.coded import CodedTable, code_table
+from ..scores.combinations import n_parent_sets, parent_masks
+from ..scores.rules import ScoreRule
+from ..scores.score_table import ScoreTable
+from .best_graph import BestGraph, best_by_orders, exact_best
+from .greedy import climb
 
 if TYPE_CHECKING:
     import networkx

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import NetworkError, TableTooLarge, format_bytes
-from ...util.loops import loops
-from ...util.system import cores, free_memory
-from .candidates import select_candidates
-from .coded import CodedTable
-from .combinations import binomial_table, parent_masks, parent_members
+from ....errors import NetworkError, TableTooLarge, format_bytes
+from ....util.loops import loops
+from ....util.system import cores, free_memory
+from ..scores.coded import CodedTable
+from ..scores.combinations import binomial_table, parent_masks, parent_members
+from ..scores.rules import CellFunctions, ScoreRule
+from ..scores.set_values import MAX_CELLS, set_values
+from .choice import select_candidates
 from .family_weights import unsqueeze
-from .rules import CellFunctions, ScoreRule
-from .set_values import MAX_CELLS, set_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from .constraints import Constraints
-    from .priors import StructurePrior
+    from ..constraints import Constraints
+    from ..priors import StructurePrior
 
 __all__ = ["CandidateTables", "candidate_tables", "choose_candidates"]
 

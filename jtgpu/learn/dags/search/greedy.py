@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import NetworkError
-from ...util.loops import loops
-from .rules import PSEUDO_COUNTS
-from .search import BestGraph
-from .set_values import MAX_CELLS
+from ....errors import NetworkError
+from ....util.loops import loops
+from ..scores.rules import PSEUDO_COUNTS
+from ..scores.set_values import MAX_CELLS
+from .best_graph import BestGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .coded import CodedTable
-    from .constraints import Constraints
-    from .priors import StructurePrior
-    from .rules import ScoreRule
+    from ..constraints import Constraints
+    from ..priors import StructurePrior
+    from ..scores.coded import CodedTable
+    from ..scores.rules import ScoreRule
 
 __all__ = ["climb"]
 

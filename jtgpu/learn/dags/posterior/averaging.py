@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ImpossibleEvidence, TableTooLarge
-from ...inference.results.marginals import Posteriors
-from ...model.network import BayesianNetwork
-from ...util.system import cores
+from ....errors import ImpossibleEvidence, TableTooLarge
+from ....inference.results.marginals import Posteriors
+from ....model.network import BayesianNetwork
+from ....util.system import cores
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ...inference.tree import JunctionTree
+    from ....inference.tree import JunctionTree
 
 __all__ = ["AveragedNetworks", "AveragedPosteriors", "clique_entries"]
 

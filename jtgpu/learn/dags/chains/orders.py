@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...util.loops import loops
-from ...util.system import cores
+from ....util.loops import loops
+from ....util.system import cores
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .candidate_tables import CandidateTables
-    from .constraints import Constraints
+    from ..candidates.tables import CandidateTables
+    from ..constraints import Constraints
 
 __all__ = ["OrderChains", "OrderInfo", "OrderSampler", "arc_probabilities", "run_chains", "start_chains", "start_order"]
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .combinations import parent_members
+from ..scores.combinations import parent_members
 from .family_weights import unsqueeze
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .constraints import Constraints
+    from ..constraints import Constraints
 
 __all__ = ["Coverage", "cover"]
 

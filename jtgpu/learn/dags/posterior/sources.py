@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .chain_runs import MAX_STEPS, ChainRun, Estimate, PartitionEngine, Stop
-from .diagnostics import effective_samples
-from .exact_draws import draw_by_orders, draw_by_partitions
-from .partitions import MOVES, parts_of
-from .posterior_result import Facts, StructurePosterior
-from .search import BestGraph
+from ..chains.diagnostics import effective_samples
+from ..chains.partitions import MOVES, parts_of
+from ..chains.runs import MAX_STEPS, ChainRun, Estimate, PartitionEngine, Stop
+from ..exact.draws import draw_by_orders, draw_by_partitions
+from ..search.best_graph import BestGraph
+from .result import Facts, StructurePosterior
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .candidate_tables import CandidateTables
-    from .coded import CodedTable
-    from .exact import ExactPosterior
-    from .structure import Structure
+    from ..candidates.tables import CandidateTables
+    from ..exact.posteriors import ExactPosterior
+    from ..scores.coded import CodedTable
+    from ..search.structure import Structure
 
 __all__ = ["ChainSource", "ExactSource", "Given"]
 
@@ -67,7 +67,7 @@ class ExactSource:
         self._drawn = np.empty((0, GROUPS, len(given.table.names)), np.int64)
 
     def graphs(self, n: int | None = None) -> NDArray[np.int64]:
-        """See `jtgpu.learn.dags.posterior_result.Source`."""
+        """See `jtgpu.learn.dags.posterior.result.Source`."""
         wanted = -(-max(n or 0, DRAWS) // GROUPS)
         if len(self._drawn) != wanted:
             tables, seed, threads = self._given.tables, self._given.seed, self._given.threads
@@ -79,7 +79,7 @@ class ExactSource:
         return self._drawn
 
     def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:
-        """See `jtgpu.learn.dags.posterior_result.Source`."""
+        """See `jtgpu.learn.dags.posterior.result.Source`."""
         p, own = self._exact.families[v], self._given.tables.candidates[v]
         first = np.argsort(-p, kind="stable")[:MAX_SETS].tolist()
         masks = self._given.tables.masks
@@ -117,7 +117,7 @@ class ChainSource:
         self._after_round = after_round
 
     def graphs(self, n: int | None = None) -> NDArray[np.int64]:
-        """See `jtgpu.learn.dags.posterior_result.Source`."""
+        """See `jtgpu.learn.dags.posterior.result.Source`."""
         return self._run.kept_graphs()
 
     def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:

@@ -12,22 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import NetworkError, TableTooLarge
-from ...model.network import BayesianNetwork
-from ...util.arguments import choice, number, whole_number
-from ...util.system import free_memory, parse_bytes
-from . import orders, partitions
-from .arc_tables import variable_number
-from .candidate_tables import CandidateTables, candidate_tables
-from .chain_runs import MAX_STEPS, ChainRun, Engine, Estimate, OrderEngine, PartitionEngine, Stop
-from .coded import CodedTable, code_table
-from .combinations import n_parent_sets, parent_masks
-from .constraints import Constraints, make_constraints
-from .exact import exact_by_orders, exact_by_partitions
-from .family_weights import family_weights
-from .posterior_result import StructurePosterior
-from .posterior_sources import ChainSource, ExactSource, Given
-from .preparation import (
+from ....errors import NetworkError, TableTooLarge
+from ....model.network import BayesianNetwork
+from ....util.arguments import choice, number, whole_number
+from ....util.system import free_memory, parse_bytes
+from ..candidates.family_weights import family_weights
+from ..candidates.preparation import (
     MAX_SCREENED,
     number_of_candidates,
     require_same,
@@ -35,18 +25,28 @@ from .preparation import (
     screened_candidates,
     screened_size,
 )
-from .priors import StructurePrior, make_prior
-from .refinement import cover
-from .rules import ScoreRule
-from .run_files import RunFile
-from .search import BestGraph, best_by_orders, exact_best, graph_of_order
-from .set_tables import set_tables, table_bytes
-from .structure import Structure, prior_of, structure_of
+from ..candidates.refinement import cover
+from ..candidates.tables import CandidateTables, candidate_tables
+from ..chains import orders, partitions
+from ..chains.run_files import RunFile
+from ..chains.runs import MAX_STEPS, ChainRun, Engine, Estimate, OrderEngine, PartitionEngine, Stop
+from ..chains.set_tables import set_tables, table_bytes
+from ..constraints import Constraints, make_constraints
+from ..exact.posteriors import exact_by_orders, exact_by_partitions
+from ..priors import StructurePrior, make_prior
+from ..scores.coded import CodedTable, code_table
+from ..scores.combinations import n_parent_sets, parent_masks
+from ..scores.rules import ScoreRule
+from ..search.best_graph import BestGraph, best_by_orders, exact_best, graph_of_order
+from ..search.structure import Structure, prior_of, structure_of
+from .arc_tables import variable_number
+from .result import StructurePosterior
+from .sources import ChainSource, ExactSource, Given
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .score_table import ScoreTable
+    from ..scores.score_table import ScoreTable
 
 __all__ = ["POSTERIOR_METHODS", "posterior"]
 

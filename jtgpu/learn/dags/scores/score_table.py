@@ -14,12 +14,12 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ...errors import FormatError, TableTooLarge, UnknownVariable, closest, format_bytes
-from ...model.network import BayesianNetwork
-from ...util.arguments import whole_number
-from ...util.atomic_file import write_bytes
-from ...util.loops import loops
-from ...util.system import free_memory, parse_bytes
+from ....errors import FormatError, TableTooLarge, UnknownVariable, closest, format_bytes
+from ....model.network import BayesianNetwork
+from ....util.arguments import whole_number
+from ....util.atomic_file import write_bytes
+from ....util.loops import loops
+from ....util.system import free_memory, parse_bytes
 from .coded import code_table
 from .combinations import binomial_table, family_of, n_parent_sets, parent_index
 from .rules import ScoreRule

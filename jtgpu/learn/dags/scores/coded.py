@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ArgumentError, DataError, closest
-from ...inference.tables import is_missing
-from ...inference.tables.states import MISSING, REJECTED, StateLookup
-from ...model.network import BayesianNetwork, DiscreteModel
-from ...util.arguments import choice
-from ..columns import state_labels
+from ....errors import ArgumentError, DataError, closest
+from ....inference.tables import is_missing
+from ....inference.tables.states import MISSING, REJECTED, StateLookup
+from ....model.network import BayesianNetwork, DiscreteModel
+from ....util.arguments import choice
+from ...columns import state_labels
 from .sources import ColumnValues, read_columns
 
 if TYPE_CHECKING:

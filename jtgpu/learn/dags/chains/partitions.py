@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...util.loops import loops
-from ...util.system import cores
+from ....util.loops import loops
+from ....util.system import cores
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .chain_records import SetTables
+    from ..chain_records import SetTables
 
 __all__ = ["MOVES", "PartitionChains", "PartitionInfo", "PartitionSampler", "parts_of", "run_chains", "start_chains"]
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ...errors import ArgumentError
-from ...inference.results.frames import make_frame
-from ...inference.results.printed import Printed
-from ...inference.results.rankings import Ranking
-from ...model.network import BayesianNetwork
-from ...util.arguments import number, whole_number
+from ....errors import ArgumentError
+from ....inference.results.frames import make_frame
+from ....inference.results.printed import Printed
+from ....inference.results.rankings import Ranking
+from ....model.network import BayesianNetwork
+from ....util.arguments import number, whole_number
+from ..chains.diagnostics import standard_errors
+from ..graphs import digraph
+from ..networks import fitted_network
+from ..scores.coded import CodedTable, code_table
+from ..search.structure import Structure
 from .arc_tables import Arc, ArcTable, ParentSet, ParentSets, variable_number
 from .averaging import AveragedNetworks, clique_entries
-from .coded import CodedTable, code_table
-from .diagnostics import standard_errors
 from .graph_sets import arcs_of, compelled_probabilities, distinct, evenly, path_probabilities
-from .graphs import digraph
-from .networks import fitted_network
-from .structure import Structure
 
 if TYPE_CHECKING:
     import networkx

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ArgumentError, UnknownVariable, closest
-from ...inference.results.frames import make_frame, unused_name
-from ...inference.results.printed import Printed
-from ...inference.results.rankings import Ranking
+from ....errors import ArgumentError, UnknownVariable, closest
+from ....inference.results.frames import make_frame, unused_name
+from ....inference.results.printed import Printed
+from ....inference.results.rankings import Ranking
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import JtgpuError
-from ...util.atomic_file import write_bytes
+from ....errors import JtgpuError
+from ....util.atomic_file import write_bytes
 
 if TYPE_CHECKING:
-    from .chain_runs import ChainRun, Estimate
+    from .runs import ChainRun, Estimate
 
 __all__ = ["RunFile"]
 

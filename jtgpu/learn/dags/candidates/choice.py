@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...util.loops import loops
+from ....util.loops import loops
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import TableTooLarge, format_bytes
-from ...util.loops import loops
-from ...util.system import cores
-from .chain_records import SetTables
+from ....errors import TableTooLarge, format_bytes
+from ....util.loops import loops
+from ....util.system import cores
+from ..chain_records import SetTables
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .candidate_tables import CandidateTables
+    from ..candidates.tables import CandidateTables
 
 __all__ = ["ANY", "draw_sets", "set_tables", "sorted_sets", "table_bytes"]
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import TableTooLarge, format_bytes
-from ...util.loops import loops
-from ...util.system import cores, free_memory
+from ....errors import TableTooLarge, format_bytes
+from ....util.loops import loops
+from ....util.system import cores, free_memory
+from ..count_modes import BY_CELLS, BY_FAMILY
 from .bit_planes import BitPlanes, bit_planes
 from .combinations import binomial_table
-from .count_modes import BY_CELLS, BY_FAMILY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...util.loops import loops
-from .set_tables import ANY, draw_sets, set_tables, sorted_sets
+from ....util.loops import loops
+from ..chains.set_tables import ANY, draw_sets, set_tables, sorted_sets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .candidate_tables import CandidateTables
-    from .chain_records import SetTables
-    from .exact import ExactPosterior
+    from ..candidates.tables import CandidateTables
+    from ..chain_records import SetTables
+    from .posteriors import ExactPosterior
 
 __all__ = ["draw_by_orders", "draw_by_partitions", "meeting_totals"]
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...errors import NetworkError, TableTooLarge, format_bytes
-from ...util.loops import loops
-from ...util.system import cores, free_memory
+from ....errors import NetworkError, TableTooLarge, format_bytes
+from ....util.loops import loops
+from ....util.system import cores, free_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +34,7 @@ class ExactPosterior(NamedTuple):
     log_evidence : float
         ln of the sum of the weights of all graphs: of P(data | graph) if the prior is uniform and not normalised.
     set_sums, order_sums : ndarray of float64, optional
-        Of `exact_by_orders`, for `jtgpu.learn.dags.exact_draws`: ln of the total weight of the parent sets of each
+        Of `exact_by_orders`, for `jtgpu.learn.dags.exact.draws`: ln of the total weight of the parent sets of each
         variable within each set of the others, (n, 2**(n-1)), relative to the largest weight; and of the orders of
         each set of variables, (2**n,).
     """

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .diagnostics import standard_errors
-from .graphs import compelled_arcs
+from ..chains.diagnostics import standard_errors
+from ..graphs import compelled_arcs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

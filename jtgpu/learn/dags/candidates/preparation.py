@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import ArgumentError, DataError
-from ...util.arguments import whole_number
-from .candidate_tables import MAX_CANDIDATES, choose_candidates
-from .combinations import n_parent_sets
-from .constraints import Constraints
+from ....errors import ArgumentError, DataError
+from ....util.arguments import whole_number
+from ..constraints import Constraints
+from ..scores.combinations import n_parent_sets
+from ..scores.score_table import ScoreTable, score_families
 from .family_weights import family_weights
-from .score_table import ScoreTable, score_families
+from .tables import MAX_CANDIDATES, choose_candidates
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .coded import CodedTable
-    from .priors import StructurePrior
-    from .rules import ScoreRule
+    from ..priors import StructurePrior
+    from ..scores.coded import CodedTable
+    from ..scores.rules import ScoreRule
 
 __all__ = [
     "MAX_SCREENED", "number_of_candidates", "require_same", "scores_up_to", "screened_candidates", "screened_size",

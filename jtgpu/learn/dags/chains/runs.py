@@ -18,8 +18,8 @@ from .set_tables import ANY, draw_sets
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .candidate_tables import CandidateTables
-    from .chain_records import SetTables
+    from ..candidates.tables import CandidateTables
+    from ..chain_records import SetTables
 
 __all__ = ["ChainRun", "Engine", "Estimate", "OrderEngine", "PartitionEngine", "Stop"]
 
@@ -78,7 +78,7 @@ class Estimate(NamedTuple):
 
 
 class PartitionEngine:
-    """Chains over partitions; see `jtgpu.learn.dags.partitions`."""
+    """Chains over partitions; see `jtgpu.learn.dags.chains.partitions`."""
 
     name = "partition MCMC"
 
@@ -101,7 +101,7 @@ class PartitionEngine:
 
 
 class OrderEngine:
-    """Chains over orders; see `jtgpu.learn.dags.orders`."""
+    """Chains over orders; see `jtgpu.learn.dags.chains.orders`."""
 
     name = "order MCMC"
 

@@ -1,0 +1,1 @@
+"""Candidate parents and the tables of their sets."""

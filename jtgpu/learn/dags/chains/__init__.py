@@ -1,0 +1,1 @@
+"""Markov chains over orders and partitions."""

@@ -1,0 +1,1 @@
+"""Exact posteriors over graphs, and draws from them."""

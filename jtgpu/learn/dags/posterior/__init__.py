@@ -1,0 +1,1 @@
+"""The posterior over graphs and what it answers."""

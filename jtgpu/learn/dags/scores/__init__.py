@@ -1,0 +1,1 @@
+"""Scores of families: coded tables, counts, rules, tables of scores."""

@@ -1,0 +1,1 @@
+"""The best graph: exact, by orders, greedy."""
