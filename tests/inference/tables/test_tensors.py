@@ -85,6 +85,9 @@ def test_fit_takes_tensors() -> None:
 def test_copies_are_logged_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     tree, states = tree_and_states()
     monkeypatch.setattr(tensors, "_logged", set())
+    logger = logging.getLogger("jtgpu")  # libraries of other tests configure logging for the whole process
+    monkeypatch.setattr(logger, "disabled", False)
+    monkeypatch.setattr(logger, "propagate", True)
     with caplog.at_level(logging.INFO, "jtgpu"):
         for _ in range(3):
             tree.log_likelihood(Tensor(states.astype(np.int64)))

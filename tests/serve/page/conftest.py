@@ -16,9 +16,13 @@ from tests.serve.page.hostile import hostile_network
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A headless Chromium of this machine."""
+    """A headless Chromium of this machine.
+
+    For a module only: while playwright's API without coroutines is in use, this thread has a running event loop, so that
+    tests of other modules cannot start theirs.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
