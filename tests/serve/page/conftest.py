@@ -20,7 +20,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 def browser() -> Iterator[Any]:
     """A headless Chromium of this machine.
 
-    For a module only: while playwright's API without coroutines is in use, this thread has a running event loop, so that
+    For a module only: while playwright's API without coroutines is in use, this thread has a running event loop, and
     tests of other modules cannot start theirs.
     """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
