@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import shutil
+import subprocess
 from pathlib import Path
+
+import pytest
 
 from tests.conftest import ROOT
 
@@ -32,3 +36,16 @@ def test_every_folder_of_the_package_has_tests() -> None:
     folders = {p.parent.name for p in (ROOT / "jtgpu").glob("*/*.py")}
     tests = {p.parent.name for p in (ROOT / "tests").glob("*/test_*.py")}
     assert not folders - tests - {p.stem.removeprefix("test_") for p in TESTS}
+
+
+def test_tracked_files_are_sources() -> None:
+    """No cache, build or data file of a session is in the repository."""
+    git = shutil.which("git")
+    if git is None or not (ROOT / ".git").exists():
+        pytest.skip("this is no git checkout")
+    listed = subprocess.run([git, "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    top = {name.split("/")[0] for name in listed.split("\0") if name}
+    assert top == {
+        ".ci", ".gitignore", "CHANGELOG.rst", "CONTRIBUTING.rst", "LICENSE", "MANIFEST.in", "Makefile", "README.rst",
+        "bench", "cuda", "docs", "jtgpu", "nets", "pyproject.toml", "setup.py", "tests", "tools",
+    }  # fmt: skip
