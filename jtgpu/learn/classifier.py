@@ -7,15 +7,15 @@ the missing variables out. scikit-learn itself is not needed.
 from __future__ import annotations
 
 import importlib
-import inspect
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError, closest
+from ..errors import EvidenceError, ImpossibleEvidence, closest
 from ..model.network import BayesianNetwork
+from ..util.estimator import Estimator, NotFitted
 from .columns import Column, class_column, read_columns, sample_weights, sorted_values, state_labels, state_numbers
 from .counting import cpt_from_counts
 from .parameters.fit import fit as fit_parameters
@@ -30,11 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["JunctionTreeClassifier", "NotFitted"]
 
 
-class NotFitted(JtgpuError, ValueError, AttributeError):
-    """The classifier has not been fitted. Has the base classes of scikit-learn's ``NotFittedError``."""
-
-
-class JunctionTreeClassifier:
+class JunctionTreeClassifier(Estimator):
     """A Bayesian network with given structure as a classifier: P(class | row).
 
     Parameters
@@ -81,6 +77,8 @@ class JunctionTreeClassifier:
     ['flu', 'flu']
     """
 
+    _fitted = "network_"
+
     _estimator_type = "classifier"  # read by older versions of scikit-learn
 
     classes_: NDArray[Any]
@@ -110,30 +108,6 @@ class JunctionTreeClassifier:
 
     # Interface of scikit-learn's estimators -----------------------------------------------------------------------
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Get the parameters of this estimator by name. `deep` has no effect."""
-        return {name: getattr(self, name) for name in _PARAMETERS}
-
-    def set_params(self, **params: Any) -> JunctionTreeClassifier:
-        """Set parameters of this estimator.
-
-        Raises
-        ------
-        ValueError
-            If there is no parameter of that name.
-        """
-        for name, value in params.items():
-            if name not in _PARAMETERS:
-                raise ValueError(f"there is no parameter {name!r}{closest(name, _PARAMETERS)}")
-            setattr(self, name, value)
-        return self
-
-    def __sklearn_clone__(self) -> JunctionTreeClassifier:
-        return type(self)(**self.get_params())
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "network_")
-
     def __sklearn_tags__(self) -> Any:
         tags = importlib.import_module("sklearn.utils")  # called by scikit-learn only
         return tags.Tags(
@@ -146,11 +120,6 @@ class JunctionTreeClassifier:
     def __getstate__(self) -> dict[str, Any]:
         """All attributes except the compiled tree, which is compiled again on use."""
         return {k: v for k, v in self.__dict__.items() if k != "_tree"}
-
-    def __repr__(self) -> str:
-        plain = inspect.signature(type(self)).parameters
-        changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v is not plain[k].default]
-        return f"JunctionTreeClassifier({', '.join(changed)})"
 
     # Fitting ----------------------------------------------------------------------------------------------------
 
@@ -299,6 +268,3 @@ class JunctionTreeClassifier:
         """Accuracy: the fraction of rows, weighted by `sample_weight`, whose class is predicted correctly."""
         right = self.predict(X) == class_column(y)
         return float(np.average(right, weights=None if sample_weight is None else np.asarray(sample_weight)))
-
-
-_PARAMETERS = tuple(p for p in inspect.signature(JunctionTreeClassifier.__init__).parameters if p != "self")

@@ -6,15 +6,13 @@ scikit-learn itself is not needed.
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import closest
 from ..model.network import BayesianNetwork
-from .classifier import NotFitted
+from ..util.estimator import Estimator, NotFitted
 from .dags.posterior.posterior import posterior
 from .dags.scores.coded import code_table
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["StructureLearner"]
 
 
-class StructureLearner:
+class StructureLearner(Estimator):
     """Learns the structure and the CPTs of a Bayesian network, with the probabilities of its arcs.
 
     Parameters
@@ -64,6 +62,8 @@ class StructureLearner:
     >>> round(learner.score(data), 3)
     -1.067
     """
+
+    _fitted = "network_"
 
     graph_: networkx.DiGraph[str]
     network_: BayesianNetwork
@@ -116,30 +116,6 @@ class StructureLearner:
 
     # Interface of scikit-learn's estimators -----------------------------------------------------------------------
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Get the parameters of this estimator by name. `deep` has no effect."""
-        return {name: getattr(self, name) for name in _PARAMETERS}
-
-    def set_params(self, **params: Any) -> StructureLearner:
-        """Set parameters of this estimator.
-
-        Raises
-        ------
-        ValueError
-            If there is no parameter of that name.
-        """
-        for name, value in params.items():
-            if name not in _PARAMETERS:
-                raise ValueError(f"there is no parameter {name!r}{closest(name, _PARAMETERS)}")
-            setattr(self, name, value)
-        return self
-
-    def __sklearn_clone__(self) -> StructureLearner:
-        return type(self)(**self.get_params())
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "network_")
-
     def __sklearn_tags__(self) -> Any:
         tags = importlib.import_module("sklearn.utils")  # called by scikit-learn only
         return tags.Tags(
@@ -151,11 +127,6 @@ class StructureLearner:
     def __getstate__(self) -> dict[str, Any]:
         """All attributes except the posterior with its chains."""
         return {k: v for k, v in self.__dict__.items() if k != "posterior_"}
-
-    def __repr__(self) -> str:
-        plain = inspect.signature(type(self)).parameters
-        changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v is not plain[k].default]
-        return f"StructureLearner({', '.join(changed)})"
 
     # Fitting ------------------------------------------------------------------------------------------------------
 
@@ -211,6 +182,3 @@ class StructureLearner:
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of ln P(row) over the rows. `y` is ignored."""
         return float(self.score_samples(X).mean())
-
-
-_PARAMETERS = tuple(p for p in inspect.signature(StructureLearner.__init__).parameters if p != "self")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import math
 import sys
 from collections.abc import Mapping, Set
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError, JtgpuError, closest
+from ..errors import ArgumentError, DataError
 from ..util.arguments import number, whole_number
+from ..util.estimator import Estimator, NotFitted
 from .columns import Columns, open_rows
 from .outliers import Outliers
 from .table import Screened, check_finite
@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["KNNWeight", "NotFitted"]
 
 
-class NotFitted(JtgpuError, ValueError, AttributeError):
-    """The detector has not been fitted. Has the base classes of scikit-learn's ``NotFittedError``."""
-
-
-class KNNWeight:
+class KNNWeight(Estimator):
     """Outlier detection by the sum of the distances to the k nearest rows, with scikit-learn's interface.
 
     Parameters
@@ -63,6 +59,8 @@ class KNNWeight:
     [1, -1]
     """
 
+    _fitted = "outliers_"
+
     _estimator_type = "outlier_detector"  # read by older versions of scikit-learn
 
     offset_: float
@@ -86,30 +84,6 @@ class KNNWeight:
         self.backend = backend
         self.threads = threads
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Get the parameters of this estimator by name. `deep` has no effect."""
-        return {name: getattr(self, name) for name in _PARAMETERS}
-
-    def set_params(self, **params: Any) -> KNNWeight:
-        """Set parameters of this estimator.
-
-        Raises
-        ------
-        ValueError
-            If there is no parameter of that name.
-        """
-        for name, value in params.items():
-            if name not in _PARAMETERS:
-                raise ValueError(f"there is no parameter {name!r}{closest(name, _PARAMETERS)}")
-            setattr(self, name, value)
-        return self
-
-    def __sklearn_clone__(self) -> KNNWeight:
-        return type(self)(**self.get_params())
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "outliers_")
-
     def __sklearn_tags__(self) -> Any:
         tags = importlib.import_module("sklearn.utils")  # called by scikit-learn only
         is_share = self.metric in ("auto", "hamming", "gower")
@@ -118,11 +92,6 @@ class KNNWeight:
             target_tags=tags.TargetTags(required=False),
             input_tags=tags.InputTags(categorical=is_share, string=is_share, allow_nan=is_share),
         )
-
-    def __repr__(self) -> str:
-        plain = inspect.signature(type(self)).parameters
-        changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v is not plain[k].default]
-        return f"KNNWeight({', '.join(changed)})"
 
     def fit(self, X: Any, y: Any = None) -> KNNWeight:
         """Find the outliers of a table.
@@ -227,6 +196,3 @@ def _checked(X: Any) -> Any:
             if isinstance(cell, (Mapping, Set, list)):
                 raise TypeError(f"argument must be a string or a number, not {type(cell).__name__}")
     return X
-
-
-_PARAMETERS = tuple(inspect.signature(KNNWeight).parameters)

@@ -288,5 +288,3 @@ def _sorted(values: list[Any]) -> list[Any]:
 def _plain(value: Any) -> Any:
     """1.0 becomes 1: columns of whole numbers with gaps are floats in pandas."""
     return int(value) if isinstance(value, (float, np.floating)) else value
-
-
