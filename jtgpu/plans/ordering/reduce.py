@@ -248,35 +248,52 @@ def mcs_m(masks: Sequence[int]) -> tuple[list[int], list[int]]:
     later = [0] * n
     order: list[int] = []
     left = (1 << n) - 1
+    classes = {0: left}  # weight -> mask of the unnumbered vertices of that weight
     for _ in range(n):
-        v = max(bits(left), key=lambda u: (weight[u], -u))
+        highest = classes[max(classes)]
+        v = (highest & -highest).bit_length() - 1
         left &= ~(1 << v)
         order.append(v)
-        # u is reached if a path of unnumbered vertices with smaller weights than u's leads to it
-        reached = masks[v] & left
-        by_weight: dict[int, int] = {}
-        for u in bits(reached):
-            by_weight[weight[u]] = by_weight.get(weight[u], 0) | 1 << u
-        found, at = reached, 0
-        highest = max((weight[u] for u in bits(left)), default=0)
-        while at <= highest:
-            bucket = by_weight.get(at, 0)
-            if not bucket:
-                at += 1
-                continue
-            low = bucket & -bucket
-            by_weight[at] = bucket ^ low
-            for w in bits(masks[low.bit_length() - 1] & left & ~found):
-                found |= 1 << w
-                if weight[w] > at:
-                    reached |= 1 << w
-                    by_weight[weight[w]] = by_weight.get(weight[w], 0) | 1 << w
-                else:
-                    by_weight[at] = by_weight.get(at, 0) | 1 << w
-        for u in bits(reached):
+        _move(classes, 1 << v, weight[v], None)
+        reached = bits(_reached(masks, classes, masks[v] & left, left))
+        for u in reversed(reached):
+            _move(classes, 1 << u, weight[u], weight[u] + 1)
             weight[u] += 1
             later[u] |= 1 << v
     return order[::-1], later
+
+
+def _move(classes: dict[int, int], vertex: int, old: int, new: int | None) -> None:
+    """Move the mask of one vertex from the class of its old weight to that of its new one."""
+    classes[old] ^= vertex
+    if not classes[old]:
+        del classes[old]
+    if new is not None:
+        classes[new] = classes.get(new, 0) | vertex
+
+
+def _reached(masks: Sequence[int], classes: dict[int, int], start: int, left: int) -> int:
+    """Vertices that a path of unnumbered vertices with smaller weights connects to the vertex just numbered.
+
+    Levels of weight are flooded in ascending order, each with masks of all vertices found so far; the search ends when
+    every heavier vertex is reached.
+    """
+    reached = found = start
+    heavier = left
+    for level in sorted(classes):
+        heavier &= ~classes[level]
+        if not heavier & ~reached:
+            break
+        front = found & classes[level]
+        while front:
+            grown = 0
+            for u in bits(front):
+                grown |= masks[u]
+            new = grown & left & ~found
+            found |= new
+            reached |= new & heavier
+            front = new & ~heavier
+    return reached
 
 
 def _mask_clique(masks: Sequence[int], around: int) -> bool:
