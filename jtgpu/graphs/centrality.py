@@ -10,9 +10,8 @@ import numpy as np
 from ..errors import ArgumentError, DataError
 from ..util.arguments import choice, flag, whole_number
 from ..util.system import cores
-from . import reference
 from .arcs import Arcs, arcs_of
-from .engine import Progress, dependencies
+from .engine import BACKENDS, RATE, Progress, Running, dependencies
 from .inputs import read_graph
 
 if TYPE_CHECKING:
@@ -20,10 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["BACKENDS", "betweenness", "compute", "scale"]
+__all__ = ["betweenness", "compute", "scale"]
 
-BACKENDS = ("auto", "cpu", "reference")
-RATE = 1e8  # sources times arcs that a core does in a second, at least
 PATIENCE = 24 * 3600.0  # seconds
 
 
@@ -39,6 +36,8 @@ def betweenness(  # noqa: PLR0913 (public API)
     edges: bool = False,
     backend: str = "auto",
     threads: int | None = None,
+    devices: Any = None,
+    cluster: Any = None,
     progress: Progress | None = None,
 ) -> Any:
     """Betweenness: the share of shortest paths that pass through each vertex, or through each edge.
@@ -70,9 +69,14 @@ def betweenness(  # noqa: PLR0913 (public API)
         Of the sample; the same sources as networkx chooses.
     edges : bool
         Return values of edges instead of vertices.
-    backend : {"auto", "cpu", "reference"}
+    backend : {"auto", "cpu", "gpu", "reference"}
+        ``"auto"`` uses a GPU for work of many seconds, if there is one. Graphs with different weights run on the CPU.
     threads : int, optional
         Default: one for each core.
+    devices : "all", int or sequence of int, optional
+        GPUs that share the sources. Default: the fastest one. Results have the same bits for any number of them.
+    cluster : str or jtgpu.cluster.Cluster, optional
+        A Ray cluster that shares the sources, such as ``"local"`` or ``"auto"``. Results have the same bits as without.
     progress : callable, optional
         Called with the number of sources that are done, the number of all, and a text.
 
@@ -86,6 +90,8 @@ def betweenness(  # noqa: PLR0913 (public API)
     ------
     ArgumentError, DataError
         For arguments of the wrong kind; for edges to vertices that do not exist, and weights that are not positive.
+    BackendUnavailable
+        If there is no GPU for ``backend="gpu"`` or `devices`.
     TableTooLarge
         If the graph does not fit in memory.
 
@@ -103,12 +109,10 @@ def betweenness(  # noqa: PLR0913 (public API)
     found = read_graph(graph, directed, weight)
     sources = _sample(found.n, k, seed, least=1 if edges or endpoints else 2)
     arcs = arcs_of(found)
-    if backend == "auto":
+    if backend == "auto" and devices is None and cluster is None:
         _check_time(arcs, found.n if sources is None else len(sources), threads)
-    values = compute(
-        arcs, sources, normalized=normalized, endpoints=endpoints, edges=edges, backend=backend, threads=threads,
-        progress=progress,
-    )  # fmt: skip
+    running = Running(backend, threads, devices, cluster, progress)
+    values = compute(arcs, sources, normalized=normalized, endpoints=endpoints, edges=edges, running=running)
     if found.names is None:
         return values
     names = found.names
@@ -136,26 +140,21 @@ def _check_time(arcs: Arcs, n_sources: int, threads: int | None) -> None:
         )
 
 
-def compute(  # noqa: PLR0913
+def compute(
     arcs: Arcs,
     sources: list[int] | None,
     *,
     normalized: bool,
     endpoints: bool,
     edges: bool,
-    backend: str = "auto",
-    threads: int | None = None,
-    progress: Progress | None = None,
+    running: Running = Running(),  # noqa: B008 (immutable)
 ) -> NDArray[np.float64]:
     """Betweenness as an array, from sources with these numbers; None: from all."""
     chosen = np.ones(arcs.n)
     if sources is not None:
         chosen[:] = 0.0
         chosen[sources] = 1.0
-    if backend == "reference":
-        raw = reference.dependencies(arcs, chosen, edges=edges, endpoints=endpoints)
-    else:
-        raw = dependencies(arcs, chosen, edges=edges, endpoints=endpoints, threads=threads, progress=progress)
+    raw = dependencies(arcs, chosen, edges=edges, endpoints=endpoints, running=running)
     of_sources, of_others = scale(
         arcs.n, sources, normalized=normalized, directed=arcs.directed, endpoints=endpoints or edges
     )

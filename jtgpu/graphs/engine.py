@@ -1,43 +1,47 @@
-"""The CPU backend: sums of the dependencies of all sources, exact and the same bits for any number of threads."""
+"""Sums of the dependencies of all sources: which backend computes the groups of batches, and their sum in order."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import TableTooLarge, format_bytes
-from ..util.loops import loops
-from ..util.system import cores, free_memory
+from ..errors import ArgumentError, BackendUnavailable
+from ..util import doors
+from ..util.system import cores
+from . import cpu, gpu, reference
 from .layout import Group, Layout, divide
-from .records import DEEPEST, LANES, LONGEST, Scratch, Sums, Tables
+from .records import LANES
+from .trees import RawSums, with_trees
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .arcs import Arcs
+    from .records import Sums
 
-__all__ = ["Progress", "RawSums", "dependencies"]
+__all__ = ["BACKENDS", "RATE", "Progress", "Running", "dependencies"]
 
-_sweep = loops("jtgpu.graphs.loops.sweep")
-_single = loops("jtgpu.graphs.loops.single")
-
-ENOUGH = 1_000_000  # sources times arcs, some milliseconds, that pay for a thread
+BACKENDS = ("auto", "cpu", "gpu", "reference")
+RATE = 1e8  # sources times arcs that a core does in a second
+GPU_RATE, GPU_START = 1e10, 1.0  # the same for a GPU, and the seconds until it starts
 Progress = Callable[[int, int, str], object]  # done, total, what
 
 
-class RawSums(NamedTuple):
-    """Sums over ordered pairs of a source and a target."""
+class Running(NamedTuple):
+    """What computes, and where; see `jtgpu.graphs.betweenness`."""
 
-    node: NDArray[np.float64]  # (n,)
-    edge: NDArray[np.float64]  # (E,); (0,) if they are not wanted
+    backend: str = "auto"
+    threads: int | None = None
+    devices: Any = None
+    cluster: Any = None
+    progress: Progress | None = None
 
 
 def dependencies(
-    arcs: Arcs, chosen: NDArray[np.float64], *, edges: bool, endpoints: bool, threads: int | None = None,
-    progress: Progress | None = None,
+    arcs: Arcs, chosen: NDArray[np.float64], *, edges: bool, endpoints: bool, running: Running
 ) -> RawSums:  # fmt: skip
     """Sum the shortest paths through every vertex, or every edge.
 
@@ -50,131 +54,67 @@ def dependencies(
         Sum paths through edges, too.
     endpoints : bool
         Count the ends of a path.
-    threads : int, optional
-        Default: one for each core, fewer where memory is short.
-    progress : callable, optional
+    running : Running
 
     Raises
     ------
+    BackendUnavailable
+        If there is no GPU, and one is requested.
     TableTooLarge
-        If the memory of one thread is not available.
+        If the memory of one thread, or of one block of a GPU, is not available.
     """
-    layout = divide(arcs, chosen, edges)
+    if running.backend == "reference":
+        return reference.dependencies(arcs, chosen, edges=edges, endpoints=endpoints)
+    numbers = _devices(arcs, chosen, running)
+    layout = divide(arcs, chosen, edges, *((gpu.LANES, gpu.CHUNKS) if numbers else (LANES, cpu.GROUPS)))
+    options = {"edges": edges, "endpoints": endpoints and arcs.directed}
+    results: Iterator[tuple[Group, Sums]]
+    if running.cluster is not None:
+        results = doors.cluster().group_sums(running.cluster, layout, backend="gpu" if numbers else "cpu", **options)
+    elif numbers:
+        results = gpu.group_sums(layout, layout.groups, numbers, **options)
+    else:
+        results = cpu.group_sums(layout, layout.groups, threads=running.threads, **options)
+    raw = _add_in_order(results, layout, edges, running.progress)
+    return with_trees(arcs, layout, chosen, raw, edges=edges, endpoints=endpoints)
+
+
+def _devices(arcs: Arcs, chosen: NDArray[np.float64], running: Running) -> list[int]:
+    """The GPUs to use; none for the CPU."""
+    if running.devices is not None and running.backend not in ("auto", "gpu"):
+        raise ArgumentError(f"devices are GPUs, which backend={running.backend!r} does not use")
+    if running.backend == "cpu":
+        return []
+    wanted = running.backend == "gpu" or running.devices is not None
+    reason = gpu.reason_against(arcs)
+    if reason:
+        if wanted:
+            logging.getLogger("jtgpu").warning("betweenness runs on the CPU: %s", reason)
+        return []
+    if not wanted:
+        work = float(chosen.sum()) * len(arcs.head)
+        if work / (RATE * (running.threads or cores())) < GPU_START + work / GPU_RATE:
+            return []
+    if running.cluster is not None:
+        return [0]  # each worker has its own
+    try:
+        return gpu.numbers_of(running.devices)
+    except BackendUnavailable:
+        if wanted:
+            raise
+        return []
+
+
+def _add_in_order(
+    results: Iterator[tuple[Group, Sums]], layout: Layout, edges: bool, progress: Progress | None
+) -> RawSums:
     node, edge = np.zeros(len(layout.graph.reach)), np.zeros(len(layout.graph.head) if edges else 0)
-    counts_ends = endpoints and arcs.directed
-    spare: list[Any] = []
-
-    def work(group: Group) -> tuple[Group, Sums]:
-        scratch = spare.pop() if spare else _Memory(layout)
-        out = Sums(
-            np.zeros(group.vertices.stop - group.vertices.start),
-            np.zeros(group.arcs.stop - group.arcs.start if edges else 0),
-            group.vertices.start, group.arcs.start, counts_ends,
-        )  # fmt: skip
-        scratch.sweep(layout, group, out)
-        spare.append(scratch)
-        return group, out
-
-    done, total = 0, sum(g.batches.stop - g.batches.start for g in layout.groups)
-    for group, out in _in_order(work, layout, threads):  # in this order, whichever thread was faster
+    done, total = 0, len(layout.sources)
+    for group, out in results:
         node[group.vertices] += out.node
         if edges:
             edge[group.arcs] += out.edge
-        done += group.batches.stop - group.batches.start
+        done += group.n_sources
         if progress is not None:
-            progress(min(LANES * done, len(layout.sources)), len(layout.sources), f"{done} of {total} batches")
-    return _with_trees(arcs, layout, chosen, RawSums(node, edge), edges=edges, endpoints=endpoints)
-
-
-class _Memory:
-    """Memory of one thread, and the loops that use it."""
-
-    def __init__(self, layout: Layout):
-        n, levels = layout.largest, layout.graph.levels
-        self._lanes: Scratch | None = None
-        if layout.has_levels:
-            n_buckets = 1 + int(levels.max(initial=1))
-            self._lanes = Scratch(
-                np.zeros(36 * n + 24), np.empty(LANES * n, np.int32), np.empty(DEEPEST + 2, np.int64),
-                np.empty(n_buckets * n, np.int32), np.zeros(n, np.int32), np.zeros(LONGEST + 2, np.int64),
-            )  # fmt: skip
-        self._tables: Tables | None = None
-
-    def sweep(self, layout: Layout, group: Group, out: Sums) -> None:
-        """Add the dependencies of a group's sources to its sums."""
-        batches = layout.batches[group.batches]
-        if self._lanes is not None:
-            failed = np.zeros(len(batches), np.bool_)
-            _sweep.sweep(layout.graph, batches, layout.sources, layout.multiplicity, self._lanes, out, failed)
-            batches = batches[failed]
-        if not len(batches):
-            return
-        if self._tables is None:
-            n = layout.largest
-            self._tables = Tables(
-                np.empty(n), np.empty(n), np.empty(n, np.int32), np.empty(n), *(np.empty(n, np.int32) for _ in range(4))
-            )
-        args = batches, layout.sources, layout.multiplicity, self._tables, out
-        _single.sweep_single(layout.graph, layout.length, *args)
-
-
-def _bytes_of_thread(layout: Layout) -> int:
-    n = layout.largest
-    lanes = n * (36 * 8 + 4 * LANES + 4 * (2 + int(layout.graph.levels.max(initial=1)))) if layout.has_levels else 0
-    return lanes + 44 * n + (1 << 19)
-
-
-def _in_order(
-    work: Callable[[Group], tuple[Group, Sums]], layout: Layout, threads: int | None
-) -> Iterator[tuple[Group, Sums]]:
-    """The results of the groups, in order."""
-    total = sum(g.work for g in layout.groups)
-    n = max(min(threads or cores(), len(layout.groups), total // ENOUGH), 1)
-    if layout.largest > 100_000:  # asking the system takes longer than small graphs
-        needed, free = _bytes_of_thread(layout), free_memory()
-        if needed > free:
-            raise TableTooLarge(
-                f"shortest paths among {layout.largest:,} vertices need {format_bytes(needed)} for each thread, but "
-                f"{format_bytes(free)} are free",
-                needed=needed,
-                limit=free,
-            )
-        n = max(min(n, int(0.8 * free) // needed), 1)
-    if n == 1:
-        yield from map(work, layout.groups)
-        return
-    with ThreadPoolExecutor(n, "jtgpu-graphs") as pool:
-        yield from pool.map(work, layout.groups)
-
-
-def _with_trees(
-    arcs: Arcs, layout: Layout, chosen: NDArray[np.float64], inner: RawSums, *, edges: bool, endpoints: bool
-) -> RawSums:
-    """Sums of all vertices and edges, those of folded trees in closed form."""
-    f = layout.folded
-    left = f.number >= 0
-    node = np.zeros(arcs.n)
-    node[left] = inner.node[f.number[left]]
-    n_targets = np.bincount(f.component, minlength=1)[f.component].astype(np.float64)
-    n_sources: NDArray[Any] = n_targets
-    if not arcs.directed:
-        n_sources = np.bincount(f.component, chosen, minlength=1)[f.component]
-        node += f.within + (f.sources - chosen) * (n_targets - f.reach) + (n_sources - f.sources) * (f.reach - 1.0)
-        if endpoints:
-            node += chosen * (n_targets - 1.0) + (n_sources - chosen)
-    if not edges:
-        return RawSums(node, np.empty(0))
-    edge = np.zeros(len(arcs.of_edge))
-    on_arc = np.zeros(len(arcs.head))
-    on_arc[layout.arc] = inner.edge
-    there, back = arcs.of_edge.T
-    edge[there >= 0] = on_arc[there[there >= 0]]
-    if not arcs.directed:
-        e = np.flatnonzero(back >= 0)
-        edge[e] += on_arc[back[e]]
-        tail, head = arcs.head[back[e]], arcs.head[there[e]]
-        is_up, is_down = f.parent[tail] == head, f.parent[head] == tail
-        leaf = np.where(is_up, tail, head)
-        crossing = f.sources * (n_targets - f.reach) + (n_sources - f.sources) * f.reach
-        edge[e] += np.where(is_up | is_down, crossing[leaf], 0.0)
+            progress(done, total, f"{done:,} of {total:,} sources")
     return RawSums(node, edge)

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from ..util.loops import loops
-from .records import LANES, LONGEST, Graph
+from .records import LONGEST, Graph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .arcs import Arcs
 
-__all__ = ["Folded", "Group", "Layout", "divide"]
+__all__ = ["Folded", "Group", "Layout", "divide", "make_groups"]
 
 _arrange = loops("jtgpu.graphs.loops.arrange")
 
-MAX_GROUPS = 64
 MAX_SUMS = 1 << 30  # bytes of the groups' results
 EXACT = 2.0**53  # integers below are exact in float64
 FRACTION = 2.0**20  # lengths are whole multiples of its reciprocal, if sums of them are exact
@@ -38,12 +37,13 @@ class Folded(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Consecutive batches, whose results one thread adds up. The groups depend on the graph only."""
+    """Consecutive batches, whose results one worker adds up. The groups depend on the graph only."""
 
     batches: slice
     vertices: slice
     arcs: slice
     work: int  # sources times arcs
+    n_sources: int
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class Layout:
 
     Attributes
     ----------
+    directed : bool
     folded : Folded
     graph : Graph
         Vertices and arcs that are left, by their new numbers.
@@ -71,6 +72,7 @@ class Layout:
         Vertices of the largest component.
     """
 
+    directed: bool
     folded: Folded
     graph: Graph
     arc: NDArray[np.int64]
@@ -82,9 +84,32 @@ class Layout:
     groups: list[Group]
     largest: int
 
+    @property
+    def back(self) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
+        """The arcs by head: the first one of each vertex, and their tails; None for undirected graphs."""
+        if not self.directed:
+            return None
+        first, head = self.graph.first, self.graph.head
+        tail = np.repeat(np.arange(len(first) - 1, dtype=np.int32), np.diff(first))
+        counts = np.bincount(head, minlength=len(first) - 1)
+        return np.concatenate([[0], np.cumsum(counts)]), tail[np.argsort(head, kind="stable")]
 
-def divide(arcs: Arcs, chosen: NDArray[np.float64], with_edges: bool) -> Layout:
-    """Divide a graph; `chosen`: (n,), 1 for sources."""
+
+def divide(arcs: Arcs, chosen: NDArray[np.float64], with_edges: bool, lanes: int, n_groups: int) -> Layout:
+    """Divide a graph.
+
+    Parameters
+    ----------
+    arcs : Arcs
+    chosen : (n,) ndarray of float64
+        1 for sources.
+    with_edges : bool
+        Results have the sums of arcs, too.
+    lanes : int
+        Sources of a batch.
+    n_groups : int
+        Groups, at most.
+    """
     units = _units(arcs.length)
     # paths from a leaf and from its neighbour are compared with different roundings, where there are any
     fold = not arcs.directed and units is not None
@@ -101,10 +126,10 @@ def divide(arcs: Arcs, chosen: NDArray[np.float64], with_edges: bool) -> Layout:
     graph = Graph(first, head, levels, folded.reach[inner])
     multiplicity = folded.sources[inner]
     starts = np.concatenate([[0], folded.ends[:-1]]).astype(np.int64) if n else np.empty(0, np.int64)
-    sources, batches = _batches(graph, starts, folded.ends, multiplicity)
+    sources, batches = _batches(graph, starts, folded.ends, multiplicity, lanes)
     return Layout(
-        folded, graph, arc, length, has_levels, sources, multiplicity[sources], batches,
-        _groups(graph, batches, with_edges), int((folded.ends - starts).max(initial=0)),
+        arcs.directed, folded, graph, arc, length, has_levels, sources, multiplicity[sources], batches,
+        make_groups(graph, batches, with_edges, n_groups, MAX_SUMS), int((folded.ends - starts).max(initial=0)),
     )  # fmt: skip
 
 
@@ -120,33 +145,36 @@ def _units(length: NDArray[np.float64]) -> NDArray[np.int64] | None:
 
 
 def _batches(
-    graph: Graph, starts: NDArray[np.int64], ends: NDArray[np.int64], multiplicity: NDArray[np.float64]
+    graph: Graph, starts: NDArray[np.int64], ends: NDArray[np.int64], multiplicity: NDArray[np.float64], lanes: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Sources and batches: neighbours in breadth-first order share a batch."""
     is_source = (multiplicity > 0) & (np.diff(graph.first) > 0)
     sources = np.flatnonzero(is_source).astype(np.int32)
     bounds = np.searchsorted(sources, np.append(starts, ends[-1:]))  # sources of each component
-    n_batches = -(-np.diff(bounds) // LANES)
+    n_batches = -(-np.diff(bounds) // lanes)
     component = np.repeat(np.arange(len(starts)), n_batches)
     before = np.concatenate([[0], np.cumsum(n_batches)[:-1]]).astype(np.int64) if len(starts) else n_batches
-    begin = bounds[component] + LANES * (np.arange(len(component)) - before[component])
-    end = np.minimum(begin + LANES, bounds[component + 1])
+    begin = bounds[component] + lanes * (np.arange(len(component)) - before[component])
+    end = np.minimum(begin + lanes, bounds[component + 1])
     return sources, np.stack([begin, end, starts[component], ends[component]], axis=1).astype(np.int64)
 
 
-def _groups(graph: Graph, batches: NDArray[np.int64], with_edges: bool) -> list[Group]:
-    """Groups of about equal work, not more than their results have room for."""
+def make_groups(
+    graph: Graph, batches: NDArray[np.int64], with_edges: bool, n_groups: int, max_sums: int
+) -> list[Group]:
+    """Groups of about equal work, not more than fit their results into `max_sums` bytes."""
     if not len(batches):
         return []
     size = 8 * (len(graph.reach) + (len(graph.head) if with_edges else 0))
-    n_groups = max(min(MAX_GROUPS, len(batches), MAX_SUMS // size), 1)
-    arcs = graph.first[batches[:, 3]] - graph.first[batches[:, 2]]
-    work = np.cumsum((batches[:, 1] - batches[:, 0]) * arcs)
+    n_groups = max(min(n_groups, len(batches), max_sums // size), 1)
+    n_sources = batches[:, 1] - batches[:, 0]
+    work = np.cumsum(n_sources * (graph.first[batches[:, 3]] - graph.first[batches[:, 2]]))
     bounds = np.unique(np.searchsorted(work, work[-1] * np.arange(1, n_groups) / n_groups, side="left") + 1)
     bounds = np.unique(np.concatenate([[0], bounds[bounds < len(batches)], [len(batches)]]))
     groups = []
     for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         lo, hi = int(batches[a, 2]), int(batches[b - 1, 3])
         these = int(work[b - 1] - (work[a - 1] if a else 0))
-        groups.append(Group(slice(a, b), slice(lo, hi), slice(int(graph.first[lo]), int(graph.first[hi])), these))
+        arcs = slice(int(graph.first[lo]), int(graph.first[hi]))
+        groups.append(Group(slice(a, b), slice(lo, hi), arcs, these, int(n_sources[a:b].sum())))
     return groups

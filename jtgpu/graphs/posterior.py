@@ -14,8 +14,8 @@ from ..inference.results.frames import make_frame
 from ..inference.results.printed import Printed
 from ..util.arguments import choice, described, flag, number, several
 from .arcs import arcs_of
-from .centrality import BACKENDS, compute, scale
-from .engine import Progress
+from .centrality import compute, scale
+from .engine import BACKENDS, Progress, Running
 from .inputs import EdgeList, read_graph
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class BetweennessPosterior(Printed):
         ], 1  # fmt: skip
 
 
-def betweenness_posterior(
+def betweenness_posterior(  # noqa: PLR0913 (public API)
     dags: Any,
     variables: Sequence[str] | None = None,
     *,
@@ -115,6 +115,8 @@ def betweenness_posterior(
     quantiles: Sequence[float] = (0.05, 0.5, 0.95),
     backend: str = "auto",
     threads: int | None = None,
+    devices: Any = None,
+    cluster: Any = None,
     progress: Progress | None = None,
 ) -> BetweennessPosterior:
     """Rank variables by betweenness over many sampled graphs, with the uncertainty of the ranks.
@@ -131,10 +133,7 @@ def betweenness_posterior(
         well.
     quantiles : sequence of float
         Levels, between 0 and 1.
-    backend : {"auto", "cpu", "reference"}
-    threads : int, optional
-        Default: one for each core.
-    progress : callable, optional
+    backend, threads, devices, cluster, progress
         See `betweenness`.
 
     Returns
@@ -165,9 +164,8 @@ def betweenness_posterior(
             raise ArgumentError(f"variables must be {n} different names, not {shown(variables)}")
         names = [str(v) for v in given]
     arcs = arcs_of(edges)
-    counts = compute(
-        arcs, None, normalized=False, endpoints=False, edges=False, backend=backend, threads=threads, progress=progress
-    )
+    running = Running(backend, threads, devices, cluster, progress)
+    counts = compute(arcs, None, normalized=False, endpoints=False, edges=False, running=running)
     counts *= 1 if directed else 2  # ordered pairs
     values = counts.reshape(n_graphs, n) * scale(n, None, normalized=True, directed=directed, endpoints=False)[0]
     return BetweennessPosterior(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .engine import RawSums
+from .trees import RawSums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

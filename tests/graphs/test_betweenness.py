@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import jtgpu
 from jtgpu import DataError, TableTooLarge, graphs
 from jtgpu.errors import ArgumentError
-from jtgpu.graphs import engine, layout
+from jtgpu.graphs import cpu, layout
 from tests.graphs.exact import diamond_sums, diamonds, edge_sums, node_sums
 
 BACKENDS = ("cpu", "reference")
@@ -212,7 +212,7 @@ def test_parallel_edges_count_once_and_share_their_value() -> None:
 
 
 def test_bits_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "ENOUGH", 1)
+    monkeypatch.setattr(cpu, "ENOUGH", 1)
     graph = arrays_of(nx.barabasi_albert_graph(400, 3, seed=2))
     weights = np.random.default_rng(1).integers(1, 5, len(graph[1])) / 3.0
     cases: list[dict[str, Any]] = [{}, {"edges": True}, {"weight": weights}, {"directed": True, "endpoints": True}]
@@ -230,7 +230,7 @@ def test_progress_counts_sources() -> None:
 
 
 def test_memory_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "free_memory", lambda: 10**6)
+    monkeypatch.setattr(cpu, "free_memory", lambda: 10**6)
     n = 120_000
     ends = np.stack([np.arange(n), np.arange(n) + 1], axis=1) % n
     with pytest.raises(TableTooLarge, match="120,000 vertices need"):

@@ -221,6 +221,7 @@ static inline double __shfl_sync(unsigned, double x, unsigned from) {
     memcpy(&x, &v[from % 32], 8);
     return x;
 }
+static inline unsigned __shfl_sync(unsigned, unsigned x, unsigned from) { return (unsigned)host::meet_warp(x)[from % 32]; }
 static inline int __float_as_int(float x) {
     int bits;
     memcpy(&bits, &x, 4);
@@ -242,6 +243,7 @@ static inline int __reduce_max_sync(unsigned, int x) {
     return most;
 }
 static inline int __ffs(int x) { return __builtin_ffs(x); }
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline unsigned __ballot_sync(unsigned, bool x) {
     const uint64_t* v = host::meet_warp(x);
     unsigned who = 0;
@@ -263,4 +265,5 @@ static inline float __shfl_down_sync(unsigned, float x, unsigned by) {
     return __int_as_float((int)v[from < 32 ? from : threadIdx.x % 32]);
 }
 static inline unsigned atomicAdd(unsigned* at, unsigned x) { unsigned old = *at; *at += x; return old; }
+static inline unsigned atomicOr(unsigned* at, unsigned x) { unsigned old = *at; *at |= x; return old; }
 static inline int atomicMax(int* at, int x) { int old = *at; *at = x > old ? x : old; return old; }

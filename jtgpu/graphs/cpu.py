@@ -1,0 +1,117 @@
+"""The CPU backend: groups of batches in threads, each with its own memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from ..errors import TableTooLarge, format_bytes
+from ..util.loops import loops
+from ..util.system import cores, free_memory
+from .layout import Group, Layout
+from .records import DEEPEST, LANES, LONGEST, Scratch, Sums, Tables
+
+__all__ = ["GROUPS", "group_sums"]
+
+_sweep = loops("jtgpu.graphs.loops.sweep")
+_single = loops("jtgpu.graphs.loops.single")
+
+GROUPS = 64  # whose results are added in order, whichever thread computes them
+ENOUGH = 1_000_000  # sources times arcs, some milliseconds, that pay for a thread
+
+
+def group_sums(
+    layout: Layout, groups: list[Group], *, edges: bool, endpoints: bool, threads: int | None = None
+) -> Iterator[tuple[Group, Sums]]:
+    """The sums of each group, in order; the same bits for any number of threads.
+
+    Parameters
+    ----------
+    layout : Layout
+    groups : list of Group
+    edges : bool
+        Sum paths through arcs, too.
+    endpoints : bool
+        Count the ends of a path.
+    threads : int, optional
+        Default: one for each core, fewer where memory is short.
+
+    Raises
+    ------
+    TableTooLarge
+        If the memory of one thread is not available.
+    """
+    spare: list[_Memory] = []
+
+    def work(group: Group) -> tuple[Group, Sums]:
+        scratch = spare.pop() if spare else _Memory(layout)
+        out = Sums(
+            np.zeros(group.vertices.stop - group.vertices.start),
+            np.zeros(group.arcs.stop - group.arcs.start if edges else 0),
+            group.vertices.start, group.arcs.start, endpoints,
+        )  # fmt: skip
+        scratch.sweep(layout, group, out)
+        spare.append(scratch)
+        return group, out
+
+    n = _n_threads(layout, groups, threads)
+    if n == 1:
+        yield from map(work, groups)
+        return
+    with ThreadPoolExecutor(n, "jtgpu-graphs") as pool:
+        yield from pool.map(work, groups)
+
+
+class _Memory:
+    """Memory of one thread, and the loops that use it."""
+
+    def __init__(self, layout: Layout):
+        n, levels = layout.largest, layout.graph.levels
+        self._lanes: Scratch | None = None
+        if layout.has_levels:
+            n_buckets = 1 + int(levels.max(initial=1))
+            self._lanes = Scratch(
+                np.zeros(36 * n + 24), np.empty(LANES * n, np.int32), np.empty(DEEPEST + 2, np.int64),
+                np.empty(n_buckets * n, np.int32), np.zeros(n, np.int32), np.zeros(LONGEST + 2, np.int64),
+            )  # fmt: skip
+        self._tables: Tables | None = None
+
+    def sweep(self, layout: Layout, group: Group, out: Sums) -> None:
+        """Add the dependencies of a group's sources to its sums."""
+        batches = layout.batches[group.batches]
+        if self._lanes is not None:
+            failed = np.zeros(len(batches), np.bool_)
+            _sweep.sweep(layout.graph, batches, layout.sources, layout.multiplicity, self._lanes, out, failed)
+            batches = batches[failed]
+        if not len(batches):
+            return
+        if self._tables is None:
+            n = layout.largest
+            self._tables = Tables(
+                np.empty(n), np.empty(n), np.empty(n, np.int32), np.empty(n), *(np.empty(n, np.int32) for _ in range(4))
+            )
+        args = batches, layout.sources, layout.multiplicity, self._tables, out
+        _single.sweep_single(layout.graph, layout.length, *args)
+
+
+def _bytes_of_thread(layout: Layout) -> int:
+    n = layout.largest
+    lanes = n * (36 * 8 + 4 * LANES + 4 * (2 + int(layout.graph.levels.max(initial=1)))) if layout.has_levels else 0
+    return lanes + 44 * n + (1 << 19)
+
+
+def _n_threads(layout: Layout, groups: list[Group], threads: int | None) -> int:
+    n = max(min(threads or cores(), len(groups), sum(g.work for g in groups) // ENOUGH), 1)
+    if layout.largest <= 100_000:  # asking the system takes longer than small graphs
+        return n
+    needed, free = _bytes_of_thread(layout), free_memory()
+    if needed > free:
+        raise TableTooLarge(
+            f"shortest paths among {layout.largest:,} vertices need {format_bytes(needed)} for each thread, but "
+            f"{format_bytes(free)} are free",
+            needed=needed,
+            limit=free,
+        )
+    return max(min(n, int(0.8 * free) // needed), 1)

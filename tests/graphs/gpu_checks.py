@@ -1,0 +1,118 @@
+"""Tests of the GPU backend, on an emulated GPU (tests/graphs/test_gpu.py) and on a real one (tests/on_gpu)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from jtgpu import graphs
+from jtgpu.errors import ArgumentError, BackendUnavailable, TableTooLarge
+from jtgpu.graphs import gpu
+from tests.graphs.exact import diamond_sums, diamonds, edge_sums, node_sums
+from tests.graphs.test_betweenness import GRAPHS, agree, arrays_of, halves
+from tests.graphs.test_posterior import sample
+
+__all__ = [
+    "many_paths", "test_a_card_that_is_not_there", "test_any_number_of_cards_has_the_same_bits",
+    "test_dags_have_the_values_of_the_cpu", "test_graphs_without_room_are_refused",
+    "test_large_graphs_have_the_values_of_the_cpu", "test_more_paths_than_float64_counts_on_the_gpu",
+    "test_nodes_and_edges_agree_with_rational_arithmetic_on_the_gpu", "test_options_have_the_values_of_the_cpu",
+    "test_weights_run_on_the_cpu",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_nodes_and_edges_agree_with_rational_arithmetic_on_the_gpu(name: str) -> None:
+    graph = GRAPHS[name]
+    agree(graphs.betweenness(graph, normalized=False, backend="gpu"), halves(node_sums(graph), graph))
+    agree(graphs.betweenness(graph, normalized=False, edges=True, backend="gpu"), halves(edge_sums(graph), graph))
+
+
+def large() -> dict[str, Any]:
+    """Graphs of several batches: hubs, long and narrow levels, directed ones, many components."""
+    random = np.random.default_rng(2)
+    return {
+        "hubs": arrays_of(nx.barabasi_albert_graph(250, 3, seed=2)),
+        "grid": arrays_of(nx.convert_node_labels_to_integers(nx.grid_2d_graph(14, 15))),
+        "star on a cycle": arrays_of(nx.compose(nx.star_graph(80), nx.cycle_graph(81))),
+        "cycle": arrays_of(nx.cycle_graph(101)),
+        "components": (600, random.integers(0, 4, (700, 2)) + 4 * random.integers(0, 150, (700, 1))),
+    }
+
+
+@pytest.mark.parametrize("name", large())
+def test_large_graphs_have_the_values_of_the_cpu(name: str) -> None:
+    graph = large()[name]
+    for directed in (False, True):
+        for edges in (False, True):
+            found, wanted = (
+                graphs.betweenness(graph, directed=directed, edges=edges, backend=b) for b in ("gpu", "cpu")
+            )
+            np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-17)
+
+
+@pytest.mark.parametrize("options", [{"endpoints": True}, {"k": 40, "seed": 3}, {"normalized": False}], ids=str)
+def test_options_have_the_values_of_the_cpu(options: dict[str, Any]) -> None:
+    for name in ("hubs", "components"):
+        for directed in (False, True):
+            found, wanted = (
+                graphs.betweenness(large()[name], directed=directed, backend=b, **options) for b in ("gpu", "cpu")
+            )
+            np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-17)
+
+
+def many_paths(n: int, k: int | None) -> None:
+    """A chain of n diamonds."""
+    graph = arrays_of(diamonds(n))
+    for edges in (False, True):
+        found, wanted = (graphs.betweenness(graph, k=k, seed=1, edges=edges, backend=b) for b in ("gpu", "cpu"))
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_more_paths_than_float64_counts_on_the_gpu() -> None:
+    graph = diamonds(40)
+    agree(graphs.betweenness(graph, normalized=False, backend="gpu"), halves(diamond_sums(40), graph))
+    many_paths(1100, 2)
+
+
+def test_any_number_of_cards_has_the_same_bits() -> None:
+    for name in ("hubs", "components"):
+        for edges in (False, True):
+            one = graphs.betweenness(large()[name], edges=edges, backend="gpu")
+            for devices in ([0], [0, 0], [0, 0, 0], "all"):
+                found = graphs.betweenness(large()[name], edges=edges, devices=devices)
+                assert found.tobytes() == one.tobytes()
+
+
+def test_dags_have_the_values_of_the_cpu() -> None:
+    dags = sample(30, 12)
+    for directed in (False, True):
+        found, wanted = (graphs.betweenness_posterior(dags, directed=directed, backend=b) for b in ("gpu", "cpu"))
+        np.testing.assert_allclose(found.values, wanted.values, rtol=1e-12, atol=1e-17)
+        assert found.rank_probabilities.tolist() == wanted.rank_probabilities.tolist()
+
+
+def test_weights_run_on_the_cpu(caplog: pytest.LogCaptureFixture) -> None:
+    graph = GRAPHS["grid"].copy()
+    for i, (u, v) in enumerate(graph.edges):
+        graph[u][v]["w"] = 1 + i % 3
+    wanted = graphs.betweenness(graph, weight="w", backend="cpu")
+    with caplog.at_level("WARNING", "jtgpu"):
+        assert graphs.betweenness(graph, weight="w", backend="gpu") == wanted
+    assert "on the CPU: its kernels do not know lengths" in caplog.text
+
+
+def test_graphs_without_room_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "SHARE", 1e-9)
+    with pytest.raises(TableTooLarge, match="250 vertices need"):
+        graphs.betweenness(large()["hubs"], backend="gpu")
+
+
+def test_a_card_that_is_not_there() -> None:
+    with pytest.raises(BackendUnavailable, match="no CUDA device 99"):
+        graphs.betweenness(GRAPHS["grid"], devices=99)
+    with pytest.raises(ArgumentError, match="devices are GPUs"):
+        graphs.betweenness(GRAPHS["grid"], devices=0, backend="cpu")
