@@ -242,6 +242,10 @@ static inline int __reduce_max_sync(unsigned, int x) {
     for (int i = 1; i < 32; i++) most = (int)v[i] > most ? (int)v[i] : most;
     return most;
 }
+static inline unsigned __shfl_xor_sync(unsigned, unsigned x, unsigned bit) {
+    const uint64_t* v = host::meet_warp(x);
+    return (unsigned)v[(threadIdx.x % 32) ^ bit];
+}
 static inline int __ffs(int x) { return __builtin_ffs(x); }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline unsigned __ballot_sync(unsigned, bool x) {
@@ -266,4 +270,9 @@ static inline float __shfl_down_sync(unsigned, float x, unsigned by) {
 }
 static inline unsigned atomicAdd(unsigned* at, unsigned x) { unsigned old = *at; *at += x; return old; }
 static inline unsigned atomicOr(unsigned* at, unsigned x) { unsigned old = *at; *at |= x; return old; }
+static inline unsigned long long atomicAdd(unsigned long long* at, unsigned long long x) {
+    unsigned long long old = *at;
+    *at += x;
+    return old;
+}
 static inline int atomicMax(int* at, int x) { int old = *at; *at = x > old ? x : old; return old; }

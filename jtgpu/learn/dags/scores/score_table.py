@@ -16,12 +16,13 @@ import numpy as np
 
 from ....errors import FormatError, TableTooLarge, UnknownVariable, closest, format_bytes
 from ....model.network import BayesianNetwork
-from ....util.arguments import whole_number
+from ....util.arguments import choice, whole_number
 from ....util.atomic_file import write_bytes
 from ....util.loops import loops
 from ....util.system import free_memory, parse_bytes
 from .coded import code_table
 from .combinations import binomial_table, family_of, n_parent_sets, parent_index
+from .gpu import gpu_scores
 from .rules import ScoreRule
 from .set_values import MAX_CELLS, run_chunks, set_values
 
@@ -185,6 +186,8 @@ def score_table(  # noqa: PLR0913
     max_cells: int = MAX_CELLS,
     memory_limit: int | str | None = None,
     threads: int | None = None,
+    backend: str = "cpu",
+    devices: Any = None,
 ) -> ScoreTable:
     """Score every family of at most `max_parents` parents.
 
@@ -211,6 +214,11 @@ def score_table(  # noqa: PLR0913
         Bytes, or a text such as ``"8GiB"``. Default: 80 % of the free memory.
     threads : int, optional
         Default: the number of cores. The scores do not depend on it.
+    backend : {"cpu", "gpu"}
+        Where the sets of variables are counted. Scores of the two differ by rounding only. GPUs compute no ``"bds"``
+        scores, and families of at most 5 parents.
+    devices : "all", int or sequence of int, optional
+        GPUs that share the work. Default: one. The scores do not depend on it.
 
     Raises
     ------
@@ -232,11 +240,12 @@ def score_table(  # noqa: PLR0913
     coded = code_table(data, states=states, missing=missing, weights=weights)
     limit = None if memory_limit is None else parse_bytes(memory_limit)
     return score_families(
-        coded, ScoreRule(score, ess), max_parents, max_cells=max_cells, memory_limit=limit, threads=threads
-    )
+        coded, ScoreRule(score, ess), max_parents, max_cells=max_cells, memory_limit=limit, threads=threads,
+        backend=backend, devices=devices,
+    )  # fmt: skip
 
 
-def score_families(
+def score_families(  # noqa: PLR0913
     coded: CodedTable,
     rule: ScoreRule,
     max_parents: int,
@@ -244,8 +253,11 @@ def score_families(
     max_cells: int = MAX_CELLS,
     memory_limit: int | None = None,
     threads: int | None = None,
+    backend: str = "cpu",
+    devices: Any = None,
 ) -> ScoreTable:
     """`score_table` of coded data."""
+    choice("backend", backend, ("cpu", "gpu"))
     n, card = len(coded.names), coded.cardinality
     max_parents = min(whole_number("max_parents", max_parents, 0), n - 1)
     n_sets = n_parent_sets(n, max_parents)
@@ -259,6 +271,9 @@ def score_families(
             limit,
         )
     functions = rule.functions(card, max_parents + 1, max_cells, coded.n_cases)
+    if backend == "gpu":
+        scores = gpu_scores(coded, rule, functions, max_parents, max_cells, devices=devices)
+        return ScoreTable(coded.names, coded.states, rule, max_parents, scores, coded.n_cases, coded.digest)
     values = set_values(
         coded, functions, max_parents, ess=float(rule.ess), max_cells=max_cells, memory_limit=limit, threads=threads
     )

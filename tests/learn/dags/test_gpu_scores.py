@@ -1,0 +1,98 @@
+"""Scores of families on emulated GPUs against those of the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from jtgpu.errors import ArgumentError, TableTooLarge
+from jtgpu.learn.dags.scores import gpu
+from jtgpu.learn.dags.scores.coded import CodedTable
+from jtgpu.learn.dags.scores.rules import ScoreRule
+from jtgpu.learn.dags.scores.score_table import score_families
+from tests.learn.dags.data import random_table, table_of
+from tests.support.emulated.install import installed, needs_compiler
+
+pytestmark = needs_compiler
+TOLERANCE = 1e-10  # of the largest score
+
+
+@pytest.fixture(autouse=True, scope="module")
+def emulated() -> Iterator[None]:
+    with installed():
+        yield
+
+
+def check(table: CodedTable, rule: ScoreRule, k: int, **options: object) -> None:
+    expected = score_families(table, rule, k, threads=1).scores
+    found = score_families(table, rule, k, backend="gpu", **options).scores  # type: ignore[arg-type]
+    np.testing.assert_array_equal(np.isneginf(found), np.isneginf(expected))
+    finite = np.isfinite(expected)
+    assert np.abs(found - expected)[finite].max() <= TOLERANCE * np.abs(expected[finite]).max()
+
+
+@pytest.mark.parametrize("n_rows", [1, 31, 33, 513])
+def test_gpu_scores_are_those_of_the_cpu(n_rows: int) -> None:
+    check(random_table(n_rows, n=7, n_rows=n_rows, most=4), ScoreRule(), 3)
+
+
+@pytest.mark.parametrize("score", ["k2", "bic", "aic", "bdj"])
+def test_gpu_computes_scores_of_several_functions(score: str) -> None:
+    check(random_table(5, n=6, n_rows=90, most=5), ScoreRule(score), 2)
+
+
+def test_gpu_counts_weighted_rows() -> None:
+    table = random_table(6, n=6, n_rows=70, weighted=True)
+    assert table.weights is not None
+    table.weights[3] = 1000
+    check(table, ScoreRule("bdeu", 10.0), 3)
+
+
+@pytest.mark.parametrize("k", [0, 1, 4, 5])
+def test_gpu_takes_any_number_of_parents(k: int) -> None:
+    check(random_table(7, n=7, n_rows=50, most=3), ScoreRule(), k)
+
+
+def test_gpu_scans_the_rows_of_large_tables() -> None:
+    rng = np.random.default_rng(0)
+    cards = [2, 30, 3, 12, 9, 40]
+    codes = np.array([rng.integers(0, r, 80) for r in cards])
+    check(table_of(codes, cards), ScoreRule(), 3)
+    check(table_of(codes, cards, rng.integers(0, 5, 80)), ScoreRule("k2"), 2)
+
+
+def test_gpu_leaves_out_tables_of_too_many_cells() -> None:
+    table = random_table(8, n=6, n_rows=40, most=4)
+    functions = {"max_cells": 20}
+    expected = score_families(table, ScoreRule(), 3, threads=1, **functions).scores  # type: ignore[arg-type]
+    found = score_families(table, ScoreRule(), 3, backend="gpu", **functions).scores  # type: ignore[arg-type]
+    assert np.isneginf(expected).any()
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_gpu_scores_do_not_depend_on_the_number_of_gpus() -> None:
+    table = random_table(9, n=8, n_rows=60)
+    one = score_families(table, ScoreRule(), 3, backend="gpu").scores
+    two = score_families(table, ScoreRule(), 3, backend="gpu", devices=[0, 1]).scores
+    np.testing.assert_array_equal(one, two)
+
+
+def test_words_of_a_prefix_are_loaded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "TILE_BYTES", 64 * 5)
+    check(random_table(10, n=6, n_rows=700, weighted=True), ScoreRule(), 3)
+
+
+def test_gpu_refuses_what_it_cannot_score() -> None:
+    table = random_table(1, n=8)
+    with pytest.raises(ArgumentError, match="'bds'"):
+        score_families(table, ScoreRule("bds"), 2, backend="gpu")
+    with pytest.raises(ArgumentError, match="at most 5 parents"):
+        score_families(table, ScoreRule(), 6, backend="gpu")
+
+
+def test_values_that_exceed_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "SHARE", 1e-9)
+    with pytest.raises(TableTooLarge, match="lower max_parents"):
+        score_families(random_table(1), ScoreRule(), 2, backend="gpu")
