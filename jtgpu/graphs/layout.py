@@ -147,10 +147,10 @@ def _units(length: NDArray[np.float64]) -> NDArray[np.int64] | None:
 def _batches(
     graph: Graph, starts: NDArray[np.int64], ends: NDArray[np.int64], multiplicity: NDArray[np.float64], lanes: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Sources and batches: neighbours in breadth-first order share a batch."""
+    """Sources and batches: neighbours share a batch."""
     is_source = (multiplicity > 0) & (np.diff(graph.first) > 0)
-    sources = np.flatnonzero(is_source).astype(np.int32)
-    bounds = np.searchsorted(sources, np.append(starts, ends[-1:]))  # sources of each component
+    sources = _arrange.source_order(graph.first, graph.head, ends, is_source, lanes)
+    bounds = np.append(0, np.cumsum(is_source))[np.append(starts, ends[-1:])]  # sources of each component
     n_batches = -(-np.diff(bounds) // lanes)
     component = np.repeat(np.arange(len(starts)), n_batches)
     before = np.concatenate([[0], np.cumsum(n_batches)[:-1]]).astype(np.int64) if len(starts) else n_batches

@@ -1,4 +1,5 @@
-"""Compiled preparation of a graph: arcs by tail, trees folded away, components in breadth-first order."""
+"""Compiled preparation of a graph: arcs by tail, trees folded away, components in breadth-first order,
+and the order of sources."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ import numpy as np
 
 from ...util.jit import compiled
 
-__all__ = ["arcs_by_tail", "arrange", "inner_arcs"]
+__all__ = ["arcs_by_tail", "arrange", "inner_arcs", "source_order"]
+
+DEEP = 20  # levels, from which on neighbours in a ball have more similar distances than those of one level
 
 
 @compiled("i8, const(i4[:]), const(i4[:]), const(f8[:]), b1")
@@ -228,3 +231,68 @@ def inner_arcs(first, head, number, n):  # type: ignore[no-untyped-def]
                 n_arcs += 1
         new_first[u + 1] = n_arcs
     return new_first, new_head[:n_arcs].copy(), arc[:n_arcs].copy()
+
+
+@compiled("const(i8[:]), const(i4[:]), const(i8[:]), const(b1[:]), i8")
+def source_order(first, head, ends, is_source, lanes):  # type: ignore[no-untyped-def]
+    """Sources, a component at a time, so that those of a batch are near each other.
+
+    In breadth-first order; in deep components each batch is a ball of vertices that are not yet in one.
+
+    Parameters
+    ----------
+    first : (n+1,) int64
+    head : (A,) int32
+        Arcs by new numbers; see `inner_arcs`.
+    ends : (C,) int64
+        See `arrange`.
+    is_source : (n,) bool
+    lanes : int
+        Sources of a batch.
+
+    Returns
+    -------
+    sources : (S,) int32
+    """
+    n = len(is_source)
+    sources, queue, taken = np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n, np.bool_)
+    n_sources, lo = 0, 0
+    for hi in ends:
+        grows, begin = _depth(first, head, lo, hi, queue) > DEEP, n_sources
+        for root in range(lo, hi):
+            if taken[root]:
+                continue
+            taken[root] = True
+            queue[0] = root
+            i, n_queue = 0, 1
+            if is_source[root]:
+                sources[n_sources] = root
+                n_sources += 1
+            while grows and i < n_queue and (n_sources - begin) % lanes:
+                u = queue[i]
+                i += 1
+                for arc in range(first[u], first[u + 1]):
+                    v = head[arc]
+                    if not taken[v] and (n_sources - begin) % lanes:
+                        taken[v] = True
+                        queue[n_queue] = v
+                        n_queue += 1
+                        if is_source[v]:
+                            sources[n_sources] = v
+                            n_sources += 1
+        lo = hi
+    return sources[:n_sources].copy()
+
+
+@compiled()
+def _depth(first, head, lo, hi, depth):  # type: ignore[no-untyped-def]
+    """Levels of a component that is numbered in breadth-first order; writes to `depth`."""
+    depth[lo:hi] = hi
+    deepest = 0
+    for u in range(lo, hi):
+        if u == lo or depth[u] == hi:
+            depth[u] = 0
+        deepest = max(deepest, depth[u])
+        for arc in range(first[u], first[u + 1]):
+            depth[head[arc]] = min(depth[head[arc]], depth[u] + 1)
+    return deepest
