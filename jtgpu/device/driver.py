@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
     from .context import Device
 
-__all__ = ["Arguments", "Kernels", "most_shared"]
+__all__ = ["Arguments", "Kernels", "loaded_kernels", "most_shared"]
+
+_loaded: WeakKeyDictionary[Device, dict[tuple[str, str], Kernels]] = WeakKeyDictionary()
 
 
 def _bindings() -> Any:
@@ -47,6 +50,14 @@ def _launch_call() -> Any:
 def most_shared(device: Device) -> int:
     """Bytes of shared memory that one block of a device may take."""
     return _attribute(device, "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+
+
+def loaded_kernels(device: Device, file: str, names: Sequence[str], *, real: str = "float64") -> Kernels:
+    """The kernels of a file on a device, loaded once and never unloaded. Used inside ``device.active()``."""
+    found = _loaded.setdefault(device, {})
+    if (file, real) not in found:
+        found[file, real] = Kernels(device, file, names, real=real)
+    return found[file, real]
 
 
 def _attribute(device: Device, name: str) -> int:
@@ -174,7 +185,7 @@ class Kernels:
         """Queue a kernel; `early`: it may start before the one queued last has ended, and waits by itself."""
         self.ready(name, (n_blocks, n_threads), stream, arguments, shared=shared, early=early)()
 
-    def ready(
+    def ready(  # noqa: PLR0913
         self,
         name: str,
         grid: tuple[int, int],
@@ -184,6 +195,7 @@ class Kernels:
         shared: int = 0,
         early: bool = False,
         together: bool = False,
+        cluster: int = 0,
     ) -> Callable[[], None]:
         """A function that queues a kernel with whatever its arguments contain then.
 
@@ -201,6 +213,9 @@ class Kernels:
             Programmatic dependent launch: the kernel may start before the one before it has ended, and waits itself.
         together : bool
             Cooperative launch: all blocks are on the device at once, or the launch fails.
+        cluster : int
+            Blocks of a cluster, which run at the same time and share a barrier; 0: none. More than 8 need
+            `allow_large_clusters`.
         """
         d = self._driver
         config = d.CUlaunchConfig()
@@ -218,6 +233,12 @@ class Kernels:
             attribute = d.CUlaunchAttribute()
             attribute.id = d.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
             attribute.value.cooperative = 1
+            attributes.append(attribute)
+        if cluster:
+            attribute = d.CUlaunchAttribute()
+            attribute.id = d.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            size = attribute.value.clusterDim
+            size.x, size.y, size.z = cluster, 1, 1
             attributes.append(attribute)
         if attributes:
             config.attrs = attributes
@@ -239,6 +260,11 @@ class Kernels:
         """Let a kernel take more dynamic shared memory than the default 48 KB."""
         attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         self._checked(self._driver.cuFuncSetAttribute(self._functions[name], attribute, n_bytes))
+
+    def allow_large_clusters(self, name: str) -> None:
+        """Let a kernel run in clusters of more than 8 blocks, where the device has them."""
+        attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+        self._checked(self._driver.cuFuncSetAttribute(self._functions[name], attribute, 1))
 
     def symbol(self, name: str) -> int:
         """Address of a variable of the module, in constant or device memory."""

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import DataError
+from ..device.arrays import device_array
+from ..errors import ArgumentError, DataError
 from ..util.arguments import choice, flag, whole_number
-from .inputs import SeriesData, read_series
-from .products import Moments, missing_value, moments
+from .gpu import batch, run
+from .gpu.batch import BatchResult
+from .inputs import DeviceSeries, SeriesData, read_series
+from .products import missing_value, moments
 from .toeplitz import recurse
+from .workers import resolve_backend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,6 +48,8 @@ class Autoregression:
     stops_at : (...) ndarray of int64
         First order that does not exist, or -1; see `jtgpu.series.Predictors`. 0 for series that are constant or have
         values that are missing or infinite.
+    backend : {"cpu", "gpu", "reference"}
+        What fitted the models.
     """
 
     names: tuple[str, ...]
@@ -54,6 +60,7 @@ class Autoregression:
     partial: NDArray[np.float64]
     sigma2: NDArray[np.float64]
     stops_at: NDArray[np.int64]
+    backend: str = "cpu"
 
     @property
     def variance(self) -> NDArray[np.float64]:
@@ -70,14 +77,15 @@ class Autoregression:
 
 def ar(  # noqa: PLR0913
     x: Any, order: str | int = "bic", max_order: int = 16, *, demean: bool = True, on_error: str = "error",
-    time: str | None = None, backend: str = "auto", threads: int | None = None,
+    time: str | None = None, backend: str = "auto", threads: int | None = None, devices: Any = None,
 ) -> Autoregression:  # fmt: skip
     """Fit autoregressive models by the Yule-Walker equations with biased autocovariances.
 
     Parameters
     ----------
     x : (..., T) array, or table
-        Series; a table (data frame, mapping of columns, list of mappings) has a column for each.
+        Series; a table (data frame, mapping of columns, list of mappings) has a column for each. A float32 or float64
+        array in a GPU's memory (``__cuda_array_interface__`` or DLPack) is read there.
     order : {"bic", "aic"} or int
         An order for all series, or how each series' order is chosen: the smallest ``T ln sigma2[m] + m ln T`` (BIC) or
         ``T ln sigma2[m] + 2 m`` (AIC), of equals the lowest order.
@@ -118,27 +126,55 @@ def ar(  # noqa: PLR0913
     else:
         p = whole_number("order", order, 0)
     choice("on_error", on_error, ("error", "flag"))
-    data = read_series(x, time)
-    n, n_times = data.values.shape
+    source = device_array(x)
+    backend = resolve_backend(backend, on_device=source is not None)
+    if source is not None and p <= batch.HIGHEST:
+        if time is not None:
+            raise ArgumentError("time= names a column; an array has none")
+        data: SeriesData = DeviceSeries(source)
+    else:
+        data = read_series(x if source is None else run.download(source), time)
+    n_times = data.n_times
     if n_times <= p:
         lower = "max_order" if isinstance(order, str) else "order"
         raise DataError(f"series of {n_times} values have no model of order {p}; use a lower {lower}")
-    found = moments(data, p + 1, flag("demean", demean), backend, threads)
+    if backend == "gpu" and p <= batch.HIGHEST:
+        models = _fit_on_gpu(data, p, order, flag("demean", demean), devices)
+    else:
+        models = _fit(data, p, order, flag("demean", demean), backend, threads, devices)
+    for s in np.flatnonzero(models.stops_at >= 0)[: 1 if on_error == "error" else 0]:
+        raise DataError(_why(data, models, int(s)))
+    shape, largest = data.shape, models.order.max(initial=0)
+    return Autoregression(
+        tuple(data.names), n_times, models.order.reshape(shape), models.coef[:, :largest].reshape(*shape, largest),
+        models.mean.reshape(shape), models.partial.reshape(*shape, p + 1), models.sigma2.reshape(*shape, p + 1),
+        models.stops_at.reshape(shape), backend,
+    )  # fmt: skip
+
+
+def _fit_on_gpu(data: SeriesData, p: int, order: str | int, demean: bool, devices: Any) -> BatchResult:
+    """Models of orders up to p, at most `batch.HIGHEST`, by one kernel."""
+    if isinstance(data, DeviceSeries):
+        return run.fit_resident(data.source, p, order, demean)
+    return run.fit(data.values, p, order, demean, devices)
+
+
+def _fit(
+    data: SeriesData, p: int, order: str | int, demean: bool, backend: str, threads: int | None, devices: Any
+) -> BatchResult:
+    """Models of orders up to p, from autocovariances that the CPU computes."""
+    found = moments(data, p + 1, demean, "cpu" if backend == "gpu" else backend, threads)
+    n, n_times = data.values.shape
     r = found.sums / n_times
-    predictors = recurse(r, np.full(n, p), backend, threads)
-    for s in np.flatnonzero(predictors.stops_at >= 0)[: 1 if on_error == "error" else 0]:
-        raise DataError(_why(data, found, int(s), int(predictors.stops_at[s])))
+    predictors = recurse(r, np.full(n, p), backend, threads, devices)
     last = np.where(predictors.stops_at < 0, p, np.maximum(predictors.stops_at - 1, 0))
     chosen = _best(predictors.sigma2, last, n_times, order) if isinstance(order, str) else last
     coef = predictors.coef
     if (chosen < last).any():
-        coef = recurse(r, chosen, backend, threads).coef
-    shape = data.shape
-    return Autoregression(
-        tuple(data.names), n_times, chosen.reshape(shape),
-        coef[:, : chosen.max(initial=0)].reshape(*shape, chosen.max(initial=0)), found.mean.reshape(shape),
-        predictors.partial.reshape(*shape, p + 1), predictors.sigma2.reshape(*shape, p + 1),
-        predictors.stops_at.reshape(shape),
+        coef = recurse(r, chosen, backend, threads, devices).coef
+    return BatchResult(
+        coef, predictors.partial, predictors.sigma2, found.mean, found.sums[:, 0], found.bad, chosen,
+        predictors.stops_at,
     )  # fmt: skip
 
 
@@ -151,14 +187,15 @@ def _best(sigma2: NDArray[np.float64], last: NDArray[np.int64], n_times: int, cr
     return chosen
 
 
-def _why(data: SeriesData, found: Moments, s: int, order: int) -> str:
+def _why(data: SeriesData, models: BatchResult, s: int) -> str:
     """Why a series has no model of an order."""
-    if found.bad[s] >= 0:
-        return missing_value(data, s, int(found.bad[s])) + ", or use on_error='flag'"
+    order = int(models.stops_at[s])
+    if models.bad[s] >= 0:
+        return missing_value(data, s, int(models.bad[s])) + ", or use on_error='flag'"
     if order > 0:
         return (
             f"{data.locate(s)} has no model of order {order}: its partial autocorrelation there is not below 1 in "
             f"magnitude, or the remaining variance is rounding; use max_order={order - 1} or on_error='flag'"
         )
-    what = "is constant" if found.sums[s, 0] == 0 else "has values whose squares overflow"
+    what = "is constant" if models.power[s] == 0 else "has values whose squares overflow"
     return f"{data.locate(s)} {what}; leave it out, or use on_error='flag'"

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..device.arrays import DeviceArray
 from ..errors import ArgumentError, DataError, EvidenceError, shown
 from ..inference.tables import Table, as_numbers, is_frame, is_missing, open_table
+from .gpu import run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SeriesData", "as_floats", "as_rows", "check_times", "read_series", "series_table"]
+__all__ = ["DeviceSeries", "SeriesData", "as_floats", "as_rows", "check_times", "read_series", "series_table"]
 
 
 @dataclass
@@ -39,12 +41,41 @@ class SeriesData:
     shape: tuple[int, ...]
     table: Table | None
 
+    @property
+    def n_series(self) -> int:
+        """Number of series."""
+        return len(self.names)
+
+    @property
+    def n_times(self) -> int:
+        """Length of the series."""
+        return int(self.values.shape[1])
+
+    def value(self, series: int, at: int) -> float:
+        """One value."""
+        return float(self.values[series, at])
+
     def locate(self, series: int, at: int | None = None) -> str:
         """Name a series, and a time, in messages."""
         name = f"series {self.names[series]!r}" if self.table is not None else f"series {series}"
         if at is None:
             return name
         return f"{name}, {f'time {at}' if self.table is None else self.table.row_name(at)}"
+
+
+class DeviceSeries(SeriesData):
+    """Series in a GPU's memory: `values` has no rows."""
+
+    def __init__(self, source: DeviceArray):
+        if not source.shape:
+            raise ArgumentError("x must be an array of real numbers with an axis of times at least")
+        self.source = source
+        n = math.prod(source.shape[:-1])
+        super().__init__(np.empty((0, source.shape[-1])), [f"x{i}" for i in range(n)], source.shape[:-1], None)
+
+    def value(self, series: int, at: int) -> float:
+        """One value, copied from the device."""
+        return float(run.download(self.source).reshape(len(self.names), -1)[series, at])
 
 
 def as_floats(name: str, value: Any) -> NDArray[np.float64]:

@@ -73,7 +73,7 @@ def autocovariance(
 
 def missing_value(data: SeriesData, series: int, at: int) -> str:
     """Message for a value that is not finite."""
-    what = "is missing (NaN)" if np.isnan(data.values[series, at]) else "is infinite"
+    what = "is missing (NaN)" if np.isnan(data.value(series, at)) else "is infinite"
     return f"{data.locate(series, at)}: the value {what}; fill gaps or cut the series there"
 
 
@@ -86,7 +86,7 @@ def moments(data: SeriesData, n_lags: int, demean: bool, backend: str, threads: 
             f"series of {length} values have no autocovariance at lag {n_lags - 1}; use a lower order or lag"
         )
     found = Moments(np.empty((n, n_lags)), np.empty(n), np.empty(n, np.int64))
-    if resolve_backend(backend) == "reference":
+    if resolve_backend(backend, has_gpu=False) == "reference":
         for s in range(n):
             _reference_moments(x[s], demean, found, s)
         return found

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..device.arrays import device_array
 from ..errors import ArgumentError, DataError
 from ..util.arguments import choice, whole_number
 from ..util.loops import loops
 from . import reference
+from .gpu import batch, run
 from .inputs import as_floats, as_rows
 from .workers import on_threads, resolve_backend
 
@@ -59,7 +61,9 @@ class Predictors(NamedTuple):
         return a
 
 
-def levinson(r: Any, *, on_error: str = "flag", backend: str = "auto", threads: int | None = None) -> Predictors:
+def levinson(
+    r: Any, *, on_error: str = "flag", backend: str = "auto", threads: int | None = None, devices: Any = None
+) -> Predictors:
     """Linear predictors of all orders from autocovariances, by the recursion of Levinson and Durbin.
 
     Order m solves ``toeplitz(r[:m]) a = r[1:m+1]``. Batches are computed side by side in vector registers; a system's
@@ -68,12 +72,15 @@ def levinson(r: Any, *, on_error: str = "flag", backend: str = "auto", threads: 
     Parameters
     ----------
     r : (..., p+1) array
-        Autocovariances at lags 0..p.
+        Autocovariances at lags 0..p. An array in a GPU's memory (``__cuda_array_interface__`` or DLPack) is read there.
     on_error : {"flag", "error"}
         What to do with a system of which an order does not exist: set `Predictors.stops_at`, or raise `DataError`.
-    backend : {"auto", "cpu", "reference"}
+    backend : {"auto", "cpu", "gpu", "reference"}
+        ``"auto"``: the GPU for arrays that are in its memory, otherwise the CPU.
     threads : int, optional
         Default: one for each core.
+    devices : {"all"}, int or sequence of int, optional
+        GPUs that share a batch from the host. Default: the best one.
 
     Returns
     -------
@@ -85,17 +92,22 @@ def levinson(r: Any, *, on_error: str = "flag", backend: str = "auto", threads: 
     >>> series.levinson([1.0, 0.5, 0.25]).coef.tolist()
     [0.5, 0.0]
     """
-    values = as_floats("r", r)
+    source = device_array(r)
+    backend = resolve_backend(backend, on_device=source is not None)
     choice("on_error", on_error, ("flag", "error"))
-    if not values.shape[-1]:
+    values = as_floats("r", r) if source is None else source
+    if not values.shape or not values.shape[-1]:
         raise ArgumentError("r must have the autocovariance at lag 0 at least; its last axis is empty")
-    flat = as_rows(values)
-    order = np.full(len(flat), flat.shape[1] - 1)
-    found = recurse(flat, order, backend, threads)
+    front, p = values.shape[:-1], values.shape[-1] - 1
+    if source is not None and p <= batch.HIGHEST:
+        found = _empty(math.prod(front), p)
+        run.predict_resident(source, found)
+    else:
+        flat = as_rows(values if isinstance(values, np.ndarray) else run.download(values))
+        found = recurse(flat, np.full(len(flat), p), backend, threads, devices)
     stopped = np.flatnonzero(found.stops_at >= 0)
     if on_error == "error" and len(stopped):
         raise DataError(f"system {stopped[0]} has no predictor of order {found.stops_at[stopped[0]]}; see stops_at")
-    front, p = values.shape[:-1], flat.shape[1] - 1
     return Predictors(
         found.coef.reshape(*front, p),
         found.partial.reshape(*front, p + 1),
@@ -104,13 +116,23 @@ def levinson(r: Any, *, on_error: str = "flag", backend: str = "auto", threads: 
     )
 
 
-def recurse(r: NDArray[np.float64], order: NDArray[np.int64], backend: str, threads: int | None) -> Predictors:
-    """`levinson` of a C-contiguous (B, p+1) array; `order`: (B,), of the coefficients, and where results end."""
-    n, p = r.shape[0], r.shape[1] - 1
+def _empty(n: int, p: int) -> Predictors:
+    """Predictors of n systems, not set."""
     memory = np.empty(n * (3 * p + 2))  # one array: the system provides large ones faster
     coef, rest = memory[: n * p].reshape(n, p), memory[n * p :].reshape(2, n, p + 1)
-    found = Predictors(coef, rest[0], rest[1], np.empty(n, np.int64))
-    if resolve_backend(backend) == "reference":
+    return Predictors(coef, rest[0], rest[1], np.empty(n, np.int64))
+
+
+def recurse(
+    r: NDArray[np.float64], order: NDArray[np.int64], backend: str, threads: int | None, devices: Any = None
+) -> Predictors:
+    """`levinson` of a C-contiguous (B, p+1) array; `order`: (B,), of the coefficients, and where results end."""
+    n, p = r.shape[0], r.shape[1] - 1
+    found = _empty(n, p)
+    if backend == "gpu":
+        run.predict(r, order, found, devices)
+        return found
+    if backend == "reference":
         for s in range(n):
             found.coef[s], found.partial[s], found.sigma2[s], found.stops_at[s] = reference.predict(r[s], int(order[s]))
         return found
@@ -127,7 +149,9 @@ def recurse(r: NDArray[np.float64], order: NDArray[np.int64], backend: str, thre
     return found
 
 
-def solve_toeplitz(c: Any, b: Any, *, backend: str = "auto", threads: int | None = None) -> NDArray[np.float64]:
+def solve_toeplitz(
+    c: Any, b: Any, *, backend: str = "auto", threads: int | None = None, devices: Any = None
+) -> NDArray[np.float64]:
     """Solve ``toeplitz(c) x = b`` for symmetric Toeplitz matrices, with the shapes of `scipy.linalg.solve_toeplitz`.
 
     Parameters
@@ -136,9 +160,12 @@ def solve_toeplitz(c: Any, b: Any, *, backend: str = "auto", threads: int | None
         First columns, which are the first rows, too. For other Toeplitz matrices use SciPy's function.
     b : (N,) or (..., N, K) array
         Right-hand sides. Axes in front are broadcast.
-    backend : {"auto", "cpu", "reference"}
+    backend : {"auto", "cpu", "gpu", "reference"}
+        ``"auto"``: the GPU for arrays that are in its memory, otherwise the CPU.
     threads : int, optional
         Default: one for each core.
+    devices : {"all"}, int or sequence of int, optional
+        GPUs that share a batch from the host. Default: the best one.
 
     Returns
     -------
@@ -177,7 +204,7 @@ def solve_toeplitz(c: Any, b: Any, *, backend: str = "auto", threads: int | None
     x = np.empty_like(b3)
     stops_at = np.full(len(c2), -1)
     if n:
-        _solve(c2, b3, x, stops_at, resolve_backend(backend), threads)
+        _solve(c2, b3, x, stops_at, resolve_backend(backend), threads, devices)
     bad = np.flatnonzero(stops_at >= 0)
     if len(bad):
         raise DataError(
@@ -190,10 +217,13 @@ def solve_toeplitz(c: Any, b: Any, *, backend: str = "auto", threads: int | None
 
 def _solve(
     c: NDArray[np.float64], b: NDArray[np.float64], x: NDArray[np.float64], stops_at: NDArray[np.int64], backend: str,
-    threads: int | None,
+    threads: int | None, devices: Any,
 ) -> None:  # fmt: skip
     """Solve (B, N) systems for (B, K, N) right-hand sides."""
     n = c.shape[1]
+    if backend == "gpu":
+        run.solve(c, b, x, stops_at, devices)
+        return
     if backend == "reference":
         for s in range(len(c)):
             x[s], stops_at[s] = reference.solve(c[s], b[s])

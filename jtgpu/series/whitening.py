@@ -61,7 +61,7 @@ def whiten(
     order, mean = fit.order.reshape(-1), fit.mean.reshape(-1)
     coef = np.ascontiguousarray(fit.coef.reshape(len(order), fit.coef.shape[-1]))
     out = np.empty_like(data.values)
-    if resolve_backend(backend) == "reference":
+    if resolve_backend(backend, has_gpu=False) == "reference":
         for s in range(len(out)):
             out[s] = reference.residuals(data.values[s], mean[s], coef[s, : order[s]])
     else:

@@ -6,18 +6,34 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
+from ..errors import ArgumentError
 from ..util.arguments import choice, whole_number
 from ..util.system import cores
 
 __all__ = ["on_threads", "resolve_backend"]
 
-BACKENDS = ("auto", "cpu", "reference")
+BACKENDS = ("auto", "cpu", "gpu", "reference")
 ENOUGH = 4_000_000  # multiplications, some milliseconds, that pay for a thread
 
 
-def resolve_backend(name: str) -> str:
-    """The backend that computes: ``"cpu"`` or ``"reference"``."""
-    return "cpu" if choice("backend", name, BACKENDS) == "auto" else name
+def resolve_backend(name: str, *, on_device: bool = False, has_gpu: bool = True) -> str:
+    """The backend that computes.
+
+    Parameters
+    ----------
+    name : str
+    on_device : bool
+        Whether the input is in a GPU's memory. ``"auto"`` is the GPU then, and the CPU otherwise: for systems of the
+        host, copies take longer than the CPU's work, unless a single one is very long.
+    has_gpu : bool
+        Whether the function runs on GPUs, too.
+    """
+    choice("backend", name, BACKENDS if has_gpu else [b for b in BACKENDS if b != "gpu"])
+    if name == "auto":
+        return "gpu" if on_device else "cpu"
+    if on_device and name != "gpu":
+        raise ArgumentError(f"the array is in a GPU's memory; use backend='gpu', or copy it to the host for {name!r}")
+    return name
 
 
 def on_threads(work: Callable[[slice], object], n: int, cost: float, threads: int | None) -> None:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from jtgpu import DataError, series
 from jtgpu.errors import ArgumentError
 from jtgpu.series.autoregression import _why
+from jtgpu.series.gpu.batch import BatchResult
 from jtgpu.series.inputs import read_series
-from jtgpu.series.products import _fast_length, moments
+from jtgpu.series.products import _fast_length
 
 COEF = (0.6, -0.3)
 
@@ -126,7 +127,9 @@ def test_bad_series_are_named_or_flagged_and_the_others_untouched() -> None:
 
 def test_the_message_about_an_order_that_does_not_exist() -> None:
     data = read_series(np.arange(8.0))
-    text = _why(data, moments(data, 3, True, "cpu", 1), 0, 2)
+    models = BatchResult.empty(1, 2)
+    models.stops_at[0], models.bad[0] = 2, -1
+    text = _why(data, models, 0)
     assert text.startswith("series 0 has no model of order 2: ")
     assert "max_order=1" in text
 

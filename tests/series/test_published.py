@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from jtgpu.errors import ArgumentError, TableTooLarge
 from jtgpu.series.published import VERSIONS, durbin32
+from jtgpu.series.published.gpu import KERNELS
 
 
 def recurrence(r: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -23,10 +24,20 @@ def recurrence(r: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 99, 100, 101, 1030])
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [v for v in VERSIONS if v not in KERNELS])
 def test_the_versions_agree(n: int, version: str) -> None:
     r = np.random.default_rng(n).uniform(-1, 1, n) / np.sqrt(n) / 2
     np.testing.assert_allclose(durbin32(r, version), recurrence(r), atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 99, 100, 101, 530])
+@pytest.mark.parametrize("version", KERNELS)
+@pytest.mark.usefixtures("emulated_gpu")
+def test_the_versions_of_the_gpu_agree(n: int, version: str) -> None:
+    r = np.random.default_rng(n).uniform(-1, 1, n) / np.sqrt(n) / 2
+    found = durbin32(r, version)
+    np.testing.assert_allclose(found, recurrence(r), atol=1e-12)
+    assert np.array_equal(found, durbin32(r, version))
 
 
 def test_threads_change_no_bit() -> None:

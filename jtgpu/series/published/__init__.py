@@ -17,6 +17,7 @@ from ...util.arguments import choice, whole_number
 from ...util.loops import loops
 from ...util.system import cores, free_memory
 from ..inputs import as_floats, as_rows
+from .gpu import KERNELS, durbin_on_gpu
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +26,7 @@ _durbin = loops("jtgpu.series.published.loops.durbin")
 
 __all__ = ["VERSIONS", "durbin32"]
 
-VERSIONS = ("sequential", "reworked", "openmp")
+VERSIONS = ("sequential", "reworked", "openmp", *KERNELS)
 BLOCK = 512  # products that are added before the sums of blocks are; independent of the number of threads
 
 
@@ -38,10 +39,12 @@ def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -
     Parameters
     ----------
     r : (N,) array
-    version : {"reworked", "sequential", "openmp"}
+    version : {"reworked", "sequential", "openmp", "cuda", "cuda-warp", "cuda-paired"}
         ``"sequential"``: PolyBench's, with matrices of N x N that are read by columns. ``"reworked"``: two rows.
         ``"openmp"``: two rows, the inner loops divided between threads; sums are added in a fixed order, so results do
-        not depend on the number of threads. The published version's races and its wrong row for odd N are fixed.
+        not depend on the number of threads. ``"cuda"``: two kernels a step. ``"cuda-warp"`` and ``"cuda-paired"``: what
+        the authors propose, sums by warps, and also each entry read once for two updates. The published versions'
+        races, their atomic additions in any order and the wrong row for odd N are fixed.
     threads : int, optional
         For ``"openmp"``. Default: one for each core.
 
@@ -53,6 +56,8 @@ def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -
     ------
     TableTooLarge
         If the matrices of ``"sequential"`` exceed the free memory.
+    BackendUnavailable
+        If the CUDA versions find no GPU.
     """
     choice("version", version, VERSIONS)
     values: NDArray[np.float64] = as_rows(as_floats("r", r).reshape(1, -1))[0]
@@ -70,6 +75,8 @@ def durbin32(r: Any, version: str = "reworked", *, threads: int | None = None) -
         _durbin.sequential(values, np.empty((n, n)), np.empty((n + 1, n)), out)
     elif version == "reworked":
         _durbin.reworked(values, np.empty((2, n)), out)
+    elif version in KERNELS:
+        return durbin_on_gpu(values, version)
     else:
         _on_threads(values, out, cores() if threads is None else whole_number("threads", threads, 1))
     return out

@@ -48,7 +48,10 @@ extern "C" unsigned sizes_{0}(unsigned* out) {{ return emulated::sizes({0}, out)
 ROOT = Path(__file__).parents[3]
 SHIM = Path(__file__).with_name("host_cuda.hpp")
 # kernels whose blocks wait for each other
-TOGETHER = (("dataflow_plain", "dataflow_blocks"),)
+TOGETHER = (
+    ("dataflow_plain", "dataflow_blocks"),
+    ("schur_predict_16", "schur_predict_32", "schur_solve_16"),
+)
 _NAMES = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\([^;{]*?\)\s*)?(\w+)\s*\(")
 _CONSTANT = re.compile(r"__constant__\s+(\w+)\s+(\w+)\[([^\]]+)\];")
 _TIMER = re.compile(r'asm volatile\("mov.u64 %0, %%globaltimer;" : "=l"\((\w+)\)\);')
@@ -201,6 +204,7 @@ class Function:
         n = getattr(found, f"sizes_{name}")(sizes)
         self.sizes = list(sizes)[:n]
         self.allowed = 48 << 10
+        self.most_cluster = 8
         Module.last += 8
         self.number = Module.last
         Module.functions[self.number] = self

@@ -211,8 +211,16 @@ class CUlaunchConfig(Strict):
         return id(self)
 
 
+class _ClusterDim(Strict):
+    fields = ("x", "y", "z")
+
+
 class _Value(Strict):
-    fields = ("programmaticStreamSerializationAllowed", "cooperative")
+    fields = ("programmaticStreamSerializationAllowed", "cooperative", "clusterDim")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clusterDim = _ClusterDim()
 
 
 class CUlaunchAttribute(Strict):
@@ -229,6 +237,7 @@ class CUlaunchAttributeID(IntEnum):
     """Attributes."""
 
     CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2
+    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4
     CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6
 
 
@@ -243,6 +252,7 @@ class CUfunction_attribute(IntEnum):
     """Attributes of a kernel."""
 
     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+    CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
 
 
 class CUevent_flags(IntEnum):
@@ -305,6 +315,9 @@ def _attribute(attribute: CUdevice_attribute, device: int) -> int:
 
 def _set_attribute(function: int, attribute: CUfunction_attribute, value: int) -> None:
     current()
+    if attribute == CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+        Module.functions[function].most_cluster = 16
+        return
     assert attribute == CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     if not 0 <= value <= SHARED:
         raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, "shared memory")
@@ -388,6 +401,10 @@ def _launch(config: Any, function: Function, parameters: int) -> int:
     for attribute in config.attrs:
         if attribute.id == CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE and blocks > MULTIPROCESSORS:
             return CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+        if attribute.id == CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+            size = attribute.value.clusterDim
+            if CAPABILITY < (9, 0) or size.y != 1 or size.z != 1 or blocks % size.x or size.x > function.most_cluster:
+                return CUresult.CUDA_ERROR_INVALID_VALUE
     given = _arguments[parameters]
     kept = given._kept
     if len(kept) != len(function.sizes):

@@ -1,0 +1,1 @@
+"""Series and Toeplitz systems on CUDA devices; see cuda/series."""

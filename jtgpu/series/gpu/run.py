@@ -1,0 +1,223 @@
+"""What the functions of `jtgpu.series` compute on GPUs, from arrays of the host or of a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...device.arrays import DeviceArray
+from ...device.context import Device, open_device
+from ...device.driver import After
+from ...device.memory import Memory
+from ...errors import ArgumentError
+from . import batch, schur
+from .devices import on_devices, opened
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["check_rows", "fit", "fit_resident", "predict", "predict_resident", "solve"]
+
+
+def check_rows(name: str, x: DeviceArray) -> tuple[int, int, int, str]:
+    """Rows, length and stride (in values) of the (B, n) matrix that a device array of shape (..., n) is, and its type.
+
+    Raises
+    ------
+    ArgumentError
+        For other numbers than floats of 32 and 64 bits, and for rows that are not contiguous and equally spaced.
+    """
+    size = x.dtype.itemsize
+    if x.dtype not in (np.float32, np.float64) or not x.shape:
+        raise ArgumentError(f"{name} on a GPU must be a float32 or float64 array, not {x.dtype} of shape {x.shape}")
+    rows = int(np.prod(x.shape[:-1], dtype=np.int64))
+    length = x.shape[-1]
+    spaced = len(x.shape) < 2 or x.strides[-2] % size == 0
+    expected = x.strides[-2] if len(x.shape) > 1 else length * size
+    for extent, stride in zip(reversed(x.shape[:-1]), reversed(x.strides[:-1]), strict=True):
+        spaced &= extent == 1 or stride == expected
+        expected = expected * extent
+    if (length > 1 and x.strides[-1] != size) or not spaced:
+        raise ArgumentError(f"{name} on a GPU must have contiguous rows, equally spaced, not strides {x.strides}")
+    return rows, length, (x.strides[-2] // size if len(x.shape) > 1 else length), str(x.dtype)
+
+
+def _order(x: DeviceArray, stream: Any) -> After | None:
+    """Make `stream` wait for the work that an array comes from."""
+    if x.stream is None:
+        return None
+    after = After(x.stream)
+    after.order(stream)
+    return after
+
+
+def fit(x: NDArray[np.float64], p: int, order: str | int, demean: bool, devices: Any) -> batch.BatchResult:
+    """Models of the rows of a C-contiguous (B, T) array; p is at most `batch.HIGHEST`."""
+    n, n_times = x.shape
+    found = batch.BatchResult.empty(n, p)
+    penalty = batch.penalty_of(order, n_times)
+
+    def work(device: Device, stream: Any, some: slice) -> None:
+        memory = Memory(device)
+        try:
+            address = memory.put(x[some], stream)
+            size = len(x[some])
+            job = batch.BatchJob(
+                device, address, size, n_times, "float64", p, n_times=n_times, demean=demean, penalty=penalty
+            )
+            _finish(job, stream, found, some)
+        finally:
+            memory.close()
+
+    on_devices(work, n, 8 * n_times + batch.bytes_per_system(p), opened(devices), f"a series of {n_times} values")
+    return found
+
+
+def fit_resident(x: DeviceArray, p: int, order: str | int, demean: bool) -> batch.BatchResult:
+    """Models of the rows of a device array, on its device."""
+    n, n_times, stride, real = check_rows("x", x)
+    found = batch.BatchResult.empty(n, p)
+    if not n:
+        return found
+    penalty = batch.penalty_of(order, n_times)
+    device = open_device(x.ordinal)
+    with device.active():
+        stream = device.stream()
+        after = _order(x, stream)
+        try:
+            job = batch.BatchJob(device, x.address, n, stride, real, p, n_times=n_times, demean=demean, penalty=penalty)
+            _finish(job, stream, found, slice(0, n))
+        finally:
+            if after is not None:
+                after.close()
+    return found
+
+
+def _finish(job: Any, stream: Any, found: Any, some: slice) -> None:
+    """Run a job, and copy its results."""
+    try:
+        job.queue(stream)
+        for to, result in zip(found, job.download(stream), strict=True):
+            to[some] = result
+    finally:
+        job.close()
+
+
+def predict(r: NDArray[np.float64], last: NDArray[np.int64], found: tuple[NDArray[Any], ...], devices: Any) -> None:
+    """Predictors from the rows of a C-contiguous (B, p+1) array.
+
+    Parameters
+    ----------
+    r : (B, p+1) array
+    last : (B,) array
+        Order where a system's results end.
+    found : tuple of arrays
+        Of coefficients, partial autocorrelations, variances and the first orders that do not exist; set.
+    devices : object
+    """
+    n, p = r.shape[0], r.shape[1] - 1
+    is_short = p <= batch.HIGHEST
+    each = batch.bytes_per_system(p) + 8 * (p + 1) if is_short else schur.bytes_per_system(p + 1, solve=False)
+
+    def work(device: Device, stream: Any, some: slice) -> None:
+        memory = Memory(device)
+        try:
+            address = memory.put(r[some], stream)
+            orders = memory.put(last[some].astype(np.int32), stream)
+            if is_short:
+                short = batch.BatchJob(device, address, len(r[some]), p + 1, "float64", p, last=orders)
+                _finish(_Selected(short), stream, found, some)
+            else:
+                _finish(schur.SchurJob(device, address, len(r[some]), p + 1, stream, last=orders), stream, found, some)
+        finally:
+            memory.close()
+
+    on_devices(work, n, each, opened(devices), f"a system of order {p}")
+    no_order = found[3] == 0
+    for array in found[:3]:
+        array[no_order] = 0.0
+    found[1][no_order, 0] = 1.0
+
+
+class _Selected:
+    """A batch job of which only the predictors are results."""
+
+    def __init__(self, job: batch.BatchJob):
+        self._job = job
+        self.queue, self.close = job.queue, job.close
+
+    def download(self, stream: Any) -> tuple[NDArray[Any], ...]:
+        found = self._job.download(stream)
+        return found.coef, found.partial, found.sigma2, found.stops_at
+
+
+def predict_resident(r: DeviceArray, found: tuple[NDArray[Any], ...]) -> None:
+    """Predictors from the rows of a device array, of an order up to `batch.HIGHEST`, on its device."""
+    n, width, stride, real = check_rows("r", r)
+    if not n:
+        return
+    device = open_device(r.ordinal)
+    with device.active():
+        stream = device.stream()
+        after = _order(r, stream)
+        try:
+            job = batch.BatchJob(device, r.address, n, stride, real, width - 1)
+            _finish(_Selected(job), stream, found, slice(0, n))
+        finally:
+            if after is not None:
+                after.close()
+
+
+def download(x: DeviceArray) -> NDArray[np.float64]:
+    """A device array with contiguous rows as float64 on the host."""
+    n, length, stride, real = check_rows("x", x)
+    rows = np.empty((n, max(stride, length)), real)
+    if rows.size:
+        device = open_device(x.ordinal)
+        with device.active():
+            stream = device.stream()
+            after = _order(x, stream)
+            try:
+                flat = rows.reshape(-1)[: (n - 1) * stride + length]
+                device.download(flat, x.address, stream)
+                stream.synchronize()
+            finally:
+                if after is not None:
+                    after.close()
+    return np.ascontiguousarray(rows[:, :length], np.float64).reshape(x.shape)
+
+
+def solve(
+    c: NDArray[np.float64], b: NDArray[np.float64], x: NDArray[np.float64], stops_at: NDArray[np.int64], devices: Any
+) -> None:
+    """Solve (B, N) systems for (B, K, N) right-hand sides; each right-hand side is a run."""
+    n_systems, n = c.shape
+    n_right = b.shape[1]
+
+    def work(device: Device, stream: Any, some: slice) -> None:
+        memory = Memory(device)
+        try:
+            size = len(c[some])
+            address = memory.put(c[some], stream)
+            orders = memory.put(np.full(size, n - 1, np.int32), stream)
+            for j in range(n_right):
+                part = Memory(device)
+                try:
+                    right = part.put(np.ascontiguousarray(b[some, j]), stream)
+                    job = schur.SchurJob(
+                        device, address, size, n, stream, last=orders, right=right, is_covariance=False
+                    )
+                    try:
+                        job.queue(stream)
+                        found = job.download(stream)
+                    finally:
+                        job.close()
+                finally:
+                    part.close()
+                x[some, j], stops_at[some] = found.filter, found.stops_at
+        finally:
+            memory.close()
+
+    each = schur.bytes_per_system(n, solve=True)
+    on_devices(work, n_systems if n_right else 0, each, opened(devices), f"a system of {n} equations")
