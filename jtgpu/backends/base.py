@@ -150,6 +150,19 @@ class Backend(Protocol):
             Variables whose posteriors are computed, in the order of the result's columns. Default: all.
         """
 
+    def run_mixed(
+        self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
+    ) -> BatchResult:
+        """Posteriors of all variables in a few cases whose evidence patterns will not recur, as a server gets them.
+
+        The answers are those of `run_batch`, but for the last digits.
+
+        Parameters
+        ----------
+        states, likelihood
+            See `run_batch`.
+        """
+
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
     ) -> ColumnResult:
@@ -282,6 +295,12 @@ class BackendDefaults:
             found.posterior[i] = result.posterior[columns]
             found.log_evidence[i] = result.log_evidence
         return found
+
+    def run_mixed(
+        self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
+    ) -> BatchResult:
+        """See `Backend.run_mixed`."""
+        return self.run_batch(states, likelihood)
 
     def run_columns(
         self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None

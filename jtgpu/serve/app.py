@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import msgspec
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route, Router
-from starlette.staticfiles import StaticFiles
+from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import ArgumentError
-from ..inference.evidence import read_findings
-from ..inference.queries.scope import targets_of
 from ..inference.tree import JunctionTree
 from ..util.arguments import described
-from ..util.version import __version__
-from .admission import admit
-from .guard import Guard, check_type
+from .asking import COMPRESSED, QuestionEndpoints
+from .guard import Guard, Head, headers_of
 from .hosted import Hosted
 from .metrics import Gauge, Metrics, Values
-from .network_pages import cpt, describe, file, layout
-from .openapi import openapi
-from .page_files import FOLDER as PAGE
 from .problems import Refusal, kind_of, problem
-from .questions import QUESTIONS
-from .questions.bodies import Posteriors
-from .questions.form import Form
-from .questions.rounding import rounded
 from .request_log import log_request
-from .requests import JSON, PROBLEM, Trace, flag, json_response, number, read, trace_of, unless_gone
+from .requests import PROBLEM, Trace
+from .routes import not_found, page_routes, routes, state_routes
 from .settings import Settings
 from .tables import Tables
 
@@ -50,8 +38,7 @@ __all__ = ["App"]
 
 _log = logging.getLogger("jtgpu.serve")
 _encode = msgspec.json.Encoder().encode
-COMPRESSED = 2048  # bytes of a body from which it is compressed
-Handler = Callable[[Request, Hosted], Awaitable[Response]]
+SAVE = 0.5  # seconds between two files of metrics, where there are several workers
 
 
 class App:
@@ -89,12 +76,18 @@ class App:
                 )
         self.networks = {name: Hosted(name, tree, self.settings) for name, tree in trees.items()}
         self._guard = Guard(self.settings)
-        self._metrics = Metrics(self._gauges)
+        self._metrics = Metrics(self._gauges, self.settings.metrics_folder)
         self._tables = Tables(self.settings)
+        self._questions = QuestionEndpoints(self.networks, self.settings, self._metrics)
         self._state = "starting"
         self._warming: asyncio.Future[None] | None = None
+        self._saving: asyncio.TimerHandle | None = None
         self._ids = itertools.count(1)
-        self._router = Router(self._routes(), redirect_slashes=False, default=_not_found, lifespan=self._lifespan)
+        found = routes(self.networks, self._questions, self._tables)
+        found += state_routes(self.networks, lambda: self._state, self._metrics)
+        if not self.settings.api_only:
+            found += page_routes()
+        self._router = Router(found, redirect_slashes=False, default=not_found, lifespan=self._lifespan)
         self._stack: ASGIApp = GZipMiddleware(self._router, minimum_size=COMPRESSED, compresslevel=1)
         if self.settings.allow_origins:
             self._stack = CORSMiddleware(
@@ -124,6 +117,7 @@ class App:
     def close(self) -> None:
         """End all threads, after what they compute is finished."""
         self._state = "stopping"
+        self._metrics.save()
         self._tables.close()
         for hosted in self.networks.values():
             hosted.close()
@@ -169,13 +163,13 @@ class App:
     # Requests -------------------------------------------------------------------------------------------------
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A request: guards, the route, problems, metrics and the log."""
+        """A request: guards, the answer, problems, metrics and the log."""
         begun = time.perf_counter()
         trace = scope["jtgpu"] = Trace()
         scope["app"] = self  # then a route raises an error for methods that it does not have
-        more = [*self._guard.headers]
+        more = self._guard.headers
         if self._state == "stopping":
-            more.append((b"connection", b"close"))
+            more = [*more, (b"connection", b"close")]
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -184,8 +178,7 @@ class App:
             await send(message)
 
         try:
-            await self._check(scope)
-            await self._stack(scope, receive, send_with_headers)
+            await self._respond(scope, receive, send_with_headers)
         except ClientDisconnect:
             trace.status = 499
         except Exception as error:
@@ -196,17 +189,32 @@ class App:
         finally:
             seconds = time.perf_counter() - begun
             self._metrics.record(trace.network, trace.question or "other", trace.status, seconds)
+            if self.settings.metrics_folder and self._saving is None:
+                self._saving = asyncio.get_running_loop().call_later(SAVE, self._save)
             if self.settings.log != "none":
                 log_request(self.settings, scope["method"], trace, self._next_id(), seconds)
 
-    async def _check(self, scope: Scope) -> None:
+    def _save(self) -> None:
+        """Let other workers know the counts."""
+        self._saving = None
+        self._metrics.save()
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request and answer it: without starlette where it is one for posteriors."""
+        path = scope["path"]
+        if scope.get("root_path"):
+            path = path.removeprefix(scope["root_path"])
+        headers = headers_of(scope)
+        await self._check(path, headers, scope)
+        is_plain = scope["method"] == "POST" and not (self.settings.allow_origins and b"origin" in headers)
+        if not (is_plain and await self._questions.quick(path, scope, receive, send, headers)):
+            await self._stack(scope, receive, send)
+
+    async def _check(self, path: str, headers: Head, scope: Scope) -> None:
         """Raise `Refusal` for a client that may not ask; wait until the networks are warm."""
-        path, root = scope["path"], scope.get("root_path", "")
-        path = path.removeprefix(root)
         if path in ("/healthz", "/readyz"):
             return
-        headers = Headers(scope=scope)
-        self._guard.check(headers, scope.get("scheme", "http"))
+        self._guard.check(headers, scope)
         if (path.startswith("/v1/") or path == "/metrics") and scope["method"] != "OPTIONS":
             self._guard.check_token(headers)
             if self._state == "starting":
@@ -238,146 +246,3 @@ class App:
         if kind_of(error) == "impossible-evidence":
             self._metrics.record_impossible()
         return Response(_encode(found), found["status"], headers, PROBLEM)
-
-    def _routes(self) -> list[BaseRoute]:
-        """All paths; the first ones are those with most requests."""
-        network = "/v1/networks/{network}"
-        questions: dict[str, Handler] = dict.fromkeys(QUESTIONS, self._question)
-        questions |= {"table": self._table, "columns": self._tables.columns}
-        found: list[BaseRoute] = [
-            Route(f"{network}/{question}", self._of_network(question, handler), methods=["POST"])
-            for question, handler in questions.items()
-        ]
-        for path, handler in (("", describe), ("/cpt/{variable:path}", cpt), ("/file", file), ("/layout", layout)):
-            found.append(Route(f"{network}{path}", self._of_network(handler.__name__, handler)))
-        job = self._tables.serve_job
-        found += [
-            Route("/v1/networks", self._list_networks),
-            Route("/v1/jobs/{job}", job, methods=["GET", "DELETE"]),
-            Route("/v1/jobs/{job}/{part}", job),
-            Route("/healthz", self._report_health),
-            Route("/readyz", self._report_readiness),
-            Route("/metrics", self._report_metrics),
-            Route("/openapi.json", self._report_openapi),
-        ]
-        if not self.settings.api_only:
-            files = StaticFiles(directory=PAGE, check_dir=False)
-            found.append(Mount("/page", files))
-            found.append(Route("/", functools.partial(_index, files)))
-        return found
-
-    def _of_network(self, question: str, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        """An endpoint: the handler gets the network that the path names."""
-
-        async def endpoint(request: Request) -> Response:
-            name = request.path_params["network"]
-            hosted = self.networks.get(name)
-            if hosted is None:
-                raise Refusal("unknown-network", f"there is no network {name[:200]!r}", networks=[*self.networks])
-            trace = trace_of(request)
-            trace.network, trace.question = name, question
-            return await handler(request, hosted)
-
-        return endpoint
-
-    async def _list_networks(self, request: Request) -> Response:
-        trace_of(request).question = "networks"
-        found = [h.summary for h in self.networks.values()]
-        return json_response({"networks": found, "version": __version__, "questions": [*QUESTIONS]})
-
-    async def _report_health(self, request: Request) -> Response:
-        return json_response({"status": "alive"})
-
-    async def _report_readiness(self, request: Request) -> Response:
-        networks = {n: {"backend": h.tree.backend, "device": h.tree.device} for n, h in self.networks.items()}
-        return json_response({"status": self._state, "networks": networks}, 200 if self._state == "ready" else 503)
-
-    async def _report_metrics(self, request: Request) -> Response:
-        trace_of(request).question = "metrics"
-        return Response(self._metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    async def _report_openapi(self, request: Request) -> Response:
-        return Response(openapi(), media_type=JSON)
-
-    async def _table(self, request: Request, hosted: Hosted) -> Response:
-        self._refuse_if_full()
-        return await self._tables.table(request, hosted)
-
-    def _refuse_if_full(self) -> None:
-        waiting = sum(h.waiting for h in self.networks.values())
-        if waiting >= self.settings.queue:
-            raise Refusal("busy", f"{waiting:,} requests are waiting; try again later")
-
-    async def _question(self, request: Request, hosted: Hosted) -> Response:
-        check_type(request.headers, (JSON,))
-        trace, settings = trace_of(request), self.settings
-        question = trace.question
-        body: Any = hosted.decoders[question].decode(await read(request, settings.max_body) or b"{}")
-        self._refuse_if_full()
-        form = _form(request)
-        if question == "posteriors" and body.cases is None and not body.soft and not body.do:
-            return await self._posteriors(request, hosted, body, form)
-        if question == "posteriors" and body.cases is not None and len(body.cases) > settings.max_cases:
-            raise Refusal(
-                "too-many-cases", f"{len(body.cases):,} cases are more than {settings.max_cases:,}; use table",
-                needed=len(body.cases), limit=settings.max_cases,
-            )  # fmt: skip
-        arrived = time.perf_counter()
-
-        def compute() -> bytes:
-            begun = time.perf_counter()
-            admit(hosted.tree, hosted.rates, body, settings.timeout)
-            found = QUESTIONS[question](hosted.tree, body, form)
-            computed = time.perf_counter() - begun
-            found["ms"] = _milliseconds(begun - arrived, computed)
-            return _encode(rounded(found, form.digits))
-
-        answer = await unless_gone(request, hosted.submit(compute), settings.timeout)
-        trace.cases = len(body.cases) if question == "posteriors" and body.cases is not None else 1
-        self._metrics.record_cases(trace.cases, trace.cases)
-        return Response(answer, media_type=JSON)
-
-    async def _posteriors(self, request: Request, hosted: Hosted, body: Posteriors, form: Form) -> Response:
-        """Posteriors of one case: the most frequent question."""
-        model = hosted.tree.model
-        case = read_findings(model, body.evidence or {}, body.likelihood)
-        targets = None if body.targets is None else targets_of(model, body.targets)
-        future = hosted.batcher.submit(case, targets)
-        if hosted.batcher.is_inline:
-            answered = await future
-        else:
-            answered = await unless_gone(request, future, self.settings.timeout)
-        trace_of(request).cases = answered.cases
-        self._metrics.record_cases(1, answered.cases)
-        found: dict[str, Any] = {
-            "log_evidence": answered.log_evidence,
-            "posteriors": hosted.named(answered.flat, targets, form),
-            "ms": _milliseconds(answered.queued, answered.computed),
-        }
-        return json_response(rounded(found, form.digits))
-
-
-def _milliseconds(queued: float, computed: float) -> dict[str, float]:
-    return {"queued": round(1000 * queued, 3), "computed": round(1000 * computed, 3)}
-
-
-def _form(request: Request) -> Form:
-    if not request.scope.get("query_string"):
-        return _PLAIN
-    return Form(flag(request, "labels"), number(request, "digits", None, 1, 17))
-
-
-_PLAIN = Form()
-
-
-async def _index(files: StaticFiles, request: Request) -> Response:
-    """The page."""
-    trace_of(request).question = "page"
-    return await files.get_response("index.html", request.scope)
-
-
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1000})
-        return
-    raise HTTPException(404, f"there is nothing at {scope['path'][:200]!r}")

@@ -8,10 +8,11 @@ cost more than the answer. Others have a thread.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,6 +31,7 @@ __all__ = ["Answered", "Batcher", "Rates", "measure"]
 INLINE = 4e-3  # seconds of a batch that the event loop computes itself
 SIZES = (1, 16, 64, 256)  # cases of the batches that are measured
 PATIENCE = 0.2  # seconds of the measurements of one size
+EQUAL = 1.25  # a batch of one case that takes at most so many times the time of a single case: no other way is needed
 
 
 class Rates(NamedTuple):
@@ -42,7 +44,7 @@ class Rates(NamedTuple):
     batch, case : float
         A batch of n cases takes ``batch + n * case``.
     threshold : int
-        Cases from which a batch is faster.
+        Cases from which a batch is faster; 1: always, single cases included.
     """
 
     single: float
@@ -64,28 +66,31 @@ def measure(tree: JunctionTree, seed: int = 0) -> Rates:
     states[hidden] = -1
     backend = tree.intervened().backend
 
-    def run(n: int, first: int) -> float:
-        rows = np.ascontiguousarray(np.roll(states, first, axis=0)[:n])
-        begun = time.perf_counter()
-        if n == 1:
-            backend.run(Evidence(rows[0]), None)
-        else:
-            backend.run_batch(rows, {}, None)
-        return time.perf_counter() - begun
+    def rows(n: int, repeat: int) -> NDArray[np.int32]:
+        return np.ascontiguousarray(np.roll(states, repeat * n, axis=0)[:n])
 
-    seconds: dict[int, float] = {}
-    for n in SIZES:
-        run(n, 0)  # loads what the first call needs, which is not measured
-        seconds[n] = run(n, n)
-        spent = seconds[n]
-        for repeat in range(2, 12):
+    def shortest(n: int, run: Callable[[NDArray[np.int32]], object]) -> float:
+        run(rows(n, 0))  # loads what the first call needs, which is not measured
+        found, spent = math.inf, 0.0
+        for repeat in range(1, 12):
+            table = rows(n, repeat)
+            begun = time.perf_counter()
+            run(table)
+            seconds = time.perf_counter() - begun
+            found, spent = min(found, seconds), spent + seconds
             if spent > PATIENCE:
                 break
-            seconds[n] = min(seconds[n], run(n, repeat * n))
-            spent += seconds[n]
+        return found
+
+    single = shortest(1, lambda table: backend.run(Evidence(table[0]), None))
+    seconds: dict[int, float] = {}
+    for n in SIZES:
+        if single > PATIENCE:
+            break
+        seconds[n] = shortest(n, backend.run_mixed)
         if seconds[n] > PATIENCE:
             break
-    return _fit(seconds)
+    return _fit(single, seconds)
 
 
 def _sampled(tree: JunctionTree, n: int, rng: np.random.Generator) -> NDArray[np.int32]:
@@ -96,20 +101,19 @@ def _sampled(tree: JunctionTree, n: int, rng: np.random.Generator) -> NDArray[np
         return np.full((n, len(tree.model)), -1, np.int32)
 
 
-def _fit(seconds: dict[int, float]) -> Rates:
-    """Rates from times by number of cases."""
-    single = seconds[1]
+def _fit(single: float, seconds: dict[int, float]) -> Rates:
+    """Rates from the time of a single case and those of batches by number of cases."""
     sizes = [n for n in seconds if n > 1]
     if not sizes:
         return Rates(single, 0.0, single, 1 << 30)
-    last = max(sizes)
-    first = min(sizes)
+    first, last = min(sizes), max(sizes)
     case = (seconds[last] - seconds[first]) / (last - first) if last > first else seconds[last] / last
     case = max(case, seconds[last] / last / 10)
     batch = max(seconds[last] - last * case, 0.0)
+    if seconds[1] <= EQUAL * single:
+        return Rates(seconds[1], batch, case, 1)
     gain = single - case
-    threshold = int(batch / gain) + 2 if gain > 0 else 1 << 30
-    return Rates(single, batch, case, threshold)
+    return Rates(single, batch, case, int(batch / gain) + 2 if gain > 0 else 1 << 30)
 
 
 class Answered(NamedTuple):
@@ -226,7 +230,7 @@ class Batcher:
         begun = time.perf_counter()
         n = len(items)
         try:
-            if self._exact or n < self.rates.threshold:
+            if not n or self._exact or n < self.rates.threshold:
                 found = [self._single(item) for item in items]
             else:
                 found = self._batch(items)
@@ -258,20 +262,21 @@ class Batcher:
         model = tree.model
         states, weights = states_and_weights(len(model), [item.case for item in items])
         targets: list[int] | None = None
-        if all(item.targets is not None for item in items):
+        backend = tree.intervened().backend
+        if self.rates.threshold > 1 and all(item.targets is not None for item in items):
             targets = sorted({v for item in items for v in item.targets or ()})
-        result = tree.intervened().backend.run_batch(states, weights, targets)
-        at = spans(model, targets)
+            result = backend.run_batch(states, weights, targets)
+        else:
+            result = backend.run_mixed(states, weights)
         found: list[tuple[list[float], float] | BaseException] = []
-        impossible, log_evidence = result.impossible.tolist(), result.log_evidence.tolist()
-        for i, item in enumerate(items):
-            if impossible[i]:
+        for item, row, log_evidence in zip(items, result.posterior.tolist(), result.log_evidence.tolist(), strict=True):
+            if log_evidence == -math.inf:
                 found.append(ImpossibleEvidence(tree.impossible(item.case)))
                 continue
-            row: list[float] = result.posterior[i].tolist()
             if item.targets is not None and item.targets != targets:
+                at = spans(model, targets)
                 row = [x for v in item.targets for x in row[at[v]]]
-            found.append((row, log_evidence[i]))
+            found.append((row, log_evidence))
         return found
 
     def close(self) -> None:

@@ -8,14 +8,24 @@ server's own. Bodies need a content type that a form cannot send.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from starlette.datastructures import Headers
+from starlette.types import Scope
 
+from .addresses import is_loopback
 from .problems import Refusal
 from .settings import Settings
 
-__all__ = ["Guard", "check_type"]
+__all__ = ["Guard", "Head", "check_type", "headers_of"]
+
+Head = Mapping[bytes, bytes]  # headers by their names in lower case
+
+
+def headers_of(scope: Scope) -> dict[bytes, bytes]:
+    """The headers of a request by name; the first one of those that are repeated."""
+    found: dict[bytes, bytes] = dict(scope["headers"][::-1])
+    return found
 
 
 class Guard:
@@ -25,7 +35,7 @@ class Guard:
         self._settings = settings
         self._token = settings.token.encode()
         self._hosts = settings.hosts
-        self._good_hosts: set[str] = set()  # headers that were accepted
+        self._good_hosts: set[bytes] = set()  # headers that were accepted
         frames = f"'self' {settings.embed}" if settings.embed else "'none'"
         policy = f"default-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors {frames}"
         self.headers = [
@@ -34,24 +44,26 @@ class Guard:
             (b"referrer-policy", b"no-referrer"),
         ]
 
-    def check(self, headers: Headers, scheme: str) -> None:
+    def check(self, headers: Head, scope: Scope) -> None:
         """Check host and origin.
 
         Raises
         ------
         Refusal
         """
-        host = headers.get("host", "")
+        host = headers.get(b"host", b"")
         if host not in self._good_hosts:
             self._check_host(host)
-        origin = headers.get("origin")
-        if origin is None or origin.lower() == f"{scheme}://{host.lower()}":
+        if b"origin" not in headers:
+            return
+        origin = headers[b"origin"].decode("latin-1")
+        if origin.lower() == f"{_scheme(headers, scope)}://{host.decode('latin-1').lower()}":
             return
         if origin not in self._settings.allow_origins:
             raise Refusal("forbidden-origin", f"pages of {origin[:200]!r} may not ask this server; see --allow-origin")
 
-    def _check_host(self, host: str) -> None:
-        text = host.lower()
+    def _check_host(self, host: bytes) -> None:
+        text = host.decode("latin-1").lower()
         name, _, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
         name = name if name and port.isdigit() else text
         if "*" not in self._hosts and name not in self._hosts and text not in self._hosts:
@@ -59,13 +71,22 @@ class Guard:
         if len(self._good_hosts) < 100:
             self._good_hosts.add(host)
 
-    def check_token(self, headers: Headers) -> None:
+    def check_token(self, headers: Head) -> None:
         """Raise `Refusal` unless the request has the token, if there is one."""
         if not self._token:
             return
-        kind, _, token = headers.get("authorization", "").partition(" ")
-        if kind.lower() != "bearer" or not hmac.compare_digest(token.strip().encode("latin-1"), self._token):
+        kind, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if kind.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
             raise Refusal("missing-token", "send the token of this server as Authorization: Bearer TOKEN")
+
+
+def _scheme(headers: Head, scope: Scope) -> str:
+    """The scheme that the browser used: a proxy on this machine reports it where it ends TLS."""
+    forwarded = headers.get(b"x-forwarded-proto", b"").strip().decode("latin-1").lower()
+    client = scope.get("client")
+    if forwarded in ("http", "https") and client and is_loopback(client[0]):
+        return forwarded
+    return str(scope.get("scheme", "http"))
 
 
 def check_type(headers: Headers, allowed: Collection[str]) -> str:

@@ -86,6 +86,11 @@ class Hosted:
             future.exception()  # is retrieved, if nobody waits any more
 
     @property
+    def status(self) -> dict[str, str]:
+        """Where questions are answered."""
+        return {"backend": self.tree.backend, "device": self.tree.device}
+
+    @property
     def waiting(self) -> int:
         """Number of requests that wait for an answer."""
         return len(self.batcher) + self.pending

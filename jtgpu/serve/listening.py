@@ -36,7 +36,8 @@ def _protocol() -> Any:
         """Closes connections whose headers take too long or are too large."""
 
         _timer: asyncio.TimerHandle | None = None
-        _header = 0
+        _header = 0  # bytes
+        _in_header = True
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -47,19 +48,23 @@ def _protocol() -> Any:
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
-            if self._timer is not None:
-                self._header += len(data)
+            self._header += len(data)
             super().data_received(data)
-            if self._timer is not None and self._header > MAX_HEADER:
+            if not self._in_header:
+                self._header = 0
+                return
+            if self._timer is None:  # most headers arrive in one piece and need no timer
+                self._timer = self.loop.call_later(PATIENCE, self.transport.close)
+            if self._header > MAX_HEADER:
                 self.send_400_response("The header is too large.")
 
         def on_message_begin(self) -> None:
-            if self._timer is None:
-                self._header = 0
-                self._timer = self.loop.call_later(PATIENCE, self.transport.close)
+            if not self._in_header:
+                self._in_header, self._header = True, 0
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
+            self._in_header = False
             self._end_of_header()
             super().on_headers_complete()
 
@@ -87,8 +92,8 @@ class Listener(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app, http=_protocol(), ws="none", lifespan="off", log_config=None, access_log=False,
-                server_header=False, timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=max(1, round(grace)),
-                limit_concurrency=CONNECTIONS, backlog=2048,
+                server_header=False, proxy_headers=False, timeout_keep_alive=KEEP_ALIVE,
+                timeout_graceful_shutdown=max(1, round(grace)), limit_concurrency=CONNECTIONS, backlog=2048,
             )
         )  # fmt: skip
         self._app, self._ready = app, ready

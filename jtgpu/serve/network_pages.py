@@ -44,7 +44,7 @@ async def file(request: Request, hosted: Hosted) -> Response:
     """The network as a file."""
     name = request.query_params.get("format", "net")
     text, suffix = await unless_gone(
-        request, hosted.submit(lambda: networks.file(hosted.tree.model, name)), hosted.settings.timeout
+        request.receive, hosted.submit(lambda: networks.file(hosted.tree.model, name)), hosted.settings.timeout
     )
     headers = {"content-disposition": f'attachment; filename="network.{suffix}"'}
     return Response(text.encode("utf-8", "replace"), headers=headers, media_type="text/plain")
@@ -53,7 +53,7 @@ async def file(request: Request, hosted: Hosted) -> Response:
 async def layout(request: Request, hosted: Hosted) -> Response:
     """Positions for a drawing."""
     compute = _requested(request, hosted)
-    body = await unless_gone(request, hosted.submit(lambda: _encode(compute())), hosted.settings.timeout)
+    body = await unless_gone(request.receive, hosted.submit(lambda: _encode(compute())), hosted.settings.timeout)
     return Response(body, media_type=JSON)
 
 

@@ -9,10 +9,13 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Receive
 
 from .problems import Refusal
 
-__all__ = ["JSON", "PROBLEM", "Trace", "flag", "json_response", "number", "read", "trace_of", "unless_gone"]
+__all__ = [
+    "JSON", "PROBLEM", "Trace", "flag", "json_response", "number", "read", "read_body", "trace_of", "unless_gone",
+]  # fmt: skip
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 T = TypeVar("T")
@@ -63,25 +66,53 @@ def number(request: Request, name: str, default: int | None, least: int = 0, mos
 
 async def read(request: Request, limit: int) -> bytes:
     """Read a body of at most `limit` bytes."""
-    announced = request.headers.get("content-length", "")
+    trace = trace_of(request)
+    if not trace.body:
+        trace.body = await read_body(request.receive, request.headers.get("content-length", "").encode(), limit)
+    return trace.body
+
+
+async def read_body(receive: Receive, announced: bytes, limit: int) -> bytes:
+    """Read a body.
+
+    Parameters
+    ----------
+    receive : callable
+        Of the ASGI interface.
+    announced : bytes
+        The header Content-Length, if there is one.
+    limit : int
+        Bytes.
+
+    Raises
+    ------
+    Refusal
+        If the body is larger.
+    ClientDisconnect
+    """
     if announced.isdigit() and len(announced) < 20 and int(announced) > limit:
         raise _too_large(limit)
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
+    body, more = b"", True
+    parts: list[bytes] = []
+    size = 0
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body = message.get("body", b"")
+        size += len(body)
         if size > limit:
             raise _too_large(limit)
-        parts.append(part)
-    body = b"".join(parts)
-    trace_of(request).body = body
-    return body
+        parts.append(body)
+        more = message.get("more_body", False)
+    return body if len(parts) == 1 else b"".join(parts)
 
 
 def _too_large(limit: int) -> Refusal:
     return Refusal("too-large-body", f"the body has more than {limit:,} bytes", limit=limit)
 
 
-async def unless_gone(request: Request, future: asyncio.Future[T], timeout: float) -> T:
+async def unless_gone(receive: Receive, future: asyncio.Future[T], timeout: float) -> T:
     """Wait for an answer; cancel it when the client closes the connection, or after `timeout` seconds.
 
     Raises
@@ -90,7 +121,7 @@ async def unless_gone(request: Request, future: asyncio.Future[T], timeout: floa
     Refusal
         After the timeout.
     """
-    gone = asyncio.ensure_future(_disconnected(request))
+    gone = asyncio.ensure_future(_disconnected(receive))
     try:
         await asyncio.wait((future, gone), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if future.done():
@@ -103,6 +134,6 @@ async def unless_gone(request: Request, future: asyncio.Future[T], timeout: floa
         gone.cancel()
 
 
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import secrets
 import socket
 import threading
@@ -89,6 +90,9 @@ def run(app: App, sock: socket.socket, *, grace: float = 10.0, ready: Callable[[
         Called once the server accepts connections.
     """
     listener = Listener(app, grace, ready)
+    # what lives as long as the process is not looked at by the garbage collector at every request again
+    gc.collect()
+    gc.freeze()
     try:
         listener.run([sock])
     finally:

@@ -49,6 +49,9 @@ class Settings:
         Include the evidence in these lines.
     folder : str
         Folder for uploads that several processes share. Default: a private temporary one, removed at the end.
+    metrics_folder : str
+        Folder for the metrics of several processes that share a port, so that each of them reports all. Default: a
+        process reports its own.
     """
 
     token: str = ""
@@ -67,6 +70,7 @@ class Settings:
     log: str = "none"
     log_evidence: bool = False
     folder: str = ""
+    metrics_folder: str = ""
     hosts: frozenset[str] = field(init=False, default=frozenset())  # all accepted ones, lower case
 
     def __post_init__(self) -> None:
@@ -85,7 +89,7 @@ class Settings:
             if found is None:
                 raise ArgumentError(f"{name} must be a list of strings, not {described(given)}")
             put(self, name, tuple(text(name, each) for each in found))
-        for name in ("token", "embed", "folder"):
+        for name in ("token", "embed", "folder", "metrics_folder"):
             text(name, getattr(self, name))
         put(self, "allow_origins", tuple(o.rstrip("/") for o in self.allow_origins))
         put(self, "hosts", frozenset(h.lower() for h in ("127.0.0.1", "localhost", "[::1]", *self.allow_hosts)))

@@ -77,7 +77,7 @@ class Tables:
                 stays = True
                 running.add_done_callback(lambda done: done.cancelled() or done.exception())
                 return json_response({"job": job.id, "url": f"/v1/jobs/{job.id}"}, 202)
-            await unless_gone(request, running, self._settings.timeout)
+            await unless_gone(request.receive, running, self._settings.timeout)
             state = await asyncio.to_thread(job.read)
             if state is None:
                 raise Refusal("stopping", "the server stops")

@@ -25,7 +25,6 @@ from .server import bind, make_app, run
 __all__ = ["run_workers"]
 
 RESTART = 2.0  # seconds before a process that died is replaced
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 STARTUP = 600.0  # seconds that a process may take to get ready
 _log = logging.getLogger("jtgpu.serve")
 
@@ -75,10 +74,10 @@ def run_workers(
         jobs = os.path.join(shared, "jobs")
         os.mkdir(metrics)
         os.mkdir(jobs)
-        more = {**options, "folder": jobs}
+        more = {**options, "folder": jobs, "metrics_folder": metrics}
 
         def start(number: int) -> _Worker:
-            return _start(number, compile_trees, (host, port), more, grace, metrics)
+            return _start(number, compile_trees, (host, port), more, grace)
 
         workers = [start(i) for i in range(n)]
         for worker in workers:
@@ -107,21 +106,15 @@ def _on_signal(stopping: threading.Event) -> None:
 
 
 def _start(
-    number: int, compile_trees: Compile, address: tuple[str, int], options: Mapping[str, Any], grace: float,
-    metrics: str,
-) -> _Worker:  # fmt: skip
+    number: int, compile_trees: Compile, address: tuple[str, int], options: Mapping[str, Any], grace: float
+) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(
         target=_work, args=(number, compile_trees, address, dict(options), grace, theirs),
         name=f"jtgpu-serve-{number}", daemon=True,
     )  # fmt: skip
-    # prometheus_client looks for the folder when it is imported, before `_work` is called
-    os.environ[METRICS_FOLDER] = metrics
-    try:
-        process.start()
-    finally:
-        del os.environ[METRICS_FOLDER]
+    process.start()
     theirs.close()
     return _Worker(process, ours)
 

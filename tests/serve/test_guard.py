@@ -151,3 +151,25 @@ def test_settings_are_checked(asia: JunctionTree) -> None:
     for trees in ({}, {"a/b": asia}, {"": asia}, {"asia": asia.model}, asia):
         with pytest.raises(ArgumentError):
             App(trees)  # type: ignore[arg-type]
+
+
+def test_a_proxy_on_this_machine_reports_the_scheme(app: App) -> None:
+    headers = {"origin": "https://127.0.0.1:8080"}
+    assert Client(app).get("/v1/networks", headers=headers).status_code == 403
+    assert Client(app).get("/v1/networks", headers={**headers, "x-forwarded-proto": "https"}).status_code == 200
+    assert Client(app).get("/v1/networks", headers={**headers, "x-forwarded-proto": "ftp"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [("gzip", "gzip"), ("br, gzip;q=0.5", "gzip"), ("gzip;q=0", None), ("gzip; q=0.00", None), ("br", None)],
+)
+def test_long_answers_are_compressed_for_clients_that_accept_it(
+    client: Client, accepted: str, encoding: str | None
+) -> None:
+    found = client.request("POST", "/v1/networks/alarm/posteriors", json={}, headers={"accept-encoding": accepted})
+    assert found.headers.get("content-encoding") == encoding
+    assert found.headers["vary"] == "Accept-Encoding"
+    assert len(found.json()["posteriors"]) == 37
+    short = client.request("POST", "/v1/networks/asia/posteriors", json={}, headers={"accept-encoding": accepted})
+    assert "content-encoding" not in short.headers

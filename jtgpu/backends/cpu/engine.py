@@ -17,6 +17,7 @@ from ...util.loops import loops
 from ..base import BackendDefaults, BatchResult, Counts, Evidence, Result
 from .batch import answer_batch
 from .counts import count_batch
+from .mixed import MixedCases
 from .records import IMPOSSIBLE
 from .runner import Runner, soft_of
 from .workspace import Workspace, scaled_weights
@@ -49,6 +50,7 @@ class Cpu(BackendDefaults):
         self.runner = Runner(posterior_program(plan), factors, threads)
         self._factors = factors
         self._lock = new_lock()
+        self._mixed: MixedCases | None = None
 
     @property
     def threads(self) -> int:
@@ -75,6 +77,17 @@ class Cpu(BackendDefaults):
     ) -> BatchResult:
         """See `jtgpu.backends.base.Backend.run_batch`."""
         return answer_batch(self.runner, states, likelihood or {}, targets)
+
+    def run_mixed(
+        self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
+    ) -> BatchResult:
+        """See `jtgpu.backends.base.Backend.run_mixed`."""
+        mixed = self._mixed
+        if mixed is None or mixed.model is not self.runner.model:
+            self._mixed = mixed = MixedCases(self.runner, self.runner.model)
+        if not mixed.is_suitable:
+            return self.run_batch(states, likelihood)
+        return mixed.run(states, likelihood)
 
     @cached_property
     def _families(self) -> Runner:
@@ -120,6 +133,7 @@ class Cpu(BackendDefaults):
     def close(self) -> None:
         """See `jtgpu.backends.base.Backend.close`."""
         self.runner.close()
+        self._mixed = None
         if "_families" in self.__dict__:
             self._families.close()
 

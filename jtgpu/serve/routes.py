@@ -1,0 +1,122 @@
+"""All paths of the server and what answers them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
+
+from ..util.version import __version__
+from .asking import QuestionEndpoints
+from .hosted import Hosted
+from .network_pages import cpt, describe, file, layout
+from .openapi import openapi
+from .page_files import FOLDER as PAGE
+from .problems import Refusal
+from .questions import QUESTIONS
+from .requests import JSON, json_response, trace_of
+from .tables import Tables
+
+if TYPE_CHECKING:
+    from .metrics import Metrics
+
+__all__ = ["not_found", "page_routes", "routes", "state_routes"]
+
+Handler = Callable[[Request, Hosted], Awaitable[Response]]
+
+
+def routes(networks: Mapping[str, Hosted], questions: QuestionEndpoints, tables: Tables) -> list[BaseRoute]:
+    """The routes of the API; the first ones are those with most requests."""
+
+    async def table(request: Request, hosted: Hosted) -> Response:
+        questions.refuse_if_full()
+        return await tables.table(request, hosted)
+
+    async def list_networks(request: Request) -> Response:
+        trace_of(request).question = "networks"
+        found = [h.summary for h in networks.values()]
+        return json_response({"networks": found, "version": __version__, "questions": [*QUESTIONS]})
+
+    network = "/v1/networks/{network}"
+    handlers: dict[str, Handler] = dict.fromkeys(QUESTIONS, questions.question)
+    handlers |= {"table": table, "columns": tables.columns}
+    found: list[BaseRoute] = [
+        Route(f"{network}/{question}", _of_network(networks, question, handler), methods=["POST"])
+        for question, handler in handlers.items()
+    ]
+    for path, handler in (("", describe), ("/cpt/{variable:path}", cpt), ("/file", file), ("/layout", layout)):
+        found.append(Route(f"{network}{path}", _of_network(networks, handler.__name__, handler)))
+    job = tables.serve_job
+    return [
+        *found,
+        Route("/v1/networks", list_networks),
+        Route("/v1/jobs/{job}", job, methods=["GET", "DELETE"]),
+        Route("/v1/jobs/{job}/{part}", job),
+        Route("/openapi.json", _openapi),
+    ]
+
+
+def state_routes(networks: Mapping[str, Hosted], state: Callable[[], str], metrics: Metrics) -> list[BaseRoute]:
+    """The routes that report on the server itself."""
+
+    async def health(request: Request) -> Response:
+        return json_response({"status": "alive"})
+
+    async def readiness(request: Request) -> Response:
+        now = state()
+        found = {name: hosted.status for name, hosted in networks.items()}
+        return json_response({"status": now, "networks": found}, 200 if now == "ready" else 503)
+
+    async def measured(request: Request) -> Response:
+        trace_of(request).question = "metrics"
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return [Route("/healthz", health), Route("/readyz", readiness), Route("/metrics", measured)]
+
+
+def page_routes() -> list[BaseRoute]:
+    """The routes of the page."""
+    files = StaticFiles(directory=PAGE, check_dir=False)
+    return [Mount("/page", files), Route("/", functools.partial(_index, files))]
+
+
+def _of_network(
+    networks: Mapping[str, Hosted], question: str, handler: Handler
+) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint: the handler gets the network that the path names."""
+
+    async def endpoint(request: Request) -> Response:
+        name = request.path_params["network"]
+        hosted = networks.get(name)
+        if hosted is None:
+            raise Refusal("unknown-network", f"there is no network {name[:200]!r}", networks=[*networks])
+        trace = trace_of(request)
+        trace.network, trace.question = name, question
+        return await handler(request, hosted)
+
+    return endpoint
+
+
+async def _openapi(request: Request) -> Response:
+    return Response(openapi(), media_type=JSON)
+
+
+async def _index(files: StaticFiles, request: Request) -> Response:
+    """The page."""
+    trace_of(request).question = "page"
+    return await files.get_response("index.html", request.scope)
+
+
+async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a path without a route."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1000})
+        return
+    raise HTTPException(404, f"there is nothing at {scope['path'][:200]!r}")
