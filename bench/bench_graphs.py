@@ -3,6 +3,7 @@
     python bench/bench_graphs.py                      everything
     python bench/bench_graphs.py lengths dags         some parts: large, lengths, small, dags
     python bench/bench_graphs.py --smoke              small graphs, one run, nothing stored
+    python bench/bench_graphs.py --gpu [--devices 2]  GPUs beside all cores: bench/graphs_on_gpu.py
 
 Times are CPU seconds of all threads (`time.process_time`), which other processes disturb little, and minima of several
 runs that alternate between the engines, each with one thread. Slow engines compute a share of the sources, and the time
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import graphs_on_gpu
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
@@ -226,7 +228,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
     parser.add_argument("--smoke", action="store_true", help="small graphs, one run, nothing stored")
-    options = parser.parse_args()
+    parser.add_argument("--gpu", action="store_true", help="measure GPUs; further options are those of graphs_on_gpu.py")
+    options, more = parser.parse_known_args()
+    if options.gpu:
+        graphs_on_gpu.main([*more, *(["--smoke"] if options.smoke else [])])
+        return
     for part in options.parts or PARTS:
         for found in globals()[part](options.smoke):
             s = found["minimum"]
