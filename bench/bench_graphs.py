@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib.util
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -228,11 +229,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
     parser.add_argument("--smoke", action="store_true", help="small graphs, one run, nothing stored")
-    parser.add_argument("--gpu", action="store_true", help="measure GPUs; further options are those of graphs_on_gpu.py")
-    options, more = parser.parse_known_args()
-    if options.gpu:
-        graphs_on_gpu.main([*more, *(["--smoke"] if options.smoke else [])])
+    parser.add_argument("--gpu", action="store_true", help="measure GPUs; the other options are of graphs_on_gpu.py")
+    if "--gpu" in sys.argv:
+        graphs_on_gpu.main([word for word in sys.argv[1:] if word != "--gpu"])
         return
+    options = parser.parse_args()
     for part in options.parts or PARTS:
         for found in globals()[part](options.smoke):
             s = found["minimum"]
