@@ -3,6 +3,7 @@
     python bench/bench_series.py                      everything
     python bench/bench_series.py batch published      some parts: batch, fit, single, short, published
     python bench/bench_series.py --smoke              small data, one run, nothing stored
+    python bench/bench_series.py --gpu [--devices 2]  on a GPU, or on several (bench/series_gpu.py)
 
 Times are CPU seconds of all threads (`time.process_time`), which other processes disturb little, and minima of several
 runs that alternate between the engines. Answers are compared before anything is timed.
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rows import ROOT, append, row
+from series_gpu import gpu_rows
 
 from jtgpu import series, timing
 
@@ -153,7 +155,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
     parser.add_argument("--smoke", action="store_true", help="small data, one run, nothing stored")
+    parser.add_argument("--gpu", action="store_true", help="times on a GPU, by events")
+    parser.add_argument("--devices", type=int, default=1, metavar="N", help="with --gpu: N GPUs, compared with one")
     options = parser.parse_args()
+    if options.gpu:
+        for found in gpu_rows(options.smoke, options.devices):
+            share = f"{found['share_of_copy']:6.1%} of copy" if "share_of_copy" in found else ""
+            ms = found["median"] * 1e3
+            print(f"{found['bench']:20} {found['network']:42} {found['engine']:26} {ms:12.4f} ms {share}", flush=True)
+            if not options.smoke:
+                append(RESULTS, [found])
+        return
     for part in options.parts or PARTS:
         for found in globals()[part](options.smoke, 1 if options.smoke else 9):
             ms = found["minimum"] * 1e3
