@@ -2,6 +2,7 @@
 
     python bench/bench_screen.py                      everything
     python bench/bench_screen.py numbers              some parts: numbers, states, certificate, corrupted
+    python bench/bench_screen.py --gpu [--devices 2]  on GPUs, compared with the CPU first; seconds of wall time
     python bench/bench_screen.py --smoke              small data, one run, nothing stored
 
 Times are CPU seconds of all threads (`time.process_time`), minima of several runs that alternate between the engines.
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rows import ROOT, append, row
+from screen_on_gpu import on_gpu
 
 import jtgpu
 from jtgpu import screen, timing
@@ -27,6 +29,7 @@ from jtgpu import screen, timing
 RESULTS = ROOT / "bench" / "results" / "screen.jsonl"
 PARTS = ("numbers", "states", "certificate", "corrupted")
 TOP = 10
+SHOWN = ("minimum", "pairs", "solving_set", "precision", "read_s", "merge_s", "build_s", "search_s")
 
 Rows = Iterator[dict[str, Any]]
 Work = Callable[[], float]  # runs, and returns the share of the whole problem that it did
@@ -211,14 +214,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
     parser.add_argument("--smoke", action="store_true", help="small data, one run, nothing stored")
+    parser.add_argument("--gpu", action="store_true", help="on GPUs instead")
+    parser.add_argument("--devices", type=int, default=1, help="number of GPUs, with --gpu")
     options = parser.parse_args()
+    if options.gpu:
+        _print(on_gpu(options.smoke, options.devices), options.smoke)
+        return
     for part in options.parts or PARTS:
-        for found in globals()[part](options.smoke, 3):
-            more = {key: found[key] for key in ("pairs", "solving_set", "precision") if key in found}
-            figure = f"{found['minimum'] * 1e3:12.2f} ms" if "minimum" in found else ""
-            print(f"{found['bench']:18} {found['network']:30} {found['engine']:40} {figure} {more or ''}", flush=True)
-            if not options.smoke:
-                append(RESULTS, [found])
+        _print(globals()[part](options.smoke, 3), options.smoke)
+
+
+def _print(rows: Rows, smoke: bool) -> None:
+    """Print and store rows."""
+    for found in rows:
+        more = {key: f"{found[key]:.4g}" for key in SHOWN if key in found}
+        figure = f"{found['median'] * 1e3:12.2f} ms" if "median" in found else ""
+        print(f"{found['bench']:18} {found['network']:32} {found['engine']:34} {figure} {more or ''}", flush=True)
+        if not smoke:
+            append(RESULTS, [found])
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from ..util.estimator import Estimator, NotFitted
 from .columns import Columns, open_rows
 from .outliers import Outliers
 from .table import Screened, check_finite
-from .workers import resolve_backend
+from .workers import Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -120,9 +120,10 @@ class KNNWeight(Estimator):
             n = max(1, round(share * table.n))
         else:
             n = whole_number("n_outliers", self.n_outliers, 1, table.n)
-        backend, reason = resolve_backend(self.backend)
+        k = min(self.k, table.n)
+        target = Target.resolve(self.backend, self.threads, None, table.n, k, every=False)
         learned = Columns.learn(table, X, self.metric, self.missing, self.scale, None, self.columns)
-        screened = Screened(learned, min(self.k, table.n), backend, self.threads)
+        screened = Screened(learned, k, target)
         top, stats = screened.top(n)
         threshold = float(top.weight[-1])
         self.k_, self.n_features_in_ = screened.k, len(table.names)
@@ -130,8 +131,8 @@ class KNNWeight(Estimator):
         if not getattr(table, "by_index", False):
             self.feature_names_in_ = np.array(table.names, object)
         self.outliers_ = Outliers(
-            top.index, top.weight, threshold, screened.k, learned.measure.metric, learned.missing, backend, reason,
-            stats, None, X, table, screened,
+            top.index, top.weight, threshold, screened.k, learned.measure.metric, learned.missing, target.backend,
+            target.reason, stats, None, X, table, screened,
         )  # fmt: skip
         self.offset_ = math.nextafter(-threshold, math.inf)
         self.labels_ = np.ones(table.n, np.int64)

@@ -16,7 +16,7 @@ from . import reference
 from .columns import Columns, open_rows
 from .frames import as_array_like, like_cases, take_rows
 from .table import Progress, Screened, Top, check_finite
-from .workers import resolve_backend
+from .workers import Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -134,23 +134,23 @@ class Outliers:
 
 def _screen(  # noqa: PLR0913
     cases: Any, k: Any, metric: str, missing: str, scale: str | None, net: Any, columns: Iterable[str] | None,
-    backend: str, threads: int | None,
-) -> tuple[Table, Screened, str]:  # fmt: skip
+    backend: str, threads: int | None, devices: Any, *, every: bool,
+) -> tuple[Table, Screened]:  # fmt: skip
     whole_number("k", k, 1)
-    name, reason = resolve_backend(backend)
-    if threads is not None:
-        whole_number("threads", threads, 1)
     table = open_rows(cases)
+    target = Target.resolve(backend, threads, devices, table.n, int(k), every=every)
     learned = Columns.learn(table, cases, metric, missing, scale, net, columns)
+    if not table.n:
+        raise DataError("the table has no rows")
     if table.n < k:
         raise DataError(f"the table has {table.n} rows, fewer than k={k}; use a smaller k")
-    return table, Screened(learned, int(k), name, threads), reason
+    return table, Screened(learned, int(k), target)
 
 
 def top_outliers(  # noqa: PLR0913 (public)
     cases: Any, n: int = 50, k: int = 21, metric: str = "auto", missing: str = "auto", *, scale: str | None = None,
     method: str = "auto", net: Any = None, columns: Iterable[str] | None = None, backend: str = "auto",
-    threads: int | None = None, progress: Progress | None = None,
+    threads: int | None = None, devices: Any = None, progress: Progress | None = None,
 ) -> Outliers:  # fmt: skip
     """Find the n rows of a table that are farthest from their nearest rows. The result is exact.
 
@@ -178,9 +178,12 @@ def top_outliers(  # noqa: PLR0913 (public)
         Compare the columns that are its variables, by their states.
     columns : list of str, optional
         Columns to compare. Default: all. Leave out columns that number or name the rows.
-    backend : {"auto", "cpu", "reference"}
+    backend : {"auto", "cpu", "gpu", "reference"}
+        Results have the same bits on all of them. ``"auto"``: ``"gpu"`` for large tables where there is one.
     threads : int, optional
-        Default: one for each core. Results do not depend on it.
+        Of the CPU. Default: one for each core.
+    devices : "all", int or list of int, optional
+        GPUs. Default: the first one.
     progress : callable, optional
         Called with the number of rows that are settled, the number of all rows, and what is computed.
 
@@ -203,15 +206,16 @@ def top_outliers(  # noqa: PLR0913 (public)
     """
     whole_number("n", n, 1)
     choice("method", method, METHODS)
-    table, screened, reason = _screen(cases, k, metric, missing, scale, net, columns, backend, threads)
+    every = method == "all"
+    table, screened = _screen(cases, k, metric, missing, scale, net, columns, backend, threads, devices, every=every)
     if table.n < n:
         raise DataError(f"the table has {table.n} rows, fewer than n={n}; use a smaller n")
-    every = None
-    if method == "all" or screened.backend == "reference":
-        every, pairs = screened.weights(progress)
-        check_finite(every)
+    found = None
+    if every or screened.target.backend == "reference":
+        found, pairs = screened.weights(progress)
+        check_finite(found)
         top = Top.of(n)
-        top.add(every, np.arange(table.n))
+        top.add(found, np.arange(table.n))
         different = len(screened.kinds[0])
         stats = {"rows": table.n, "different": different, "searched": different, "pairs": pairs}
     else:
@@ -219,13 +223,13 @@ def top_outliers(  # noqa: PLR0913 (public)
     learned = screened.columns
     return Outliers(
         top.index, top.weight, float(top.weight[-1]), screened.k, learned.measure.metric, learned.missing,
-        screened.backend, reason, stats, every, cases, table, screened,
+        screened.target.backend, screened.target.reason, stats, found, cases, table, screened,
     )  # fmt: skip
 
 
 def weights(  # noqa: PLR0913 (public)
     cases: Any, k: int = 21, metric: str = "auto", missing: str = "auto", *, scale: str | None = None, net: Any = None,
-    columns: Iterable[str] | None = None, backend: str = "auto", threads: int | None = None,
+    columns: Iterable[str] | None = None, backend: str = "auto", threads: int | None = None, devices: Any = None,
     progress: Progress | None = None,
 ) -> Any:  # fmt: skip
     """The weights of all rows of a table: the sums of their k smallest distances.
@@ -235,7 +239,7 @@ def weights(  # noqa: PLR0913 (public)
 
     Parameters
     ----------
-    cases, k, metric, missing, scale, net, columns, backend, threads, progress
+    cases, k, metric, missing, scale, net, columns, backend, threads, devices, progress
         See `top_outliers`.
 
     Returns
@@ -249,7 +253,7 @@ def weights(  # noqa: PLR0913 (public)
     >>> screen.weights([[0.0], [1.0], [5.0]], k=2).tolist()
     [1.0, 1.0, 4.0]
     """
-    table, screened, _ = _screen(cases, k, metric, missing, scale, net, columns, backend, threads)
+    table, screened = _screen(cases, k, metric, missing, scale, net, columns, backend, threads, devices, every=True)
     found, _ = screened.weights(progress)
     check_finite(found)
     return found if as_array_like(cases) else like_cases(cases, table, {"weight": found})

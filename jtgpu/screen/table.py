@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import BackendUnavailable, DataError, TableTooLarge
 from ..util.equal_rows import find_equal_rows
 from .columns import Columns
-from .engines import Engine, make_engine
+from .engine import Engine
+from .engines import make_engine
 from .rows import Rows
+from .workers import Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +25,7 @@ __all__ = ["Progress", "Screened", "Top", "check_finite"]
 
 Progress = Callable[[int, int, str], object]
 
-FIRST_BATCH, LARGEST_BATCH = 32, 1 << 14  # rows between which the cut is raised
+SMALLEST_STEP = 32  # rows that a solving set starts with, and that it grows by, at least
 SAMPLE = 4  # times the square root of the number of rows: the sample that a solving set starts with
 GROWTH = 4  # part of the solving set that one step adds: a quarter
 
@@ -61,12 +64,11 @@ class Screened:
 
     columns: Columns
     k: int
-    backend: str
-    threads: int | None
+    target: Target
 
     def __getstate__(self) -> dict[str, Any]:
         """All attributes except the engine, which is made again on use."""
-        return {name: value for name, value in self.__dict__.items() if name != "engine"}
+        return {name: value for name, value in self.__dict__.items() if name != "_engine"}
 
     @property
     def rows(self) -> Rows:
@@ -80,7 +82,7 @@ class Screened:
         Only rows of states are merged.
         """
         each = np.arange(len(self.rows))
-        if self.rows.numbers.shape[1] or self.backend == "reference":
+        if self.rows.numbers.shape[1] or self.target.backend == "reference":
             return each, each
         found = find_equal_rows(np.ascontiguousarray(self.rows.codes))
         return (each, each) if found is None else (found.first, found.kind)
@@ -106,23 +108,38 @@ class Screened:
         return rows[starts[kinds][places] + within], places
 
     @cached_property
-    def engine(self) -> Engine:
-        """The engine over all rows."""
-        return make_engine(self.columns.measure, self.rows.take(self.kinds[0]), self.counts, self.k, self.backend)
+    def _engine(self) -> Engine:
+        first, _ = self.kinds
+        references = self.rows if len(first) == len(self.rows) else self.rows.take(first)
+        try:
+            return self._made(references, self.counts)
+        except (BackendUnavailable, TableTooLarge) as error:
+            if not self.target.is_auto:
+                raise
+            self.target = Target("cpu", self.target.threads, reason=f"auto: {error}")
+            return self._made(references, self.counts)
+
+    @contextmanager
+    def engine(self) -> Iterator[Engine]:
+        """The engine over all rows. On a GPU it exists for a block only, so that no call leaves memory allocated."""
+        try:
+            yield self._engine
+        finally:
+            if self.target.backend == "gpu" and "_engine" in self.__dict__:
+                self.__dict__.pop("_engine").close()
 
     def weights(self, progress: Progress | None = None) -> tuple[NDArray[np.float64], int]:
         """Weights of all rows, and the number of distances."""
         first, kind = self.kinds
-        items, _ = self.engine.promising()
         found, pairs = np.empty(len(first)), 0
-        for at in range(0, len(items), LARGEST_BATCH):
-            some = items[at : at + LARGEST_BATCH]
-            found[some], more = self.engine.search(
-                self.rows.take(first[some]), np.full(len(some), -np.inf), self.threads
-            )
-            pairs += more
-            if progress is not None:
-                progress(min(at + LARGEST_BATCH, len(items)) * len(self.rows) // len(items), len(self.rows), "weights")
+        with self.engine() as engine:
+            items, (_, size) = engine.similar(), engine.batches
+            for at in range(0, len(items), size):
+                some = items[at : at + size]
+                found[some], more = engine.search_own(some, np.full(len(some), -np.inf), self.target.threads)
+                pairs += more
+                if progress is not None:
+                    progress(min(at + size, len(items)) * len(self.rows) // len(items), len(self.rows), "weights")
         return found[kind], pairs
 
     def top(self, n: int, progress: Progress | None = None) -> tuple[Top, dict[str, int]]:
@@ -132,21 +149,24 @@ class Screened:
         weight is below that of the n-th row of the batches before.
         """
         first, _ = self.kinds
-        items, bounds = self.engine.promising()
-        top, at, size, pairs, searched = Top.of(n), 0, max(FIRST_BATCH, 2 * n), 0, 0
-        while at < len(items) and (len(top.weight) < n or bounds[at] >= top.weight[-1]):
-            some = items[at : at + size]
-            cuts = top.cuts(first[some])
-            open_ = bounds[at : at + size] >= cuts
-            at, size = at + size, min(2 * size, LARGEST_BATCH)
-            some, cuts = some[open_], cuts[open_]
-            weight, more = self.engine.search(self.rows.take(first[some]), cuts, self.threads)
-            is_exact = weight >= cuts
-            rows, places = self.members(some[is_exact], n)
-            top.add(weight[is_exact][places], rows)
-            pairs, searched = pairs + more, searched + len(some)
-            if progress is not None:
-                progress(min(at, len(items)) * len(self.rows) // len(items), len(self.rows), "outliers")
+        top, at, done, pairs, searched = Top.of(n), 0, 0, 0, 0
+        with self.engine() as engine:
+            bounds, ends, rows_of = engine.ranking()
+            size, largest = max(engine.batches[0], 2 * n), engine.batches[1]
+            while at < len(ends) and (len(top.weight) < n or bounds[at] >= top.weight[-1]):
+                last = max(int(np.searchsorted(ends, done + size, "right")), at + 1)
+                some, bound = rows_of(at, last), np.repeat(bounds[at:last], np.diff(ends[at:last], prepend=done))
+                cuts = top.cuts(first[some])
+                open_ = bound >= cuts
+                some, cuts = some[open_], cuts[open_]
+                weight, more = engine.search_own(some, cuts, self.target.threads)
+                is_exact = weight >= cuts
+                rows, places = self.members(some[is_exact], n)
+                top.add(weight[is_exact][places], rows)
+                pairs, searched = pairs + more, searched + len(some)
+                at, done, size = last, int(ends[last - 1]), min(2 * size, largest)
+                if progress is not None:
+                    progress(done * len(self.rows) // int(ends[-1]), len(self.rows), "outliers")
         if progress is not None:
             progress(len(self.rows), len(self.rows), "outliers")
         check_finite(top.weight)
@@ -158,41 +178,47 @@ class Screened:
         S starts with the outliers and a sample of the rows, and grows by rows that it does not settle: those farthest
         from it, and a sample of the others.
         """
-        first, kind = self.kinds
-        threshold, n_kinds = float(top.weight[-1]), len(first)
+        threshold = float(top.weight[-1])
         if not threshold > 0:
             return np.arange(len(self.rows))
-        order = self.engine.similar()
+        with self.engine() as whole:
+            return self._solving_set(whole, top, threshold)
+
+    def _solving_set(self, whole: Engine, top: Top, threshold: float) -> NDArray[np.int64]:
+        first, kind = self.kinds
+        n_kinds, threads, order = len(first), self.target.threads, whole.similar()
         chosen = np.zeros(n_kinds, np.bool_)
         chosen[kind[top.index]] = True
-        chosen[_sample(order, max(2 * self.k, FIRST_BATCH, int(SAMPLE * n_kinds**0.5)))] = True
+        chosen[_sample(order, max(2 * self.k, SMALLEST_STEP, int(SAMPLE * n_kinds**0.5)))] = True
         if np.minimum(self.counts, self.k)[chosen].sum() < self.k:
             chosen[:] = True
         others = order[~chosen[order]]
         while len(others):
             inside = np.flatnonzero(chosen)
-            engine = make_engine(
-                self.columns.measure, self.rows.take(first[inside]), np.minimum(self.counts[inside], self.k), self.k,
-                self.backend,
-            )  # fmt: skip
-            others = others[~self.engine.settled(engine, threshold, self.threads)[others]]
-            weight, _ = engine.search(self.rows.take(first[others]), np.full(len(others), threshold), self.threads)
+            counts = np.minimum(self.counts[inside], self.k)
+            with closing(self._made(self.rows.take(first[inside]), counts)) as engine:
+                others = others[~whole.settled(engine, threshold, threads)[others]]
+                weight, _ = engine.search(self.rows.take(first[others]), np.full(len(others), threshold), threads)
             far = weight >= threshold
             others, weight = others[far], weight[far]
-            most = max(len(inside) // GROWTH, FIRST_BATCH)
+            most = max(len(inside) // GROWTH, SMALLEST_STEP)
             chosen[others[np.lexsort((others, -weight))[: most // 2]]] = True
             chosen[_sample(others, most // 2)] = True
             others = others[~chosen[others]]
         return np.sort(self.members(np.flatnonzero(chosen), self.k)[0])
 
+    def _made(self, references: Rows, counts: NDArray[np.int64]) -> Engine:
+        return make_engine(self.columns.measure, references, counts, self.k, self.target)
+
     def against(self, rows: Rows, some: NDArray[np.int64] | None) -> NDArray[np.float64]:
         """Weights of new rows against some rows of the table, or all."""
-        engine = self.engine
-        if some is not None:
-            engine = make_engine(
-                self.columns.measure, self.rows.take(some), np.ones(len(some), np.int64), self.k, self.backend
-            )
-        found, _ = engine.search(rows, np.full(len(rows), -np.inf), self.threads)
+        cuts, threads = np.full(len(rows), -np.inf), self.target.threads
+        if some is None:
+            with self.engine() as engine:
+                found, _ = engine.search(rows, cuts, threads)
+        else:
+            with closing(self._made(self.rows.take(some), np.ones(len(some), np.int64))) as engine:
+                found, _ = engine.search(rows, cuts, threads)
         check_finite(found)
         return found
 

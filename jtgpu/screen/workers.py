@@ -1,30 +1,86 @@
-"""Rows are independent: a search is divided between threads, without effect on any bit of the results."""
+"""Where rows are searched: threads of the CPU, or GPUs. Rows are independent: no bit of the results depends on it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
+from ..device.context import device_numbers
+from ..device.nvcc import find_nvcc
+from ..errors import ArgumentError, BackendUnavailable
 from ..util.arguments import choice, whole_number
 from ..util.system import cores
 
-__all__ = ["on_threads", "resolve_backend"]
+__all__ = ["BACKENDS", "Target", "on_threads"]
 
-BACKENDS = ("auto", "cpu", "reference")
+BACKENDS = ("auto", "cpu", "gpu", "reference")
 PIECE = 256  # rows that a thread takes at a time
+LARGEST_K = 1024  # of a GPU: the lists are in registers
+FEWEST_ALL, FEWEST_TOP = 30_000, 400_000  # rows from which a GPU takes less time, its start included
 
 
-def resolve_backend(name: str) -> tuple[str, str]:
-    """The backend that computes, and why."""
-    if choice("backend", name, BACKENDS) == "auto":
-        return "cpu", "auto: there is no GPU kernel for screening"
-    return name, "as requested"
+class Target(NamedTuple):
+    """The backend that computes.
+
+    Attributes
+    ----------
+    backend : {"cpu", "gpu", "reference"}
+    threads : int or None
+        Of the CPU; None: one for each core.
+    devices : tuple of int
+        Numbers of the GPUs.
+    reason : str
+        Why this backend.
+    is_auto : bool
+        Whether the CPU computes where the GPU has too little memory.
+    """
+
+    backend: str
+    threads: int | None
+    devices: tuple[int, ...] = ()
+    reason: str = "as requested"
+    is_auto: bool = False
+
+    @classmethod
+    def resolve(
+        cls, backend: str, threads: int | None, devices: Any, n_rows: int, k: int, *, every: bool
+    ) -> Target:  # fmt: skip
+        """The backend for a table of so many rows, of which all weights are computed or the largest.
+
+        Raises
+        ------
+        ArgumentError
+            If options contradict each other, or a GPU cannot add so many distances.
+        BackendUnavailable
+            If a GPU is requested and there is none.
+        """
+        choice("backend", backend, BACKENDS)
+        if threads is not None:
+            whole_number("threads", threads, 1)
+        if devices is not None and backend not in ("auto", "gpu"):
+            raise ArgumentError(f"devices are GPUs, which backend={backend!r} does not use; use 'gpu'")
+        if backend == "gpu" or devices is not None:
+            if k > LARGEST_K:
+                raise ArgumentError(f"k must be at most {LARGEST_K} on a GPU, not {k}; use backend='cpu'")
+            return cls("gpu", threads, tuple(device_numbers(0 if devices is None else devices)))
+        if backend != "auto":
+            return cls(backend, threads)
+        fewest = FEWEST_ALL if every else FEWEST_TOP
+        if n_rows < fewest or k > LARGEST_K:
+            limit = f"fewer than {fewest:,} rows" if n_rows < fewest else f"k above {LARGEST_K}"
+            return cls("cpu", threads, reason=f"auto: {limit}")
+        try:
+            numbers = device_numbers([0])
+        except BackendUnavailable:
+            return cls("cpu", threads, reason="auto: there is no GPU")
+        if find_nvcc() is None:
+            return cls("cpu", threads, reason="auto: nvcc, which compiles the GPU kernels, was not found")
+        return cls("gpu", threads, tuple(numbers), f"auto: {n_rows:,} rows", is_auto=True)
 
 
 def on_threads(work: Callable[[slice], int], n: int, threads: int | None) -> int:
     """The sum of what `work` returns for slices that cover n rows."""
-    if threads is not None:
-        whole_number("threads", threads, 1)
     pieces = [slice(first, min(first + PIECE, n)) for first in range(0, n, PIECE)]
     n_threads = min(len(pieces), threads or cores())
     if n_threads <= 1:

@@ -236,6 +236,55 @@ static inline float __shfl_xor_sync(unsigned, float x, unsigned bit) {
     const uint64_t* v = host::meet_warp((unsigned)__float_as_int(x));
     return __int_as_float((int)v[(threadIdx.x % 32) ^ bit]);
 }
+static inline unsigned __float_as_uint(float x) { return (unsigned)__float_as_int(x); }
+static inline float __uint_as_float(unsigned bits) { return __int_as_float((int)bits); }
+static inline unsigned long long __shfl_xor_sync(unsigned, unsigned long long x, unsigned bit) {
+    return host::meet_warp(x)[(threadIdx.x % 32) ^ bit];
+}
+static inline unsigned __shfl_up_sync(unsigned, unsigned x, unsigned by) {
+    const unsigned lane = threadIdx.x % 32;
+    return host::meet_warp(x)[lane < by ? lane : lane - by];
+}
+static inline double __shfl_up_sync(unsigned, double x, unsigned by) {
+    uint64_t bits;
+    memcpy(&bits, &x, 8);
+    const uint64_t* v = host::meet_warp(bits);
+    const unsigned lane = threadIdx.x % 32;
+    memcpy(&x, &v[lane < by ? lane : lane - by], 8);
+    return x;
+}
+static inline unsigned __reduce_min_sync(unsigned, unsigned x) {
+    const uint64_t* v = host::meet_warp(x);
+    unsigned least = (unsigned)v[0];
+    for (int i = 1; i < 32; i++) least = (unsigned)v[i] < least ? (unsigned)v[i] : least;
+    return least;
+}
+static inline unsigned __match_any_sync(unsigned, unsigned x) {
+    const uint64_t* v = host::meet_warp(x);
+    unsigned who = 0;
+    for (unsigned i = 0; i < 32; i++) who |= (unsigned)((unsigned)v[i] == x) << i;
+    return who;
+}
+static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+// Directed rounding: the compiler assumes the nearest, so these may be an ulp wider than a GPU's.
+static inline double __dadd_rn(double x, double y) { return x + y; }
+static inline double __dsub_rn(double x, double y) { return x - y; }
+static inline double __dmul_rn(double x, double y) { return x * y; }
+static inline double host_down(double x) { return nextafter(x, -INFINITY); }
+static inline double host_up(double x) { return nextafter(x, INFINITY); }
+static inline double __dsub_rd(double x, double y) { return host_down(x - y); }
+static inline double __dsub_ru(double x, double y) { return host_up(x - y); }
+static inline float host_down(float x) { return nextafterf(x, -INFINITY); }
+static inline float host_up(float x) { return nextafterf(x, INFINITY); }
+static inline float __double2float_rd(double x) { return (double)(float)x > x ? host_down((float)x) : (float)x; }
+static inline float __double2float_ru(double x) { return (double)(float)x < x ? host_up((float)x) : (float)x; }
+static inline float __fadd_rd(float x, float y) { return __double2float_rd((double)x + y); }  // exact in double, mostly
+static inline float __fadd_ru(float x, float y) { return __double2float_ru((double)x + y); }
+static inline float __fsub_rd(float x, float y) { return __double2float_rd((double)x - y); }
+static inline float __fsub_ru(float x, float y) { return __double2float_ru((double)x - y); }
+static inline float __fmul_rd(float x, float y) { return __double2float_rd((double)x * y); }
+static inline float __fmul_ru(float x, float y) { return __double2float_ru((double)x * y); }
+static inline float __fsqrt_ru(float x) { return __double2float_ru(sqrt((double)x)); }
 static inline int __reduce_max_sync(unsigned, int x) {
     const uint64_t* v = host::meet_warp((unsigned)x);
     int most = (int)v[0];

@@ -1,0 +1,80 @@
+"""What an engine does: weights of rows against a fixed set of references."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .rows import Rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Engine", "Ranking"]
+
+
+class Ranking(NamedTuple):
+    """References in groups, those that are probably outliers first."""
+
+    bounds: NDArray[np.float64]  # (G,) descending: no weight of a group's rows is larger
+    ends: NDArray[np.int64]  # (G,) cumulative sizes
+    rows: Callable[[int, int], NDArray[np.int64]]  # of groups first..last-1
+
+    @classmethod
+    def of_rows(cls, order: NDArray[np.int64]) -> Ranking:
+        """Rows in an order, without bounds."""
+        n = len(order)
+        return cls(np.full(n, np.inf), np.arange(1, n + 1), lambda first, last: order[first:last])
+
+    @classmethod
+    def of_parts(
+        cls, order: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64], bounds: NDArray[np.float64]
+    ) -> Ranking:
+        """Consecutive rows of an order: so many from each start."""
+        ends = np.cumsum(sizes)
+
+        def rows(first: int, last: int) -> NDArray[np.int64]:
+            some = sizes[first:last]
+            within = np.arange(some.sum()) - np.repeat(np.cumsum(some) - some, some)
+            found: NDArray[np.int64] = order[np.repeat(starts[first:last], some) + within]
+            return found
+
+        return cls(bounds, ends, rows)
+
+
+class Engine(ABC):
+    """Computes weights of rows against at least k references."""
+
+    batches = (32, 1 << 14)  # rows of the first and of the largest batch, between which the cut is raised
+    _references: Rows
+
+    @abstractmethod
+    def ranking(self) -> Ranking:
+        """All references, those that are probably outliers first."""
+
+    @abstractmethod
+    def similar(self) -> NDArray[np.int64]:
+        """All references, similar ones close to each other."""
+
+    @abstractmethod
+    def search(self, rows: Rows, cuts: NDArray[np.float64], threads: int | None) -> tuple[NDArray[np.float64], int]:
+        """Weights of rows, and how many distances were computed.
+
+        A weight that is less than the row's cut is an upper bound; others are exact.
+        """
+
+    def search_own(
+        self, index: NDArray[np.int64], cuts: NDArray[np.float64], threads: int | None
+    ) -> tuple[NDArray[np.float64], int]:
+        """`search` of some references."""
+        return self.search(self._references.take(index), cuts, threads)
+
+    def settled(self, other: Engine, threshold: float, threads: int | None) -> NDArray[np.bool_]:
+        """References whose weight against those of another engine is certainly below a threshold; others may be."""
+        return np.zeros(len(self._references), np.bool_)
+
+    def close(self) -> None:  # noqa: B027 (optional)
+        """Free the memory of devices."""

@@ -1,0 +1,88 @@
+"""States as bit planes, and an order in which similar rows are close to each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .rows import MISSING, UNSEEN, Rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Planes"]
+
+WORD = 64  # columns of a group of bit planes
+
+
+class Planes:
+    """Encodes rows as the bit planes of some references.
+
+    Attributes
+    ----------
+    first : (G+1,) ndarray of int64
+        First plane of each group of up to 64 columns.
+    """
+
+    def __init__(self, references: Rows):
+        codes, numbers = references.codes, references.numbers
+        bits = [int(column.max(initial=0)).bit_length() or 1 for column in codes.T]
+        by_bits = sorted(range(len(bits)), key=bits.__getitem__)
+        self._groups = [by_bits[i : i + WORD] for i in range(0, len(by_bits), WORD)]
+        self._planes = [max(bits[j] for j in group) for group in self._groups]
+        self._rarity = [-np.log((np.bincount(c[c >= 0], minlength=1) + 1) / (len(c) + 1)) for c in codes.T]
+        self._edges = [np.quantile(c, np.arange(1, 8) / 8) if len(c) else c for c in map(_known, numbers.T)]
+        spread = [float((r * np.exp(-r)).sum()) for r in self._rarity] + [2.0] * len(self._edges)  # entropies
+        self._by_spread = sorted(range(len(spread)), key=lambda j: -spread[j])
+        self.first = np.concatenate([[0], np.cumsum(self._planes, dtype=np.int64)]).astype(np.int64)
+
+    def words(self, rows: Rows) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
+        """Planes, (B, P); observed and unseen columns as bits, (B, G)."""
+        n = len(rows)
+        planes = np.zeros((n, sum(self._planes)), np.uint64)
+        observed, unseen = np.zeros((2, n, len(self._groups)), np.uint64)
+        at = 0
+        for g, group in enumerate(self._groups):
+            for bit, j in enumerate(group):
+                codes, shift = rows.codes[:, j], np.uint64(bit)
+                observed[:, g] |= (codes != MISSING).astype(np.uint64) << shift
+                unseen[:, g] |= (codes == UNSEEN).astype(np.uint64) << shift
+                known = codes.clip(min=0).astype(np.uint64)
+                for p in range(self._planes[g]):
+                    planes[:, at + p] |= ((known >> np.uint64(p)) & np.uint64(1)) << shift
+            at += self._planes[g]
+        return planes, observed, unseen
+
+    def places(self, rows: Rows) -> NDArray[np.int64]:
+        """A number for each row that is similar for similar rows: the columns of most information in mixed radix."""
+        places, room = np.zeros(len(rows), np.int64), 1 << 62
+        for j in self._by_spread:
+            n_codes = len(self._rarity)
+            radix = len(self._rarity[j]) + 1 if j < n_codes else 9
+            room //= radix
+            if not room:
+                break
+            if j < n_codes:
+                digits = rows.codes[:, j].clip(min=-1).astype(np.int64) + 1
+            else:
+                digits = np.searchsorted(self._edges[j - n_codes], rows.numbers[:, j - n_codes])
+            places = places * radix + digits
+        return places
+
+    def rareness(self, rows: Rows) -> NDArray[np.float64]:
+        """Information of a row's states and distance of its numbers from the medians."""
+        score = np.zeros(len(rows))
+        for j, rarity in enumerate(self._rarity):
+            score += np.append(rarity, 0.0)[rows.codes[:, j].clip(min=-1)]
+        for j, edges in enumerate(self._edges):
+            if len(edges):
+                off = np.abs(rows.numbers[:, j] - edges[3])
+                known = _known(off)
+                score += np.nan_to_num(off / (float(known.mean()) or 1.0)) if len(known) else 0.0
+        return score
+
+
+def _known(column: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Numbers that are not missing."""
+    return column[~np.isnan(column)]
