@@ -2,6 +2,7 @@
 
     python bench/bench_fit.py                  everything
     python bench/bench_fit.py em peers         some parts: count, em, peers, pgmpy
+    python bench/bench_fit.py --gpu            EM on a GPU (fit_gpu.py); --devices 2: on two
     python bench/bench_fit.py --smoke          small data, one run, nothing stored
 
 Times are CPU seconds of one core (`time.process_time`). Answers are compared before anything is timed: counts of
@@ -29,6 +30,8 @@ from jtgpu.learn import fit
 RESULTS = ROOT / "bench" / "results" / "fit.jsonl"
 PARTS = ("count", "em", "peers", "pgmpy")
 TOLERANCE = 1e-10
+SHOWN = ("rows", "missing", "iterations", "difference", "rows_per_second", "of_cpu", "call", "iteration_seconds")
+SHOWN += ("upload",)
 
 Rows = Iterator[dict[str, Any]]
 
@@ -207,11 +210,18 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--smoke", action="store_true", help="small data, one run, nothing stored")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--gpu", action="store_true", help="EM on GPUs, in place of the parts")
+    parser.add_argument("--devices", type=int, default=1, help="number of GPUs")
     options = parser.parse_args()
     measured = dict(zip(PARTS, (counting, iterations, peers, by_pgmpy), strict=True))
+    if options.gpu:
+        from fit_gpu import on_gpu
+
+        measured = {"gpu": lambda smoke, runs: on_gpu(smoke, runs, options.devices)}
+        options.parts = ["gpu"]
     for part in options.parts or PARTS:
         for found in measured[part](options.smoke, 1 if options.smoke else options.runs):
-            shown: dict[str, Any] = {k: found[k] for k in ("rows", "missing", "iterations", "difference") if k in found}
+            shown: dict[str, Any] = {k: found[k] for k in SHOWN if k in found}
             if "per_row" in found:
                 shown["us a row and iteration"] = found["per_row"] * 1e6
             text = "  ".join(f"{k} {v:.6g}" for k, v in shown.items())

@@ -18,6 +18,13 @@ struct Lane {
     u32 n_cases, n_out;
 };
 
+// What kernels that count need as well (jtgpu/backends/gpu/counts/codegen.py).
+struct Weighted {
+    const double* of_case;    // (n,) weights of the cases
+    double least;             // least P(e) of a component that is computed with all digits
+    u32 n, is_exact;          // is_exact: a component below `least` is impossible; otherwise the case is lost
+};
+
 // What evidence leaves of a number that belongs to state k of a variable.
 __device__ __forceinline__ double observed(double x, int state, int k) { return state < 0 || state == k ? x : 0.0; }
 

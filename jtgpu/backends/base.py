@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ..plans.plan import Plan
 
 __all__ = [
-    "Backend", "BackendDefaults", "BatchResult", "ColumnResult", "Counts", "Evidence", "PlainSession", "Prepare",
-    "Result", "Session", "columns_of",
+    "Backend", "BackendDefaults", "BatchResult", "ColumnResult", "CountSums", "Counts", "Evidence", "HeldCases",
+    "PlainSession", "Prepare", "Result", "Session", "columns_of",
 ]  # fmt: skip
 
 
@@ -84,6 +84,28 @@ class Counts:
     families: list[NDArray[np.float64]]  # one array a factor, of the factor's shape, in the order of plan.factor_var
     log_evidence: NDArray[np.float64]  # (B,) natural logarithms of P(e); -inf if impossible
     impossible: NDArray[np.bool_]  # (B,)
+
+
+@dataclass(frozen=True)
+class CountSums:
+    """Expected counts of a table of cases that a backend holds; see `HeldCases`."""
+
+    families: list[NDArray[np.float64]]  # as of `Counts`
+    log_likelihood: float  # sum of ln P(e) times weight over the possible cases
+    n_impossible: int  # cases of probability zero
+
+
+class HeldCases(Protocol):
+    """A table of cases in a backend's memory, whose expected counts are wanted repeatedly; see `Backend.hold_cases`."""
+
+    def sums(self) -> CountSums:
+        """Expected counts with the present numbers."""
+
+    def log_evidence(self) -> NDArray[np.float64]:
+        """(B,) ln P(e) of each case as of the last `sums`; -inf if impossible."""
+
+    def close(self) -> None:
+        """Free the memory. May be called twice."""
 
 
 class Session(Protocol):
@@ -199,6 +221,21 @@ class Backend(Protocol):
         ------
         BackendUnavailable
             If this backend does not support expected counts.
+        """
+
+    @property
+    def holds_cases(self) -> bool:
+        """Whether `hold_cases` is supported, and worth while for cases that are counted repeatedly."""
+
+    def hold_cases(
+        self,
+        states: NDArray[Any],
+        weights: NDArray[np.float64] | None = None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+    ) -> HeldCases:
+        """Store a table of cases for expected counts with changing numbers; arguments as of `run_counts`.
+
+        The states may have any signed integer type, and have to stay unchanged while the cases are held.
         """
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
@@ -319,6 +356,20 @@ class BackendDefaults:
     ) -> Counts:
         """See `Backend.run_counts`."""
         raise BackendUnavailable(f"{type(self).__name__} does not support expected counts; use backend='cpu'")
+
+    @property
+    def holds_cases(self) -> bool:
+        """See `Backend.holds_cases`."""
+        return False
+
+    def hold_cases(
+        self,
+        states: NDArray[Any],
+        weights: NDArray[np.float64] | None = None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+    ) -> HeldCases:
+        """See `Backend.hold_cases`."""
+        raise BackendUnavailable(f"{type(self).__name__} does not hold cases; use run_counts")
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """See `Backend.reload`."""

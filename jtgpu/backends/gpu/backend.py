@@ -10,7 +10,8 @@ import numpy as np
 
 from ...errors import JtgpuError, closest
 from ...plans.plan import Plan
-from ..base import BackendDefaults, BatchResult, ColumnResult, Evidence, PlainSession, Result, Session
+from ..base import BackendDefaults, BatchResult, ColumnResult, Counts, Evidence, PlainSession, Result, Session
+from ..wrappers.held_cases import HeldParts, JoinedCases
 from ..wrappers.workers import Lazy
 from .program.structs import REALS
 from .single.configs import ENGINES
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..wrappers.row_queue import RowQueue
     from .batch.engine import BatchEngine
     from .batch.table import ColumnTable, RowTable, Table
+    from .counts.engine import CountEngine
     from .single.case import CaseEngine
     from .single.levels.engine import LevelEngine
     from .single.select import EngineMaker
@@ -94,6 +96,7 @@ class Gpu(BackendDefaults):
         self._fallback: Lazy[LevelEngine] = Lazy(self.maker.fallback)
         self._prefer_fallback = False  # the last case was too improbable for the engine
         self._batch: BatchEngine | None = None
+        self._counting: CountEngine | None = None
         if tune and dtype == "float64":
             self.maker.tune()
         if single:
@@ -213,6 +216,66 @@ class Gpu(BackendDefaults):
         table."""
         return self._batch.kind if self._batch is not None else ""
 
+    # Expected counts ------------------------------------------------------------------------------------------------
+
+    def run_counts(
+        self,
+        states: NDArray[np.int32],
+        weights: NDArray[np.float64] | None = None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+    ) -> Counts:
+        """See `jtgpu.backends.base.Backend.run_counts`: always in float64.
+
+        Raises
+        ------
+        TableTooLarge
+            When not even a block of cases fits the device's memory.
+        """
+        held = self.hold_cases(states, weights, likelihood)
+        try:
+            return held.counts()
+        finally:
+            held.close()
+
+    @property
+    def holds_cases(self) -> bool:
+        """See `jtgpu.backends.base.Backend.holds_cases`."""
+        return True
+
+    def hold_cases(
+        self,
+        states: NDArray[Any],
+        weights: NDArray[np.float64] | None = None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+    ) -> JoinedCases:
+        """See `jtgpu.backends.base.Backend.hold_cases`; rows that do not fit the device are copied in every pass."""
+        return JoinedCases(self._plan, len(states), [self.hold_share(states, weights, likelihood, (0, 1))])
+
+    def hold_share(
+        self,
+        states: NDArray[Any],
+        weights: NDArray[np.float64] | None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None,
+        share: tuple[int, int],
+    ) -> HeldParts:
+        """See `jtgpu.backends.wrappers.held_cases.HoldsShares.hold_share`."""
+        return self.counting.hold(states, weights, likelihood, share)
+
+    @property
+    def counting(self) -> CountEngine:
+        """The engine of expected counts, made for the first of them."""
+        from .counts.engine import CountEngine
+
+        with self._lock:
+            self._check_open()
+            if self._counting is None:
+                self._counting = CountEngine(self._plan, self.maker.factors, self.device)
+            made, after = self._counting, self._after
+        if after is not None:
+            with self.device.active():
+                after.wait()
+        return made
+
     # Costs, numbers, end ----------------------------------------------------------------------------------------
 
     def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
@@ -238,6 +301,8 @@ class Gpu(BackendDefaults):
             self._prefer_fallback = False
             if self._engine is not None:
                 self._engine.reload(factors)
+            if self._counting is not None:
+                self._counting.reload(factors)
             fallback, self._fallback = self._fallback, Lazy(self.maker.fallback)
             batch, self._batch = self._batch, None
         fallback.close()
@@ -253,6 +318,8 @@ class Gpu(BackendDefaults):
             self._fallback.close()
             if self._batch is not None:
                 self._batch.close()
+            if self._counting is not None:
+                self._counting.close()
             if self._after is not None:
                 with self.device.active():
                     self._after.close()

@@ -14,7 +14,19 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from ...errors import BackendUnavailable, TableTooLarge
-from ..base import Backend, BackendDefaults, BatchResult, ColumnResult, Evidence, Prepare, Result, Session, columns_of
+from ..base import (
+    Backend,
+    BackendDefaults,
+    BatchResult,
+    ColumnResult,
+    Counts,
+    Evidence,
+    Prepare,
+    Result,
+    Session,
+    columns_of,
+)  # fmt: skip
+from .held_cases import HeldParts, HoldsShares, JoinedCases
 from .row_queue import RowQueue
 from .workers import Closable, Lazy, WorkerPool
 
@@ -88,7 +100,7 @@ class DevicePool:
     def __call__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> MultiDevice:
         """A backend of all these workers; the first is made now, so that wrong options raise now."""
         numbers = [factors]  # workers that are made after a reload get the new ones
-        workers = self.workers(lambda own: self.prepare(plan, numbers[0], **options, **own))
+        workers = self.workers(lambda own: self.prepare(plan, numbers[0], **{**own, **options}))
 
         def replace(new: Sequence[NDArray[np.float64]]) -> None:
             numbers[0] = new
@@ -229,6 +241,45 @@ class MultiDevice(BackendDefaults):
         """Number of workers that pay for a table of n rows."""
         by_work = min(n // MIN_ROWS_WITH_WORK, n * self._flops // MIN_WORK)
         return max(1, min(len(self._pool), max(n // MIN_ROWS, by_work)))
+
+    def run_counts(
+        self,
+        states: NDArray[np.int32],
+        weights: NDArray[np.float64] | None = None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+    ) -> Counts:
+        """See `jtgpu.backends.base.Backend.run_counts`: parts of the table on each worker, if they can hold them."""
+        if not self.holds_cases:
+            return self._on_first(lambda backend: backend.run_counts(states, weights, likelihood))
+        held = self.hold_cases(states, weights, likelihood)
+        try:
+            return held.counts()
+        finally:
+            held.close()
+
+    @property
+    def holds_cases(self) -> bool:
+        """See `jtgpu.backends.base.Backend.holds_cases`."""
+        return isinstance(self._first, HoldsShares)
+
+    def hold_cases(
+        self,
+        states: NDArray[Any],
+        weights: NDArray[np.float64] | None = None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+    ) -> JoinedCases:
+        """See `jtgpu.backends.base.Backend.hold_cases`: every worker holds parts, as many workers as pay."""
+        n = self._workers_for(len(states))
+        held: list[HeldParts] = []
+        try:
+            for i, worker in enumerate(self._pool.workers[:n]):
+                backend: Any = worker.object.get()
+                held.append(backend.hold_share(states, weights, likelihood, (i, n)))
+        except BaseException:
+            for some in held:
+                some.close()
+            raise
+        return JoinedCases(self._plan, len(states), held)
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """See `jtgpu.backends.base.Backend.reload`: of every worker that has been made."""

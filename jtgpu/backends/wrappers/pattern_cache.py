@@ -30,7 +30,7 @@ from ...plans.compiler import plan_model
 from ...plans.conditioning.split import SplitModel
 from ...util.equal_rows import find_equal_rows
 from ...util.fork import new_lock, reset_in_child
-from ..base import BackendDefaults, BatchResult, Evidence, Result, Session, columns_of
+from ..base import BackendDefaults, BatchResult, Counts, Evidence, HeldCases, Result, Session, columns_of
 from .pattern import CostedBackend, Pattern, PatternBackend, Prepare, SplitPatternBackend
 
 if TYPE_CHECKING:
@@ -337,6 +337,29 @@ class PatternCache(BackendDefaults):
                 if found is not None:
                     groups.append((np.flatnonzero(equal.kind == i), found))
         return groups
+
+    def run_counts(
+        self,
+        states: NDArray[np.int32],
+        weights: NDArray[np.float64] | None = None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+    ) -> Counts:
+        """See `jtgpu.backends.base.Backend.run_counts`; with the plan of all patterns."""
+        return self.backend.run_counts(states, weights, likelihood)
+
+    @property
+    def holds_cases(self) -> bool:
+        """See `jtgpu.backends.base.Backend.holds_cases`."""
+        return self.backend.holds_cases
+
+    def hold_cases(
+        self,
+        states: NDArray[Any],
+        weights: NDArray[np.float64] | None = None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+    ) -> HeldCases:
+        """See `jtgpu.backends.base.Backend.hold_cases`."""
+        return self.backend.hold_cases(states, weights, likelihood)
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """See `jtgpu.backends.base.Backend.reload`: forgets all patterns; answers have the bits of a new backend."""

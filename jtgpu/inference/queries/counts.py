@@ -7,13 +7,14 @@ sweep of a case has all of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...backends import get
-from ...errors import EvidenceError, NetworkError
+from ...backends.make import make
+from ...errors import EvidenceError, NetworkError, TableTooLarge
 from ...model.network import BayesianNetwork
 from ...util.equal_rows import find_equal_rows
 from ..results.counts import ExpectedCounts
@@ -24,10 +25,11 @@ from .scope import targets_of
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from ...backends.base import Backend
+    from ...backends.base import Backend, Counts
     from ...plans.plan import Plan
     from ..compiled import CompiledModel
     from ..evidence import KnownCases
+    from ..interventions import Intervened
 
 __all__ = ["case_weights", "counting_backend", "expected_counts"]
 
@@ -35,11 +37,14 @@ MIN_EQUAL = 0.05  # share of cases that must equal earlier ones for merging them
 
 
 def counting_backend(
-    name: str, plan: Plan, factors: Sequence[NDArray[np.float64]], threads: int | None = None
+    name: str, plan: Plan, factors: Sequence[NDArray[np.float64]], threads: int | None = None, devices: Any = None
 ) -> Backend:
-    """A backend that makes expected counts: ``"reference"`` in NumPy, all others in compiled loops on the CPU."""
+    """A backend that makes expected counts: ``"reference"`` in NumPy, ``"gpu"`` on one GPU or several, all others in
+    compiled loops on the CPU."""
+    if name == "gpu":
+        return make("gpu", plan, factors, devices=devices, replan=False, single=False)
     options: dict[str, Any] = {} if name == "reference" else {"threads": threads}
-    return get("reference" if name == "reference" else "cpu")(plan, factors, **options)
+    return make("reference" if name == "reference" else "cpu", plan, factors, replan=False, **options)
 
 
 def case_weights(weights: ArrayLike | None, n: int) -> NDArray[np.float64]:
@@ -76,20 +81,34 @@ def expected_counts(
     wanted = range(len(model)) if variables is None else targets_of(model, variables) or ()
     each = case_weights(weights, len(known.states))
     settled = tree.intervened(known.intervened)
-    backend = tree.cached(
-        "counts",
-        id(settled.factors),
-        lambda: (settled.factors, counting_backend(tree.backend, tree.plan.whole, settled.factors, tree.threads)),
-        1,
-    )[1]
     equal = find_equal_rows(known.states, *known.likelihood.values(), worth=MIN_EQUAL)
     if equal is None:
-        found = backend.run_counts(known.states, each, known.likelihood)
+        found = _counted(tree, settled, known.states, each, known.likelihood)
         log_evidence, impossible = found.log_evidence, found.impossible
     else:
         likelihood = {v: w[equal.first] for v, w in known.likelihood.items()}
         summed = np.asarray(np.bincount(equal.kind, each, len(equal.first)), np.float64)
-        found = backend.run_counts(known.states[equal.first], summed, likelihood)
+        found = _counted(tree, settled, known.states[equal.first], summed, likelihood)
         log_evidence, impossible = found.log_evidence[equal.kind], found.impossible[equal.kind]
     raise_if_impossible(tree, known, impossible, on_impossible)
     return ExpectedCounts(model, found.families, tuple(wanted), each, log_evidence, impossible)
+
+
+def _counted(
+    tree: CompiledModel, settled: Intervened, states: NDArray[np.int32], weights: NDArray[np.float64],
+    likelihood: Mapping[int, NDArray[np.float64]],
+) -> Counts:  # fmt: skip
+    """Counts by the tree's own backend if it is on a GPU with enough memory, otherwise on the CPU."""
+    if settled.backend.holds_cases:
+        try:
+            return settled.backend.run_counts(states, weights, likelihood)
+        except TableTooLarge as error:
+            logging.getLogger("jtgpu").info("expected counts are made on the CPU: %s", error)
+    name = "reference" if tree.backend == "reference" else "cpu"
+    backend = tree.cached(
+        "counts",
+        id(settled.factors),
+        lambda: (settled.factors, counting_backend(name, tree.plan.whole, settled.factors, tree.threads)),
+        1,
+    )[1]
+    return backend.run_counts(states, weights, likelihood)

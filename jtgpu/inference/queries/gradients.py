@@ -58,7 +58,8 @@ class _Numbers:
 
     def __init__(self, tree: CompiledModel):
         self._tree, self._factors, self._lock = tree, list(tree._factors), new_lock()
-        self._backend = counting_backend(tree.backend, tree.plan.whole, self._factors, tree.threads)
+        name = "reference" if tree.backend == "reference" else "cpu"
+        self._backend = counting_backend(name, tree.plan.whole, self._factors, tree.threads)
 
     @contextmanager
     def using(self, factors: Factors) -> Iterator[Backend]:

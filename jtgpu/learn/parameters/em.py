@@ -163,7 +163,7 @@ def _next(
 
 def _any_lost(before: Evaluation, after: Evaluation) -> bool:
     """Whether a row that was possible is impossible now."""
-    return any((b & ~a).any() for a, b in zip(before.impossible, after.impossible, strict=True))
+    return any(a is not b and (b & ~a).any() for a, b in zip(before.impossible, after.impossible, strict=True))
 
 
 def _length(first: Tables, second: Tables, third: Tables, sharing: Sharing) -> float:

@@ -18,12 +18,13 @@ from .likelihood_cells import FIRST
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ...backends.base import Counts
+    from ...backends.base import Counts, HeldCases
     from ...util.options import Order
 
 __all__ = ["Evaluation", "Expectation", "impossible_row"]
 
-BACKENDS = ("auto", "cpu", "reference")
+BACKENDS = ("auto", "cpu", "gpu", "reference")
+HELD_CELLS = 1 << 28  # cells of rows that are held together
 MAX_LISTED = 20  # findings in a message
 
 Tables = list["NDArray[np.float64]"]
@@ -45,27 +46,33 @@ class Expectation:
     cases : CodedCases
     tables : list of arrays
         The first CPTs.
-    backend : {"auto", "cpu", "reference"}
+    backend : {"auto", "cpu", "gpu", "reference"}
     order : str, path or sequence
         See `jtgpu.BayesianNetwork.plan`.
     threads : int, optional
+    devices : "all", int or sequence of int, optional
+        GPUs, of ``"gpu"``.
     cluster : str or jtgpu.cluster.Cluster, optional
         Where passes over all rows run.
     """
 
     def __init__(
         self, cases: CodedCases, tables: Tables, backend: str = "auto", order: Order = "auto",
-        threads: int | None = None, cluster: Any = None,
+        threads: int | None = None, devices: Any = None, cluster: Any = None,
     ):  # fmt: skip
         name = choice("backend", backend, BACKENDS)
         self._cases, self._tables, self._cluster = cases, tables, cluster
         self._plan = network_of(cases.model, tables).plan(order).whole
-        self._name = "reference" if name == "reference" else "cpu"
-        self._backend = counting_backend(self._name, self._plan, tables, threads)
+        self._name = "cpu" if name == "auto" else name
+        self._backend = counting_backend(self._name, self._plan, tables, threads, devices)
+        self._held: list[list[list[HeldCases]]] | None = None  # of each block and part; see `_hold`
+        self._none_impossible: dict[int, NDArray[np.bool_]] = {}
         self._remote: Any = None
 
     def evaluate(self, tables: Tables) -> Evaluation:
         """Expected counts of all rows under some CPTs."""
+        if self._backend.holds_cases and self._cluster is None:
+            return self._evaluate_held(tables)
         total: Tables | None = None
         log_likelihood, impossible = 0.0, []
         parts = [[*block.parts()] for block in self._cases.blocks]
@@ -80,21 +87,76 @@ class Expectation:
             impossible.append(np.concatenate(flags))
         return Evaluation(total or [np.zeros(t.shape) for t in tables], log_likelihood, impossible)
 
+    def _evaluate_held(self, tables: Tables) -> Evaluation:
+        """The same with rows that stay in the memory of a device."""
+        self._reload(tables)
+        if self._held is None:
+            self._hold()
+        assert self._held is not None
+        n = len(self._cases.model)
+        counts = [np.zeros(t.shape) for t in tables[:n]]
+        log_likelihood, impossible = 0.0, []
+        for i, (block, parts) in enumerate(zip(self._cases.blocks, self._held, strict=True)):
+            flags: list[NDArray[np.bool_]] = []
+            for part, held in zip(block.parts(HELD_CELLS), parts, strict=True):
+                found = [h.sums() for h in held]
+                for one in found:
+                    counts = [a + b for a, b in zip(counts, one.families[:n], strict=True)]
+                    log_likelihood += one.log_likelihood
+                if any(one.n_impossible for one in found):
+                    flags.append(np.zeros(len(part.states), np.bool_))
+                    for rows, h in zip(self._split(part), held, strict=True):
+                        flags[-1][rows] = np.isneginf(h.log_evidence())
+                else:
+                    flags.append(np.broadcast_to(np.False_, len(part.states)))
+            impossible.append(self._joined(i, flags))
+        return Evaluation(counts, log_likelihood, impossible)
+
+    def _joined(self, block: int, flags: list[NDArray[np.bool_]]) -> NDArray[np.bool_]:
+        """The flags of a block; where none is set, always the same array."""
+        if any(f.strides != (0,) for f in flags):
+            return np.concatenate(flags)
+        n = sum(map(len, flags))
+        if len(self._none_impossible.get(block, ())) != n or block not in self._none_impossible:
+            self._none_impossible[block] = np.zeros(n, np.bool_)
+        return self._none_impossible[block]
+
+    def _hold(self) -> None:
+        """Store all rows on the device."""
+        self._held = []
+        for block in self._cases.blocks:
+            self._held.append([])
+            for part in block.parts(HELD_CELLS):
+                self._held[-1].append([])
+                for states, weights, likelihood in self._pieces(part, narrow=True):
+                    self._held[-1][-1].append(self._backend.hold_cases(states, weights, likelihood))
+
+    def _release(self) -> None:
+        """Free what `_hold` stored."""
+        for held in (h for parts in self._held or () for part in parts for h in part):
+            held.close()
+        self._held = None
+
+    def _reload(self, tables: Tables) -> None:
+        """Let the backend have some CPTs."""
+        if tables is not self._tables:
+            self._backend.reload([np.ascontiguousarray(t) for t in tables])
+            self._tables = tables
+
     def evaluate_block(self, block: Block, tables: Tables) -> Evaluation:
         """Expected counts of some rows."""
         return self._combined(block, next(self._here(tables, [[block]])))
 
     def rows_changed(self) -> None:
-        """Tell that rows were left out, so that the workers of a cluster need the parts again."""
+        """Tell that rows were left out, so that devices and the workers of a cluster need them again."""
+        self._release()
         if self._remote is not None:
             self._remote.close()
             self._remote = None
 
     def _here(self, tables: Tables, parts: Sequence[Sequence[Block]]) -> Iterator[list[Counts]]:
         """Counts of the pieces of each part, in this process."""
-        if tables is not self._tables:
-            self._backend.reload([np.ascontiguousarray(t) for t in tables])
-            self._tables = tables
+        self._reload(tables)
         for part in (p for block in parts for p in block):
             yield [self._backend.run_counts(*piece) for piece in self._pieces(part)]
 
@@ -115,15 +177,17 @@ class Expectation:
                 return [np.flatnonzero(~soft), np.flatnonzero(soft)]
         return [slice(None)]
 
-    def _pieces(self, part: Block) -> Iterator[Any]:
-        """States, weights and likelihoods of each call."""
+    def _pieces(self, part: Block, *, narrow: bool = False) -> Iterator[Any]:
+        """States, weights and likelihoods of each call; `narrow`: states in the type in which they are stored."""
         for rows in self._split(part):
             states: NDArray[Any] = part.states[rows]
             likelihood: dict[int, NDArray[np.float64]] = {}
             if not isinstance(rows, slice):
                 assert self._cases.source.cells is not None
                 states, likelihood = self._cases.source.cells.decode(states)
-            yield np.ascontiguousarray(states, np.int32), np.ascontiguousarray(part.weights[rows]), likelihood
+            if not narrow:
+                states = np.ascontiguousarray(states, np.int32)
+            yield states, np.ascontiguousarray(part.weights[rows]), likelihood
 
     def _combined(self, part: Block, found: Sequence[Counts]) -> Evaluation:
         """The counts of the pieces of a part, added."""
@@ -138,8 +202,8 @@ class Expectation:
 
     def close(self) -> None:
         """Free the memory."""
-        self._backend.close()
         self.rows_changed()
+        self._backend.close()
 
 
 def impossible_row(cases: CodedCases, found: Evaluation) -> ImpossibleEvidence | None:

@@ -59,9 +59,10 @@ def fit(  # noqa: PLR0913
     step: float | None = None,
     errors: bool = False,
     on_impossible: OnProblem = "error",
-    backend: Literal["auto", "cpu", "reference"] = "auto",
+    backend: Literal["auto", "cpu", "gpu", "reference"] = "auto",
     order: Order = "auto",
     threads: int | None = None,
+    devices: Any = None,
     cluster: Any = None,
     max_table: int = MAX_ENTRIES,
     chunk: int | None = None,
@@ -129,11 +130,14 @@ def fit(  # noqa: PLR0913
         Whether to compute standard errors; see `Fit.standard_errors`.
     on_impossible : {"error", "flag"}
         Whether a row of probability 0 at the start is an error, or is left out and counted.
-    backend : {"auto", "cpu", "reference"}
+    backend : {"auto", "cpu", "gpu", "reference"}
+        ``"gpu"``: the rows stay on a GPU while EM iterates. ``"auto"``: the CPU, or the GPU if `devices` is given.
     order : str, path or sequence
         See `jtgpu.BayesianNetwork.plan`.
     threads : int, optional
         Default: all cores. The result has the same bits for any number.
+    devices : "all", int or sequence of int, optional
+        GPUs that share the rows; see `jtgpu.BayesianNetwork.compile`. The result has the same bits for any number.
     cluster : str or jtgpu.cluster.Cluster, optional
         A Ray cluster that runs the passes of EM, such as ``"local"`` or ``"auto"``. The result has the same bits as
         without. The rows have to fit into the cluster's object store.
@@ -192,6 +196,12 @@ def fit(  # noqa: PLR0913
         raise ArgumentError(f"step must be above 0.5 and at most 1, not {step!r}")
     if step is not None and cluster is not None:
         raise ArgumentError("step passes chunks one after the other, which a cluster cannot share; use step=None")
+    if devices is not None:
+        if backend not in ("auto", "gpu"):
+            raise ArgumentError(f"devices are GPUs, which backend={backend!r} does not use")
+        backend = "gpu"
+    if cluster is not None and backend == "gpu":
+        raise ArgumentError("a cluster counts on CPUs; use backend='cpu', or the GPUs of this machine without cluster=")
     rows = whole_number("chunk", chunk, 1) if chunk is not None else (1_000 if step is not None else 100_000)
     given = read_structure(structure)
     source = open_source(cases, tuple(given.parents), dialect, rows, tuple(missing_cells), likelihood)
@@ -202,7 +212,7 @@ def fit(  # noqa: PLR0913
     )  # fmt: skip
     if missing == "available" and setup.hidden:
         raise ArgumentError("missing='available' cannot fit hidden variables; use missing='em'")
-    running = Running(backend, order, threads, on_impossible == "flag", flag("errors", errors), cluster)
+    running = Running(backend, order, threads, on_impossible == "flag", flag("errors", errors), devices, cluster)
     listen = _listener(progress)
     if step is not None:
         blocks = (block for block, _ in weighted_chunks(setup.model, source, setup.columns, weights))

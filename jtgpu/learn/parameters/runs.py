@@ -38,6 +38,7 @@ class Running(NamedTuple):
     threads: int | None
     flag: bool  # whether rows of probability 0 are left out
     errors: bool  # whether standard errors are computed
+    devices: Any = None  # GPUs
     cluster: Any = None  # on which EM runs
 
 
@@ -53,7 +54,7 @@ def count(setup: Setup, cases: CodedCases, method: str, seed: int, running: Runn
     objective = log_likelihood + log_score(setup.prior, tables, [g[0] for g in setup.sharing.groups])
     more: dict[str, Any] = {"restarts": (objective,)}
     if running.errors:
-        engine = Expectation(cases, tables, running.backend, running.order, running.threads)
+        engine = Expectation(cases, tables, running.backend, running.order, running.threads, running.devices)
         try:
             more["_errors"] = _named_errors(setup, cases, engine, tables)
         finally:
@@ -114,7 +115,9 @@ def fit_em(
     objectives = list(saved.objectives) if saved is not None else []
     best = saved.best if saved is not None else None
     tables = setup.start_tables(cases, seed, min(len(objectives), n_starts - 1))
-    engine = Expectation(cases, tables, running.backend, running.order, running.threads, running.cluster)
+    engine = Expectation(
+        cases, tables, running.backend, running.order, running.threads, running.devices, running.cluster
+    )
     problem = Problem(engine.evaluate, setup.prior, setup.sharing)
     n_left_out = 0
     try:
@@ -211,7 +214,7 @@ def fit_stepwise(
     rows, power = chunk
     cases = CodedCases(setup.model, setup.source)
     tables = setup.start_tables(cases, seed, 0)
-    engine = Expectation(cases, tables, running.backend, running.order, running.threads)
+    engine = Expectation(cases, tables, running.backend, running.order, running.threads, running.devices)
 
     def noted() -> Iterator[Block]:
         for block in _in_chunks(blocks, rows):

@@ -5,8 +5,9 @@ Text and integers only; knows no device. `jtgpu.backends.gpu.batch.generated` co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ from .sparsity import Sparsity
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LANE_THREADS", "Kernel", "generate_kernels"]
+__all__ = ["LANE_THREADS", "Kernel", "Scratch", "Writer", "generate_kernels", "write_kernels"]
 
 LANE_THREADS = 128
 LARGE = 64  # entries of a table from which on those that a later kernel reads are read from memory by this one, too
@@ -32,6 +33,7 @@ class Kernel:
     source: str
     constants: NDArray[np.float64]  # entries of factors that it reads from constant memory
     answers_only: bool  # whether it computes nothing but posteriors
+    entries: tuple[tuple[int, int], ...] = ()  # factor and cell of each constant
 
 
 class Scratch:
@@ -59,10 +61,9 @@ class Scratch:
             ending.setdefault(read[name], []).append(name)
 
 
-def _scratch(plan: Plan, sparsity: Sparsity, parts: Sequence[Part], home: Sequence[int]) -> Scratch:
-    """What kernels leave for later ones."""
-    steps, roots = sparsity.program.steps, plan.root_table.tolist()
-    answered = {int(t): v for v, t in enumerate(plan.posterior_table.tolist())}
+def _scratch(sparsity: Sparsity, parts: Sequence[Part], roots: Sequence[int], home: Mapping[int, int]) -> Scratch:
+    """What kernels leave for later ones; `home`: the component of each table that is an answer."""
+    steps = sparsity.program.steps
     made: dict[str, int] = {}
     read: dict[str, int] = {}
     for k, part in enumerate(parts):
@@ -71,9 +72,9 @@ def _scratch(plan: Plan, sparsity: Sparsity, parts: Sequence[Part], home: Sequen
             made |= {f"t{s.out}_{c}": k for c in piece.outs}
             for side, t in enumerate(s.ins):
                 read |= {f"t{t}_{c}": k for c in piece.cells(side)}
-            if piece.last and s.out in answered:
+            if piece.last and s.out in home:
                 read |= {f"t{s.out}_{c}": k for c in np.flatnonzero(sparsity.nonzero[s.out]).tolist()}
-                read[f"inverse{home[answered[s.out]]}"] = k
+                read[f"inverse{home[s.out]}"] = k
         if part.has_total:
             made |= {f"inverse{i}": k for i in range(len(roots))}
             read |= {f"t{t}_0": max(read.get(f"t{t}_0", 0), k) for t in roots}
@@ -83,10 +84,16 @@ def _scratch(plan: Plan, sparsity: Sparsity, parts: Sequence[Part], home: Sequen
 class Writer:
     """Writes the lines of one kernel."""
 
-    def __init__(self, plan: Plan, sparsity: Sparsity, scratch: Scratch, *, weights: bool):
+    parameters = "Lane b"
+
+    def __init__(
+        self, plan: Plan, sparsity: Sparsity, scratch: Scratch, roots: Sequence[int], *, weights: bool
+    ):
         self.plan, self.sparsity, self.scratch, self.weights = plan, sparsity, scratch, weights
+        self.roots = list(roots)  # tables of P(e), one a component
         self.constants: dict[tuple[int, int], int] = {}
         self.lines: list[str] = []
+        self._variable = {int(t): v for v, t in enumerate(plan.posterior_table.tolist())}
         self._registers: set[str] = set()  # numbers that this kernel has computed and not only stored
         self._evidence: dict[int, list[int]] = {}  # variables whose evidence enters at each factor
         for v, f in enumerate(plan.evidence_factor.tolist()):
@@ -194,16 +201,16 @@ class Writer:
     def total(self) -> None:
         """ln P(e), and what the posteriors of each component are multiplied by."""
         self.lines.append("double total = 0.0;")
-        for i, t in enumerate(self.plan.root_table.tolist()):
+        for i, t in enumerate(self.roots):
             value = self.entry(t, 0) if self.sparsity.nonzero[t][0] else "0.0"
             self.lines.append(f"const double root{i} = {value}; total += log_of(root{i});")
             self.lines.append(f"const double inverse{i} = root{i} > 0.0 ? 1.0 / root{i} : 0.0;")
             self._save(f"inverse{i}")
         self.lines += ["b.log_evidence[at] = total;", "if (b.n_out == 0) return;"]
 
-    def answer(self, v: int, component: int) -> None:
+    def answer(self, table: int, component: int) -> None:
         """Store a posterior, if it is wanted."""
-        t = int(self.plan.posterior_table[v])
+        t, v = table, self._variable[table]
         inverse = self._load(f"inverse{component}")
         self.lines.append(f"if (b.column[{v}] != NONE) {{ double* out = row + (u64)b.column[{v}] * b.n_cases;")
         for k in range(int(self.plan.cardinality[v])):
@@ -223,7 +230,7 @@ __constant__ double constants[{max(len(self.constants), 1)}];
 #endif
 #define M(i) own[(i) * {LANE_THREADS}]
 #define L(i) load(own + (i) * {LANE_THREADS})
-extern "C" __global__ void __launch_bounds__({LANE_THREADS}, {blocks}) batch_lane(Lane b) {{
+extern "C" __global__ void __launch_bounds__({LANE_THREADS}, {blocks}) batch_lane({self.parameters}) {{
 const u32 at = blockIdx.x * {LANE_THREADS} + threadIdx.x;
 if (at >= b.n_cases) return;
 double* const own = b.arena + (u64)blockIdx.x * {LANE_THREADS * max(self.scratch.size, 1)} + threadIdx.x;
@@ -232,7 +239,7 @@ double* const row = b.posterior + at;
 }}
 """
         values = np.array([self.sparsity.factors[f][c] for f, c in self.constants] or [0.0])
-        return Kernel(source, values, answers_only)
+        return Kernel(source, values, answers_only, tuple(self.constants))
 
 
 def _components(plan: Plan, sparsity: Sparsity) -> list[int]:
@@ -274,12 +281,35 @@ def generate_kernels(plan: Plan, sparsity: Sparsity, *, weights: bool, blocks: i
     cells : int
         Scratch memory of a thread, in doubles.
     """
-    parts, home = partition(sparsity, plan.root_table.tolist()), _components(plan, sparsity)
-    scratch = _scratch(plan, sparsity, parts, home)
-    answered = {int(t): v for v, t in enumerate(plan.posterior_table.tolist())}
+    roots = plan.root_table.tolist()
+    home = dict(zip(plan.posterior_table.tolist(), _components(plan, sparsity), strict=True))
+    return write_kernels(partial(Writer, plan, sparsity, weights=weights), sparsity, roots, home, blocks)
+
+
+def write_kernels(
+    make_writer: Callable[[Scratch, Sequence[int]], Writer], sparsity: Sparsity, roots: Sequence[int],
+    home: Mapping[int, int], blocks: int,
+) -> tuple[list[Kernel], int]:  # fmt: skip
+    """The kernels of some contractions, and the scratch memory of a thread, in doubles.
+
+    Parameters
+    ----------
+    make_writer : callable
+        Makes the writer of a kernel.
+    sparsity : Sparsity
+        Of the contractions.
+    roots : sequence of int
+        Tables of P(e), one a component.
+    home : mapping
+        The component of each table that is an answer.
+    blocks : int
+        See `generate_kernels`.
+    """
+    parts = partition(sparsity, roots)
+    scratch = _scratch(sparsity, parts, roots, home)
     made, has_total = [], False
     for part in parts:
-        writer = Writer(plan, sparsity, scratch, weights=weights)
+        writer = make_writer(scratch, roots)
         for piece in part.up:
             writer.step(piece)
         if part.has_total:
@@ -287,8 +317,8 @@ def generate_kernels(plan: Plan, sparsity: Sparsity, *, weights: bool, blocks: i
         for piece in part.down:
             writer.step(piece)
             table = sparsity.program.steps[piece.step].out
-            if piece.last and table in answered:
-                writer.answer(answered[table], home[answered[table]])
+            if piece.last and table in home:
+                writer.answer(table, home[table])
         made.append(writer.kernel(blocks, answers_only=has_total))
         has_total = has_total or part.has_total
     return made, scratch.size

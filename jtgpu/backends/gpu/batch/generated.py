@@ -21,7 +21,7 @@ from .codegen import LANE_THREADS, Kernel, generate_kernels
 from .partition import code_lines
 from .sparsity import Sparsity
 
-__all__ = ["GeneratedProgram", "can_generate"]
+__all__ = ["BLOCKS", "MOST_CONSTANTS", "MOST_LINES", "RANGE", "GeneratedProgram", "can_generate", "compile_kernels"]
 
 BLOCKS = 2  # of LANE_THREADS an SM: its 64 Ki registers give a thread as many as it can address
 MOST_CASES = 1 << 18  # of a chunk
@@ -67,7 +67,7 @@ class GeneratedProgram:
         self._transposing = Kernels(device, "batch/batch", TRANSPOSING)
         self._loaded: list[Kernels] = []
         try:
-            for kernel, image in zip(self.kernels, _compiled(self.kernels, device.arch), strict=True):
+            for kernel, image in zip(self.kernels, compile_kernels(self.kernels, device.arch), strict=True):
                 made = Kernels(device, "", ("batch_lane",), image)
                 self._loaded.append(made)
                 device.upload(made.symbol("constants"), kernel.constants, stream)
@@ -130,7 +130,7 @@ class GeneratedProgram:
             made.close()
 
 
-def _compiled(kernels: Sequence[Kernel], arch: str) -> list[bytes]:
+def compile_kernels(kernels: Sequence[Kernel], arch: str) -> list[bytes]:
     """All kernels, compiled on all cores; equal ones and those of earlier runs from the cache."""
     texts = [nvcc.with_headers(kernel.source) for kernel in kernels]
     with ThreadPoolExecutor(os.cpu_count() or 1, "jtgpu-nvcc") as pool:

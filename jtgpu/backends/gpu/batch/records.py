@@ -26,7 +26,7 @@ from .tiling import A_SHARED, B_SHARED, FIRST, SHAPES, WORDS, TileMaker, Tiles
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LOOK", "BatchLayout", "RecordProgram", "answers_of", "batch_layout"]
+__all__ = ["LOOK", "BatchLayout", "RecordProgram", "answers_of", "batch_layout", "case_factors", "level_tiles"]
 
 LEVEL_WARPS = 4  # of a block of the levels' kernel
 CLEAR_BLOCKS = 1024
@@ -64,13 +64,9 @@ def batch_layout(
     for t in own:
         where[t] = at
         at += int(s.table_size[t])
-    first = s.chunks[s.chunks["from"] == 0]
-    holders = np.zeros(len(first), CASE_FACTOR)
-    for name in ("cell", "table", "known", "n_known"):
-        holders[name] = first[name]
-    holders["n"], holders["to"] = s.table_size[first["table"]], where[first["table"]]
+    holders = case_factors(s, where)
     roots = [(int(s.table_cell[t]) if where[t] < 0 else where[t], t, where[t] < 0) for t in plan.root_table.tolist()]
-    tiles, steps, levels = _all_tiles(plan, program, sparsity, s, where)
+    tiles, steps, levels = level_tiles(plan, program, sparsity, s, where)
     checks = np.zeros(plan.n_variables, CASE_CHECK)
     checks["table"], checks["root"] = s.checks["table"], s.checks["root"]
     checks["cell"], checks["card"] = where[plan.posterior_table], plan.cardinality
@@ -78,7 +74,17 @@ def batch_layout(
     return BatchLayout(s, at, holders, where, rooted, tiles, steps, levels, checks)
 
 
-def _all_tiles(
+def case_factors(s: Places, where: NDArray[np.int64]) -> NDArray[Any]:
+    """Records of the evidence factors, of which every case has its own."""
+    first = s.chunks[s.chunks["from"] == 0]
+    holders = np.zeros(len(first), CASE_FACTOR)
+    for name in ("cell", "table", "known", "n_known"):
+        holders[name] = first[name]
+    holders["n"], holders["to"] = s.table_size[first["table"]], where[first["table"]]
+    return holders
+
+
+def level_tiles(
     plan: Plan, program: Binary, sparsity: Sparsity | None, s: Places, where: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], tuple[tuple[int, int], ...]]:
     """Records, steps and levels; contractions with long sums come first in a level."""

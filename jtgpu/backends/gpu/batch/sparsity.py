@@ -20,7 +20,7 @@ from ..program.contractions import OUT, A, B, Binary, Loop, binary_program, loop
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Sparsity", "Terms", "find_sparsity"]
+__all__ = ["Sparsity", "Terms", "find_sparsity", "flat_factors"]
 
 
 @dataclass(frozen=True)
@@ -73,23 +73,41 @@ class Sparsity:
         return Terms(out[which], a[which], b[which] if len(b) else b)
 
 
-def find_sparsity(
-    plan: Plan, factors: Sequence[NDArray[np.float64]], program: Binary | None = None
-) -> Sparsity:
-    """Find the entries that are used, one pass forward and one backward over all contractions (default: the plan's)."""
-    program = binary_program(plan) if program is None else program
-    loops = tuple(loops_of(plan, program.scopes, s) for s in program.steps)
-    flat = tuple(
+def flat_factors(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64], ...]:
+    """The factors' entries, axes in the plan's order."""
+    return tuple(
         np.transpose(table, [scope.index(v) for v in plan.table_scopes[f]]).ravel()
         for f, (table, scope) in enumerate(zip(factors, plan.factor_scopes, strict=True))
     )
+
+
+def find_sparsity(
+    plan: Plan, factors: Sequence[NDArray[np.float64]], program: Binary | None = None,
+    wanted: Sequence[int] | None = None,
+) -> Sparsity:  # fmt: skip
+    """Find the entries that are used, one pass forward and one backward over all contractions.
+
+    Parameters
+    ----------
+    plan : Plan
+    factors : sequence of float64 arrays
+    program : Binary, optional
+        Default: the plan's.
+    wanted : sequence of int, optional
+        Tables all of whose entries are answers. Default: the plan's posteriors and roots.
+    """
+    program = binary_program(plan) if program is None else program
+    loops = tuple(loops_of(plan, program.scopes, s) for s in program.steps)
+    flat = flat_factors(plan, factors)
     sizes = [plan.size(s) for s in program.scopes]
     nonzero = [f != 0 for f in flat] + [np.zeros(n, np.bool_) for n in sizes[len(flat) :]]
     for s, axes in zip(program.steps, loops, strict=True):
         both = _both(nonzero, s.ins, axes)
         nonzero[s.out][_offsets(axes, OUT)[both]] = True
     needed = [np.zeros(n, np.bool_) for n in sizes]
-    for t in [*plan.posterior_table.tolist(), *plan.root_table.tolist()]:
+    if wanted is None:
+        wanted = [*plan.posterior_table.tolist(), *plan.root_table.tolist()]
+    for t in wanted:
         needed[t][:] = True
     count = np.zeros(len(loops), np.int64)
     for i in range(len(loops) - 1, -1, -1):

@@ -8,7 +8,7 @@ level waits for it; the table costs one entry for every `MOST_SUM` multiply-adds
 from __future__ import annotations
 
 from ....plans.plan import Plan
-from ..program.contractions import Binary, Step
+from ..program.contractions import Binary, Step, levels_of
 
 __all__ = ["MOST_SUM", "split_sums"]
 
@@ -43,9 +43,4 @@ def split_sums(plan: Plan, program: Binary) -> Binary:
 
     for step in program.steps:
         add(step)
-    level_of = dict.fromkeys(range(plan.n_factors), 0)
-    level = []
-    for s in steps:
-        level_of[s.out] = 1 + max(level_of[t] for t in s.ins)
-        level.append(level_of[s.out])
-    return Binary(tuple(steps), tuple(scopes), tuple(level))
+    return Binary(tuple(steps), tuple(scopes), levels_of(plan, steps))

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from ....plans.plan import POSTERIOR, Plan
 
-__all__ = ["OUT", "A", "B", "Binary", "Loop", "Step", "binary_program", "loops_of", "mirrored", "offsets"]
+__all__ = [
+    "OUT", "A", "B", "Binary", "Loop", "Step", "binary_program", "binary_steps", "levels_of", "loops_of", "mirrored",
+    "offsets",
+]  # fmt: skip
 
 OUT, A, B = 0, 1, 2  # places of a loop's strides
 
@@ -32,9 +35,16 @@ class Binary:
 
 def binary_program(plan: Plan) -> Binary:
     """Split contractions of more than two tables: multiply the two that leave the smallest table first."""
-    scopes = list(plan.table_scopes)
+    kinds = [kind == POSTERIOR for kind in plan.op_kind.tolist()]
+    steps = [Step(*x) for x in zip(plan.op_out.tolist(), plan.op_inputs, kinds, strict=True)]
+    return binary_steps(plan, plan.table_scopes, steps)
+
+
+def binary_steps(plan: Plan, table_scopes: Sequence[tuple[int, ...]], contractions: Iterable[Step]) -> Binary:
+    """The same of any contractions of a plan's factors, which are the first tables."""
+    scopes = list(table_scopes)
     steps: list[Step] = []
-    for kind, out, ins in zip(plan.op_kind.tolist(), plan.op_out.tolist(), plan.op_inputs, strict=True):
+    for out, ins, posterior in ((x.out, x.ins, x.posterior) for x in contractions):
         left = list(ins)
         while len(left) > 2:
             pairs = [(i, j) for i in range(len(left)) for j in range(i)]
@@ -48,13 +58,18 @@ def binary_program(plan: Plan) -> Binary:
             made = len(scopes) - 1
             steps.append(Step(made, (left[j], left[i]), False))
             left = [t for k, t in enumerate(left) if k not in (i, j)] + [made]
-        steps.append(Step(out, tuple(left), kind == POSTERIOR))
+        steps.append(Step(out, tuple(left), posterior))
+    return Binary(tuple(steps), tuple(scopes), levels_of(plan, steps))
+
+
+def levels_of(plan: Plan, steps: Iterable[Step]) -> tuple[int, ...]:
+    """The level of each step, from 1 on: steps of one level are independent."""
     level_of = dict.fromkeys(range(plan.n_factors), 0)
     level = []
     for s in steps:
         level_of[s.out] = 1 + max(level_of[t] for t in s.ins)
         level.append(level_of[s.out])
-    return Binary(tuple(steps), tuple(scopes), tuple(level))
+    return tuple(level)
 
 
 Loop = tuple[int, tuple[int, int, int]]  # extent; strides in the output, A and B

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "CHUNK_ENTRIES", "MIN_LOG2", "SECTOR", "Places", "chunks_with_tops", "load_factors", "make_places",
-    "scaled_factors", "smallest_entries", "word_of",
+    "CHUNK_ENTRIES", "MIN_LOG2", "SECTOR", "Places", "chunks_with_tops", "evidence_chunks", "load_factors",
+    "make_places", "scaled_factors", "smallest_entries", "word_of",
 ]  # fmt: skip
 
 SECTOR = 32  # bytes of a memory sector
@@ -64,7 +64,7 @@ def make_places(plan: Plan, program: Binary, real: str = "float64") -> Places:
     sizes = [plan.size(s) for s in program.scopes] + [1]
     cells, at = _cells(plan, sizes, np.dtype(real).itemsize)
     _check_cells(at, sizes)
-    known, chunks = _evidence(plan, cells, sizes)
+    known, chunks = evidence_chunks(plan, cells, sizes)
     answers = [
         (cells[t], int(plan.cardinality[v]), int(plan.posterior_ptr[v]))
         for v, t in enumerate(plan.posterior_table.tolist())
@@ -124,7 +124,7 @@ def _check_cells(n_cells: int, sizes: Sequence[int]) -> None:
         )
 
 
-def _evidence(plan: Plan, cells: Sequence[int], sizes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+def evidence_chunks(plan: Plan, cells: Sequence[int], sizes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
     """The factors that evidence is multiplied into, divided into chunks."""
     variables: dict[int, list[int]] = {}
     for v, f in enumerate(plan.evidence_factor.tolist()):

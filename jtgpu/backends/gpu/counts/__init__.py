@@ -1,0 +1,1 @@
+"""Expected counts of tables of cases on a GPU."""

@@ -1,0 +1,230 @@
+"""Expected counts of tables of cases on one GPU: kernels, scratch memory, and parts of tables that stay there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....device.context import Device
+from ....device.memory import Memory
+from ....errors import BackendUnavailable, JtgpuError, TableTooLarge, format_bytes
+from ....plans.plan import Plan
+from ..batch.chunk import GROUP
+from ..batch.sparsity import flat_factors
+from .cases import CaseArrays, read_cases
+from .chunk import EXTRA, CountKernels
+from .generated import GeneratedCounts, plan_generation
+from .held import PartsOnDevice
+from .program import FamilyCells
+from .records import RecordCounts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["CountEngine", "Scratch"]
+
+BLOCK = 1 << 10  # cases that are summed together, if their scratch memory is small enough
+BLOCK_BYTES = 1 << 32
+PART = 1 << 16  # most cases of a part of a table
+PART_FLOPS = 1 << 36  # operations of a part above which it has fewer cases
+MEMORY_SHARE = 0.7  # of the free memory that scratch memory may take
+SCRATCH_BYTES = 8 << 30  # most scratch memory, if it holds a block of cases
+
+
+class Scratch:
+    """Scratch memory for chunks of at most `size` cases."""
+
+    def __init__(self, engine: CountEngine, kernels: CountKernels, size: int, n_weights: int, *, is_full: bool):
+        self.kernels, self.size, self.n_weights = kernels, size, n_weights
+        self._is_full = is_full  # more cases would not have fitted
+        n_variables, stream = engine.plan.n_variables, engine.stream
+        self.memory = Memory(engine.device)
+        try:
+            self.tables = kernels.scratch(self.memory, stream, size)
+            self.state = self.memory.empty(4 * n_variables * size)
+            self.weight = self.memory.empty(8 * n_weights * size)
+            self.partial = self.memory.empty(8 * -(-size // engine.block(kernels)) * engine.width)
+        except BaseException:
+            self.memory.close()
+            raise
+
+    def serves(self, size: int, n_weights: int) -> bool:
+        """Whether it serves chunks of so many cases, or has all the memory that there is."""
+        return (self.size >= size or self._is_full) and self.n_weights >= n_weights
+
+
+class CountEngine:
+    """A plan and a model's numbers on one GPU, for expected counts. Thread-safe.
+
+    Parameters
+    ----------
+    plan : Plan
+    factors : sequence of float64 arrays
+    device : Device
+
+    Attributes
+    ----------
+    device_us : float
+        Microseconds that the last pass over the cases took on the device, without the first copy of the cases.
+    """
+
+    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device):
+        self.plan, self.device = plan, device
+        self.lock = threading.RLock()
+        self.device_us = 0.0
+        self._factors = list(factors)
+        self._made: dict[str, CountKernels] = {}
+        self._scratch: dict[int, Scratch] = {}  # by the identity of the kernels
+        self._is_open, self._may_generate = True, True
+        self.generation_number = 0  # of the kernels: rises when entries that were zero are not any more
+        with device.active():
+            self.stream = device.stream()
+            self._memory = Memory(device)
+        self._set_support()
+
+    def _set_support(self) -> None:
+        """Find the entries that may be other than zero, and forget kernels for others."""
+        self.families = FamilyCells(self.plan, [f != 0 for f in flat_factors(self.plan, self._factors)])
+        self._generation = plan_generation(self.plan, self._factors) if self._may_generate else None
+        self.generation_number += 1
+
+    @property
+    def width(self) -> int:
+        """Sums of a block of cases."""
+        return len(self.families.place) + EXTRA
+
+    def block(self, kernels: CountKernels) -> int:
+        """Cases that are summed together: of a network, the same on every device."""
+        block = BLOCK
+        while block > GROUP and block * kernels.case_bytes > BLOCK_BYTES:
+            block //= 2
+        return block
+
+    @property
+    def part(self) -> int:
+        """Cases of a part of a table."""
+        part, flops = PART, max(self.plan.cost().flops, 1)
+        while part > BLOCK and part * flops > PART_FLOPS:
+            part //= 2
+        return part
+
+    def case_bytes(self, kernels: CountKernels, n_weights: int) -> int:
+        """Scratch memory of a case."""
+        each = 8 * self.width // self.block(kernels) + 8
+        return kernels.case_bytes + 4 * self.plan.n_variables + 8 * n_weights + each
+
+    def kernels(self, *, weights: bool, smallest: float) -> CountKernels:
+        """The kernels for a table: generated ones if there are any and numbers stay in range."""
+        name = "weighted" if weights else "plain"
+        if self._generation is not None and name not in self._made:
+            try:
+                self._made[name] = GeneratedCounts(
+                    self.plan, self._generation, self.families, self.device, self._memory, self.stream,
+                    weights=weights,
+                )  # fmt: skip
+            except BackendUnavailable:  # no compiler: the other kernels may be in the cache
+                self._generation, self._may_generate = None, False
+        found = self._made.get(name)
+        return found if found is not None and found.takes(smallest) else self.records()
+
+    def records(self) -> CountKernels:
+        """The kernels that take any network and any weights."""
+        if "tables" not in self._made:
+            self._made["tables"] = RecordCounts(
+                self.plan, self._factors, self.families, self.device, self._memory, self.stream
+            )
+        return self._made["tables"]
+
+    @property
+    def kind(self) -> str:
+        """Kernels in use: ``"lanes"``, generated for the network, or ``"tables"``; empty before the first table."""
+        return next((k.kind for k in self._made.values()), "")
+
+    def scratch(self, kernels: CountKernels, n: int, n_weights: int) -> Scratch:
+        """Scratch memory for chunks of n cases, or fewer if there is not enough memory.
+
+        Raises
+        ------
+        TableTooLarge
+            If not even a block of cases fits.
+        """
+        block = self.block(kernels)
+        found = self._scratch.pop(id(kernels), None)
+        if found is not None and found.serves(min(n, kernels.most_cases), n_weights):
+            self._scratch[id(kernels)] = found
+            return found
+        if found is not None:
+            found.memory.close()
+        each = self.case_bytes(kernels, n_weights)
+        free = int(MEMORY_SHARE * self.device.free_memory())
+        wanted = -(-min(n, max(kernels.most_cases, block)) // block) * block
+        fits = max(min(free, SCRATCH_BYTES) // each, min(block, free // each)) // block * block
+        if not fits:
+            raise TableTooLarge(
+                f"expected counts of {block} cases take {format_bytes(block * each)} of GPU memory, of which "
+                f"{format_bytes(free)} may be allocated; use backend='cpu'",
+                needed=block * each,
+                limit=free,
+            )
+        found = self._scratch[id(kernels)] = Scratch(self, kernels, min(wanted, fits), n_weights, is_full=fits < wanted)
+        return found
+
+    def drop_scratch(self) -> None:
+        """Free the scratch memory."""
+        for scratch in self._scratch.values():
+            scratch.memory.close()
+        self._scratch = {}
+
+    def hold(
+        self, states: NDArray[Any], weights: NDArray[np.float64] | None,
+        likelihood: Mapping[int, NDArray[np.float64]] | None, share: tuple[int, int] = (0, 1),
+    ) -> PartsOnDevice:  # fmt: skip
+        """Store cases on the device: every n-th part of a table from the i-th on, ``share=(i, n)``."""
+        return self.hold_arrays(read_cases(states, weights, likelihood, self.plan.cardinality), share)
+
+    def hold_arrays(self, cases: CaseArrays, share: tuple[int, int] = (0, 1)) -> PartsOnDevice:
+        """The same of cases that have been read."""
+        with self.lock:
+            self.check_open()
+            with self.device.active():
+                return PartsOnDevice(self, cases, share)
+
+    def check_open(self) -> None:
+        """Raise if this is closed."""
+        if not self._is_open:
+            raise JtgpuError("this backend is closed")
+
+    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
+        """Replace the numbers. Kernels stay, unless entries that were zero are not any more."""
+        with self.lock:
+            self.check_open()
+            self._factors = list(factors)
+            with self.device.active():
+                if self.families.covers(flat_factors(self.plan, factors)):
+                    for kernels in self._made.values():
+                        kernels.reload(factors, self.stream)
+                    return
+                self._release()
+                self._memory = Memory(self.device)
+                self._set_support()
+
+    def _release(self) -> None:
+        self.stream.synchronize()
+        self.drop_scratch()
+        for kernels in self._made.values():
+            kernels.close()
+        self._made = {}
+        self._memory.close()
+
+    def close(self) -> None:
+        """Free the device's memory; may be called twice. Tables that are held are freed by their owners."""
+        with self.lock:
+            if not self._is_open:
+                return
+            self._is_open = False
+            with self.device.active():
+                self._release()
+                del self.stream

@@ -1,0 +1,220 @@
+"""Parts of a table of cases on one GPU: rows stay there while numbers change, and sums come back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....device.memory import Memory
+from ..batch.chunk import GROUP
+from .cases import CaseArrays
+from .chunk import CountChunk, CountKernels
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .engine import CountEngine, Scratch
+
+__all__ = ["PartsOnDevice"]
+
+HELD_SHARE = 0.8  # of the memory that is free beside the scratch memory, for rows
+N_SUMS = 2  # ln P(e) and impossible cases, behind the counts
+
+
+@dataclass
+class Part:
+    """Some successive rows, and where they are on the device."""
+
+    number: int
+    first: int
+    last: int
+    addresses: tuple[int, ...] = ()  # states, weights of states, weights of cases, ln of scales; empty: not there
+    lost: tuple[NDArray[np.int64], NDArray[np.float64]] | None = None  # rows that records counted, and their ln P(e)
+
+    @property
+    def n(self) -> int:
+        return self.last - self.first
+
+    @property
+    def size(self) -> int:
+        return -(-self.n // GROUP) * GROUP
+
+
+class PartsOnDevice:
+    """A `jtgpu.backends.wrappers.held_cases.HeldParts`; made and used by `CountEngine`.
+
+    Rows that do not fit into the memory are copied there in every pass.
+    """
+
+    def __init__(
+        self, engine: CountEngine, cases: CaseArrays, share: tuple[int, int] = (0, 1), *, by_records: bool = False
+    ):
+        self._engine, self._cases, self._by_records = engine, cases, by_records
+        step, (i, n) = engine.part, share
+        firsts = range(0, cases.n, step)
+        self._parts = [Part(k, at, min(at + step, cases.n)) for k, at in enumerate(firsts) if k % n == i]
+        self._memory: Memory | None = Memory(engine.device)
+        self._weight_row = self._sums = self._log_evidence = 0
+        self._widths = 0
+        self._staging_addresses: tuple[int, ...] = ()
+        if self._parts:
+            try:
+                self._store()
+            except BaseException:
+                self._memory.close()
+                raise
+
+    def _store(self) -> None:
+        """Allocate memory, and copy the rows that fit."""
+        engine, memory, stream = self._engine, self._memory, self._engine.stream
+        assert memory is not None
+        cases, most = self._cases, max(p.size for p in self._parts)
+        self._scratch(most)  # first, since rows may have what is left
+        self._weight_row = memory.put(cases.likelihood.first, stream)
+        self._log_evidence = memory.empty(8 * sum(p.size for p in self._parts))
+        self._allocate_sums()
+        room = int(HELD_SHARE * engine.device.free_memory()) - most * cases.row_bytes
+        for part in self._parts:
+            room -= part.size * cases.row_bytes
+            if room < 0:
+                break
+            part.addresses = self._allocated(memory, part.size)
+            self._upload(part, part.addresses)
+        if room < 0:
+            self._staging_addresses = self._allocated(memory, most)
+        stream.synchronize()
+
+    def _allocated(self, memory: Memory, n: int) -> tuple[int, ...]:
+        """Memory of n rows."""
+        cases, n_weights = self._cases, self._cases.likelihood.values.shape[1]
+        each = (cases.dtype.itemsize * cases.states.shape[1], 8 * n_weights, 8, 8 * cases.is_scaled)
+        return tuple(memory.empty(n * x) if x else 0 for x in each)
+
+    def _upload(self, part: Part, addresses: tuple[int, ...]) -> None:
+        """Copy a part's rows to the device."""
+        engine, some = self._engine, self._cases.rows(slice(part.first, part.last))
+        arrays = (some.states, some.likelihood.values, some.of_case, np.ascontiguousarray(some.likelihood.log_scale))
+        for address, array in zip(addresses, arrays, strict=True):
+            if address and array.nbytes:
+                engine.device.upload(address, array, engine.stream)
+        engine.stream.synchronize()  # the arrays are not page-locked, and freed now
+
+    def _kernels(self) -> CountKernels:
+        if self._by_records:
+            return self._engine.records()
+        return self._engine.kernels(weights=self._cases.is_scaled, smallest=self._cases.likelihood.smallest)
+
+    def _scratch(self, n: int) -> Scratch:
+        return self._engine.scratch(self._kernels(), n, self._cases.likelihood.values.shape[1])
+
+    def _allocate_sums(self) -> None:
+        """Memory of the sums of every part; again if the number of cells has changed."""
+        engine = self._engine
+        if self._widths != engine.generation_number:
+            assert self._memory is not None
+            self._sums = self._memory.empty(8 * engine.width * len(self._parts))
+            self._widths = engine.generation_number
+
+    def part_sums(self) -> dict[int, NDArray[np.float64]]:
+        """See `HeldParts.part_sums`."""
+        engine = self._engine
+        with engine.lock:
+            engine.check_open()
+            if not self._parts:
+                return {}
+            with engine.device.active():
+                return self._pass()
+
+    def _pass(self) -> dict[int, NDArray[np.float64]]:
+        """Count all parts."""
+        engine, stream = self._engine, self._engine.stream
+        scratch = self._scratch(max(p.size for p in self._parts))
+        self._allocate_sums()
+        start, stop = engine.device.event(timing=True), engine.device.event(timing=True)
+        start.record(stream)
+        at = 0
+        for i, part in enumerate(self._parts):
+            addresses = part.addresses
+            if not addresses:
+                addresses = self._staging_addresses
+                stream.synchronize()  # the part before is read from the same memory
+                self._upload(part, addresses)
+            self._queue(part, addresses, scratch, self._log_evidence + 8 * at, self._sums + 8 * engine.width * i)
+            at += part.size
+        stop.record(stream)
+        sums = np.empty((len(self._parts), engine.width))
+        engine.device.download(sums, self._sums, stream)
+        stream.synchronize()
+        engine.device_us = stop.time_since(start) * 1e3
+        found = {}
+        for part, row in zip(self._parts, sums, strict=True):
+            part.lost = None
+            full = engine.families.spread(row)
+            found[part.number] = full[:-1] + self._recounted(part, full) if full[-1] else full[:-1]
+        return found
+
+    def _queue(
+        self, part: Part, addresses: tuple[int, ...], scratch: Scratch, log_evidence: int, total: int
+    ) -> None:
+        """Queue the kernels of a part, chunk by chunk."""
+        cases, (codes, weights, of_case, log_scale) = self._cases, addresses
+        width, n_weights = cases.dtype.itemsize, cases.likelihood.values.shape[1]
+        block = self._engine.block(scratch.kernels)
+        step = min(scratch.size, max(scratch.kernels.most_cases, block)) // block * block
+        for first in range(0, part.n, step):
+            n = min(step, part.n - first)
+            chunk = CountChunk(
+                n=n, size=-(-n // GROUP) * GROUP, block=block, width=width, n_weights=n_weights,
+                codes=codes + first * width * cases.states.shape[1], weights=weights + 8 * first * n_weights,
+                of_case=of_case + 8 * first, log_scale=log_scale + 8 * first if log_scale else 0,
+                log_evidence=log_evidence + 8 * first, state=scratch.state, weight=scratch.weight,
+                weight_row=self._weight_row, partial=scratch.partial, smallest=cases.likelihood.smallest,
+                total=total, is_first=first == 0,
+            )  # fmt: skip
+            scratch.kernels.queue(chunk, scratch.tables, self._engine.stream)
+
+    def _recounted(self, part: Part, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sums, by records, of a part's cases that are outside of a double's range."""
+        engine = self._engine
+        rows = part.first + np.flatnonzero(np.isnan(self._part_log_evidence(part)))
+        some = PartsOnDevice(engine, self._cases.rows(rows), by_records=True)
+        try:
+            found = some.part_sums()
+            values = np.empty(len(rows))
+            some.write_log_evidence(values)
+        finally:
+            some.close()
+        part.lost = rows, values
+        total = np.zeros(len(sums) - 1)
+        for number in sorted(found):
+            total += found[number]
+        return total
+
+    def _part_log_evidence(self, part: Part) -> NDArray[np.float64]:
+        """ln P(e) of a part's cases, as the kernels wrote it."""
+        at = sum(p.size for p in self._parts if p.number < part.number)
+        found = np.empty(part.n)
+        self._engine.device.download(found, self._log_evidence + 8 * at, self._engine.stream)
+        self._engine.stream.synchronize()
+        return found
+
+    def write_log_evidence(self, out: NDArray[np.float64]) -> None:
+        """See `HeldParts.write_log_evidence`."""
+        engine = self._engine
+        with engine.lock:
+            engine.check_open()
+            with engine.device.active():
+                for part in self._parts:
+                    out[part.first : part.last] = self._part_log_evidence(part)
+                    if part.lost is not None:
+                        out[part.lost[0]] = part.lost[1]
+
+    def close(self) -> None:
+        """See `HeldParts.close`."""
+        with self._engine.lock:
+            if self._memory is not None:
+                with self._engine.device.active():
+                    self._memory.close()
+            self._memory, self._parts = None, []

@@ -1,0 +1,88 @@
+"""Expected counts and EM on a GPU: against the CPU, by both kinds of kernels, and the same bits from run to run."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from jtgpu.backends.gpu.backend import Gpu
+from jtgpu.backends.gpu.counts import engine, generated, held
+from jtgpu.device.context import Device, device_numbers
+from jtgpu.inference.queries.counts import counting_backend
+from jtgpu.learn import fit
+from jtgpu.plans.compiler import model_factors
+from tests.backends.test_counts import assert_same, other_numbers
+from tests.support.bundled import bundled
+
+
+def rows(name: str, n: int, missing: float) -> np.ndarray:
+    """Rows of a network, cells missing at random."""
+    states = bundled(name).compile("cpu").sample(n, seed=3).states.astype(np.int8)
+    states[np.random.default_rng(4).random(states.shape) < missing] = -1
+    return states
+
+
+@pytest.mark.parametrize("kind", ["lanes", "tables"])
+@pytest.mark.parametrize(("name", "n"), [("alarm", 70_000), ("insurance", 1_000), ("water", 200)])
+def test_counts_agree_with_the_cpu(
+    name: str, n: int, kind: str, gpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "tables":
+        monkeypatch.setattr(generated, "GENERATED_FLOPS", -1)
+    elif name != "alarm":
+        pytest.skip("takes long to compile")
+    net = bundled(name)
+    plan, tables = net.plan().whole, [f.table for f in model_factors(net)]
+    states, weights = rows(name, n, 0.3), np.random.default_rng(5).random(n)
+    made = (closing(counting_backend(where, plan, tables)) for where in ("gpu", "cpu"))
+    with next(made) as mine, next(made) as theirs:
+        assert isinstance(mine, Gpu)
+        found = mine.run_counts(states.astype(np.int32), weights)
+        assert mine.counting.kind == kind
+        assert_same(found, mine.run_counts(states.astype(np.int32), weights))
+        expected = theirs.run_counts(states.astype(np.int32), weights)
+        for a, b in zip(found.families, expected.families, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-12 * n)
+        np.testing.assert_allclose(found.log_evidence, expected.log_evidence, atol=1e-10)
+        cases = mine.hold_cases(states, weights)
+        changed = other_numbers(net, 1, zeros_too=False)  # the same zeros: no kernel is made again
+        before = dict(mine.counting._made)
+        for backend in (mine, theirs):
+            backend.reload([f.table for f in model_factors(changed)])
+        sums, expected = cases.sums(), theirs.run_counts(states.astype(np.int32), weights)
+        assert before == mine.counting._made
+        assert sums.n_impossible == expected.impossible.sum()
+        for a, b in zip(sums.families, expected.families, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-12 * n)
+        cases.close()
+
+
+def test_the_same_bits_for_any_chunks_and_devices(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = bundled("alarm")
+    plan, tables = net.plan().whole, [f.table for f in model_factors(net)]
+    states = rows("alarm", 200_000, 0.1)
+    found = []
+    much = 8 << 30
+    for scratch, share, devices in ((much, 0.8, None), (1 << 27, 0.8, None), (much, -1.0, None), (much, 0.8, "all")):
+        monkeypatch.setattr(engine, "SCRATCH_BYTES", scratch)
+        monkeypatch.setattr(held, "HELD_SHARE", share)  # below 0: no rows stay on the device
+        with closing(counting_backend("gpu", plan, tables, devices=devices)) as backend:
+            found.append(backend.run_counts(states))
+    for other in found[1:]:
+        assert_same(found[0], other)
+
+
+def test_fit_is_that_of_the_cpu(gpu: Device) -> None:
+    states = rows("alarm", 5_000, 0.1)
+    net = bundled("alarm")
+    devices = device_numbers("all")
+    found = [
+        fit(net, states, iterations=5, tolerance=0, backend=backend, devices=on)
+        for backend, on in (("gpu", None), ("gpu", devices), ("cpu", None))
+    ]
+    for v in net:
+        np.testing.assert_array_equal(found[0].network.cpt(v), found[1].network.cpt(v))
+        np.testing.assert_allclose(found[0].network.cpt(v), found[2].network.cpt(v), atol=1e-9)
+    assert found[0].log_likelihood == pytest.approx(found[2].log_likelihood)
