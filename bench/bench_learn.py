@@ -3,6 +3,9 @@
     python bench/bench_learn.py                       everything
     python bench/bench_learn.py scores orders         some parts: scores, table, exact, orders, partitions, posterior,
                                                       structure
+    python bench/bench_learn.py published             the published table of sizes and times, n = 10 to 300
+    python bench/bench_learn.py --gpu                 score tables on a GPU, and the published kernels
+    python bench/bench_learn.py --gpu --devices 2     the same, and whole calls on two GPUs
     python bench/bench_learn.py --smoke               small data, one run, nothing stored
 
 Times are CPU seconds of one core (`time.process_time`), which other processes disturb little. Answers are compared
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from learn_on_gpu import cards_of, gpu_published, gpu_scores, gpu_tables, published_sizes
 from numpy.typing import NDArray
 from rows import ROOT, append, cpu_seconds, row
 
@@ -43,7 +47,8 @@ from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import ScoreTable, score_families
 
 RESULTS = ROOT / "bench" / "results" / "learn.jsonl"
-PARTS = ("scores", "table", "exact", "orders", "partitions", "posterior", "structure")
+PARTS = ("scores", "table", "exact", "orders", "partitions", "posterior", "structure", "published")
+GPU_PARTS = ("scores", "table", "published")
 CANDIDATES = 16
 TOLERANCE = 1e-8
 
@@ -320,6 +325,25 @@ def peer(table: CodedTable, choose: str) -> Callable[[], NDArray[np.bool_]] | No
     return learn
 
 
+def on_gpu(part: str, smoke: bool, runs: int, devices: int) -> Rows:
+    """A part on GPUs."""
+    if part == "scores":
+        for name, n_rows in (("asia", 300),) if smoke else (("alarm", 1_000), ("alarm", 10_000)):
+            yield from gpu_scores(name, sample(name, n_rows, 2)[1], runs, cards_of(devices))
+    elif part == "table":
+        yield from gpu_tables([(12, 2)] if smoke else [(40, 3), (100, 3), (300, 3), (60, 4), (100, 4)], min(runs, 3))
+    else:
+        yield from gpu_published([(8, 3)] if smoke else [(40, 3), (100, 3), (60, 4), (200, 3)])
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print a result."""
+    names = ("rate", "score", "arcs", "shd", "wall", "difference", "mcse", "bytes", "printed", "fill")
+    text = "  ".join(f"{k} {found[k]:.6g}" for k in names if k in found)
+    label = f"{found['bench']:<10}{found['network']:<14}{found['engine']:<28}"
+    print(f"{label}{found['median']:9.4f} s  {text}", flush=True)
+
+
 def main() -> None:
     """Parse, measure, print, store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -327,7 +351,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--smoke", action="store_true", help="small data, one run, nothing stored")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--gpu", action="store_true", help="the parts that run on a GPU: " + ", ".join(GPU_PARTS))
+    parser.add_argument("--devices", type=int, default=1, help="GPUs that share whole calls")
     options = parser.parse_args()
+    if options.gpu:
+        for part in options.parts or GPU_PARTS:
+            for found in on_gpu(part, options.smoke, 1 if options.smoke else options.runs, options.devices):
+                show(found)
+                if not options.smoke:
+                    append(options.out, [found])
+        return
     measured = dict(
         zip(
             PARTS,
@@ -339,15 +372,14 @@ def main() -> None:
                 chains_of_partitions,
                 posteriors,
                 best_graphs,
+                lambda smoke, runs: published_sizes(smoke),
             ),
             strict=True,
         )
     )
     for part in options.parts or PARTS:
         for found in measured[part](options.smoke, 1 if options.smoke else options.runs):
-            shown = {k: found[k] for k in ("rate", "score", "arcs", "shd", "wall", "difference", "mcse") if k in found}
-            text = "  ".join(f"{k} {v:.6g}" for k, v in shown.items())
-            print(f"{part:<10}{found['network']:<14}{found['engine']:<28}{found['median']:9.4f} s  {text}", flush=True)
+            show(found)
             if not options.smoke:
                 append(options.out, [found])
 

@@ -2,7 +2,8 @@
 
 ``jtgpu.learn.fit`` estimates the CPTs of a structure. ``jtgpu.learn.structure`` finds the graph of the highest score,
 ``jtgpu.learn.posterior`` computes how probable arcs, paths and parent sets are. ``jtgpu.learn.score_table`` scores
-all families. ``jtgpu.learn.discretise`` finds intervals for numeric columns.
+all families. ``jtgpu.learn.discretise`` finds intervals for numeric columns. ``jtgpu.learn.published`` is the published
+system that samples orders, for comparison.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import published
     from .classifier import JunctionTreeClassifier
     from .dags.posterior.posterior import posterior
     from .dags.posterior.result import StructurePosterior
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Discretiser", "Fit", "JunctionTreeClassifier", "Online", "PredictiveCheck", "ScoreRule", "ScoreTable", "Structure",
-    "StructureLearner", "StructurePosterior", "check", "discretise", "fit", "posterior", "score_table", "structure",
+    "StructureLearner", "StructurePosterior", "check", "discretise", "fit", "posterior", "published", "score_table",
+    "structure",
 ]  # fmt: skip
 
 # imported on first use
@@ -51,6 +54,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "published":
+        return importlib.import_module(".published", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)

@@ -198,9 +198,7 @@ class DeviceScores:
 
     def _load(self) -> None:
         p, f, put = self.problem, self.problem.functions, self._put
-        self._counting = Kernels(
-            self.device, "learn/counts", ("count_sets", "count_sets_by_rows", "scan_sets")
-        )
+        self._counting = Kernels(self.device, "learn/counts", ("count_sets", "count_sets_by_rows", "scan_sets"))
         self._kernels.append(self._counting)
         names = tuple(f"fill_{k}" for k in range(p.max_parents + 1))
         self._filling = Kernels(self.device, "learn/scores", names)
@@ -238,9 +236,7 @@ class DeviceScores:
         families["parent_row"], families["binomials"] = put(np.array(rows, np.uint32)), sets["binomials"]
         families["n"], families["penalty"] = p.n, p.rule.penalty(p.coded.n_cases)
         self._families = families
-        self.values = [
-            put(v if size == 0 else np.ascontiguousarray(v[:, p.order])) for size, v in enumerate(p.small)
-        ]
+        self.values = [put(v if size == 0 else np.ascontiguousarray(v[:, p.order])) for size, v in enumerate(p.small)]
 
     def _put(self, array: NDArray[Any]) -> int:
         return self.memory.put(np.ascontiguousarray(array), self.stream)
@@ -255,8 +251,9 @@ class DeviceScores:
             at_once = {16: 9, 9: 6, 6: 4, 4: 1}[at_once]
         if 4 * at_once * n_planes > most - TILE_BYTES:
             raise TableTooLarge(
-                f"{n_planes:,} bit planes exceed the GPU's shared memory; use backend='cpu'", n_planes, 4 * n_planes, most
-            )
+                f"{n_planes:,} bit planes exceed the GPU's shared memory; use backend='cpu'", n_planes, 4 * n_planes,
+                most,
+            )  # fmt: skip
         tile_words = min(n_words, TILE_BYTES // (4 * max(at_once, 4)))
         self._shared = 16 * (-(-at_once // 4)) * tile_words + 4 * at_once * (n_planes + 1)
         self._sets["most_at_once"], self._sets["tile_words"] = at_once, tile_words
@@ -369,7 +366,7 @@ def make_problem(
     return _Problem(coded, rule, functions, max_parents, max_cells, order, cards, planes, small)
 
 
-def gpu_scores(  # noqa: PLR0913
+def gpu_scores(
     coded: CodedTable,
     rule: ScoreRule,
     functions: CellFunctions,

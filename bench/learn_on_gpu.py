@@ -1,0 +1,213 @@
+"""The GPU part of bench_learn.py: score tables, chains, and the published table of sizes and times.
+
+Answers are compared before anything is timed: all scores of alarm with those of the CPU, those of larger tables with
+the formula. Kernel times come from the device's events, the others from the wall clock.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from rows import row
+
+from jtgpu import timing
+from jtgpu.device.context import device_numbers, open_device
+from jtgpu.errors import TableTooLarge
+from jtgpu.learn.dags.scores import gpu
+from jtgpu.learn.dags.scores.coded import CodedTable
+from jtgpu.learn.dags.scores.combinations import family_of, n_parent_sets
+from jtgpu.learn.dags.scores.rules import ScoreRule
+from jtgpu.learn.dags.scores.score_table import score_families
+from jtgpu.learn.dags.scores.set_values import MAX_CELLS
+from jtgpu.learn.published.gpu import FamilyKernels
+from jtgpu.learn.published.rows import aligned_rows
+from jtgpu.learn.published.score_cache import FamilyScores, published_seconds, table_bytes
+
+__all__ = ["TOLERANCE", "gpu_published", "gpu_scores", "gpu_tables", "published_sizes", "ternary"]
+
+TOLERANCE = 1e-8
+MAX_MEASURED = 3_000_000  # scores of a table that is measured on one core; times of larger ones follow from the rate
+
+Rows = Iterator[dict[str, Any]]
+
+
+def ternary(n: int, n_rows: int = 1000) -> CodedTable:
+    """Independent variables of three states, those of the published table."""
+    codes = np.random.default_rng(n).integers(0, 3, (n, n_rows)).astype(np.uint8)
+    return CodedTable(tuple(f"v{i}" for i in range(n)), (("a", "b", "c"),) * n, codes)
+
+
+def _gpu_row(bench: str, name: str, engine: str, seconds: list[float], **more: Any) -> dict[str, Any]:
+    return {**row(bench, name, engine, timing.Spread.of(seconds), **more), "device": open_device().name}
+
+
+def _formula(table: CodedTable, v: int, parents: tuple[int, ...]) -> float:
+    """BDeu score, ess 1, by its definition."""
+    family = [*parents, v]
+    shape = table.cardinality[family]
+    counts = np.zeros(shape, np.int64)
+    np.add.at(counts, tuple(table.codes[family]), 1)
+    q, r = math.prod(shape[:-1].tolist()), int(shape[-1])
+    total = 0.0
+    for of_row in counts.reshape(q, r).tolist():
+        total += math.lgamma(1 / q) - math.lgamma(1 / q + sum(of_row))
+        total += sum(math.lgamma(1 / (q * r) + n) - math.lgamma(1 / (q * r)) for n in of_row)
+    return total
+
+
+def _worker(table: CodedTable, k: int) -> gpu.DeviceScores:
+    """A table's planes on the GPU; used while its context is current."""
+    rule = ScoreRule()
+    functions = rule.functions(table.cardinality, k + 1, MAX_CELLS, table.n_cases)
+    return gpu.DeviceScores(open_device(), gpu.make_problem(table, rule, functions, k, MAX_CELLS))
+
+
+def _kernels(table: CodedTable, k: int, runs: int, checked: int) -> tuple[list[float], list[float], float]:
+    """Kernel seconds of counting and of subtracting, and the largest difference of some scores from the formula."""
+    n, device = len(table.names), open_device()
+    n_sets = n_parent_sets(n, k)
+    counting, filling, gap = [], [], 0.0
+    with device.active():
+        for run in range(runs + 1):
+            worker = _worker(table, k)
+            try:
+                for size in range(2, k + 2):
+                    worker.count(size)
+                at_once = max(min(n, int(0.8 * device.free_memory()) // (8 * n_sets)), 1)
+                address = worker.memory.empty(8 * n_sets * at_once)
+                for first in range(0, n, at_once):
+                    worker.fill(address, first, min(at_once, n - first))
+                if run:  # the first one warms up, and is compared
+                    counting.append(1e-6 * worker.microseconds["count"])
+                    filling.append(1e-6 * worker.microseconds["fill"])
+                    continue
+                found = np.empty(n_sets)
+                rng = np.random.default_rng(0)
+                for v in {0, n // 2, n - 1}:
+                    worker.fill(address, v, 1)
+                    device.download(found, address, worker.stream)
+                    worker.stream.synchronize()
+                    for i in rng.integers(0, n_sets, checked).tolist():
+                        _, parents = family_of(v * n_sets + i, n, k)
+                        gap = max(gap, abs(found[i] - _formula(table, v, parents)))
+            finally:
+                worker.close()
+    if not gap <= TOLERANCE:
+        raise SystemExit(f"scores differ from the formula by {gap:g}; nothing is timed")
+    return counting, filling, gap
+
+
+def gpu_scores(name: str, table: CodedTable, runs: int, devices: int) -> Rows:
+    """All families of up to three parents of a data set: the kernels, and the whole call."""
+    expected = score_families(table, ScoreRule(), 3).scores
+    found = score_families(table, ScoreRule(), 3, backend="gpu").scores
+    gap = float(np.abs(found - expected).max())
+    if not gap <= TOLERANCE:
+        raise SystemExit(f"GPU scores differ from the CPU's by {gap:g}; nothing is timed")
+    n = found.size
+    more = {"rows": table.codes.shape[1], "families": n, "difference": gap}
+    combos = gpu.MAX_COMBOS
+    for label, most in (("", combos), (", planes below 96 combinations", 96), (", planes below 1536", 1536)):
+        gpu.MAX_COMBOS = most
+        counting, filling, _ = _kernels(table, 3, runs, 20)
+        seconds = [a + b for a, b in zip(counting, filling, strict=True)]
+        rate = n / float(np.median(seconds))
+        yield _gpu_row(
+            "scores", name, f"jtgpu, GPU kernels{label}", seconds, rate=rate, fill=float(np.median(filling)), **more
+        )
+    gpu.MAX_COMBOS = combos
+    for cards in sorted({1, devices}):
+        seconds = []
+        for _ in range(runs + 1):
+            begin = time.perf_counter()
+            score_families(table, ScoreRule(), 3, backend="gpu", devices=list(range(cards)))
+            seconds.append(time.perf_counter() - begin)
+        rate = n / float(np.median(seconds[1:]))
+        yield _gpu_row("scores", name, f"jtgpu, {cards} GPU, whole call", seconds[1:], rate=rate, **more)
+
+
+def gpu_tables(sizes: list[tuple[int, int]], runs: int) -> Rows:
+    """The published tables by today's kernels: (number of variables, parents)."""
+    tiles = gpu.MAX_TILE
+    for n, k in sizes:
+        table = ternary(n)
+        entries = n * n_parent_sets(n, k)
+        for most in (tiles, tiles // 4):
+            gpu.MAX_TILE = most
+            try:
+                counting, filling, gap = _kernels(table, k, runs, 10)
+            except TableTooLarge as error:
+                print(f"ternary {n}, {k} parents: {error}", flush=True)
+                break
+            seconds = [a + b for a, b in zip(counting, filling, strict=True)]
+            yield _gpu_row(
+                "table", f"ternary {n}", f"jtgpu, GPU kernels, {k} parents, tiles of {most}", seconds, entries=entries,
+                rate=entries / float(np.median(seconds)), fill=float(np.median(filling)), difference=gap,
+            )  # fmt: skip
+    gpu.MAX_TILE = tiles
+
+
+def gpu_published(sizes: list[tuple[int, int]]) -> Rows:
+    """The published tables by the published kernels."""
+    rule, device = ScoreRule(), open_device()
+    for n, k in sizes:
+        table = ternary(n)
+        functions = rule.functions(table.cardinality, k + 1, MAX_CELLS, table.n_cases)
+        families = FamilyScores(table, rule, functions, aligned_rows(table.codes))
+        n_sets = n_parent_sets(n, k)
+        with device.active():
+            kernels = FamilyKernels(device, families, k)
+            try:
+                address = kernels.memory.empty(4 * n_sets)
+                kernels.fill(address, range(1), k)
+                found = np.empty(n_sets, np.float32)
+                device.download(found, address, kernels.stream)
+                kernels.stream.synchronize()
+                kernels.microseconds = 0.0
+                for v in range(n):  # each child over the one before
+                    kernels.fill(address, range(v, v + 1), k)
+                seconds = 1e-6 * kernels.microseconds
+            finally:
+                kernels.close()
+        gap = 0.0
+        for i in np.random.default_rng(0).integers(0, n_sets, 30).tolist():
+            expected = _formula(table, 0, family_of(i, n, k)[1])
+            gap = max(gap, abs(float(found[i]) - expected) / abs(expected))
+        if not gap <= 1e-6:
+            raise SystemExit(f"published scores differ from the formula by {gap:g} of their value; nothing is timed")
+        entries = n * n_sets
+        yield _gpu_row(
+            "published", f"ternary {n}", f"published kernels, {k} parents", [seconds], entries=entries,
+            rate=entries / seconds, printed=published_seconds(n, k), bytes=table_bytes(n, k), difference=gap,
+        )  # fmt: skip
+
+
+def published_sizes(smoke: bool) -> Rows:
+    """The published table of sizes and times, n = 10 to 300, beside today's table on one core."""
+    rate = {}
+    for k in (3, 4):
+        for n in range(10, 310, 10):
+            entries = n * n_parent_sets(n, k)
+            more = {"entries": entries, "bytes": table_bytes(n, k), "printed": published_seconds(n, k)}
+            if entries <= (MAX_MEASURED // 100 if smoke else MAX_MEASURED):
+                table = ternary(n)
+                begin = time.process_time()
+                score_families(table, ScoreRule(), k, threads=1)
+                seconds = time.process_time() - begin
+                rate[k] = entries / seconds
+                yield row("sizes", f"ternary {n}", f"jtgpu, one core, {k} parents", timing.Spread.of([seconds]), **more)
+            else:
+                seconds = entries / rate[k]
+                yield row(
+                    "sizes", f"ternary {n}", f"jtgpu, one core, {k} parents, by its rate", None, **more,
+                    median=seconds,
+                )  # fmt: skip
+
+
+def cards_of(devices: int) -> int:
+    """How many GPUs may be used, at most `devices`."""
+    return min(devices, len(device_numbers("all")))

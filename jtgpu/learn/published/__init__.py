@@ -1,0 +1,11 @@
+"""The published system that samples orders of the variables (M. Trosztel, 2012), for comparison.
+
+It computes the score of every family of a few parents before the chain starts, and stores them by their index in the
+combinatorial number system. A move exchanges two variables of an order; only the variables between them are summed
+again. `jtgpu.learn.posterior` is the current method.
+"""
+
+from .orders import OrderSamples, sample_orders
+from .score_cache import ScoreCache, published_seconds, score_cache, table_bytes
+
+__all__ = ["OrderSamples", "ScoreCache", "published_seconds", "sample_orders", "score_cache", "table_bytes"]

@@ -1,0 +1,230 @@
+"""The published chain over orders: flips of two positions, incremental scores, Metropolis-Hastings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ...device.context import open_device
+from ...util.arguments import choice, whole_number
+from .gpu import OrderKernels
+from .sets import SetRange, members_of_ranks, ranges_of_node
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .score_cache import ScoreCache
+
+__all__ = ["CpuSums", "OrderSamples", "OrderState", "OrderSums", "flip", "sample_orders", "start"]
+
+
+class OrderSums(Protocol):
+    """Sums of scores over ranges of parent sets, and probabilities of arcs."""
+
+    def sums(self, order: NDArray[np.int64], ranges: Sequence[SetRange]) -> list[tuple[float, float]]:
+        """(largest score, sum of exp(score - largest)) of each range."""
+
+    def edges(
+        self, order: NDArray[np.int64], ranges: Sequence[SetRange], totals: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """P(u -> v | order), (n, n)."""
+
+    def close(self) -> None:
+        """Free the memory of a device."""
+
+
+class CpuSums:
+    """`OrderSums` in NumPy, the twin of `jtgpu.learn.published.gpu.OrderKernels`."""
+
+    def __init__(self, cache: ScoreCache):
+        self.cache = cache
+
+    def _scores(self, order: NDArray[np.int64], r: SetRange) -> NDArray[np.float64]:
+        if r.size > self.cache.stored_parents:
+            allowed = order[: r.n_predecessors].tolist()
+            return self.cache.families.scores(r.child, allowed, r.size, r.begin, r.end).astype(np.float64)
+        members = order[members_of_ranks(r.begin, r.end, r.size, r.n_predecessors)]
+        return self.cache.of_sets(r.child, members).astype(np.float64)
+
+    def sums(self, order: NDArray[np.int64], ranges: Sequence[SetRange]) -> list[tuple[float, float]]:
+        """(largest score, sum of exp(score - largest)) of each range."""
+        found = []
+        for r in ranges:
+            scores = self._scores(order, r)
+            largest = float(scores.max())
+            found.append((largest, float(np.exp(scores - largest).sum())))
+        return found
+
+    def edges(
+        self, order: NDArray[np.int64], ranges: Sequence[SetRange], totals: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """P(u -> v | order), (n, n)."""
+        n = len(order)
+        edges = np.zeros((n, n))
+        for r in ranges:
+            shares = np.exp(self._scores(order, r) - totals[r.child])
+            members = members_of_ranks(r.begin, r.end, r.size, r.n_predecessors)
+            for column in members.T:
+                edges[order, r.child] += np.bincount(column, shares, minlength=n)
+        return edges
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+@dataclass(frozen=True)
+class OrderState:
+    """An order, the ln sum of each variable's scores, and how many sets were summed for it.
+
+    Attributes
+    ----------
+    order : (n,) ndarray of int64
+    sums : (n,) ndarray of float64
+        By variable.
+    n_summed : int
+    """
+
+    order: NDArray[np.int64]
+    sums: NDArray[np.float64]
+    n_summed: int
+
+    @property
+    def log_score(self) -> float:
+        """ln of the order's score, up to a constant."""
+        return math.fsum(self.sums.tolist())
+
+
+def _log(parts: Sequence[tuple[float, float]]) -> float:
+    """Ln of the sum of parts (largest, sum of exp(x - largest))."""
+    parts = [p for p in parts if p[1] > 0.0]
+    if not parts:
+        return -math.inf
+    largest = max(p[0] for p in parts)
+    return largest + math.log(math.fsum(s * math.exp(x - largest) for x, s in parts))
+
+
+def _summed(
+    sums: OrderSums, order: NDArray[np.int64], before: NDArray[np.float64], nodes: Sequence[tuple[int, int]], k: int
+) -> OrderState:
+    """Sum some positions again: (position, first new predecessor), 0 for all sets."""
+    by_node = [ranges_of_node(int(order[p]), new, p, k) for p, new in nodes]
+    found = iter(sums.sums(order, [r for ranges in by_node for r in ranges]))
+    after = before.copy()
+    for (p, new), ranges in zip(nodes, by_node, strict=True):
+        v = int(order[p])
+        parts = [next(found) for _ in ranges]
+        if new:  # sets without a new predecessor are in the sum already
+            parts.append((float(before[v]), 1.0))
+        after[v] = _log(parts)
+    return OrderState(order, after, sum(r.end - r.begin for ranges in by_node for r in ranges))
+
+
+def start(sums: OrderSums, order: NDArray[np.int64], max_parents: int) -> OrderState:
+    """The state of an order."""
+    n = len(order)
+    return _summed(sums, order, np.zeros(n), [(p, 0) for p in range(n)], max_parents)
+
+
+def flip(sums: OrderSums, state: OrderState, i: int, j: int, max_parents: int) -> OrderState:
+    """Exchange the variables at positions i < j.
+
+    Only the variables at i to j have other predecessors. The one that moves from i to j gains predecessors: only the
+    sets with a new one are added. The others lose one, and are summed again: subtraction would cancel.
+    """
+    order = state.order.copy()
+    order[i], order[j] = order[j], order[i]
+    return _summed(sums, order, state.sums, [*((p, 0) for p in range(i, j)), (j, i)], max_parents)
+
+
+@dataclass(frozen=True, eq=False)
+class OrderSamples:
+    """What a chain produced.
+
+    Attributes
+    ----------
+    names : tuple of str
+    edges : (n, n) ndarray of float64
+        Estimated P(u -> v | data): means over the samples, of which each gives P(u -> v | data, order).
+    log_scores : (T,) ndarray of float64
+        ln score of the order after each step.
+    orders : (S, n) ndarray of int64
+        The samples.
+    accepted : float
+        Share of accepted flips.
+    n_summed : int
+        Parent sets that were summed.
+    """
+
+    names: tuple[str, ...]
+    edges: NDArray[np.float64]
+    log_scores: NDArray[np.float64]
+    orders: NDArray[np.int64]
+    accepted: float
+    n_summed: int
+
+
+def sample_orders(
+    cache: ScoreCache,
+    steps: int = 1000,
+    *,
+    thin: int | None = None,
+    burn_in: int | None = None,
+    seed: int = 0,
+    backend: str = "cpu",
+) -> OrderSamples:
+    """Sample orders of the variables by the published chain.
+
+    Parameters
+    ----------
+    cache : ScoreCache
+    steps : int
+        Flips.
+    thin : int, optional
+        Every so many steps the order is a sample. Default: the number of variables.
+    burn_in : int, optional
+        Steps before the first sample. Default: a fifth.
+    seed : int
+    backend : {"cpu", "gpu"}
+        The same seed gives the same flips; sums differ by rounding.
+
+    Returns
+    -------
+    OrderSamples
+
+    Raises
+    ------
+    ArgumentError
+        If an option has no such value.
+    """
+    choice("backend", backend, ("cpu", "gpu"))
+    n, k = len(cache.names), cache.max_parents
+    steps = whole_number("steps", steps, 1)
+    thin = n if thin is None else whole_number("thin", thin, 1)
+    burn_in = steps // 5 if burn_in is None else whole_number("burn_in", burn_in, 0)
+    rng = np.random.default_rng(whole_number("seed", seed, 0))
+    sums: OrderSums = CpuSums(cache) if backend == "cpu" else OrderKernels(cache, open_device())
+    try:
+        state = start(sums, rng.permutation(n), k)
+        n_summed, accepted = state.n_summed, 0
+        edges, orders, log_scores = np.zeros((n, n)), [], np.empty(steps)
+        for t in range(steps):
+            i, j = sorted(rng.choice(n, 2, replace=False).tolist())
+            proposed = flip(sums, state, i, j, k)
+            n_summed += proposed.n_summed
+            if math.log(1.0 - rng.random()) < proposed.log_score - state.log_score:
+                state, accepted = proposed, accepted + 1
+            log_scores[t] = state.log_score
+            if t >= burn_in and (t - burn_in) % thin == 0:
+                orders.append(state.order)
+                ranges = [r for p in range(n) for r in ranges_of_node(int(state.order[p]), 0, p, k)]
+                edges += sums.edges(state.order, ranges, state.sums)
+    finally:
+        sums.close()
+    return OrderSamples(
+        cache.names, edges / max(len(orders), 1), log_scores, np.array(orders, np.int64).reshape(-1, n),
+        accepted / steps, n_summed,
+    )  # fmt: skip

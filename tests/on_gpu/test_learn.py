@@ -1,0 +1,79 @@
+"""Structure learning on the real device: score tables and the published kernels, against the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.device.context import Device, device_numbers, open_device
+from jtgpu.learn.dags.scores.rules import ScoreRule
+from jtgpu.learn.dags.scores.score_table import score_families
+from jtgpu.learn.published.gpu import OrderKernels
+from jtgpu.learn.published.orders import CpuSums, flip, start
+from tests.learn.dags.data import random_table, table_of
+from tests.support.ulp import ulp_distance
+
+pytestmark = pytest.mark.usefixtures("gpu")
+published = jtgpu.learn.published
+
+
+@pytest.mark.parametrize("score", ["bdeu", "k2", "bic"])
+@pytest.mark.parametrize(
+    ("n", "n_rows", "k", "weighted"), [(30, 1000, 3, False), (14, 3000, 4, True), (9, 65, 5, False)]
+)
+def test_scores_are_those_of_the_cpu(score: str, n: int, n_rows: int, k: int, weighted: bool) -> None:
+    table = random_table(n, n=n, n_rows=n_rows, most=4, weighted=weighted)
+    expected = score_families(table, ScoreRule(score), k).scores
+    found = score_families(table, ScoreRule(score), k, backend="gpu").scores
+    again = score_families(table, ScoreRule(score), k, backend="gpu").scores
+    assert np.abs(found - expected).max() <= 1e-10 * np.abs(expected).max()
+    np.testing.assert_array_equal(found, again)
+
+
+def test_rows_of_large_tables_are_scanned() -> None:
+    rng = np.random.default_rng(0)
+    cards = [2, 30, 3, 12, 9, 40, 200, 4]
+    table = table_of(np.array([rng.integers(0, r, 5000) for r in cards]), cards)
+    expected = score_families(table, ScoreRule(), 3).scores
+    found = score_families(table, ScoreRule(), 3, backend="gpu").scores
+    np.testing.assert_array_equal(np.isneginf(found), np.isneginf(expected))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_scores_do_not_depend_on_the_number_of_gpus() -> None:
+    devices = device_numbers("all")
+    table = random_table(3, n=25, n_rows=400)
+    one = score_families(table, ScoreRule(), 3, backend="gpu", devices=devices[0]).scores
+    several = score_families(table, ScoreRule(), 3, backend="gpu", devices=devices if devices[1:] else [0, 0]).scores
+    np.testing.assert_array_equal(one, several)
+
+
+@pytest.mark.parametrize("score", ["bdeu", "k2", "bic"])
+def test_published_kernels_agree_with_their_twin_to_one_ulp(score: str) -> None:
+    table = random_table(5, n=14, n_rows=500, most=4)
+    expected = published.score_cache(table, 3, score=score)
+    found = published.score_cache(table, 3, score=score, backend="gpu")
+    assert ulp_distance(found.scores, expected.scores).max() <= 1
+
+
+@pytest.mark.parametrize("stored", [3, 2])
+def test_published_orders_are_summed_as_on_the_cpu(gpu: Device, stored: int) -> None:
+    cache = published.score_cache(random_table(6, n=12, n_rows=200), 3, stored_parents=stored)
+    order = np.random.default_rng(0).permutation(12)
+    kernels = OrderKernels(cache, open_device(gpu.ordinal))
+    try:
+        found, expected = start(kernels, order, 3), start(CpuSums(cache), order, 3)
+        np.testing.assert_allclose(found.sums, expected.sums, rtol=1e-12)
+        moved = flip(kernels, found, 2, 9, 3)
+        np.testing.assert_allclose(moved.sums, flip(CpuSums(cache), expected, 2, 9, 3).sums, rtol=1e-12)
+    finally:
+        kernels.close()
+
+
+def test_published_chains_of_both_backends_take_the_same_steps() -> None:
+    cache = published.score_cache(random_table(7, n=10, n_rows=150), 3)
+    on_cpu = published.sample_orders(cache, 60, seed=1)
+    on_gpu = published.sample_orders(cache, 60, seed=1, backend="gpu")
+    np.testing.assert_array_equal(on_gpu.orders, on_cpu.orders)
+    np.testing.assert_allclose(on_gpu.edges, on_cpu.edges, atol=1e-9)
