@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="small data, one run, nothing stored")
     parser.add_argument("--gpu", action="store_true", help="times on a GPU, by events")
     parser.add_argument("--devices", type=int, default=1, metavar="N", help="with --gpu: N GPUs, compared with one")
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="PATH", help="file of JSON lines that rows go to")
     options = parser.parse_args()
     if options.gpu:
         for found in gpu_rows(options.smoke, options.devices):
@@ -164,14 +166,14 @@ def main() -> None:
             ms = found["median"] * 1e3
             print(f"{found['bench']:20} {found['network']:42} {found['engine']:26} {ms:12.4f} ms {share}", flush=True)
             if not options.smoke:
-                append(RESULTS, [found])
+                append(options.out, [found])
         return
     for part in options.parts or PARTS:
         for found in globals()[part](options.smoke, 1 if options.smoke else 9):
             ms = found["minimum"] * 1e3
             print(f"{found['bench']:18} {found['network']:20} {found['engine']:20} {ms:12.4f} ms", flush=True)
             if not options.smoke:
-                append(RESULTS, [found])
+                append(options.out, [found])
 
 
 if __name__ == "__main__":

@@ -76,6 +76,15 @@ class Resident:
         )  # fmt: skip
 
 
+def copy_rate(device: Device, given: Resident, stream: Any, runs: int) -> float:
+    """Bytes a second, read and written, of a copy of half of the series."""
+    memory, half = Memory(device), given.n_bytes // 2
+    to = memory.empty(half)
+    spread = device_seconds(device, stream, lambda: device.copy(to, given.address, half, stream), runs)
+    memory.close()
+    return 2 * half / spread.median
+
+
 def fits(device: Device, smoke: bool) -> Rows:
     """Models of series that are in the GPU's memory."""
     n, n_times, runs = (200, 64, 1) if smoke else (1_000_000, 512, 20)
@@ -83,12 +92,7 @@ def fits(device: Device, smoke: bool) -> Rows:
     for real in ("float32", "float64"):
         given = Resident(device, n, n_times, real, stream)
         try:
-            other = Memory(device)
-            half = given.n_bytes // 2
-            to = other.empty(half)
-            copy = device_seconds(device, stream, lambda: device.copy(to, given.address, half, stream), runs)
-            other.close()
-            rate = 2 * half / copy.median
+            rate = copy_rate(device, given, stream, runs)
             for p, order in ((16, 16), (16, "bic"), (8, 8), (32, 32)):
                 job = given.job(device, p, order)
                 job.queue(stream)
@@ -125,8 +129,8 @@ def long_systems(device: Device, smoke: bool) -> Rows:
         designs += [(s, (CLUSTER, 16)) for s in (16, 32)]
         designs += [(s, (GRID, many)) for s in (16, 32)]
         for steps, design in designs:
+            job = SchurJob(device, address, 1, n, stream, last=last, steps=steps, design=design)
             try:
-                job = SchurJob(device, address, 1, n, stream, last=last, steps=steps, design=design)
                 job.queue(stream)
                 found = job.download(stream)
                 gap = None if wanted is None else close_to(found.filter[0], wanted.coef, 1e-9)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -19,6 +20,16 @@ from jtgpu.draw.charts import draw_tornado  # noqa: E402
 __all__ = ["FOLDER", "pictures"]
 
 FOLDER = ROOT / "docs" / "pictures"
+
+
+def simulated_sensors() -> dict[str, NDArray[np.float64]]:
+    """The series of docs/series.rst."""
+    rng = np.random.default_rng(1)
+    load, heat = np.zeros(5000), np.zeros(5000)
+    for t in range(2, 5000):
+        load[t] = 0.8 * load[t - 1] + rng.standard_normal()
+        heat[t] = 0.5 * heat[t - 1] + 0.4 * heat[t - 2] + 0.5 * load[t - 1] + rng.standard_normal()
+    return {"load": load, "heat": heat}
 
 
 def pictures() -> dict[str, str]:
@@ -41,6 +52,9 @@ def pictures() -> dict[str, str]:
         for u, v in net.arcs:
             dags[s, index[u], index[v]] = (u, v) != left_out
     drawings["ranks"] = jtgpu.draw.show_ranks(net, jtgpu.graphs.betweenness_posterior(dags, net.variables))
+    sensors = simulated_sensors()
+    fit = jtgpu.series.ar(sensors, order="bic", backend="reference")
+    drawings["series"] = jtgpu.draw.show_series(sensors, fit)
     return {f"{name}.svg": drawing.text(".svg") for name, drawing in drawings.items()}
 
 

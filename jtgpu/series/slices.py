@@ -20,12 +20,19 @@ from .whitening import like_input
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["lag_parents", "two_slices"]
+__all__ = ["lag_parents", "significance_bound", "two_slices"]
 
 LEVELS = {1: ["all"], 2: ["low", "high"], 3: ["low", "middle", "high"]}  # names of states, by their number
 
 Lags = Mapping[str, Iterable[int]] | Iterable[int] | int
 Bins = Mapping[str, Any] | Iterable[float] | int | None
+
+
+def significance_bound(fit: Autoregression, alpha: float) -> float:
+    """The magnitude that partial autocorrelations of series without memory exceed with probability `alpha`."""
+    if not 0 < number("alpha", alpha) < 1:
+        raise ArgumentError(f"alpha must be between 0 and 1, not {alpha}")
+    return NormalDist().inv_cdf(1 - alpha / 2) / math.sqrt(fit.n_times)
 
 
 def lag_parents(fit: Autoregression, alpha: float = 0.05) -> dict[str, list[int]]:
@@ -44,9 +51,7 @@ def lag_parents(fit: Autoregression, alpha: float = 0.05) -> dict[str, list[int]
         For each series the lags whose partial autocorrelation exceeds ``z / sqrt(T)`` in magnitude, where z is the
         two-sided quantile of the normal distribution.
     """
-    if not 0 < number("alpha", alpha) < 1:
-        raise ArgumentError(f"alpha must be between 0 and 1, not {alpha}")
-    bound = NormalDist().inv_cdf(1 - alpha / 2) / math.sqrt(fit.n_times)
+    bound = significance_bound(fit, alpha)
     partial = fit.partial.reshape(len(fit.names), -1)
     return {n: (np.flatnonzero(np.abs(p[1:]) > bound) + 1).tolist() for n, p in zip(fit.names, partial, strict=True)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,13 +13,16 @@ from ..inference.tables import Table
 from ..util.loops import loops
 from . import reference
 from .autoregression import Autoregression
-from .inputs import read_series, series_table
+from .inputs import SeriesData, read_series, series_table
 from .products import missing_value
 from .workers import on_threads, resolve_backend
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _lags = loops("jtgpu.series.loops.lags")
 
-__all__ = ["like_input", "whiten"]
+__all__ = ["like_input", "residuals", "whiten"]
 
 
 def whiten(
@@ -53,6 +56,20 @@ def whiten(
     """
     table = series_table(x)
     data = read_series(x, time, None if table is None else list(fit.names))
+    out = residuals(data, fit, backend, threads)
+    order = fit.order.reshape(-1)
+    hidden = np.arange(out.shape[1]) < order[:, None]
+    if table is None:
+        return np.ma.MaskedArray(out, hidden).reshape(*data.shape, out.shape[1])
+    columns: dict[str, Any] = {name: table.carried(name) for name in table.names}
+    columns |= {n: np.ma.MaskedArray(e, h) if h.any() else e for n, e, h in zip(data.names, out, hidden, strict=True)}
+    return like_input(x, table, columns, same_rows=True)
+
+
+def residuals(
+    data: SeriesData, fit: Autoregression, backend: str = "auto", threads: int | None = None
+) -> NDArray[np.float64]:
+    """Residuals as a (B, T) array, zero at the first times; see `whiten`."""
     if len(data.values) != len(fit.names):
         raise DataError(f"x has {len(data.values)} series, but the models are of {len(fit.names)}")
     bad = np.argwhere(~np.isfinite(data.values))
@@ -69,12 +86,7 @@ def whiten(
             lambda some: _lags.residuals(data.values[some], mean[some], coef[some], order[some], out[some]),
             len(out), out.shape[1] * (1 + coef.shape[1]), threads,
         )  # fmt: skip
-    hidden = np.arange(out.shape[1]) < order[:, None]
-    if table is None:
-        return np.ma.MaskedArray(out, hidden).reshape(*data.shape, out.shape[1])
-    columns: dict[str, Any] = {name: table.carried(name) for name in table.names}
-    columns |= {n: np.ma.MaskedArray(e, h) if h.any() else e for n, e, h in zip(data.names, out, hidden, strict=True)}
-    return like_input(x, table, columns, same_rows=True)
+    return out
 
 
 def like_input(x: Any, table: Table, columns: Mapping[str, Any], *, same_rows: bool) -> Any:
