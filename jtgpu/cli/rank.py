@@ -64,6 +64,12 @@ def rank(  # noqa: PLR0913 (a Typer command)
     weight: Weight = None,
     samples: Samples = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the random sources.")] = 0,
+    published: Annotated[
+        bool,
+        typer.Option(
+            "--published", help="Time the published GPU program (streams, neighbours, blocks) beside this one instead."
+        ),
+    ] = False,
     top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Rows to print.")] = 20,
     threads: Threads = None,
     output: Output = None,
@@ -76,6 +82,9 @@ def rank(  # noqa: PLR0913 (a Typer command)
     given.
     """
     graph = _read(file)
+    if published:
+        _print_published(graph)
+        return
     is_network = isinstance(graph, DiscreteModel)
     if is_network and directed:
         raise typer.BadParameter("the arcs of a network have a direction already", param_hint="--directed")
@@ -104,6 +113,17 @@ def rank(  # noqa: PLR0913 (a Typer command)
         return
     header = ("rank", "from", "to", "betweenness") if edges else ("rank", "variable", "betweenness")
     print_rows(header, [(str(ranks[x]), *_cells(key, edges), x) for key, x in ranked[:top]])
+
+
+def _print_published(graph: Any) -> None:
+    """The published program over its parameters."""
+    from ..graphs.published import measure
+
+    with status("timing") as report:
+        rows = [
+            r.cells() for r in measure(graph, progress=lambda done, total, _: report(f"{done} of {total} settings"))
+        ]
+    print_rows(("program", "streams", "neighbours", "block", "seconds", "sources measured"), rows)
 
 
 def _read(file: str) -> Any:

@@ -11,10 +11,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import published
     from .centrality import betweenness
     from .posterior import BetweennessPosterior, betweenness_posterior
 
-__all__ = ["BetweennessPosterior", "betweenness", "betweenness_posterior"]
+__all__ = ["BetweennessPosterior", "betweenness", "betweenness_posterior", "published"]
 
 # imported on first use
 _LAZY = {
@@ -25,6 +26,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "published":
+        return importlib.import_module(".published", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from jtgpu import graphs
-from jtgpu.errors import ArgumentError, BackendUnavailable, TableTooLarge
-from jtgpu.graphs import gpu
+from jtgpu.errors import ArgumentError, BackendUnavailable, DataError, TableTooLarge
+from jtgpu.graphs import gpu, published
 from tests.graphs.exact import diamond_sums, diamonds, edge_sums, node_sums
 from tests.graphs.test_betweenness import GRAPHS, agree, arrays_of, halves
 from tests.graphs.test_posterior import sample
@@ -20,6 +20,7 @@ __all__ = [
     "test_dags_have_the_values_of_the_cpu", "test_graphs_without_room_are_refused",
     "test_large_graphs_have_the_values_of_the_cpu", "test_more_paths_than_float64_counts_on_the_gpu",
     "test_nodes_and_edges_agree_with_rational_arithmetic_on_the_gpu", "test_options_have_the_values_of_the_cpu",
+    "test_published_kernels", "test_published_numbers_of_paths_wrap_around", "test_published_table",
     "test_weights_run_on_the_cpu",
 ]  # fmt: skip
 
@@ -116,3 +117,32 @@ def test_a_card_that_is_not_there() -> None:
         graphs.betweenness(GRAPHS["grid"], devices=99)
     with pytest.raises(ArgumentError, match="devices are GPUs"):
         graphs.betweenness(GRAPHS["grid"], devices=0, backend="cpu")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"streams": 7}, {"streams": 7, "graph_capture": True}, {"neighbours": 1, "block": 64}, {"sigma": "uint32"}],
+    ids=str,
+)
+def test_published_kernels(options: dict[str, Any]) -> None:
+    for name in ("trees on a cycle", "disconnected", "loops", "1 vertices", "0 vertices"):
+        found = published.betweenness(GRAPHS[name], **options)
+        wanted = graphs.betweenness(GRAPHS[name], normalized=False, backend="cpu")
+        assert found == pytest.approx({v: 2 * x for v, x in wanted.items()}, rel=1e-12, abs=1e-12)
+
+
+def test_published_numbers_of_paths_wrap_around() -> None:
+    graph = diamonds(40)
+    exact = {v: float(x) for v, x in diamond_sums(40).items()}
+    assert published.betweenness(graph) == pytest.approx(exact, rel=1e-10)
+    found = published.betweenness(graph, sigma="uint32")
+    assert sum(abs(found[v] - x) > 0.01 * x for v, x in exact.items()) > 100
+
+
+def test_published_table() -> None:
+    settings = [published.Setting(2), published.Setting(3, graph_capture=True)]
+    rows = [*published.measure(GRAPHS["grid"], settings)]
+    assert [row.setting for row in rows] == [None, *settings]
+    assert all(row.seconds > 0 and row.sources == 30 for row in rows)
+    with pytest.raises(DataError, match="power of two"):
+        published.betweenness(GRAPHS["grid"], neighbours=3)

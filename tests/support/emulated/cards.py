@@ -265,6 +265,12 @@ class Stream:
     def wait_for_event(self, event: Event) -> None:
         if not isinstance(event, Event):
             raise TypeError("an event")
+        if event.capture[0] is not None:  # fork and join: work of this stream belongs to the same graph from now on
+            if self.recorded is None:
+                self.recorded, self.recorder = event.capture
+            elif self.recorded is not event.capture[0]:
+                raise EmulatedLogicError(CUresult.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "two captures")
+            return
         on = event.on
         if on is None:
             return
@@ -283,6 +289,7 @@ class Event:
     def __init__(self, flags: int = 0):
         self.card, self.timing = current(), not flags & 2
         self.on: tuple[Stream, int] | None = None  # what was queued when it was recorded
+        self.capture: tuple[list[Callable[[], None]] | None, int] = (None, 0)  # that it was recorded in
         self.when: float | None = None
 
     def __del__(self) -> None:
@@ -291,8 +298,9 @@ class Event:
     def record(self, stream: Stream | None = None) -> Event:
         with lock:
             to = stream if stream is not None else self.card.legacy
+            self.capture = to.recorded, to.recorder
             if to.recorded is not None:
-                raise EmulatedLogicError(CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "an event in a capture")
+                return self
             self.when = None
             this = self.on = (to, to.queued + (to is not to.card.legacy))
 

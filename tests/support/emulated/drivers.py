@@ -291,7 +291,9 @@ def _end(stream: CUstream) -> EmulatedGraph:
     s = stream.found()
     if s.recorded is None:
         raise EmulatedLogicError(CUresult.CUDA_ERROR_INVALID_VALUE, "not captured")
-    made, s.recorded = EmulatedGraph(s.recorded, s.card), None
+    made = EmulatedGraph(s.recorded, s.card)
+    for joined in [other for other in Stream.all if other.recorded is made.work]:
+        joined.recorded = None
     return made
 
 

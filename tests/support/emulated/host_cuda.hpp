@@ -317,6 +317,7 @@ static inline float __shfl_down_sync(unsigned, float x, unsigned by) {
     const unsigned from = threadIdx.x % 32 + by;
     return __int_as_float((int)v[from < 32 ? from : threadIdx.x % 32]);
 }
+static inline double atomicAdd(double* at, double x) { double old = *at; *at += x; return old; }
 static inline unsigned atomicAdd(unsigned* at, unsigned x) { unsigned old = *at; *at += x; return old; }
 static inline unsigned atomicOr(unsigned* at, unsigned x) { unsigned old = *at; *at |= x; return old; }
 static inline unsigned long long atomicAdd(unsigned long long* at, unsigned long long x) {
