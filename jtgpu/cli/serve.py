@@ -13,14 +13,15 @@ from typing import Annotated, Any
 import typer
 
 from .. import serve as room
-from ..errors import TableTooLarge, format_bytes
+from ..backends import free_on_devices
+from ..errors import BackendUnavailable, TableTooLarge, format_bytes
 from ..formats import formats
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
 from ..serve.addresses import is_loopback, url_of
 from ..util.system import free_memory, parse_bytes
 from .completion import complete_networks
-from .console import command, print_json
+from .console import command, print_json, warn
 from .networks import read_network
 from .options import Json
 from .planning import SlicedPlanOptions
@@ -76,6 +77,7 @@ def serve(  # noqa: PLR0913 (a Typer command)
             raise typer.BadParameter(f"other machines reach {address.host}: a token is needed", param_hint="--no-token")
         options["token"] = secrets.token_urlsafe(32)
     room.bind(address.host, address.port, shared=address.workers > 1).close()  # before minutes of planning
+    run_on = _available(run_on)
     with status("planning", run_on.progress) as step:
         plans = {}
         for n, file in networks.items():
@@ -112,7 +114,7 @@ def _serve_here(
     try:
         with status(COMPILING, run_on.progress) as step:
             for name, made in plans.items():
-                trees[name] = run_on.compile(made, step)
+                trees[name] = _compile(run_on, made, step)
             app = room.make_app(trees, address.host, **options)
             app.warm(step)
         sock = room.bind(address.host, address.port)
@@ -128,7 +130,30 @@ def _compile_in_worker(plans: Mapping[str, NetworkPlan], run_on: RunOptions, num
     cards = run_on.device_option().get("devices")
     if isinstance(cards, list) and len(cards) > 1:
         run_on = RunOptions(run_on.backend, run_on.threads, run_on.dtype, str(cards[number % len(cards)]))
-    return {name: run_on.compile(made, lambda line: None) for name, made in plans.items()}
+    return {name: _compile(run_on, made, lambda line: None) for name, made in plans.items()}
+
+
+def _available(run_on: RunOptions) -> RunOptions:
+    """The options; those of the CPU, with a warning, if they name a GPU and there is none."""
+    if run_on.backend not in ("auto", "gpu") or (run_on.backend == "auto" and run_on.devices is None):
+        return run_on
+    try:
+        free_on_devices("gpu", **run_on.device_option())
+    except BackendUnavailable as error:
+        warn(f"the CPU answers, since no GPU is available: {error}")
+        return RunOptions("cpu", run_on.threads, progress=run_on.progress)
+    return run_on
+
+
+def _compile(run_on: RunOptions, made: NetworkPlan, step: Callable[[str], None]) -> JunctionTree:
+    """Compile a plan, on the CPU with a warning if the GPU fails."""
+    try:
+        return run_on.compile(made, step)
+    except BackendUnavailable as error:
+        if run_on.backend != "gpu" and run_on.devices is None:
+            raise
+        warn(f"the CPU answers, since the GPU failed: {error}")
+        return made.compile("cpu", progress=step)
 
 
 def _networks(files: Sequence[str], named: Sequence[str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..backends.base import Evidence
-from ..errors import ImpossibleEvidence
+from ..errors import BackendUnavailable, ImpossibleEvidence
 from ..inference.tree import JunctionTree
 from .questions.cases import spans, states_and_weights
 
@@ -153,10 +153,21 @@ class Batcher:
     max_batch : int
     exact : bool
         Answer one by one.
+    on_error : callable
+        Called with an error that ended a batch, in the thread that computed it.
+
+    Attributes
+    ----------
+    tree, rates
+        May be replaced while requests wait.
     """
 
-    def __init__(self, tree: JunctionTree, rates: Rates, max_batch: int, exact: bool = False):
-        self._tree, self.rates, self._max_batch, self._exact = tree, rates, max_batch, exact
+    def __init__(
+        self, tree: JunctionTree, rates: Rates, max_batch: int, exact: bool = False,
+        on_error: Callable[[BaseException], object] = lambda error: None,
+    ):  # fmt: skip
+        self.tree, self.rates, self._max_batch, self._exact = tree, rates, max_batch, exact
+        self._on_error = on_error
         self._ptr = [int(i) for i in tree.plan.posterior_ptr]
         self._waiting: deque[_Waiting] = deque()
         self._lock = threading.Lock()
@@ -235,7 +246,10 @@ class Batcher:
             else:
                 found = self._batch(items)
         except BaseException as error:  # every client has to get an answer
-            return [error] * n
+            found = [error] * n
+        failed = next((f for f in found if isinstance(f, BackendUnavailable)), None)
+        if failed is not None:
+            self._on_error(failed)
         computed = time.perf_counter() - begun
         return [
             f if isinstance(f, BaseException) else Answered(f[0], f[1], begun - item.arrived, computed, n)
@@ -243,7 +257,7 @@ class Batcher:
         ]
 
     def _single(self, item: _Waiting) -> tuple[list[float], float] | BaseException:
-        tree = self._tree
+        tree = self.tree
         try:
             result = tree.answer(tree.intervened().backend.run, item.case, item.targets)
         except Exception as error:
@@ -258,7 +272,7 @@ class Batcher:
         return values, result.log_evidence
 
     def _batch(self, items: Sequence[_Waiting]) -> list[tuple[list[float], float] | BaseException]:
-        tree = self._tree
+        tree = self.tree
         model = tree.model
         states, weights = states_and_weights(len(model), [item.case for item in items])
         targets: list[int] | None = None

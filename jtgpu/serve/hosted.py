@@ -1,8 +1,14 @@
-"""`Hosted`: a tree with everything that a server needs to answer its questions."""
+"""`Hosted`: a tree with everything that a server needs to answer its questions.
+
+A GPU that fails does not end the service: the requests that it was computing get a 503, a warning says why, and a tree
+on the CPU, made of the same plan, answers from then on.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -11,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..errors import JtgpuError
+from ..errors import BackendUnavailable, JtgpuError
 from ..inference.tree import JunctionTree
 from . import networks
 from .batching import Batcher, Rates, measure
@@ -24,6 +30,7 @@ from .settings import Settings
 __all__ = ["Hosted"]
 
 T = TypeVar("T")
+_log = logging.getLogger("jtgpu.serve")
 SLOW = 0.5  # seconds of a case from which questions are not tried at start
 
 
@@ -46,7 +53,10 @@ class Hosted:
         self.decoders = {question: msgspec.json.Decoder(body) for question, body in BODIES.items()}
         self.digest = networks.digest(tree)
         self.rates = Rates(0.0, 0.0, 0.0, 1 << 30)
-        self.batcher = Batcher(tree, self.rates, settings.max_batch, settings.exact)
+        self.batcher = Batcher(tree, self.rates, settings.max_batch, settings.exact, self.use_cpu)
+        self.failure = ""  # of the GPU that this network was compiled for
+        self._own: JunctionTree | None = None  # in place of one whose GPU failed
+        self._lock = threading.Lock()
         self.description: dict[str, Any] = {}
         self.summary = networks.summary(name, tree)
         self.pending = 0  # questions that wait for the second thread, or are computed there
@@ -54,12 +64,44 @@ class Hosted:
 
     def warm(self) -> None:
         """Load everything that answers need, measure how long they take, and compute the priors."""
-        self.rates = self.batcher.rates = measure(self.tree)
+        try:
+            self.rates = self.batcher.rates = measure(self.tree)
+        except BackendUnavailable as error:
+            if not self.use_cpu(error):
+                raise
         self.description = networks.description(self.name, self.tree)
         if self.rates.single < SLOW:
             for question, body in _examples(self.tree).items():
                 with suppress(JtgpuError):  # a sliced plan and a Markov network do not answer all questions
                     QUESTIONS[question](self.tree, msgspec.convert(body, BODIES[question]), Form())
+
+    def use_cpu(self, error: BaseException) -> bool:
+        """Answer on the CPU from now on if a GPU failed.
+
+        Parameters
+        ----------
+        error : exception
+            Of a computation; from any thread.
+
+        Returns
+        -------
+        bool
+            Whether the GPU failed, now or before.
+        """
+        if not isinstance(error, BackendUnavailable):
+            return False
+        with self._lock:
+            if self.failure:
+                return True
+            if not self.tree.device:
+                return False
+            _log.warning("the GPU of %s failed; the CPU answers from now on: %s", self.name, error)
+            self._own = self.tree.plan.compile("cpu")
+            rates = measure(self._own)
+            self.failure = str(error)
+            self.tree = self.batcher.tree = self._own
+            self.rates = self.batcher.rates = rates
+        return True
 
     def named(
         self, flat: list[float], targets: Sequence[int] | None, form: Form
@@ -76,9 +118,16 @@ class Hosted:
     def submit(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Run a function in the second thread; cancelling the future removes it if it has not started."""
         self.pending += 1
-        future = asyncio.get_running_loop().run_in_executor(self._pool, function)
+        future = asyncio.get_running_loop().run_in_executor(self._pool, self._guarded, function)
         future.add_done_callback(self._finished)
         return future
+
+    def _guarded(self, function: Callable[[], T]) -> T:
+        try:
+            return function()
+        except BackendUnavailable as error:
+            self.use_cpu(error)
+            raise
 
     def _finished(self, future: asyncio.Future[Any]) -> None:
         self.pending -= 1
@@ -88,7 +137,8 @@ class Hosted:
     @property
     def status(self) -> dict[str, str]:
         """Where questions are answered."""
-        return {"backend": self.tree.backend, "device": self.tree.device}
+        found = {"backend": self.tree.backend, "device": self.tree.device}
+        return {**found, "failure": self.failure} if self.failure else found
 
     @property
     def waiting(self) -> int:
@@ -99,6 +149,8 @@ class Hosted:
         """End the threads after what waits is answered; the tree stays open."""
         self.batcher.close()
         self._pool.shutdown(wait=True)
+        if self._own is not None:
+            self._own.close()
 
 
 def _examples(tree: JunctionTree) -> dict[str, Any]:
