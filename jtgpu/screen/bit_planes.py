@@ -50,7 +50,7 @@ class BitPlanes(Engine):
         weights = np.empty(len(rows))
         starts = np.searchsorted(self._sorted_places, self._planes.places(rows)).clip(max=len(self._order) - 1)
         coded = CodedRows(
-            *self._planes.words(rows), np.ascontiguousarray(rows.numbers), starts.astype(np.int64),
+            *map(np.ascontiguousarray, (*self._planes.words(rows), rows.numbers)), starts.astype(np.int64),
             rows.divisors(self._measure),
         )  # fmt: skip
 

@@ -14,6 +14,7 @@ from ..inference.tables.columns import evidence_columns
 from ..inference.tables.states import MISSING as MISSING_WORDS
 from ..model.network import DiscreteModel
 from ..util.arguments import choice, several
+from ..util.rows import thread_map
 from .rows import MISSING, UNSEEN, Measure, Rows
 
 if TYPE_CHECKING:
@@ -24,8 +25,10 @@ __all__ = ["METRICS", "MISSING_RULES", "SCALES", "Columns", "open_rows"]
 METRICS = ("auto", "euclidean", "manhattan", "hamming", "gower")
 MISSING_RULES = ("auto", "ignore", "state", "error")
 SCALES = ("std", "range")
+BLOCK = 1 << 12  # rows
 
 Coded = tuple["NDArray[np.int64]", list[Any]]  # of a column: codes, and the values that they are numbers of
+Holes = dict[str, "NDArray[np.bool_]"]  # of the columns that have any: where cells are missing
 
 
 def open_rows(cases: Any) -> Table:
@@ -36,10 +39,20 @@ def open_rows(cases: Any) -> Table:
     DataError
         If it is none.
     """
+    if isinstance(cases, np.ndarray) and cases.ndim == 2 and cases.dtype.kind in "iu" and cases.flags.c_contiguous:
+        cases = _by_columns(cases)
     try:
         return open_table(None, cases)
     except EvidenceError as error:
         raise DataError(str(error)) from None
+
+
+def _by_columns(cells: NDArray[Any]) -> NDArray[Any]:
+    """A copy whose columns are contiguous, made block by block so that reads and writes stay in the cache."""
+    found = np.empty(cells.shape, cells.dtype, order="F")
+    for at in range(0, len(cells), BLOCK):
+        found[at : at + BLOCK] = cells[at : at + BLOCK]
+    return found
 
 
 @dataclass
@@ -92,19 +105,18 @@ class Columns:
                 f"scale applies to 'euclidean' and 'manhattan'; metric={metric!r} has scales of its own"
             )
         missing = _resolve_missing(missing, metric)
-        holes = {n: np.isnan(x) for n, x in numbers.items()} | {n: c < 0 for n, (c, _) in coded.items()}
-        has_holes = any(h.any() for h in holes.values())
-        if has_holes and missing == "error":
+        holes = _holes(numbers, coded)
+        if missing == "error":
             _reject_missing(table, holes, metric)
         scales = {n: _scale(n, x, "range" if metric == "gower" else scale) for n, x in numbers.items()}
         states = {n: {v: i for i, v in enumerate(values)} for n, (_, values) in coded.items()}
         if missing == "state":
             for name in states:
-                if holes[name].any():
+                if name in holes:
                     states[name][None] = len(states[name])
-        measure = Measure(metric, len(names), has_holes and missing == "ignore")
+        measure = Measure(metric, len(names), bool(holes) and missing == "ignore")
         found = cls(names, measure, missing, scales, states, model, Rows(*[np.empty(0)] * 3))  # type: ignore[arg-type]
-        found.rows = found._encode(table, numbers, coded)
+        found.rows = found._encode(table, numbers, coded, holes)
         return found
 
     def read(self, cases: Any) -> Rows:
@@ -120,37 +132,58 @@ class Columns:
             if name not in table.names:
                 raise DataError(f"the table has no column {name!r}{closest(name, table.names)}")
         numbers, coded = _read(table, cases, self.names, self.model, self.scales)
-        holes = {n: np.isnan(x) for n, x in numbers.items()} | {n: c < 0 for n, (c, _) in coded.items()}
+        holes = _holes(numbers, coded)
         if self.missing == "error":
             _reject_missing(table, holes, self.measure.metric)
-        return self._encode(table, numbers, coded)
+        return self._encode(table, numbers, coded, holes)
 
-    def _encode(self, table: Table, numbers: dict[str, NDArray[np.float64]], coded: dict[str, Coded]) -> Rows:
+    def _encode(
+        self, table: Table, numbers: dict[str, NDArray[np.float64]], coded: dict[str, Coded], holes: Holes
+    ) -> Rows:
         values = np.empty((table.n, len(self.scales)))
         n_more = len(self.scales) if self.missing == "state" else 0  # columns that tell where numbers are missing
-        codes = np.zeros((table.n, len(self.states) + n_more), np.int32)
+        codes = np.zeros((table.n, len(self.states) + n_more), np.int32, order="F")
         for j, (name, scale) in enumerate(self.scales.items()):
-            infinite = np.isinf(numbers[name])
-            if infinite.any():
-                raise DataError(
-                    f"{table.row_name(int(np.argmax(infinite)))}, column {name!r}: the value is infinite (inf)"
-                )
-            values[:, j] = numbers[name] / scale
-            if n_more:
-                codes[:, len(self.states) + j] = np.isnan(values[:, j])
+            if not _is_finite(numbers[name]):
+                _reject_infinite(table, name, numbers[name])
+            if scale == 1.0:
+                values[:, j] = numbers[name]
+            else:
+                np.divide(numbers[name], scale, out=values[:, j])
+            if n_more and name in holes:
+                codes[:, len(self.states) + j] = holes[name]
         for j, (name, known) in enumerate(self.states.items()):
             found, cells = coded[name]
             lookup = [known.get(v, UNSEEN) for v in cells] + [known.get(None, UNSEEN)]
             codes[:, j] = np.array(lookup, np.int32)[found]
-            if self.missing != "state":
+            if self.missing != "state" and name in holes:
                 codes[found < 0, j] = MISSING
-        if self.missing == "state":
-            observed: NDArray[np.int64] = np.full(table.n, len(self.names), np.int64)
-        else:
-            observed = (~np.isnan(values)).sum(axis=1) + (codes != MISSING).sum(axis=1)
-        if table.n and not observed.min():
-            raise DataError(f"{table.row_name(int(np.argmin(observed)))} has no observed cell; leave it out")
-        return Rows(values, codes, observed)
+        n_observed = np.broadcast_to(np.int64(len(self.names)), (table.n,))
+        if holes and self.missing != "state":
+            n_observed = n_observed - np.sum([*holes.values()], axis=0)
+            if not n_observed.min():
+                raise DataError(f"{table.row_name(int(np.argmin(n_observed)))} has no observed cell; leave it out")
+        return Rows(values, codes, n_observed)
+
+
+def _holes(numbers: dict[str, NDArray[np.float64]], coded: dict[str, Coded]) -> Holes:
+    """Where cells are missing, of the columns in which some are."""
+    found = {n: np.isnan(x) for n, x in numbers.items() if not _is_finite(x)}
+    found |= {n: c < 0 for n, (c, _) in coded.items() if len(c) and c.min() < 0}
+    return {n: hole for n, hole in found.items() if hole.any()}
+
+
+def _is_finite(x: NDArray[np.float64]) -> bool:
+    """Whether all numbers certainly are finite: in one pass, since a sum is not if one of its terms is not."""
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(x.sum()))
+
+
+def _reject_infinite(table: Table, name: str, x: NDArray[np.float64]) -> None:
+    """Raise for the first infinite cell of a column, if there is one."""
+    infinite = np.isinf(x)
+    if infinite.any():
+        raise DataError(f"{table.row_name(int(np.argmax(infinite)))}, column {name!r}: the value is infinite (inf)")
 
 
 def _model_of(net: Any) -> DiscreteModel | None:
@@ -190,11 +223,14 @@ def _read(
             v = model.index(name)
             coded[name] = states[:, v].astype(np.int64), list(range(int(model.cardinality[v])))
         return numbers, coded
+    if scaled is not None and not scaled:
+        with thread_map(8 * table.n * len(names)) as each:
+            return numbers, dict(zip(names, each(lambda name: _distinct(table, name), names), strict=True))
     for name in names:
         found = as_numbers(table.column(name)) if scaled is None or name in scaled else None
         if found is None and scaled is not None and name in scaled:
             raise DataError(f"column {name!r} must hold numbers, as in the table that was screened")
-        if found is None or (scaled is None and np.isnan(found).all()):
+        if found is None or (scaled is None and (not len(found) or (np.isnan(found[0]) and np.isnan(found).all()))):
             coded[name] = _distinct(table, name)
         else:
             numbers[name] = found
@@ -233,12 +269,10 @@ def _resolve_missing(missing: str, metric: str) -> str:
     return "error"
 
 
-def _reject_missing(table: Table, holes: dict[str, NDArray[np.bool_]], metric: str) -> None:
+def _reject_missing(table: Table, holes: Holes, metric: str) -> None:
     """Raise for the first row with a missing cell, if there is one."""
-    if not holes or not table.n:
-        return
-    bad = np.column_stack(list(holes.values()))
-    if bad.any():
+    if holes:
+        bad = np.column_stack(list(holes.values()))
         row = int(np.argmax(bad.any(axis=1)))
         name = list(holes)[int(np.argmax(bad[row]))]
         rule = "metric='gower'" if metric in ("euclidean", "manhattan") else "missing='ignore'"
@@ -247,8 +281,10 @@ def _reject_missing(table: Table, holes: dict[str, NDArray[np.bool_]], metric: s
 
 def _scale(name: str, x: NDArray[np.float64], scale: str | None) -> float:
     """What a column is divided by; 1 for constant columns."""
+    if scale is None:
+        return 1.0
     known = x[~np.isnan(x)]
-    if scale is None or not len(known) or not np.isfinite(known).all():
+    if not len(known) or not np.isfinite(known).all():
         return 1.0
     with np.errstate(over="ignore"):
         found = float(known.max() - known.min()) if scale == "range" else float(known.std())

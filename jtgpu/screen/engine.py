@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,11 @@ class Ranking(NamedTuple):
 
     @classmethod
     def of_parts(
-        cls, order: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64], bounds: NDArray[np.float64]
+        cls,
+        order: NDArray[np.integer[Any]],
+        starts: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        bounds: NDArray[np.float64],
     ) -> Ranking:
         """Consecutive rows of an order: so many from each start."""
         ends = np.cumsum(sizes)
@@ -39,8 +43,7 @@ class Ranking(NamedTuple):
         def rows(first: int, last: int) -> NDArray[np.int64]:
             some = sizes[first:last]
             within = np.arange(some.sum()) - np.repeat(np.cumsum(some) - some, some)
-            found: NDArray[np.int64] = order[np.repeat(starts[first:last], some) + within]
-            return found
+            return order[np.repeat(starts[first:last], some) + within].astype(np.int64)
 
         return cls(bounds, ends, rows)
 

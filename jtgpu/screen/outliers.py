@@ -138,10 +138,10 @@ def _screen(  # noqa: PLR0913
 ) -> tuple[Table, Screened]:  # fmt: skip
     whole_number("k", k, 1)
     table = open_rows(cases)
-    target = Target.resolve(backend, threads, devices, table.n, int(k), every=every)
-    learned = Columns.learn(table, cases, metric, missing, scale, net, columns)
     if not table.n:
         raise DataError("the table has no rows")
+    target = Target.resolve(backend, threads, devices, table.n, int(k), every=every)
+    learned = Columns.learn(table, cases, metric, missing, scale, net, columns)
     if table.n < k:
         raise DataError(f"the table has {table.n} rows, fewer than k={k}; use a smaller k")
     return table, Screened(learned, int(k), target)

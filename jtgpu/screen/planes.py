@@ -40,19 +40,23 @@ class Planes:
     def words(self, rows: Rows) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
         """Planes, (B, P); observed and unseen columns as bits, (B, G)."""
         n = len(rows)
-        planes = np.zeros((n, sum(self._planes)), np.uint64)
-        observed, unseen = np.zeros((2, n, len(self._groups)), np.uint64)
-        at = 0
+        planes = np.zeros((sum(self._planes), n), np.uint64)
+        observed, unseen = np.zeros((2, len(self._groups), n), np.uint64)
         for g, group in enumerate(self._groups):
+            always = 0  # columns without missing cells
             for bit, j in enumerate(group):
-                codes, shift = rows.codes[:, j], np.uint64(bit)
-                observed[:, g] |= (codes != MISSING).astype(np.uint64) << shift
-                unseen[:, g] |= (codes == UNSEEN).astype(np.uint64) << shift
-                known = codes.clip(min=0).astype(np.uint64)
-                for p in range(self._planes[g]):
-                    planes[:, at + p] |= ((known >> np.uint64(p)) & np.uint64(1)) << shift
-            at += self._planes[g]
-        return planes, observed, unseen
+                codes, shift = np.ascontiguousarray(rows.codes[:, j]), np.uint64(bit)
+                if codes.min(initial=0) >= 0:
+                    always |= 1 << bit
+                else:
+                    observed[g] |= (codes != MISSING).astype(np.uint64) << shift
+                    unseen[g] |= (codes == UNSEEN).astype(np.uint64) << shift
+                    codes = codes.clip(min=0)
+                known = codes.astype(np.uint64)
+                for p in range(int(codes.max(initial=0)).bit_length()):
+                    planes[self.first[g] + p] |= ((known >> np.uint64(p)) & np.uint64(1)) << shift
+            observed[g] |= np.uint64(always)
+        return planes.T, observed.T, unseen.T
 
     def places(self, rows: Rows) -> NDArray[np.int64]:
         """A number for each row that is similar for similar rows: the columns of most information in mixed radix."""
@@ -64,7 +68,7 @@ class Planes:
             if not room:
                 break
             if j < n_codes:
-                digits = rows.codes[:, j].clip(min=-1).astype(np.int64) + 1
+                digits = np.maximum(rows.codes[:, j], -1) + np.int64(1)
             else:
                 digits = np.searchsorted(self._edges[j - n_codes], rows.numbers[:, j - n_codes])
             places = places * radix + digits

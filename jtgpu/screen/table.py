@@ -81,16 +81,21 @@ class Screened:
 
         Only rows of states are merged.
         """
+        found = None
+        if not self.rows.numbers.shape[1] and self.target.backend != "reference":
+            found = find_equal_rows(self.rows.codes)
+        if found is not None:
+            return found.first, found.kind
         each = np.arange(len(self.rows))
-        if self.rows.numbers.shape[1] or self.target.backend == "reference":
-            return each, each
-        found = find_equal_rows(np.ascontiguousarray(self.rows.codes))
-        return (each, each) if found is None else (found.first, found.kind)
+        return each, each
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
         """Number of rows of each kind."""
-        return np.bincount(self.kinds[1], minlength=len(self.kinds[0])).astype(np.int64)
+        first, kind = self.kinds
+        if len(first) == len(kind):
+            return np.ones(len(kind), np.int64)
+        return np.bincount(kind, minlength=len(first)).astype(np.int64)
 
     @cached_property
     def _members(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

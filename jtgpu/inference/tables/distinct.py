@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["distinct_values", "is_missing"]
 
+DENSE = 1 << 16  # range of whole numbers that are counted, not sorted
+
 
 def is_missing(value: Any) -> bool:
     """Whether a value is None, NaN or pandas.NA."""
@@ -45,6 +47,8 @@ def distinct_values(column: Any) -> tuple[NDArray[np.int64], list[Any]]:
     """
     if isinstance(column, CategoricalColumn):
         codes, values = np.asarray(column.indices, np.int64), column.values
+    elif isinstance(column, np.ndarray) and column.dtype.kind in "iu" and _is_dense(column):
+        return _dense(column)
     elif isinstance(column, np.ndarray) and column.dtype.kind in "iufb":
         found, codes = np.unique(column, return_inverse=True)
         codes, values = codes.reshape(-1).astype(np.int64), found.tolist()
@@ -57,9 +61,24 @@ def distinct_values(column: Any) -> tuple[NDArray[np.int64], list[Any]]:
     else:
         codes, values = _of_arrow(column)
     number = np.cumsum([not is_missing(value) for value in values], dtype=np.int64) - 1
+    if len(number) and number[-1] == len(values) - 1:
+        return codes, values
     missing = np.array([is_missing(value) for value in values] + [True], np.bool_)  # the last one for code -1
     codes = np.where(missing[codes], -1, np.append(number, -1)[codes])
     return codes, [value for value in values if not is_missing(value)]
+
+
+def _is_dense(column: NDArray[Any]) -> bool:
+    """Whether whole numbers are in a range so small that they can be counted."""
+    return len(column) > 0 and int(column.max()) - int(column.min()) < min(len(column), DENSE)
+
+
+def _dense(column: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+    least = int(column.min())
+    offsets = (column - column.dtype.type(least)).astype(np.int64)
+    occurs = np.bincount(offsets) > 0
+    codes = offsets if occurs.all() else (np.cumsum(occurs) - 1)[offsets]
+    return codes, (np.flatnonzero(occurs) + least).tolist()
 
 
 def _of_arrow(column: Any) -> tuple[NDArray[np.int64], list[Any]]:

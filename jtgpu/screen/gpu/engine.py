@@ -49,7 +49,7 @@ class GpuEngine(Engine):
             self._kernel = {"euclidean": "screen_squared", "manhattan": "screen_absolute"}.get(
                 measure.metric, "screen_shares"
             )
-        self._order: NDArray[np.int64] | None = None
+        self._order: NDArray[np.uint32] | None = None
         self._buffers: Buffers | None = None
         self._is_open = True
         places = None if self._planes is None else self._planes.places(references)
@@ -75,7 +75,7 @@ class GpuEngine(Engine):
         """See `Engine`. No row of some leaves is farther from k-1 others than the diagonal of their box."""
         if self._planes is not None:
             return Ranking.of_rows(np.argsort(-self._planes.rareness(self._references), kind="stable"))
-        order = self.similar()
+        order = self._sorted()
         with self._lock, self._device.active():
             leaves, diagonals = self._tree.diagonals(self._k, is_squared=self._measure.is_squared)
         bounds, starts = (self._k - 1) * MARGIN * diagonals, np.arange(len(diagonals)) * 32 * leaves
@@ -85,10 +85,13 @@ class GpuEngine(Engine):
 
     def similar(self) -> NDArray[np.int64]:
         """See `Engine`."""
+        return self._sorted().astype(np.int64)
+
+    def _sorted(self) -> NDArray[np.uint32]:
         if self._order is None:
             with self._lock, self._device.active():
                 self._check_open()
-                self._order = self._launcher.get(self._tree.rows, self._tree.n, np.uint32).astype(np.int64)
+                self._order = self._launcher.get(self._tree.rows, self._tree.n, np.uint32)
         return self._order
 
     def search(self, rows: Rows, cuts: NDArray[np.float64], threads: int | None) -> tuple[NDArray[np.float64], int]:
