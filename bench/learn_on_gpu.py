@@ -17,6 +17,12 @@ from rows import row
 from jtgpu import timing
 from jtgpu.device.context import device_numbers, open_device
 from jtgpu.errors import TableTooLarge
+from jtgpu.learn.dags.candidates.family_weights import family_weights
+from jtgpu.learn.dags.candidates.tables import candidate_tables, choose_candidates
+from jtgpu.learn.dags.chains.gpu import GpuOrderChains
+from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
+from jtgpu.learn.dags.constraints import make_constraints
+from jtgpu.learn.dags.priors import make_prior
 from jtgpu.learn.dags.scores import gpu
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.combinations import family_of, n_parent_sets
@@ -27,7 +33,7 @@ from jtgpu.learn.published.gpu import FamilyKernels
 from jtgpu.learn.published.rows import aligned_rows
 from jtgpu.learn.published.score_cache import FamilyScores, published_seconds, table_bytes
 
-__all__ = ["TOLERANCE", "gpu_published", "gpu_scores", "gpu_tables", "published_sizes", "ternary"]
+__all__ = ["TOLERANCE", "cards_of", "gpu_orders", "gpu_published", "gpu_scores", "gpu_tables", "published_sizes"]
 
 TOLERANCE = 1e-8
 MAX_MEASURED = 3_000_000  # scores of a table that is measured on one core; times of larger ones follow from the rate
@@ -206,6 +212,40 @@ def published_sizes(smoke: bool) -> Rows:
                     "sizes", f"ternary {n}", f"jtgpu, one core, {k} parents, by its rate", None, **more,
                     median=seconds,
                 )  # fmt: skip
+
+
+def gpu_orders(name: str, table: CodedTable, n_candidates: int, steps: int, runs: int, devices: int) -> Rows:
+    """Steps of chains over orders, of which none and half are swaps; first compared with the CPU's chains."""
+    n = len(table.names)
+    constraints, prior, rule = make_constraints(table.names, 3), make_prior("fair", n), ScoreRule()
+    rows = family_weights(score_families(table, rule, 2), prior, constraints)
+    chosen = choose_candidates(rows, 2, n_candidates, constraints)
+    tables = candidate_tables(table, rule, prior, constraints, chosen, 3)
+    sums, hits = tables.sums(), tables.hits()
+    order = start_chains(constraints, 8, 1).order
+    for share in (0.0, 0.5):
+        one = GpuOrderChains(tables, sums, hits, 1, replicas=1, share_of_swaps=share)
+        begin = one.start(order)
+        found = one.run(begin, 2000, n)[0].order
+        one.close()
+        expected = run_chains(OrderSampler(tables, sums, hits, 1, share), begin, 2000, n)[0].order
+        same = float((found == expected).all(axis=1).mean())
+        if same < 0.75:
+            raise SystemExit(f"only {same:.0%} of the chains are those of the CPU; nothing is timed")
+        for cards in sorted({1, devices}):
+            for replicas in (132, 264, 528, 1056):
+                engine = GpuOrderChains(
+                    tables, sums, hits, 1, replicas=replicas, share_of_swaps=share, devices=list(range(cards))
+                )
+                state, _ = engine.run(engine.start(order), steps, n)
+                seconds = []
+                for _ in range(runs):
+                    state, _ = engine.run(state, steps, n)
+                    seconds.append(engine.seconds)
+                engine.close()
+                rate = 8 * replicas * steps / float(np.median(seconds))
+                label = f"jtgpu, {cards} GPU, {8 * replicas} chains, {share:.0%} swaps"
+                yield _gpu_row("orders", name, label, seconds, rate=rate, candidates=n_candidates, same=same)
 
 
 def cards_of(devices: int) -> int:

@@ -7,6 +7,12 @@ import pytest
 
 import jtgpu
 from jtgpu.device.context import Device, device_numbers, open_device
+from jtgpu.learn.dags.candidates.family_weights import family_weights
+from jtgpu.learn.dags.candidates.tables import candidate_tables, choose_candidates
+from jtgpu.learn.dags.chains.gpu import GpuOrderChains
+from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
+from jtgpu.learn.dags.constraints import make_constraints
+from jtgpu.learn.dags.priors import make_prior
 from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.published.gpu import OrderKernels
@@ -47,6 +53,24 @@ def test_scores_do_not_depend_on_the_number_of_gpus() -> None:
     one = score_families(table, ScoreRule(), 3, backend="gpu", devices=devices[0]).scores
     several = score_families(table, ScoreRule(), 3, backend="gpu", devices=devices if devices[1:] else [0, 0]).scores
     np.testing.assert_array_equal(one, several)
+
+
+@pytest.mark.parametrize(("n", "k"), [(12, 8), (70, 9)])
+def test_chains_over_orders_are_those_of_the_cpu(n: int, k: int) -> None:
+    table = random_table(n, n=n, n_rows=200, most=3)
+    constraints, prior = make_constraints(table.names, 2), make_prior("order", n)
+    rows = family_weights(score_families(table, ScoreRule(), 2), prior, constraints)
+    chosen = choose_candidates(rows, 2, k, constraints)
+    tables = candidate_tables(table, ScoreRule(), prior, constraints, chosen, 2)
+    sums, hits = tables.sums(), tables.hits()
+    engine = GpuOrderChains(tables, sums, hits, 7, replicas=1)
+    state = engine.start(start_chains(constraints, 6, 7).order)
+    expected, info = run_chains(OrderSampler(tables, sums, hits, 7), state, 1000, 50)
+    found, trace = engine.run(state, 1000, 50)
+    engine.close()
+    np.testing.assert_array_equal(found.order, expected.order)
+    np.testing.assert_allclose(trace, info.trace[:, -1], rtol=1e-12)
+    np.testing.assert_allclose(found.arcs / 2.0**32, expected.arcs / 2.0**32, atol=1e-6)
 
 
 @pytest.mark.parametrize("score", ["bdeu", "k2", "bic"])

@@ -1,0 +1,81 @@
+"""Chains over orders on emulated GPUs against those of the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from jtgpu.errors import TableTooLarge
+from jtgpu.learn.dags.candidates.family_weights import family_weights
+from jtgpu.learn.dags.candidates.tables import CandidateTables, candidate_tables, choose_candidates
+from jtgpu.learn.dags.chains import gpu
+from jtgpu.learn.dags.chains.gpu import GpuOrderChains
+from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
+from jtgpu.learn.dags.constraints import make_constraints
+from jtgpu.learn.dags.priors import make_prior
+from jtgpu.learn.dags.scores.rules import ScoreRule
+from jtgpu.learn.dags.scores.score_table import score_families
+from tests.learn.dags.data import random_table
+from tests.support.emulated.install import installed, needs_compiler
+
+pytestmark = needs_compiler
+
+
+@pytest.fixture(autouse=True, scope="module")
+def emulated() -> Iterator[None]:
+    with installed():
+        yield
+
+
+def make_tables(n: int, k: int) -> tuple[CandidateTables, OrderSampler, np.ndarray]:
+    table = random_table(n, n=n, n_rows=120, most=3)
+    constraints, prior = make_constraints(table.names, 2), make_prior("order", n)
+    rows = family_weights(score_families(table, ScoreRule(), 2), prior, constraints)
+    tables = candidate_tables(table, ScoreRule(), prior, constraints, choose_candidates(rows, 2, k, constraints), 2)
+    return tables, OrderSampler(tables, tables.sums(), tables.hits(), 7), start_chains(constraints, 3, 7).order
+
+
+@pytest.mark.parametrize(("n", "k"), [(5, 4), (34, 5)])
+def test_chains_on_gpus_are_those_of_the_cpu(n: int, k: int) -> None:
+    tables, sampler, order = make_tables(n, k)
+    engine = GpuOrderChains(tables, sampler.sums, sampler.hits, 7, replicas=1)
+    state = engine.start(order)
+    expected, info = run_chains(sampler, state, 300, 50)
+    found, trace = engine.run(state, 300, 50)
+    np.testing.assert_array_equal(found.order, expected.order)
+    np.testing.assert_allclose(trace, info.trace[:, -1], rtol=1e-12)
+    np.testing.assert_allclose(found.arcs / 2.0**32, expected.arcs / 2.0**32, atol=1e-8)
+    assert (found.n_steps, found.n_samples) == (expected.n_steps, expected.n_samples)
+    engine.close()
+
+
+def test_chains_do_not_depend_on_gpus_and_calls() -> None:
+    tables, sampler, order = make_tables(6, 5)
+    given = tables, sampler.sums, sampler.hits, 7
+    one, two = GpuOrderChains(*given, replicas=3), GpuOrderChains(*given, replicas=3, devices=[0, 1])
+    whole, trace = one.run(one.start(order), 60, 10)
+    half, _ = two.run(two.start(order), 20, 10)
+    parts, again = two.run(half, 40, 10)
+    np.testing.assert_array_equal(whole.order, parts.order)
+    np.testing.assert_array_equal(whole.arcs, parts.arcs)
+    np.testing.assert_array_equal(trace, again)
+    assert whole.n_samples == parts.n_samples == 18
+    one.close()
+    two.close()
+
+
+def test_replicas_differ() -> None:
+    tables, sampler, order = make_tables(6, 5)
+    engine = GpuOrderChains(tables, sampler.sums, sampler.hits, 7, replicas=4)
+    found, _ = engine.run(engine.start(order[:1]), 30, 10)
+    assert len(np.unique(found.order, axis=0)) > 1
+    engine.close()
+
+
+def test_tables_that_exceed_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables, sampler, _ = make_tables(5, 4)
+    monkeypatch.setattr(gpu, "SHARE", 1e-9)
+    with pytest.raises(TableTooLarge, match="fewer candidates"):
+        GpuOrderChains(tables, sampler.sums, sampler.hits, 7)
