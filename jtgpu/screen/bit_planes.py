@@ -49,10 +49,9 @@ class BitPlanes(Engine):
         """See `Engine`."""
         weights = np.empty(len(rows))
         starts = np.searchsorted(self._sorted_places, self._planes.places(rows)).clip(max=len(self._order) - 1)
-        coded = CodedRows(
-            *map(np.ascontiguousarray, (*self._planes.words(rows), rows.numbers)), starts.astype(np.int64),
-            rows.divisors(self._measure),
-        )  # fmt: skip
+        planes, observed, unseen = map(np.ascontiguousarray, self._planes.words(rows))
+        numbers, divisors = np.ascontiguousarray(rows.numbers), rows.divisors(self._measure)
+        coded = CodedRows(planes, observed, unseen, numbers, starts.astype(np.int64), divisors)
 
         def work(some: slice) -> int:
             part = CodedRows._make(column[some] for column in coded)

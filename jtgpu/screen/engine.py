@@ -43,7 +43,8 @@ class Ranking(NamedTuple):
         def rows(first: int, last: int) -> NDArray[np.int64]:
             some = sizes[first:last]
             within = np.arange(some.sum()) - np.repeat(np.cumsum(some) - some, some)
-            return order[np.repeat(starts[first:last], some) + within].astype(np.int64)
+            found: NDArray[np.int64] = order[np.repeat(starts[first:last], some) + within].astype(np.int64)
+            return found
 
         return cls(bounds, ends, rows)
 

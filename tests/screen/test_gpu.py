@@ -11,9 +11,10 @@ import pytest
 from jtgpu import screen
 from jtgpu.device.context import Device
 from jtgpu.errors import ArgumentError, TableTooLarge
-from jtgpu.screen import reference, workers
+from jtgpu.screen import published, reference, workers
 from jtgpu.screen.gpu.launcher import Launcher
 from jtgpu.screen.gpu.tree import Cells, DeviceTree
+from jtgpu.screen.published import table
 from tests.screen.test_outliers import RNG, column, mixed, states
 from tests.support.emulated.install import emulated_gpu, installed, needs_compiler
 
@@ -144,6 +145,25 @@ def test_a_tree_of_three_levels(gpus: None) -> None:
     new = RNG(1).standard_normal((50, 2))
     assert found.weights(new).tolist() == wanted.weights(new).tolist()
     assert found.stats["pairs"] < 0.05 * len(x) ** 2
+
+
+@pytest.mark.parametrize("name", published.SELECTIONS)
+def test_published_selections_read_every_number_once(gpus: None, name: str) -> None:
+    rng = RNG(5)
+    for m, d, k in [(2, 500, 5), (3, 70, 7), (33, 9, 3), (1, 1, 1), (2, 5, 5)]:
+        for numbers in (rng.random((m, d)), rng.integers(0, 4, (m, d)), np.sort(rng.random((m, d)))[:, ::-1]):
+            single = numbers.astype(np.float32).astype(np.float64)
+            np.testing.assert_array_equal(
+                published.select(name, single, k, backend="gpu"), np.sort(single, axis=1)[:, :k]
+            )
+
+
+@pytest.mark.slow
+def test_published_table(gpus: None) -> None:
+    device, rows = table.measure([200], m=3, k=5, runs=1)
+    text = table.report(device, rows)
+    assert all(name in text for name in published.SELECTIONS)
+    assert set(table.NAMES) == set(published.SELECTIONS)
 
 
 def test_errors(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:

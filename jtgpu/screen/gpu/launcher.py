@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK", "Buffers", "Launcher"]
 
 BLOCK = 256  # threads of a block
-SLOTS = 64  # parameters that may be queued at the same time
+SLOTS = 256  # parameters that may be queued at the same time
 SLOT_BYTES = 256
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...errors import DataError
 from ...util.arguments import choice, whole_number
+from .gpu.selection import select_on_gpu
 
 __all__ = ["SELECTIONS", "select"]
 
@@ -20,7 +21,7 @@ WARP = 32
 BLOCKS = 4  # of the multi-block kernels
 
 
-def select(name: str, distances: Any, k: int, n_threads: int = 64) -> NDArray[np.float64]:
+def select(name: str, distances: Any, k: int, n_threads: int = 64, backend: str = "reference") -> NDArray[np.float64]:
     """The k smallest numbers of each row, ascending.
 
     Parameters
@@ -32,6 +33,8 @@ def select(name: str, distances: Any, k: int, n_threads: int = 64) -> NDArray[np
         At most d.
     n_threads : int
         Threads of a block; a power of two.
+    backend : {"reference", "gpu"}
+        ``"gpu"``: the kernels in CUDA, for distances rounded to float32 and k up to 128, with blocks of 64 threads.
 
     Returns
     -------
@@ -44,6 +47,8 @@ def select(name: str, distances: Any, k: int, n_threads: int = 64) -> NDArray[np
     if n_threads & (n_threads - 1):
         raise DataError(f"n_threads must be a power of two, not {n_threads}")
     work = _KERNELS[choice("name", name, SELECTIONS)]
+    if choice("backend", backend, ("reference", "gpu")) == "gpu":
+        return select_on_gpu(name, table, k)
     return np.array([work(row, k, n_threads) for row in table.tolist()], np.float64).reshape(len(table), k)
 
 

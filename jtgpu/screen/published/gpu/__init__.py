@@ -1,0 +1,1 @@
+"""The published kernels on a GPU."""
