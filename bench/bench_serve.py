@@ -294,25 +294,15 @@ def measure_gpu(name: str, rounds: int, seconds: float, devices: int) -> list[di
                     jobs = [pool.submit(_drive, port, process, requests[i::CLIENTS], seconds) for i in range(CLIENTS)]
                     rates[engine].append(sum(job.result().requests / job.result().seconds for job in jobs))
             for engine, of in rates.items():
-                device = state["device"] if engine == "gpu" else None
-                found.append(
-                    row(
-                        "serve",
-                        name,
-                        f"jtgpu {engine}",
-                        device,
-                        load="64 clients",
-                        findings="new findings",
-                        targets=targets,
-                        devices=devices if engine == "gpu" else 0,
-                        error=error,
-                        rounds=rounds,
-                        requests_per_second=statistics.median(of),
-                        spread=[round(x, 1) for x in sorted(of)],
-                        times_cpu=statistics.median(of) / statistics.median(rates["cpu"]),
-                        ready_seconds=servers[engine][2]["seconds"],
-                    )
-                )
+                made = row(
+                    "serve", name, f"jtgpu {engine}", None, load="64 clients", findings="new findings",
+                    targets=targets, error=error, rounds=rounds, ready_seconds=servers[engine][2]["seconds"],
+                    requests_per_second=statistics.median(of), requests_per_second_range=[min(of), max(of)],
+                    times_cpu=statistics.median(of) / statistics.median(rates["cpu"]),
+                )  # fmt: skip
+                if engine == "gpu":
+                    made |= {"device": state["device"], "devices": devices}
+                found.append(made)
     return found
 
 
@@ -335,9 +325,10 @@ def main() -> None:
     if given.gpu:
         for name in names:
             for made in measure_gpu(name, rounds, seconds, given.devices):
+                low, high = made["requests_per_second_range"]
                 print(
                     f"{name:8} {made['engine']:18} targets {made['targets'] or 'all':>4}: "
-                    f"{made['requests_per_second']:8.0f}/s ({made['spread'][0]:.0f} to {made['spread'][-1]:.0f}), "
+                    f"{made['requests_per_second']:8.0f}/s ({low:.0f} to {high:.0f}), "
                     f"{made['times_cpu']:.1f}x the CPU, largest difference {made['error']:.1e}"
                 )
                 if not given.smoke:

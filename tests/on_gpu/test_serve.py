@@ -31,7 +31,7 @@ def test_concurrent_clients(name: str) -> None:
         rows = reference.sample(40, seed=1)
         some = net.variables[:: max(len(net.variables) // 5, 1)]
         cases = [{v: str(rows[v][i]) for v in some[: 1 + i % 4]} for i in range(40)]
-        bodies = [{"evidence": case, **({"targets": [net.variables[-1]]} if i % 3 == 0 else {})}
+        bodies: list[dict[str, Any]] = [{"evidence": case, **({"targets": [net.variables[-1]]} if i % 3 == 0 else {})}
                   for i, case in enumerate(cases)]  # fmt: skip
         with serve({name: tree}) as server:
             url = f"{server.url}v1/networks/{name}/posteriors"
