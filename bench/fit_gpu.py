@@ -88,6 +88,35 @@ def on_gpu(smoke: bool, runs: int, devices: int) -> Iterator[dict[str, Any]]:
             yield from fits(name, net, states[:n_fit], where)
     if not smoke:
         yield from large(where, runs)
+    if devices == 1:
+        yield from tensors(smoke)
+
+
+def tensors(smoke: bool) -> Iterator[dict[str, Any]]:
+    """Cases in the memory of the GPU to posteriors in PyTorch, and the same from host to host."""
+    try:
+        import torch
+    except ImportError:
+        return
+    if not torch.cuda.is_available():
+        return
+    net, states = sampled("alarm", 2_000 if smoke else 1_000_000)
+    given = torch.from_numpy(states).cuda()
+    with net.compile("gpu") as tree:
+        few = tree.posteriors_on_device(given[:2_000])
+        with net.compile("cpu") as cpu:
+            gap = float(np.abs(few.to_host().flat - cpu.posteriors_batch(states[:2_000]).flat).max())
+        if not gap <= TOLERANCE:
+            raise SystemExit(f"posteriors on the device differ by {gap:g}; nothing is timed")
+
+        def work() -> None:
+            torch.from_dlpack(tree.posteriors_on_device(given).flat)
+            torch.cuda.synchronize()
+
+        work()
+        spread = wall(work, 10)
+        yield row("tensors", "alarm", "gpu to torch", spread, rows=len(states), difference=gap)
+        yield row("tensors", "alarm", "host to host", wall(lambda: tree.posteriors_batch(states), 3), rows=len(states))
 
 
 def kernels(

@@ -1,11 +1,12 @@
 // Expected counts of a table of cases: the distributions of all families, weighted and summed over the cases.
 //
-//   count_codes      states of 1, 2 or 4 bytes, as rows, into case-minor order; weights of states likewise
+//   count_codes      states of 1, 2, 4 or 8 bytes, as rows, into case-minor order; weights of states likewise
 //   count_families   by records (batch.cu): a warp sums up to eight cells of a family over a block of cases, lanes the
 //                    cases: factor times derivative times weight / P(e)
 //   count_columns    generated kernels (lane.cuh) have written these products: a warp sums one cell over a block
 //   count_score      ln P(e), summed with the weights, and the numbers of impossible and of lost cases
 //   count_fold       sums of blocks, added in their order
+//   count_finish     answers that stay on the device (jtgpu/backends/gpu/batch/on_device.py)
 //
 // A block of cases is the same rows of the table whatever the memory and the number of GPUs, and all sums have a fixed
 // order, without atomics: the counts have the same bits from run to run. Bound by memory: `count_families` reads two
@@ -13,10 +14,12 @@
 #include "batch/batch.cuh"
 
 struct Codes {
-    const void* codes;        // (n, V) integers of `width` bytes, -1: not observed
+    const void* codes;        // (n, V) signed integers of `width` bytes, -1: not observed
     const double* weights;    // (n, n_weights)
     int* state;               // (V, n_cases)
     double* weight;           // (n_weights, n_cases)
+    const u32* card;          // (V,) numbers of states, or null: nothing is checked
+    u32* bad;                 // set to 1 if a state is neither -1 nor below its variable's number of states
     u32 n, n_cases, n_variables, n_weights, width, pad;
 };
 
@@ -46,8 +49,11 @@ __device__ __forceinline__ void transpose_codes(const Codes& c, u32 row, u32 col
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const T* const codes = (const T*)c.codes;
     for (u32 i = warp; i < 32; i += 8)
-        if (column + lane < c.n_variables)
-            tile[i][lane] = row + i < c.n ? (int)codes[(u64)(row + i) * c.n_variables + column + lane] : -1;
+        if (column + lane < c.n_variables) {
+            T code = row + i < c.n ? codes[(u64)(row + i) * c.n_variables + column + lane] : T(-1);
+            if (c.card && code != T(-1) && (code < T(0) || (u64)code >= c.card[column + lane])) *c.bad = 1, code = T(-1);
+            tile[i][lane] = (int)code;
+        }
     __syncthreads();
     for (u32 i = warp; i < 32; i += 8)
         if (column + i < c.n_variables) c.state[(u64)(column + i) * c.n_cases + row + lane] = tile[lane][i];
@@ -71,7 +77,8 @@ extern "C" __global__ void __launch_bounds__(256) count_codes(Codes c) {
     if (what >= of_states) transpose_weights(c, row, 32 * (what - of_states));
     else if (c.width == 1) transpose_codes<signed char>(c, row, 32 * what);
     else if (c.width == 2) transpose_codes<short>(c, row, 32 * what);
-    else transpose_codes<int>(c, row, 32 * what);
+    else if (c.width == 4) transpose_codes<int>(c, row, 32 * what);
+    else transpose_codes<long long>(c, row, 32 * what);
 }
 
 __device__ __forceinline__ int clamped(int e) { return e > 1000 ? 1000 : e < -1000 ? -1000 : e; }
@@ -162,6 +169,25 @@ extern "C" __global__ void __launch_bounds__(256) count_score(Counting c) {
     if (lane) return;
     double* const out = c.partial + (u64)block * (c.n_out + 3) + c.n_out;
     out[0] = score, out[1] = impossible, out[2] = lost;
+}
+
+struct Finish {
+    double* log_evidence;     // (n,)
+    const double* log_scale;  // (n,) ln of the powers of two that were taken out of weights, or null
+    double* rows;             // (n, n_out) posteriors
+    u32 n, n_out;
+};
+
+// Answers that stay on the device: ln P(e) with the weights' scales, and zeros for impossible cases.
+extern "C" __global__ void __launch_bounds__(256) count_finish(Finish f) {
+    const u32 at = blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= f.n) return;
+    const double x = f.log_evidence[at];
+    if (x > -INFINITY) {
+        if (f.log_scale) f.log_evidence[at] = x + f.log_scale[at];
+        return;
+    }
+    for (u32 i = 0; i < f.n_out; i++) f.rows[(u64)at * f.n_out + i] = 0.0;
 }
 
 extern "C" __global__ void __launch_bounds__(128) count_fold(const double* partial, double* total, u32 n_blocks, u32 width, u32 is_first) {

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ..plans.plan import Plan
 
 __all__ = [
-    "Backend", "BackendDefaults", "BatchResult", "ColumnResult", "CountSums", "Counts", "Evidence", "HeldCases",
+    "Backend", "BackendDefaults", "BatchResult", "ColumnResult", "CountSums", "Counts", "DeviceResult", "Evidence",
+    "HeldCases",
     "PlainSession", "Prepare", "Result", "Session", "columns_of",
 ]  # fmt: skip
 
@@ -106,6 +107,14 @@ class HeldCases(Protocol):
 
     def close(self) -> None:
         """Free the memory. May be called twice."""
+
+
+@dataclass(frozen=True)
+class DeviceResult:
+    """Posteriors of a table of B cases in the memory of a device, as arrays with ``__dlpack__`` and ``to_host()``."""
+
+    posterior: Any  # (B, sum of the targets' cardinalities) float64, target after target; 0 if impossible
+    log_evidence: Any  # (B,) float64; -inf if impossible
 
 
 class Session(Protocol):
@@ -221,6 +230,28 @@ class Backend(Protocol):
         ------
         BackendUnavailable
             If this backend does not support expected counts.
+        """
+
+    @property
+    def device_number(self) -> int | None:
+        """The number of the GPU that `run_device` uses; None if it is not supported."""
+
+    def run_device(
+        self,
+        states: Any,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+        targets: Sequence[int] | None = None,
+    ) -> DeviceResult:
+        """Propagate B cases and leave the answers on the device; arguments as of `run_batch`.
+
+        The states may also be a tensor on the device, (B, V) signed integers, which is not copied if it is contiguous.
+
+        Raises
+        ------
+        EvidenceError
+            If a tensor is on another device, or has the wrong shape or type.
+        UnknownState
+            If a state of a tensor on the device is neither -1 nor one of its variable.
         """
 
     @property
@@ -356,6 +387,20 @@ class BackendDefaults:
     ) -> Counts:
         """See `Backend.run_counts`."""
         raise BackendUnavailable(f"{type(self).__name__} does not support expected counts; use backend='cpu'")
+
+    @property
+    def device_number(self) -> int | None:
+        """See `Backend.device_number`."""
+        return None
+
+    def run_device(
+        self,
+        states: Any,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+        targets: Sequence[int] | None = None,
+    ) -> DeviceResult:
+        """See `Backend.run_device`."""
+        raise BackendUnavailable(f"{type(self).__name__} does not leave answers on a device; use backend='gpu'")
 
     @property
     def holds_cases(self) -> bool:

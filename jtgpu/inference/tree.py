@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ..errors import ImpossibleEvidence
 from ..util import doors
 from ..util.arguments import choice
 from .compiled import CompiledModel
@@ -19,7 +20,7 @@ from .queries.information import Observation, entropy, mutual_information, value
 from .queries.joint import conditional, joint, joint_cost
 from .queries.map import map_cost, marginal_map
 from .queries.mpe import mpe, mpe_batch
-from .queries.posteriors import posteriors, posteriors_batch
+from .queries.posteriors import posteriors, posteriors_batch, posteriors_on_device
 from .queries.sample import impute, sample
 from .queries.scope import targets_of
 from .queries.sensitivity import sensitivity
@@ -27,11 +28,13 @@ from .queries.text import ask
 from .results.configurations import CaseExplanations, Explanation, Imputed, Samples
 from .results.costs import JointCost, MapCost
 from .results.counts import ExpectedCounts
+from .results.device import DevicePosteriors
 from .results.marginals import CasePosteriors, Posterior, Posteriors
 from .results.rankings import Ranking, Scores
 from .results.sensitivities import Sensitivity
 from .results.tables import Conditional, Joint
 from .session import Session
+from .tables import is_on_device
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -221,9 +224,42 @@ class JunctionTree(CompiledModel):
             See `posteriors`.
         """
         choice("on_impossible", on_impossible, ("error", "flag"))
-        known = read_known_cases(self._model, cases, likelihood, soft, do)
         wanted = targets_of(self._model, targets)
+        if soft is None and do is None and is_on_device(cases) and self.intervened().backend.device_number is not None:
+            found = posteriors_on_device(self, cases, likelihood, wanted).to_host()
+            if on_impossible == "error" and found.impossible.any():
+                row = int(np.argmax(found.impossible))
+                raise ImpossibleEvidence(f"row {row}: this case has probability 0")
+            return found
+        known = read_known_cases(self._model, cases, likelihood, soft, do)
         return posteriors_batch(self, known, wanted, on_impossible)
+
+    def posteriors_on_device(
+        self, cases: Cases, *, likelihood: Mapping[Any, Any] | None = None,
+        targets: str | int | Iterable[str | int] | None = None,
+    ) -> DevicePosteriors:  # fmt: skip
+        """Compute posteriors of a table of B cases and leave them in the memory of the GPU, for PyTorch, JAX or CuPy.
+
+        Parameters
+        ----------
+        cases, likelihood, targets
+            See `posteriors_batch`. `cases` may also be a tensor on the tree's GPU: (B, V), contiguous, of int8, int16,
+            int32 or int64, -1 means "not observed". It is read where it is, after the work of its producer.
+
+        Returns
+        -------
+        DevicePosteriors
+            A mapping from variable name to a (B, n_states) array that ``torch.from_dlpack`` takes without a copy. A
+            case of probability zero has zeros, and a ``.log_evidence`` of -inf.
+
+        Raises
+        ------
+        BackendUnavailable
+            If the tree is not on one GPU.
+        EvidenceError, UnknownState
+            If the tensor is on another device, or has another shape or type, or a number that is no state.
+        """
+        return posteriors_on_device(self, cases, likelihood, targets_of(self._model, targets))
 
     def log_likelihood(self, cases: Cases, **more: Any) -> NDArray[np.float64]:
         """Compute ln P(case) of a table of B cases; missing cells are summed out.

@@ -10,7 +10,17 @@ import numpy as np
 
 from ...errors import JtgpuError, closest
 from ...plans.plan import Plan
-from ..base import BackendDefaults, BatchResult, ColumnResult, Counts, Evidence, PlainSession, Result, Session
+from ..base import (
+    BackendDefaults,
+    BatchResult,
+    ColumnResult,
+    Counts,
+    DeviceResult,
+    Evidence,
+    PlainSession,
+    Result,
+    Session,
+)
 from ..wrappers.held_cases import HeldParts, JoinedCases
 from ..wrappers.workers import Lazy
 from .program.structs import REALS
@@ -215,6 +225,26 @@ class Gpu(BackendDefaults):
         """Kernels of tables of cases: ``"lanes"``, generated for the network, or ``"tables"``; empty before the first
         table."""
         return self._batch.kind if self._batch is not None else ""
+
+    @property
+    def device_number(self) -> int | None:
+        """See `jtgpu.backends.base.Backend.device_number`."""
+        return self.device.ordinal
+
+    def run_device(
+        self,
+        states: Any,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+        targets: Sequence[int] | None = None,
+    ) -> DeviceResult:
+        """See `jtgpu.backends.base.Backend.run_device`: always in float64.
+
+        Raises
+        ------
+        TableTooLarge
+            When the answers, or not even 32 cases, fit the device's memory.
+        """
+        return self._batches().run_device(states, likelihood, targets)
 
     # Expected counts ------------------------------------------------------------------------------------------------
 

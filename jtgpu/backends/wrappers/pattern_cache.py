@@ -30,7 +30,7 @@ from ...plans.compiler import plan_model
 from ...plans.conditioning.split import SplitModel
 from ...util.equal_rows import find_equal_rows
 from ...util.fork import new_lock, reset_in_child
-from ..base import BackendDefaults, BatchResult, Counts, Evidence, HeldCases, Result, Session, columns_of
+from ..base import BackendDefaults, BatchResult, Counts, DeviceResult, Evidence, HeldCases, Result, Session, columns_of
 from .pattern import CostedBackend, Pattern, PatternBackend, Prepare, SplitPatternBackend
 
 if TYPE_CHECKING:
@@ -346,6 +346,20 @@ class PatternCache(BackendDefaults):
     ) -> Counts:
         """See `jtgpu.backends.base.Backend.run_counts`; with the plan of all patterns."""
         return self.backend.run_counts(states, weights, likelihood)
+
+    @property
+    def device_number(self) -> int | None:
+        """See `jtgpu.backends.base.Backend.device_number`."""
+        return self.backend.device_number
+
+    def run_device(
+        self,
+        states: Any,
+        likelihood: Mapping[int, NDArray[np.float64]] | None = None,
+        targets: Sequence[int] | None = None,
+    ) -> DeviceResult:
+        """See `jtgpu.backends.base.Backend.run_device`; with the plan of all patterns."""
+        return self.backend.run_device(states, likelihood, targets)
 
     @property
     def holds_cases(self) -> bool:

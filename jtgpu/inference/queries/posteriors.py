@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from ...backends.base import Evidence
-from ...errors import ImpossibleEvidence
+from ...errors import BackendUnavailable, ImpossibleEvidence
 from ..compiled import CompiledModel
-from ..evidence import Known, KnownCases
+from ..evidence import Cases, Known, KnownCases, read_known_cases
+from ..evidence.case_table import weight_rows
+from ..evidence.values import by_number
 from ..interventions import Settled
+from ..results.device import DevicePosteriors
 from ..results.marginals import CasePosteriors, Posterior, Posteriors
 from ..soft import answer_cases
-from ..tables import at_row
+from ..tables import at_row, is_on_device
 
-__all__ = ["posterior", "posteriors", "posteriors_batch"]
+__all__ = ["posterior", "posteriors", "posteriors_batch", "posteriors_on_device"]
 
 
 def posteriors(
@@ -47,3 +51,24 @@ def posteriors_batch(
         case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
         raise ImpossibleEvidence(at_row(known.table, row, reasons.get(row) or model.impossible(case)))
     return CasePosteriors(model.model, result, targets, known.table)
+
+
+def posteriors_on_device(
+    model: CompiledModel, cases: Cases, likelihood: Mapping[Any, Any] | None, targets: list[int] | None
+) -> DevicePosteriors:
+    """See `jtgpu.JunctionTree.posteriors_on_device`."""
+    backend = model.intervened().backend
+    if backend.device_number is None:
+        raise BackendUnavailable(
+            "answers stay on a device only with backend='gpu', on one GPU; this tree has "
+            + (f"backend={model.backend!r}" if model.backend != "gpu" else "several GPUs, or slices")
+        )
+    if is_on_device(cases):
+        n = int(cases.shape[0])
+        rows = by_number(model.model, likelihood, "likelihood")
+        weights = {v: weight_rows(model.model, v, value, n) for v, value in rows}
+        result = backend.run_device(cases, weights, targets)
+    else:
+        known = read_known_cases(model.model, cases, likelihood)
+        result = backend.run_device(known.states, known.likelihood, targets)
+    return DevicePosteriors(model.model, result, targets)

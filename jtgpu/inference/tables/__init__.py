@@ -10,9 +10,9 @@ from .distinct import distinct_values, is_missing
 from .numbers import as_numbers
 from .open_table import Table, is_frame, open_table
 from .read_states import at_row, read_states
-from .tensors import as_array, is_tensor
+from .tensors import as_array, is_on_device, is_tensor
 
 __all__ = [
-    "Table", "as_array", "as_numbers", "at_row", "distinct_values", "is_frame", "is_missing", "is_tensor", "open_table",
-    "read_states",
+    "Table", "as_array", "as_numbers", "at_row", "distinct_values", "is_frame", "is_missing", "is_on_device",
+    "is_tensor", "open_table", "read_states",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import EvidenceError
 
-__all__ = ["as_array", "is_tensor", "log_copy"]
+__all__ = ["as_array", "is_on_device", "is_tensor", "log_copy"]
 
 # of DLPack: memory that the CPU addresses
 CPU, CUDA_HOST, CUDA_MANAGED = 1, 3, 13
@@ -55,6 +55,11 @@ def as_array(value: Any, what: str) -> np.ndarray[Any, Any]:
         of = "" if dtype is None else f" of dtype {dtype}"
         reason = str(error).strip().partition("\n")[0]
         raise EvidenceError(f"{what}: this {type(value).__name__}{of} cannot be read by DLPack: {reason}") from None
+
+
+def is_on_device(value: Any) -> bool:
+    """Whether this is a tensor in memory that the CPU does not address."""
+    return is_tensor(value) and bool(_device(value))
 
 
 def _device(value: Any) -> str:

@@ -17,12 +17,13 @@ from ....device.context import Device
 from ....device.memory import Memory
 from ....errors import BackendUnavailable, JtgpuError
 from ....plans.plan import Plan
-from ...base import BatchResult, ColumnResult
+from ...base import BatchResult, ColumnResult, DeviceResult
 from ...wrappers.row_queue import RowQueue
 from ..program.layout import MIN_LOG2, smallest_entries
 from .buffers import SLOTS, Buffers, Slot
 from .chunk import GROUP, Program
 from .generated import GeneratedProgram, can_generate
+from .on_device import OnDevice
 from .records import RecordProgram
 from .sparsity import find_sparsity
 from .table import ColumnTable, RowTable, Table, Targets
@@ -68,6 +69,7 @@ class BatchEngine:
         self.device_us = 0.0
         self._open = True
         self._exact: BatchEngine | None = None
+        self._on_device: OnDevice | None = None
         self._factors = list(factors)
         self._programs: dict[str, Program] = {}
         flops = plan.cost().flops
@@ -88,7 +90,7 @@ class BatchEngine:
             try:
                 self._streams = [device.stream() for _ in range(SLOTS)]
                 self._buffers = Buffers(device, self._streams)
-                self._program(weights=False, smallest=0.0)
+                self.program(weights=False, smallest=0.0)
             except BaseException:
                 self._copiers.shutdown()
                 self._release()
@@ -118,6 +120,19 @@ class BatchEngine:
         table = self.column_table(variables, codes, targets)
         self.answer(table, RowQueue(table.n))
         return table.result()
+
+    def run_device(
+        self, states: Any, likelihood: Mapping[int, NDArray[np.float64]] | None, targets: Sequence[int] | None
+    ) -> DeviceResult:
+        """See `jtgpu.backends.base.Backend.run_device`."""
+        if self.real == "float32":
+            return self._in_float64().run_device(states, likelihood, targets)
+        with self.lock:
+            self._check_open()
+            with self.device.active():
+                if self._on_device is None:
+                    self._on_device = OnDevice(self.plan, self.device, self._streams[0], self.program)
+                return self._on_device.run(states, likelihood, Targets.of(self.plan, targets))
 
     def row_table(
         self,
@@ -174,7 +189,7 @@ class BatchEngine:
 
     def _run_chunks(self, table: Table[Any], queue: RowQueue) -> None:
         lane = queue.join()  # first, since the rest may take long: a GPU that starts late still gets rows of its own
-        program = self._program(weights=table.weights.values.shape[1] > 0, smallest=table.weights.smallest)
+        program = self.program(weights=table.weights.values.shape[1] > 0, smallest=table.weights.smallest)
         slots = self._buffers.slots(program, table, queue.share)
         in_flight: deque[tuple[Slot, int, int]] = deque()
         unanswered: deque[tuple[int, int]] = deque()
@@ -217,7 +232,7 @@ class BatchEngine:
             for stream in self._streams:
                 stream.synchronize()
 
-    def _program(self, *, weights: bool, smallest: float) -> Program:
+    def program(self, *, weights: bool, smallest: float) -> Program:
         """The kernels of a call: generated ones if there are any and numbers stay in range."""
         name = "weighted" if weights else "plain"
         stream = self._streams[0]
@@ -273,6 +288,8 @@ class BatchEngine:
 
     def _release(self) -> None:
         self._buffers.drop()
+        if self._on_device is not None:
+            self._on_device.close()
         for program in self._programs.values():
             program.close()
         self._memory.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ..batch.chunk import GROUP, THREADS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CODES_KERNELS", "EXTRA", "CountChunk", "CountKernels", "enter_codes", "fold"]
+__all__ = ["CODES_KERNELS", "EXTRA", "Codes", "CountChunk", "CountKernels", "enter_codes", "fold"]
 
 CODES_KERNELS = ("count_codes", "count_score", "count_fold")
 EXTRA = 3  # sums behind the counts: ln P(e) times weight; impossible cases; cases outside of a double's range
@@ -87,9 +87,25 @@ class CountKernels(Protocol):
         """Unload the kernels."""
 
 
-def enter_codes(kernels: Kernels, chunk: CountChunk, n_variables: int, stream: Any) -> None:
+class Codes(NamedTuple):
+    """A chunk's evidence as rows, and where it goes in case-minor order; addresses as of `CountChunk`."""
+
+    codes: int
+    weights: int
+    state: int
+    weight: int
+    n: int
+    size: int
+    n_weights: int
+    width: int
+    card: int = 0  # (V,) uint32; 0: states are not checked
+    bad: int = 0  # one uint32
+
+
+def enter_codes(kernels: Kernels, chunk: CountChunk | Codes, n_variables: int, stream: Any) -> None:
     """Bring a chunk's evidence into case-minor order."""
-    words = np.array([chunk.codes, chunk.weights, chunk.state, chunk.weight], np.uint64)
+    checked = (chunk.card, chunk.bad) if isinstance(chunk, Codes) else (0, 0)
+    words = np.array([chunk.codes, chunk.weights, chunk.state, chunk.weight, *checked], np.uint64)
     counts = np.array([chunk.n, chunk.size, n_variables, chunk.n_weights, chunk.width, 0], np.uint32)
     tiles = -(-n_variables // TILE) + -(-chunk.n_weights // TILE)
     struct = np.concatenate([words, counts.view(np.uint64)])

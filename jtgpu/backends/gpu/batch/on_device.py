@@ -1,0 +1,213 @@
+"""Tables of cases whose states come from device memory, or whose answers stay there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....device.context import Device
+from ....device.dlpack import Tensor, contiguous_strides
+from ....device.driver import Arguments, Kernels
+from ....device.memory import Memory
+from ....device.tensors import GpuArray, device_of, read_tensor
+from ....errors import EvidenceError, TableTooLarge, UnknownState, format_bytes
+from ....plans.plan import Plan
+from ...base import DeviceResult
+from ..counts.chunk import Codes, enter_codes
+from .buffers import MEMORY_SHARE, chunk_size
+from .chunk import GROUP, THREADS, Bound, Chunk, Program, answers_to_rows
+from .table import Targets, Weights, scale_weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["OnDevice"]
+
+KERNELS = ("count_codes", "count_finish")
+
+
+class _Scratch:
+    """Memory of one chunk, and the parameters of its kernels."""
+
+    def __init__(self, owner: OnDevice, program: Program, targets: Targets, weights: Weights, size: int):
+        plan, stream = owner.plan, owner.stream
+        n_weights = weights.values.shape[1]
+        self.size, self.memory = size, Memory(owner.device)
+        try:
+            tables = program.scratch(self.memory, stream, size)
+            self.chunk = Chunk(
+                size, n_weights, 0, 0, self.memory.empty(4 * plan.n_variables * size),
+                self.memory.empty(8 * n_weights * size), self.memory.put(weights.first, stream),
+                self.memory.empty(8 * targets.n_out * size), 0, self.memory.empty(8 * size),
+            )  # fmt: skip
+            bound = program.bind(self.chunk, tables, targets.variables, self.memory, stream)
+            self.bound: Bound = replace(bound, evidence=replace(bound.evidence, n_blocks=0), rows=None)
+        except BaseException:
+            self.memory.close()
+            raise
+
+
+class OnDevice:
+    """Answers tables on the device. Used inside ``device.active()``, by one thread at a time.
+
+    Parameters
+    ----------
+    plan : Plan
+    device : Device
+    stream
+    program : callable
+        The kernels of a call; see `BatchEngine.program`.
+    """
+
+    def __init__(self, plan: Plan, device: Device, stream: Any, program: Callable[..., Program]):
+        self.plan, self.device, self.stream = plan, device, stream
+        self._program = program
+        self._kernels = Kernels(device, "batch/counts", KERNELS)
+        self._transposing = Kernels(device, "batch/batch", ("batch_rows",))
+        self._memory = Memory(device)
+        self._card = self._memory.put(plan.cardinality.astype(np.uint32), stream)
+        self._bad = self._memory.put(np.zeros(1, np.uint32), stream)
+        self._scratch: _Scratch | None = None
+        self._key: tuple[Any, ...] = ()
+        self._n = 0  # cases of the call for which the scratch memory was made
+
+    def run(
+        self, states: Any, likelihood: Mapping[int, NDArray[np.float64]] | None, targets: Targets
+    ) -> DeviceResult:
+        """See `jtgpu.backends.base.Backend.run_device`.
+
+        Raises
+        ------
+        TableTooLarge
+            If the answers, or not even 32 cases, fit the memory.
+        """
+        temporary = Memory(self.device)
+        tensor: Tensor | None = None
+        try:
+            if device_of(states) is None:
+                tensor = self._uploaded(states, temporary)
+            else:
+                tensor = read_tensor(states, "cases", self.device, self.stream)
+                self._check(tensor)
+            weights = scale_weights(likelihood, tensor.shape[0], self.plan.cardinality)
+            return self._answer(tensor, weights, targets, temporary)
+        finally:
+            self.stream.synchronize()
+            temporary.close()
+            if tensor is not None:
+                tensor.release()
+
+    def _uploaded(self, states: NDArray[Any], memory: Memory) -> Tensor:
+        """States of the host, which have been checked."""
+        states = np.ascontiguousarray(states)
+        address, shape = memory.put(states, self.stream), (states.shape[0], states.shape[1])
+        return Tensor(address, shape, states.strides, states.dtype, (0, 0), lambda: None)
+
+    def _check(self, tensor: Tensor) -> None:
+        n_variables = self.plan.n_variables
+        if len(tensor.shape) != 2 or tensor.shape[1] != n_variables:
+            raise EvidenceError(f"cases: the tensor has shape {tensor.shape}, expected (B, {n_variables})")
+        if tensor.dtype.kind != "i":
+            raise EvidenceError(f"cases: tensors on a GPU have states of int8 to int64, not {tensor.dtype}")
+        if tensor.shape[0] > 1 and tensor.strides != contiguous_strides(tensor.shape, tensor.dtype.itemsize):
+            raise EvidenceError("cases: the tensor is not contiguous; pass tensor.contiguous()")
+
+    def _answer(self, tensor: Tensor, weights: Weights, targets: Targets, temporary: Memory) -> DeviceResult:
+        n, n_out, n_weights = tensor.shape[0], targets.n_out, weights.values.shape[1]
+        program = self._program(weights=n_weights > 0, smallest=weights.smallest)
+        answers = Memory(self.device)
+        try:
+            if not n:
+                empty = GpuArray.owning(self.device, answers, 0, (0, n_out))
+                return DeviceResult(empty, empty.sharing(0, (0,)))
+            scratch = self._fitting(program, weights, targets, n)
+            n_chunks = -(-n // scratch.size)
+            rows = answers.empty(8 * n_out * scratch.size * n_chunks)
+            log_evidence = answers.empty(8 * scratch.size * n_chunks)
+            values = temporary.put(weights.values, self.stream) if n_weights else 0
+            for first in range(0, n, scratch.size):
+                self._queue(
+                    program, scratch, (tensor.address + first * tensor.strides[0], tensor.dtype.itemsize),
+                    values + 8 * first * n_weights, min(scratch.size, n - first),
+                    (rows + 8 * n_out * first, log_evidence + 8 * first, n_out),
+                )  # fmt: skip
+            scale = temporary.put(np.ascontiguousarray(weights.log_scale), self.stream) if n_weights else 0
+            finish = np.array([log_evidence, scale, rows, n | n_out << 32], np.uint64)
+            self._kernels.launch("count_finish", -(-n // THREADS), THREADS, self.stream, Arguments(finish))
+            self._raise_if_bad()
+        except BaseException:
+            self.stream.synchronize()
+            answers.close()
+            raise
+        posterior = GpuArray.owning(self.device, answers, rows, (n, n_out))
+        return DeviceResult(posterior, posterior.sharing(log_evidence, (n,)))
+
+    def _queue(
+        self, program: Program, scratch: _Scratch, codes: tuple[int, int], weights: int, n: int,
+        out: tuple[int, int, int],
+    ) -> None:  # fmt: skip
+        """Queue the kernels of a chunk: from states (address, bytes of each) to posteriors and ln P(e)."""
+        chunk, stream = scratch.chunk, self.stream
+        given = Codes(
+            codes[0], weights, chunk.state, chunk.weight, n, chunk.size, chunk.n_weights, codes[1], self._card,
+            self._bad,
+        )  # fmt: skip
+        enter_codes(self._kernels, given, self.plan.n_variables, stream)
+        program.queue(scratch.bound, stream)
+        rows = answers_to_rows(replace(chunk, rows=out[0]), out[2])
+        if rows is not None:
+            rows.queue(self._transposing, stream)
+        self.device.copy(out[1], chunk.log_evidence, 8 * chunk.size, stream)
+
+    def _raise_if_bad(self) -> None:
+        """Wait, and raise if a state is wrong."""
+        bad = np.zeros(1, np.uint32)
+        self.device.download(bad, self._bad, self.stream)
+        self.stream.synchronize()
+        if bad[0]:
+            self.device.upload(self._bad, np.zeros(1, np.uint32), self.stream)
+            self.stream.synchronize()
+            raise UnknownState("cases: a state of the tensor is neither -1 nor the number of a state of its variable")
+
+    def _fitting(self, program: Program, weights: Weights, targets: Targets, n: int) -> _Scratch:
+        """Scratch memory, the last call's if it fits."""
+        n_weights = weights.values.shape[1]
+        key = (id(program), *targets.variables, -1, *weights.first.tolist())
+        each = program.case_bytes + 8 * (2 * targets.n_out + 3 + n_weights) + 4 * self.plan.n_variables
+        fits_already = self._scratch is not None and (n == self._n or n <= self._scratch.size <= 2 * max(n, GROUP))
+        if key != self._key or not fits_already:
+            free = int(MEMORY_SHARE * self.device.free_memory())
+            if self._scratch is not None:
+                free += int(MEMORY_SHARE * each * self._scratch.size)
+            free -= 8 * (targets.n_out + 1) * n
+            fits = min(free // each, program.most_cases) // GROUP * GROUP
+            if fits < GROUP:
+                needed = 8 * (targets.n_out + 1) * n + GROUP * each
+                raise TableTooLarge(
+                    f"the answers of {n:,} cases take {format_bytes(needed)} of GPU memory, of which "
+                    f"{format_bytes(max(free, 0) + 8 * (targets.n_out + 1) * n)} may be allocated",
+                    needed=needed,
+                )
+            size, _ = chunk_size(n, fits, program.wave)
+            if self._scratch is None or key != self._key or self._scratch.size != size:
+                self.drop()
+                self._scratch, self._key = _Scratch(self, program, targets, weights, size), key
+            self._n = n
+        assert self._scratch is not None
+        return self._scratch
+
+    def drop(self) -> None:
+        """Free the scratch memory."""
+        if self._scratch is not None:
+            self._scratch.memory.close()
+        self._scratch, self._key = None, ()
+
+    def close(self) -> None:
+        """Free all memory and unload the kernels."""
+        self.drop()
+        self._memory.close()
+        self._kernels.close()
+        self._transposing.close()
