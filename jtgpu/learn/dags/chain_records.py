@@ -13,11 +13,22 @@ __all__ = ["SetTables"]
 
 
 class SetTables(NamedTuple):
-    """Sums over the parent sets of each variable, and the sets themselves, by bits of its k candidate parents."""
+    """Sums over the parent sets of each variable, and the sets themselves, by bits of its possible parents.
 
-    candidates: Matrix[np.int64]  # (n, k) candidate parents, in the order of their bits; -1 where there are fewer
-    sums: Matrix[np.float64]  # (n, 2**k) ln of the total weight of the sets within each set
+    The first k of the m possible parents of a variable are its candidates: the tables of sums have their sets. Outer
+    sets have a member that is no candidate; they are lists by descending weight, in S segments. In a segment, weights
+    are whole numbers of a common unit, so a sum does not depend on the order of its terms.
+    """
+
+    candidates: Matrix[np.int64]  # (n, m) possible parents, in the order of their bits; -1 where there are fewer
+    sums: Matrix[np.float64]  # (n, 2**k) ln of the total weight of the sets of candidates within each set
     hits: Cube[np.float64]  # (n, k, 2**(k - 1)) the same of the sets that contain a candidate; its bit is squeezed out
-    masks: Matrix[np.int64]  # (n, M) the parent sets, by descending weight
+    masks: Matrix[np.int64]  # (n, M) all parent sets, by descending weight
     weights: Matrix[np.float64]  # (n, M) ln weights
+    outer_masks: Matrix[np.int64]  # (n, O) outer sets, by descending weight
+    outer_counts: Matrix[np.int64]  # (n, O) weights in units of their segments
+    outer_ends: Matrix[np.int64]  # (n, S + 1) where segments begin and end
+    outer_units: Matrix[np.float64]  # (n, S) ln of the units
+    outer_totals: Matrix[np.float64]  # (n, S) ln of the total weight of a segment and all later ones; -inf: none
+    outer_ratios: NDArray[np.float64]  # (n,) ln of the weight of all outer sets relative to that of the others
     log_factorials: NDArray[np.float64]  # (n + 1,)

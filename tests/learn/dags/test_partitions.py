@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from jtgpu.learn.dags.candidates.outer_sets import OuterSets
 from jtgpu.learn.dags.candidates.tables import CandidateTables
+from jtgpu.learn.dags.chain_records import SetTables
 from jtgpu.learn.dags.chains.orders import arc_probabilities
 from jtgpu.learn.dags.chains.partitions import (
     PartitionChains,
@@ -64,6 +66,21 @@ def tables_of(weights: Weights, n: int) -> CandidateTables:
     return CandidateTables(candidates, bit_in, masks, log_weights)
 
 
+def chain_tables(weights: Weights, n: int, k: int | None = None) -> SetTables:
+    """Tables of chains in which the first k others are candidates of each variable; the rest is in outer sets."""
+    every = tables_of(weights, n)
+    if k is None:
+        return set_tables(every)
+    inner, few = every.masks < 1 << k, parent_masks(k + 1, k)
+    assert (np.sort(every.masks[inner]) == np.sort(few)).all()
+    numbers = {int(mask): i for i, mask in enumerate(every.masks)}
+    chosen = [numbers[int(mask)] for mask in few]
+    tables = CandidateTables(every.candidates[:, :k].copy(), every.bit_in, few, every.log_weights[:, chosen].copy())
+    outer = [np.flatnonzero(~inner & np.isfinite(row)) for row in every.log_weights]
+    masks, logs = [every.masks[i] for i in outer], [w[i] for w, i in zip(every.log_weights, outer, strict=True)]
+    return set_tables(tables, OuterSets(every.candidates, masks, logs))
+
+
 def word(i: int, n: int) -> int:
     """A word from which the loops take number i of n."""
     return -(-(i << 32) // n)
@@ -77,14 +94,14 @@ def of_share(p: float) -> int:
 class Moves:
     """Runs single steps of the compiled chain with given words."""
 
-    def __init__(self, weights: Weights):
-        self.tables = set_tables(tables_of(weights, N))
+    def __init__(self, weights: Weights, k: int | None = None):
+        self.tables = chain_tables(weights, N, k)
 
     def step(
         self, part: Partition, parents: Graph | None, kind: int, words: dict[int, int]
     ) -> tuple[Partition, Graph, float]:
         script = np.full((1, WIDTH), 1 << 31, np.uint64)
-        script[0, 0], script[0, 5] = 1 << 31, 0  # accepted whenever the ratio is above 1e-10
+        script[0, 0], script[0, 5:7] = 1 << 31, 0  # accepted whenever the ratio is above 1e-10
         for i, x in words.items():
             script[0, i] = x
         of = np.array([next(i for i, p in enumerate(part) if v in p) for v in range(N)], np.int64)
@@ -149,10 +166,11 @@ MOVES = {1: (split_words, splits_and_merges), 2: (swap_words, swaps), 3: (reloca
 
 @pytest.mark.parametrize("kind", MOVES)
 @pytest.mark.parametrize("forbidden", [0, 1])
-def test_every_pair_of_partitions_is_in_balance(kind: int, forbidden: int) -> None:
+@pytest.mark.parametrize("k", [None, 1, 2])
+def test_every_pair_of_partitions_is_in_balance(kind: int, forbidden: int, k: int | None) -> None:
     """pi(x) q(x, y) a(x, y) = pi(y) q(y, x) a(y, x), with q and a as the loops have them; q is the reference's."""
     weights = random_weights(2, forbidden)
-    moves, (words_of, reference) = Moves(weights), MOVES[kind]
+    moves, (words_of, reference) = Moves(weights, k), MOVES[kind]
     pi = {parts: math.exp(partition_score(weights, parts)) for parts in PARTITIONS}
     flow: dict[tuple[Partition, Partition], float] = {}
     for x in PARTITIONS:
@@ -215,10 +233,12 @@ def middle(tables: CandidateTables, v: int, chosen: tuple[int, ...], shares: dic
     return before + shares[chosen] / 2
 
 
-def chains(weights: Weights, n: int, steps: int, seed: int, shares: tuple[float, float, float]) -> NDArray[np.float64]:
+def chains(
+    weights: Weights, n: int, steps: int, seed: int, shares: tuple[float, float, float], k: int | None
+) -> NDArray[np.float64]:
     """Probabilities of arcs of four chains from different graphs, (4, n, n), after a tenth of the steps."""
     tables = tables_of(weights, n)
-    sampler = PartitionSampler(set_tables(tables), seed, shares)
+    sampler = PartitionSampler(chain_tables(weights, n, k), seed, shares)
     start = np.zeros((4, n), np.int64)
     for v in range(1, n):
         start[1, v] = 1 << v - 1  # a path
@@ -234,8 +254,14 @@ def chains(weights: Weights, n: int, steps: int, seed: int, shares: tuple[float,
     return np.asarray(state.arcs / 2.0**32 / state.n_samples)
 
 
-@pytest.mark.parametrize("shares", [(0.6, 0.13, 0.13), (0.0, 0.3, 0.3), (0.0, 1.0, 0.0), (0.0, 0.0, 0.0)])
-def test_chains_have_the_exact_probabilities_of_arcs(shares: tuple[float, float, float]) -> None:
+@pytest.mark.parametrize(
+    ("shares", "k"),
+    [
+        ((0.6, 0.13, 0.13), None), ((0.0, 0.3, 0.3), None), ((0.0, 1.0, 0.0), None), ((0.0, 0.0, 0.0), None),
+        ((0.6, 0.13, 0.13), 2), ((0.9, 0.04, 0.03), 2), ((0.0, 0.3, 0.3), 1),
+    ],
+)  # fmt: skip
+def test_chains_have_the_exact_probabilities_of_arcs(shares: tuple[float, float, float], k: int | None) -> None:
     rng = np.random.default_rng(7)
     n = 5
     weights = {
@@ -250,7 +276,7 @@ def test_chains_have_the_exact_probabilities_of_arcs(shares: tuple[float, float,
     for v in range(n):
         for j, u in enumerate(tables.candidates[v]):
             exact[u, v] = families[v, (tables.masks >> j & 1) > 0].sum()
-    found = chains(weights, n, 60_000, 3, shares)
+    found = chains(weights, n, 60_000, 3, shares, k)
     mcse = found.std(axis=0, ddof=1) / 2.0
     assert (np.abs(found.mean(axis=0) - exact) < 5 * mcse + 4e-3).all()
     assert mcse.max() < 0.04

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_SCREENED", "number_of_candidates", "require_same", "scores_up_to", "screened_candidates", "screened_size",
+    "wide_size",
 ]  # fmt: skip
 
 MAX_SCREENED = 30_000_000  # families that are scored to choose candidates
+MAX_WIDE, MAX_WIDE_CELLS, MAX_WIDE_SIZE = 6_000_000, 500_000_000, 5  # families, cells of their tables, parents
 
 
 def screened_size(n: int, max_parents: int) -> int:
@@ -36,13 +38,29 @@ def screened_size(n: int, max_parents: int) -> int:
     return few
 
 
-def number_of_candidates(candidates: int | str, n: int, limit: int) -> int:
+def wide_size(card: NDArray[np.int64], max_parents: int) -> int:
+    """Largest number of parents of the families that are scored to choose candidates and outer sets."""
+    n, few = len(card), screened_size(len(card), max_parents)
+    cells = [1.0, *[0.0] * (MAX_WIDE_SIZE + 1)]  # of all sets of 0, 1, 2, ... variables: elementary symmetric sums
+    for r in card.tolist():
+        for size in range(len(cells) - 1, 0, -1):
+            cells[size] += r * cells[size - 1]
+    while (
+        few < min(max_parents, MAX_WIDE_SIZE)
+        and n * n_parent_sets(n, few + 1) <= MAX_WIDE
+        and cells[few + 2] <= MAX_WIDE_CELLS
+    ):
+        few += 1
+    return few
+
+
+def number_of_candidates(candidates: int | str, n: int, limit: int, default: int = MAX_CANDIDATES) -> int:
     """Number of candidate parents of each variable."""
     if candidates == "all":
         return n - 1
     if candidates != "auto":
         return min(whole_number("candidates", candidates, 1), n - 1)
-    k = min(MAX_CANDIDATES, n - 1)
+    k = min(default, n - 1)
     while k > 1 and 8 * n * 2**k > limit // 2:
         k -= 1
     return k

@@ -14,16 +14,22 @@ import numpy as np
 
 from ....util.loops import loops
 from ....util.system import cores
+from .chain_info import ChainInfo
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..candidates.tables import CandidateTables
+    from ..chain_records import SetTables
     from ..constraints import Constraints
 
-__all__ = ["OrderChains", "OrderInfo", "OrderSampler", "arc_probabilities", "run_chains", "start_chains", "start_order"]
+__all__ = [
+    "OrderChains", "OrderSampler", "arc_probabilities", "run_chains", "run_corrected_chains", "start_chains",
+    "start_order",
+]  # fmt: skip
 
 _orders = loops("jtgpu.learn.dags.loops.orders")
+_outer_sets = loops("jtgpu.learn.dags.loops.outer_sets")
 
 ONE = 2.0**32  # probabilities are added as multiples of 1/ONE: sums do not depend on their order
 
@@ -68,23 +74,6 @@ class OrderChains(NamedTuple):
     n_samples: int
 
 
-class OrderInfo(NamedTuple):
-    """What the chains visited.
-
-    Attributes
-    ----------
-    trace : (C, samples) ndarray of float64
-        ln weight of the order at each sample.
-    best : (C, n) ndarray of int64
-        The order of the highest weight.
-    best_weight : (C,) ndarray of float64
-    """
-
-    trace: NDArray[np.float64]
-    best: NDArray[np.int64]
-    best_weight: NDArray[np.float64]
-
-
 def start_order(constraints: Constraints, chain: int, seed: int) -> NDArray[np.int64]:
     """The start order of a chain; required arcs point forward. Chain 0 starts from the order of the variables."""
     if not chain:
@@ -102,7 +91,7 @@ def start_chains(constraints: Constraints, chains: int, seed: int = 0) -> OrderC
 
 def run_chains(
     sampler: OrderSampler, state: OrderChains, n_steps: int, thin: int, *, threads: int | None = None
-) -> tuple[OrderChains, OrderInfo]:
+) -> tuple[OrderChains, ChainInfo]:
     """Continue all chains.
 
     The chains of two calls are those of one call with the sum of their steps, bit for bit, if `thin` divides the steps
@@ -138,7 +127,33 @@ def run_chains(
     with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
         weights = np.array(list(pool.map(run, range(n_chains))))
     after = OrderChains(order, arcs, state.n_steps + n_steps, state.n_samples + n_steps // thin)
-    return after, OrderInfo(trace, best, weights)
+    return after, ChainInfo(trace, best, weights)
+
+
+def run_corrected_chains(
+    sampler: OrderSampler, tables: SetTables, state: OrderChains, n_steps: int, thin: int, *, threads: int | None = None
+) -> tuple[OrderChains, NDArray[np.float64]]:
+    """Continue chains whose weights include outer sets; the trace is (C, samples).
+
+    Parameters
+    ----------
+    sampler, state, n_steps, thin, threads
+        See `run_chains`; here `thin` must divide the number of steps.
+    tables : SetTables
+    """
+    n_chains, n_samples = len(state.order), n_steps // thin
+    order, arcs = state.order.copy(), state.arcs.copy()
+    trace, settings = np.empty((n_chains, n_samples)), np.array([1.0, 1.0, sampler.share_of_swaps])
+
+    def run(chain: int) -> None:
+        _outer_sets.corrected_order_steps(
+            n_samples, state.n_steps, thin, chain, np.uint64(sampler.seed), settings, tables, sampler.tables.bit_in,
+            order[chain], arcs[chain], trace[chain],
+        )  # fmt: skip
+
+    with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
+        list(pool.map(run, range(n_chains)))
+    return OrderChains(order, arcs, state.n_steps + n_samples * thin, state.n_samples + n_samples), trace
 
 
 def arc_probabilities(state: OrderChains) -> NDArray[np.float64]:

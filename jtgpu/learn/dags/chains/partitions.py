@@ -13,13 +13,14 @@ import numpy as np
 
 from ....util.loops import loops
 from ....util.system import cores
+from .chain_info import ChainInfo
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..chain_records import SetTables
 
-__all__ = ["MOVES", "PartitionChains", "PartitionInfo", "PartitionSampler", "parts_of", "run_chains", "start_chains"]
+__all__ = ["MOVES", "PartitionChains", "PartitionSampler", "parts_of", "run_chains", "start_chains"]
 
 _partitions = loops("jtgpu.learn.dags.loops.partitions")
 
@@ -71,24 +72,6 @@ class PartitionChains(NamedTuple):
     n_samples: int
 
 
-class PartitionInfo(NamedTuple):
-    """What the chains visited.
-
-    Attributes
-    ----------
-    trace : (C, samples) ndarray of float64
-        ln weight of the partition at each sample.
-    best : (C, n) ndarray of int64
-        Parents in the graph of the highest weight among the samples.
-    best_weight : (C,) ndarray of float64
-        -inf if there was no sample.
-    """
-
-    trace: NDArray[np.float64]
-    best: NDArray[np.int64]
-    best_weight: NDArray[np.float64]
-
-
 def parts_of(parents: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray[np.int64]:
     """The part of each variable: the length of the longest path from a root.
 
@@ -120,7 +103,7 @@ def start_chains(parents: NDArray[np.int64], candidates: NDArray[np.int64]) -> P
 
 def run_chains(
     sampler: PartitionSampler, state: PartitionChains, n_steps: int, thin: int, *, threads: int | None = None
-) -> tuple[PartitionChains, PartitionInfo]:
+) -> tuple[PartitionChains, ChainInfo]:
     """Continue all chains.
 
     The chains of two calls are those of one call with the sum of their steps, bit for bit, if `thin` divides the steps
@@ -155,4 +138,4 @@ def run_chains(
     with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
         weights = np.array(list(pool.map(run, range(n_chains))))
     after = PartitionChains(part, parents, arcs, moves, state.n_steps + n_steps, state.n_samples + n_steps // thin)
-    return after, PartitionInfo(trace, best, weights)
+    return after, ChainInfo(trace, best, weights)

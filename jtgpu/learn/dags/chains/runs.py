@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ....util.loops import loops
 from . import diagnostics, orders, partitions
 from .set_tables import ANY, draw_sets
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ChainRun", "Engine", "Estimate", "OrderEngine", "PartitionEngine", "Stop"]
 
+_outer_sets = loops("jtgpu.learn.dags.loops.outer_sets")
+
 BLOCK_STEPS = 1000  # at least; a graph of each chain is kept after each block
 BLOCKS = 8  # of a round
 FIRST_ROUNDS = 4  # before the first check
@@ -30,6 +33,7 @@ MAX_KEPT = 1024  # graphs of a chain
 MAX_R_HAT = 1.05
 MAX_STEPS = 4_000_000  # of a chain, by default
 ONE = 2.0**32
+OUTER_THIN = 4  # steps between two samples, for each variable, of chains over orders with outer sets
 
 
 class Stop(NamedTuple):
@@ -84,7 +88,8 @@ class PartitionEngine:
 
     def __init__(self, tables: SetTables, seed: int, threads: int | None):
         self._sampler, self._threads = partitions.PartitionSampler(tables, seed), threads
-        self.thin = max(len(tables.candidates) // 2, 1)
+        n = len(tables.candidates)
+        self.thin = n if tables.outer_units.shape[1] else max(n // 2, 1)  # samples with outer sets take longer
 
     def run(self, state: Any, n_steps: int) -> tuple[Any, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
         """Continue; returns the state, the weight at the last sample, and the best graph of each chain."""
@@ -107,28 +112,32 @@ class OrderEngine:
 
     def __init__(self, tables: CandidateTables, chain_tables: SetTables, seed: int, threads: int | None):
         self._tables, self._seed, self._threads = chain_tables, seed, threads
-        self._bit_in = tables.bit_in
         self._sampler = orders.OrderSampler(tables, chain_tables.sums, chain_tables.hits, seed)
-        self.thin = len(tables.candidates)
+        self._has_outer = chain_tables.outer_units.shape[1] > 0
+        self.thin = len(tables.candidates) * (OUTER_THIN if self._has_outer else 1)
 
     def run(self, state: Any, n_steps: int) -> tuple[Any, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-        """See `PartitionEngine.run`; the best graph is that of the present order."""
-        state, info = orders.run_chains(self._sampler, state, n_steps, self.thin, threads=self._threads)
+        """See `PartitionEngine.run`; there is no best graph."""
+        if self._has_outer:
+            state, trace = orders.run_corrected_chains(
+                self._sampler, self._tables, state, n_steps, self.thin, threads=self._threads
+            )
+        else:
+            state, info = orders.run_chains(self._sampler, state, n_steps, self.thin, threads=self._threads)
+            trace = info.trace
         none = np.full(state.order.shape, ANY, np.int64), np.full(len(state.order), -np.inf)
-        return state, info.trace[:, -1], *none
+        return state, trace[:, -1], *none
 
     def graphs(self, state: Any) -> NDArray[np.int64]:
         """A graph that the present order of each chain allows, drawn by its weight."""
-        order = state.order
-        n_chains, n = order.shape
-        position = np.argsort(order, axis=1)
-        before = np.empty((n, n_chains), np.int64)
-        for v in range(n):
-            before[v] = (self._bit_in[:, v] * (position < position[:, [v]])).sum(axis=1)
-        totals = np.take_along_axis(self._tables.sums, before, axis=1)
+        n_chains, n = state.order.shape
+        before, totals = np.empty((n_chains, n), np.int64), np.empty((n_chains, n))
+        for chain, order in enumerate(state.order):
+            _outer_sets.totals_of_order(order, self._tables, before[chain], totals[chain])
         u = np.random.Generator(np.random.Philox(key=[self._seed, state.n_steps])).random((n, n_chains))
-        met = np.full_like(before, ANY)
-        found = draw_sets(self._tables.masks, self._tables.weights, before, met, totals, u, self._threads)
+        rows = np.ascontiguousarray(before.T)
+        met, of_rows = np.full_like(rows, ANY), np.ascontiguousarray(totals.T)
+        found = draw_sets(self._tables.masks, self._tables.weights, rows, met, of_rows, u, self._threads)
         return np.ascontiguousarray(found.T)
 
     def restored(self, fields: dict[str, Any]) -> Any:

@@ -11,7 +11,9 @@ import numpy as np
 from ....errors import TableTooLarge, format_bytes
 from ....util.loops import loops
 from ....util.system import cores
+from ..candidates.outer_sets import OuterSets
 from ..chain_records import SetTables
+from .segments import padded, segments
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,8 +32,21 @@ def table_bytes(n: int, k: int) -> int:
     return 8 * n * (k + 2) << max(k - 1, 0)
 
 
-def set_tables(tables: CandidateTables, *, memory_limit: int | None = None, threads: int | None = None) -> SetTables:
+def set_tables(
+    tables: CandidateTables,
+    outer: OuterSets | None = None,
+    *,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+) -> SetTables:
     """Compute the tables of sums.
+
+    Parameters
+    ----------
+    tables : CandidateTables
+    outer : OuterSets, optional
+        Of the same candidates. Default: only candidates are possible parents.
+    memory_limit, threads : int, optional
 
     Raises
     ------
@@ -51,20 +66,33 @@ def set_tables(tables: CandidateTables, *, memory_limit: int | None = None, thre
             memory_limit,
         )
     log_factorials = np.array([math.lgamma(i + 1.0) for i in range(n + 1)])
+    if outer is None:
+        outer = OuterSets(tables.candidates, [np.empty(0, np.int64)] * n, [np.empty(0)] * n)
+    outer_masks, counts, ends, units, totals = segments(outer.masks, outer.log_weights)
+    sums = tables.sums(threads)
+    ratios = totals[:, 0] - sums[:, -1] if totals.shape[1] else np.full(n, -np.inf)
     return SetTables(
-        np.ascontiguousarray(tables.candidates),
-        tables.sums(threads),
-        tables.hits(threads),
-        *sorted_sets(tables),
-        log_factorials,
-    )
+        np.ascontiguousarray(outer.parents), sums, tables.hits(threads), *sorted_sets(tables, outer), outer_masks,
+        counts, ends, units, totals, ratios, log_factorials,
+    )  # fmt: skip
 
 
-def sorted_sets(tables: CandidateTables) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The parent sets of each variable as bits of its candidates, by descending weight, (n, M), and the ln weights."""
-    order = np.argsort(-tables.log_weights, axis=1, kind="stable")
-    weights = np.take_along_axis(tables.log_weights, order, axis=1)
-    return np.ascontiguousarray(tables.masks[order]), np.ascontiguousarray(weights)
+def sorted_sets(
+    tables: CandidateTables, outer: OuterSets | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The parent sets of each variable as bits of its possible parents, by descending weight, and the ln weights.
+
+    Returns
+    -------
+    masks, weights : (n, M) ndarray
+        -inf where a variable has fewer sets.
+    """
+    masks, weights = np.broadcast_to(tables.masks, tables.log_weights.shape), tables.log_weights
+    if outer is not None:
+        masks = np.concatenate([masks, padded(outer.masks, 0)], axis=1)
+        weights = np.concatenate([weights, padded(outer.log_weights, -np.inf)], axis=1)
+    order = np.argsort(-weights, axis=1, kind="stable")
+    return np.take_along_axis(masks, order, axis=1), np.take_along_axis(weights, order, axis=1)
 
 
 def draw_sets(

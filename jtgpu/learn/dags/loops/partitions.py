@@ -20,12 +20,15 @@ from ..chain_records import SetTables
 from .bits import popcount
 from .draws import ANY, NEGLIGIBLE, draw_set, lowest, squeezed
 from .exponential import exponential
+from .outer_sets import with_outer
 from .philox import below, philox, uniform
 
 __all__ = ["SetTables", "partition_steps"]
 
 ADJACENT = 0.8  # share of swaps between neighbouring parts
-KIND, FIRST, SECOND, THIRD, FOURTH, ACCEPT, DRAWS = 0, 1, 2, 3, 4, 5, 8  # words of a step by their use
+OF_ALL = 0.25  # share of reversals that draw parents from all sets, not only from those of candidates
+KIND, FIRST, SECOND, THIRD, FOURTH, ACCEPT, CONFIRM, SETS, DRAWS = 0, 1, 2, 3, 4, 5, 6, 7, 8  # words of a step
+UNKNOWN = math.inf  # in place of a value that is not computed yet
 
 
 class _Random(NamedTuple):
@@ -45,11 +48,12 @@ class _Chain(NamedTuple):
     parents: NDArray[np.int64]  # (n,) bits of the candidates; ANY: not drawn yet
     before: NDArray[np.int64]  # (n,) candidates in earlier parts
     last: NDArray[np.int64]  # (n,) candidates in the part before
-    values: NDArray[np.float64]  # (n,) ln of the total weight of the parent sets that the partition allows
+    rough: NDArray[np.float64]  # (n,) approximate ln of the total weight of the parent sets that the partition allows
+    values: NDArray[np.float64]  # (n,) the exact one, or UNKNOWN
     order: NDArray[np.int64]  # (n,) the variables, part by part
     start: NDArray[np.int64]  # (n + 1,) where each part begins in the order
     new: Matrix[np.int64]  # (5, n) scratch: new parts, changed variables, their predecessors, two of reversals
-    gains: NDArray[np.float64]  # (n,) scratch: new values
+    gains: Matrix[np.float64]  # (2, n) scratch: new rough and exact values
 
 
 @compiled(allocates=False)
@@ -62,27 +66,72 @@ def _word(random, i):  # type: ignore[no-untyped-def]
 
 
 @compiled(allocates=False)
-def _hit(tables, v, bit, mask):  # type: ignore[no-untyped-def]
-    """ln of the total weight of the parent sets of v that contain a candidate, within a set that has it."""
-    return tables.hits[v, bit, squeezed(mask, bit)]
-
-
-@compiled(allocates=False)
-def _value(tables, v, before, last):  # type: ignore[no-untyped-def]
-    """ln of the total weight of the parent sets of v within `before` that have a member in `last`.
+def _of_candidates(tables, v, before, last):  # type: ignore[no-untyped-def]
+    """ln of the total weight of the sets of candidates of v within `before` that have a member in `last`.
 
     The first member in `last` is its lowest candidate, or the second lowest and not the lowest, and so on.
     """
+    inner = (1 << tables.hits.shape[1]) - 1
+    last &= inner
+    before &= inner
     total = -math.inf
     while last:
         bit = lowest(last)
-        x = _hit(tables, v, bit, before)
+        x = tables.hits[v, bit, squeezed(before, bit)]
         if x > -math.inf:
             high = max(x, total)
             total = high + math.log1p(math.exp(min(x, total) - high))
         last &= last - 1
         before &= ~(1 << bit)
     return total
+
+
+@compiled(allocates=False)
+def _value(tables, v, before, last):  # type: ignore[no-untyped-def]
+    """ln of the total weight of the parent sets of v within `before` that have a member in `last`, unless v is a root.
+    """
+    if not before:
+        return tables.sums[v, 0]
+    return with_outer(tables, v, before, last, _of_candidates(tables, v, before, last))
+
+
+@compiled(allocates=False)
+def _rough(tables, v, before, last):  # type: ignore[no-untyped-def]
+    """Approximation of `_value` by look-ups: outer sets weigh as much as the others wherever these may be.
+
+    It is exact without outer sets, and -inf only if the value is.
+    """
+    if not before:
+        return tables.sums[v, 0]
+    total = _of_candidates(tables, v, before, last)
+    if last and tables.outer_ratios[v] > -math.inf:
+        x = tables.sums[v, before & ((1 << tables.hits.shape[1]) - 1)] + tables.outer_ratios[v]
+        high = max(x, total)
+        if high > -math.inf:
+            total = high + math.log1p(math.exp(min(x, total) - high))
+    return total
+
+
+@compiled(allocates=False)
+def _current(tables, chain, v):  # type: ignore[no-untyped-def]
+    """The value of a variable, which is computed if it is unknown."""
+    if chain.values[v] == UNKNOWN:
+        chain.values[v] = _value(tables, v, chain.before[v], chain.last[v])
+    return chain.values[v]
+
+
+@compiled(allocates=False)
+def _total(tables, v, before, met):  # type: ignore[no-untyped-def]
+    """ln of the total weight of the parent sets of v within `before` that have a single member, or ANY."""
+    inner = (1 << tables.hits.shape[1]) - 1
+    total = tables.sums[v, before & inner] if met == ANY else _of_candidates(tables, v, before, met)
+    return with_outer(tables, v, before, met, total) if before & ~inner else total
+
+
+@compiled(allocates=False)
+def _hit(tables, v, bit, before):  # type: ignore[no-untyped-def]
+    """ln of the total weight of the sets of candidates of v that contain a candidate, within a set that has it."""
+    return tables.hits[v, bit, squeezed(before & ((1 << tables.hits.shape[1]) - 1), bit)]
 
 
 @compiled(allocates=False)
@@ -212,26 +261,48 @@ def _relocate(chain, m, random):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _gain(tables, chain, lo, hi, moved):  # type: ignore[no-untyped-def]
-    """Change of the weight by the new parts, and the number of variables whose predecessors change."""
+    """Change of the rough weight by the new parts, and the number of variables whose predecessors change."""
     part, new, count, gain = chain.part, chain.new, 0, 0.0
     for v in range(len(part)):
         if (lo <= new[0, v] <= hi) or v == moved:
             before, last = _predecessors(tables, new[0], v)
             if before == chain.before[v] and last == chain.last[v] and (new[0, v] == 0) == (part[v] == 0):
                 continue
-            x = _value(tables, v, before, last) if new[0, v] else tables.sums[v, 0]
+            x = _rough(tables, v, before, last) if not new[0, v] or last else -math.inf
             if x == -math.inf:
                 return -math.inf, 0
-            gain += x - chain.values[v]
+            gain += x - chain.rough[v]
             new[1, count], new[2, count], new[3, count] = v, before, last
-            chain.gains[count] = x
+            chain.gains[0, count] = x
             count += 1
     return gain, count
 
 
 @compiled(allocates=False)
+def _correction(tables, chain, count):  # type: ignore[no-untyped-def]
+    """How much more the exact weight changes than the rough one, by the changes that `_gain` has found."""
+    new, gain = chain.new, 0.0
+    for i in range(count):
+        v = new[1, i]
+        x = _value(tables, v, new[2, i], new[3, i])
+        if x == -math.inf:
+            return x
+        chain.gains[1, i] = x
+        gain += (x - chain.gains[0, i]) - (_current(tables, chain, v) - chain.rough[v])
+    return gain
+
+
+@compiled(allocates=False)
 def _change_partition(tables, chain, m, kind, beta, random):  # type: ignore[no-untyped-def]
-    """Propose another partition, and accept or reject it; returns the number of parts and ln of the ratio."""
+    """Propose another partition, and accept or reject it.
+
+    Proposals that the rough weights reject need no exact ones (delayed acceptance, Christen and Fox, 2005).
+
+    Returns
+    -------
+    (int64, float64, bool)
+        The number of parts, ln of the probability of acceptance (or more, if that is 1), and whether it was accepted.
+    """
     part, new = chain.part, chain.new
     for v in range(len(part)):
         new[0, v] = part[v]
@@ -242,31 +313,38 @@ def _change_partition(tables, chain, m, kind, beta, random):  # type: ignore[no-
     else:
         log_ratio, lo, hi, moved = _relocate(chain, m, random)
     if hi < 0:
-        return m, 0.0
+        return m, 0.0, True
     gain, count = _gain(tables, chain, lo, hi, moved)
     log_ratio += beta * gain
     if not math.log(uniform(_word(random, ACCEPT))) < log_ratio:
-        return m, log_ratio
+        return m, log_ratio, False
+    if tables.outer_units.shape[1]:  # accepted by the rough weights: does the exact one confirm it?
+        second = beta * _correction(tables, chain, count)
+        log_ratio = min(log_ratio, 0.0) + min(second, 0.0)
+        if not math.log(uniform(_word(random, CONFIRM))) < second:
+            return m, log_ratio, False
     for v in range(len(part)):
         part[v] = new[0, v]
     for i in range(count):
         v = new[1, i]
-        chain.before[v], chain.last[v], chain.values[v], chain.parents[v] = new[2, i], new[3, i], chain.gains[i], ANY
-    return _sort(chain), log_ratio
+        chain.before[v], chain.last[v], chain.parents[v] = new[2, i], new[3, i], ANY
+        chain.rough[v] = chain.gains[0, i]
+        chain.values[v] = chain.gains[1 if tables.outer_units.shape[1] else 0, i]
+    return _sort(chain), log_ratio, True
 
 
 @compiled(allocates=False)
 def _draw_parents(tables, chain, v, u):  # type: ignore[no-untyped-def]
     """Draw the parents of v, given the partition; returns the number of the set."""
     met = chain.last[v] if chain.part[v] else ANY
-    return draw_set(tables.masks[v], tables.weights[v], chain.before[v], met, chain.values[v], u)
+    return draw_set(tables.masks[v], tables.weights[v], chain.before[v], met, _current(tables, chain, v), u)
 
 
 @compiled(allocates=False)
-def _free(tables, below_of, v, excluded):  # type: ignore[no-untyped-def]
-    """Candidates of v whose marks have none of the excluded bits."""
+def _free(tables, below_of, v, excluded, k):  # type: ignore[no-untyped-def]
+    """Those of the first k possible parents of v whose marks have none of the excluded bits."""
     mask = 0
-    for j in range(tables.candidates.shape[1]):
+    for j in range(k):
         u = tables.candidates[v, j]
         if u >= 0 and not below_of[u] & excluded:
             mask |= 1 << j
@@ -312,25 +390,32 @@ def _arc(tables, chain, number):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _reverse(tables, chain, m, random):  # type: ignore[no-untyped-def]
-    """Reverse an arc and draw the parents of both its ends; returns the number of parts and ln of the ratio."""
+    """Reverse an arc and draw the parents of both its ends; results as of `_change_partition`.
+
+    The parents before and after are candidates, which look-ups suffice for, or any sets.
+    """
     n, parents, arcs = len(chain.part), chain.parents, 0
+    k = tables.hits.shape[1]
+    if tables.outer_units.shape[1] and uniform(_word(random, SETS)) < OF_ALL:
+        k = tables.candidates.shape[1]
     for v in range(n):
         if parents[v] == ANY:
             parents[v] = tables.masks[v, _draw_parents(tables, chain, v, uniform(_word(random, DRAWS + v)))]
         arcs += popcount(np.uint64(parents[v]))
     if not arcs:
-        return m, 0.0
+        return m, 0.0, True
     i, j, i_in_j = _arc(tables, chain, below(_word(random, FIRST), arcs))
     j_in_i = _bit_of(tables, j, i)
-    if j_in_i < 0:
-        return m, -math.inf
+    if not 0 <= j_in_i < k or (parents[i] | parents[j]) >> k:  # the way back is impossible
+        return m, -math.inf, False
     _mark_descendants(tables, chain, i, j)
     marks = chain.new[2]
-    for_i, for_j = _free(tables, marks, i, 1), _free(tables, marks, j, 3)
-    z1, z2 = _hit(tables, i, j_in_i, for_i), tables.sums[j, for_j]
+    for_i, for_j = _free(tables, marks, i, 1, k), _free(tables, marks, j, 3, k)
+    z1, z2 = _total(tables, i, for_i, 1 << j_in_i), _total(tables, j, for_j, ANY)
     if z1 == -math.inf or z2 == -math.inf:
-        return m, -math.inf
-    z3, z4 = _hit(tables, j, i_in_j, _free(tables, marks, j, 2)), tables.sums[i, _free(tables, marks, i, 3)]
+        return m, -math.inf, False
+    z3 = _total(tables, j, _free(tables, marks, j, 2, k), 1 << i_in_j)
+    z4 = _total(tables, i, _free(tables, marks, i, 3, k), ANY)
     of_i = draw_set(tables.masks[i], tables.weights[i], for_i, 1 << j_in_i, z1, uniform(_word(random, SECOND)))
     of_j = draw_set(tables.masks[j], tables.weights[j], for_j, ANY, z2, uniform(_word(random, THIRD)))
     new_i, new_j = tables.masks[i, of_i], tables.masks[j, of_j]
@@ -338,12 +423,12 @@ def _reverse(tables, chain, m, random):  # type: ignore[no-untyped-def]
     after += popcount(np.uint64(new_i)) + popcount(np.uint64(new_j))
     log_ratio = math.log(arcs / after) + z1 + z2 - z3 - z4
     if not math.log(uniform(_word(random, ACCEPT))) < log_ratio:
-        return m, log_ratio
+        return m, log_ratio, False
     parents[i], parents[j] = new_i, new_j
     _number_parts(tables, chain, marks)
     m = _sort(chain)
     _evaluate(tables, chain)
-    return m, log_ratio
+    return m, log_ratio, True
 
 
 @compiled(allocates=False)
@@ -367,23 +452,37 @@ def _number_parts(tables, chain, marks):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _evaluate(tables, chain):  # type: ignore[no-untyped-def]
-    """Predecessors and values of all variables."""
+    """Predecessors and values of all variables whose predecessors have changed."""
     for v in range(len(chain.part)):
         before, last = _predecessors(tables, chain.part, v)
+        if before == chain.before[v] and last == chain.last[v]:
+            continue
         chain.before[v], chain.last[v] = before, last
-        chain.values[v] = _value(tables, v, before, last) if chain.part[v] else tables.sums[v, 0]
+        chain.rough[v] = _rough(tables, v, before, last)
+        chain.values[v] = UNKNOWN if tables.outer_units.shape[1] else chain.rough[v]
 
 
 @compiled(allocates=False)
 def _add_arcs(tables, chain, arcs):  # type: ignore[no-untyped-def]
-    """Add the graph's arcs, in units of 2**-32; those from the part before by their probability given the partition."""
+    """Add the graph's arcs, in units of 2**-32.
+
+    If all parents of a variable are candidates, its arcs from the part before count by their probability given that and
+    the partition.
+    """
+    inner = (1 << tables.hits.shape[1]) - 1
     for v in range(len(chain.part)):
-        left = chain.before[v]
+        left, last = chain.before[v], chain.last[v]
+        total = _current(tables, chain, v)
+        if chain.parents[v] & ~inner:
+            last = 0
+        elif tables.outer_units.shape[1]:
+            left &= inner
+            total = _of_candidates(tables, v, left, last)
         while left:
             bit = lowest(left)
             u = tables.candidates[v, bit]
-            if chain.last[v] >> bit & 1:
-                x = _hit(tables, v, bit, chain.before[v]) - chain.values[v]
+            if last >> bit & 1:
+                x = _hit(tables, v, bit, chain.before[v]) - total
                 arcs[u, v] += np.uint64(exponential(min(max(x, NEGLIGIBLE), 0.0)) * 4294967296.0 + 0.5)
             elif chain.parents[v] >> bit & 1:
                 arcs[u, v] += np.uint64(4294967296)
@@ -443,8 +542,8 @@ def partition_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """
     n = len(part)
     own = _Chain(
-        part, parents, np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n), np.zeros(n, np.int64),
-        np.zeros(n + 1, np.int64), np.zeros((5, n), np.int64), np.zeros(n),
+        part, parents, np.full(n, -2), np.full(n, -2), np.zeros(n), np.zeros(n), np.zeros(n, np.int64),
+        np.zeros(n + 1, np.int64), np.zeros((5, n), np.int64), np.zeros((2, n)),
     )  # fmt: skip
     m = _sort(own)
     _evaluate(tables, own)
@@ -454,18 +553,18 @@ def partition_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
         x = uniform(_word(random, KIND)) - settings[1]
         if x < 0.0:
             kind = 0
-            m, log_ratio = _reverse(tables, own, m, random)
+            m, log_ratio, accepted = _reverse(tables, own, m, random)
         else:
             kind = 1 if x < settings[2] else 2 if x < settings[2] + settings[3] else 3
-            m, log_ratio = _change_partition(tables, own, m, kind, beta, random)
+            m, log_ratio, accepted = _change_partition(tables, own, m, kind, beta, random)
         counts[2 * kind] += 1
-        counts[2 * kind + 1] += math.log(uniform(_word(random, ACCEPT))) < log_ratio
+        counts[2 * kind + 1] += accepted
         if len(script):
             ratios[t] = log_ratio
         if (t + 1) % thin == 0:
             total = 0.0
             for v in range(n):
-                total += own.values[v]
+                total += _current(tables, own, v)
             trace[t // thin] = total
             highest = _take_sample(tables, own, random, arcs, best, highest)
     return highest

@@ -16,7 +16,9 @@ from ....errors import NetworkError, TableTooLarge
 from ....model.network import BayesianNetwork
 from ....util.arguments import choice, number, whole_number
 from ....util.system import free_memory, parse_bytes
+from ..candidates.coverage import covered_shares
 from ..candidates.family_weights import family_weights
+from ..candidates.outer_sets import outer_sets
 from ..candidates.preparation import (
     MAX_SCREENED,
     number_of_candidates,
@@ -24,8 +26,8 @@ from ..candidates.preparation import (
     scores_up_to,
     screened_candidates,
     screened_size,
+    wide_size,
 )
-from ..candidates.refinement import cover
 from ..candidates.tables import CandidateTables, candidate_tables
 from ..chains import orders, partitions
 from ..chains.run_files import RunFile
@@ -41,11 +43,12 @@ from ..search.best_graph import BestGraph, best_by_orders, exact_best, graph_of_
 from ..search.structure import Structure, prior_of, structure_of
 from .arc_tables import variable_number
 from .result import StructurePosterior
-from .sources import ChainSource, ExactSource, Given
+from .sources import ChainSource, Covered, ExactSource, Given
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..chain_records import SetTables
     from ..scores.score_table import ScoreTable
 
 __all__ = ["POSTERIOR_METHODS", "posterior"]
@@ -55,8 +58,7 @@ AUTO_BY_ORDERS, AUTO_BY_PARTITIONS = 20, 13  # variables up to which the exact p
 CHAINS = 8
 FIRST_STEPS = 20  # of the order chains before the estimates, for each n^2 ln n
 MAX_FIRST_STEPS = 200_000
-REFINEMENTS = 3
-ORDERS = 8  # of each chain, by which candidates are compared with all variables
+MAX_CANDIDATES = 12  # by default; of the search for the best graph: 16
 
 
 @dataclass(frozen=True)
@@ -141,9 +143,10 @@ def posterior(  # noqa: PLR0913
         ``"order"``, a graph is weighted by the number of orders of the variables that it allows: chains over orders
         mix faster, but the probabilities differ from those of ``"uniform"``, often by more than 0.1.
     candidates : int, "auto", "all" or mapping
-        Candidate parents of each variable when chains run: their number, or lists by name. Default: 16, or fewer if
-        memory is short, chosen by the scores of small families and refined by sampled orders. `coverage` says what they
-        cover.
+        Candidate parents of each variable when chains run: their number, or lists by name. Default: 12, or fewer if
+        memory is short. A number affects the speed only: parent sets with other members are summed one by one, unless
+        all their subsets have 100,000 times their weight. Lists exclude all other parents. `coverage` says which share
+        of the posterior is summed.
     method : {"auto", "exact", "mcmc"}
         ``"auto"``: exact for up to 13 variables (20 with ``prior="order"``), else Markov chains.
     tolerance : float
@@ -187,7 +190,7 @@ def posterior(  # noqa: PLR0913
     Warns
     -----
     UserWarning
-        If the chains have not converged.
+        If the chains have not converged, or sum less than 99 % of the posterior of a variable's parents.
 
     Examples
     --------
@@ -225,6 +228,8 @@ def posterior(  # noqa: PLR0913
     found = source.advance(stop)
     if not found.converged:
         warnings.warn(_unconverged(found, stop.tolerance), UserWarning, stacklevel=2)
+    if found.low_coverage:
+        warnings.warn(found.low_coverage, UserWarning, stacklevel=2)
     return found
 
 
@@ -259,25 +264,21 @@ def _chains(
     checkpoint: str | Path | None,
     progress: Callable[[str], None] | None,
 ) -> ChainSource:
-    """Candidates, tables and first states."""
-    chosen, notes = _candidates(problem, candidates)
-    tables = problem.tables(chosen)
-    n, coverage = len(problem.coded.names), None
+    """Tables and first states."""
+    sets = _chain_sets(problem, candidates)
+    tables, chain_tables = sets.tables, sets.chain_tables
     state = _first_orders(problem, tables, n_chains)
-    if chosen.shape[1] < n - 1:
-        tables, state, coverage = _refined(problem, tables, state, fixed=isinstance(candidates, Mapping))
-    chain_tables = set_tables(tables, memory_limit=problem.limit, threads=problem.threads)
     engine: Engine = OrderEngine(tables, chain_tables, problem.seed, problem.threads)
     first: Any = orders.OrderChains(state.order, np.zeros_like(state.arcs), 0, 0)
-    best = best_by_orders(tables, problem.constraints, seed=problem.seed, threads=problem.threads)
     if not by_orders:
         graphs = engine.graphs(first)
         engine = PartitionEngine(chain_tables, problem.seed, problem.threads)
-        first = partitions.start_chains(graphs, tables.candidates)
+        first = partitions.start_chains(graphs, chain_tables.candidates)
+    best = best_by_orders(sets.search_tables, problem.constraints, seed=problem.seed, threads=problem.threads)
     run = ChainRun(engine, first)
     file = None
     if checkpoint is not None:
-        file = RunFile(checkpoint, _digests(problem, tables, n_chains))
+        file = RunFile(checkpoint, _digests(problem, chain_tables, n_chains))
         file.resume(run)
 
     def after_round(run: ChainRun, estimate: Estimate, complete: bool) -> None:
@@ -286,35 +287,96 @@ def _chains(
         if progress is not None:
             progress(_progress_line(run, estimate, stop.tolerance))
 
-    return ChainSource(problem.given(tables, best, "order", notes), run, stop.tolerance, coverage, after_round)
+    given = problem.given(tables, best, "order", sets.notes)
+    shares = None if sets.coverage is None else sets.coverage(state.order)
+    covered = Covered(chain_tables.candidates, shares, sets.by_lists)
+    return ChainSource(given, covered, run, stop.tolerance, after_round)
 
 
-def _candidates(problem: _Problem, given: Any) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Candidate parents, (n, k), and what to say about their number."""
+@dataclass(frozen=True)
+class _ChainSets:
+    """Parent sets of chains.
+
+    Attributes
+    ----------
+    tables : CandidateTables
+    search_tables : CandidateTables
+        For the best graph.
+    chain_tables : SetTables
+    coverage : callable
+        Returns the shares of the posterior of each variable's parents that are summed, (n,), given some orders; None if
+        all sets are.
+    by_lists : bool
+        Whether the candidates were given by name, so that other parents are impossible.
+    notes : tuple of str
+    """
+
+    tables: CandidateTables
+    search_tables: CandidateTables
+    chain_tables: SetTables
+    coverage: Callable[[NDArray[np.int64]], NDArray[np.float64]] | None
+    by_lists: bool
+    notes: tuple[str, ...]
+
+
+def _chain_sets(problem: _Problem, candidates: Any) -> _ChainSets:
+    """Select candidates and outer sets: they do not depend on the seed."""
+    n, limit, threads = len(problem.coded.names), problem.limit, problem.threads
+    k, notes = 0, tuple[str, ...]()
+    if not isinstance(candidates, Mapping):
+        k, notes = _number(problem, candidates)
+    if k == n - 1:
+        tables = problem.tables(_all_others(n))
+        chain_tables = set_tables(tables, memory_limit=limit, threads=threads)
+        return _ChainSets(tables, tables, chain_tables, None, False, notes)
+    size = screened_size(n, problem.most) if k == 0 else wide_size(problem.coded.cardinality, problem.most)
+    scores = problem.scores(size)
+    rows = family_weights(scores, problem.prior, problem.constraints)
+    if k == 0:
+        chosen, outer = _named_candidates(problem, candidates), None
+        search_tables = tables = problem.tables(chosen)
+    else:
+        few = scores.with_max_parents(screened_size(n, problem.most))
+        chosen = screened_candidates(few, problem.prior, problem.constraints, k)
+        outer = outer_sets(rows, scores.max_parents, chosen, threads)
+        search_tables = tables = problem.tables(chosen)
+        more = number_of_candidates("auto", n, limit)
+        if k < more:
+            search_tables = problem.tables(screened_candidates(few, problem.prior, problem.constraints, more))
+    chain_tables = set_tables(tables, outer, memory_limit=limit, threads=threads)
+
+    def coverage(some: NDArray[np.int64]) -> NDArray[np.float64]:
+        return covered_shares(rows, scores.max_parents, chosen, outer, some)
+
+    return _ChainSets(tables, search_tables, chain_tables, coverage, k == 0, notes)
+
+
+def _named_candidates(problem: _Problem, given: Mapping[str, Iterable[str]]) -> NDArray[np.int64]:
+    """Candidate parents from lists by name, (n, k)."""
     names, required = problem.coded.names, problem.constraints.required
     n = len(names)
-    if isinstance(given, Mapping):
-        sets = {v: {u for u in range(n) if required[u, v]} for v in range(n)}
-        for name, parents in given.items():
-            if isinstance(parents, str):
-                raise TypeError(f"the candidates of {name!r} must be a list of variables, got {parents!r}")
-            v = variable_number(names, name)
-            sets[v] |= {variable_number(names, u) for u in parents} - {v}
-        k = max(max(map(len, sets.values())), 1)
-        return np.array([[*sorted(sets[v]), *[-1] * (k - len(sets[v]))] for v in range(n)], np.int64), ()
-    k = max(number_of_candidates(given, n, problem.limit), int(required.sum(axis=0).max()))
-    notes: tuple[str, ...] = ()
-    if given == "auto":
-        fits = k
-        while fits > max(int(required.sum(axis=0).max()), 1) and table_bytes(n, fits) > problem.limit // 2:
-            fits -= 1
-        if fits < k:
-            notes = (f"{fits} candidate parents instead of {k}: the tables of more exceed half of the memory limit",)
-        k = fits
-    if k == n - 1:
-        return _all_others(n), notes
-    few = screened_size(n, problem.most)
-    return screened_candidates(problem.scores(few), problem.prior, problem.constraints, k), notes
+    sets = {v: {u for u in range(n) if required[u, v]} for v in range(n)}
+    for name, parents in given.items():
+        if isinstance(parents, str):
+            raise TypeError(f"the candidates of {name!r} must be a list of variables, got {parents!r}")
+        v = variable_number(names, name)
+        sets[v] |= {variable_number(names, u) for u in parents} - {v}
+    k = max(max(map(len, sets.values())), 1)
+    return np.array([[*sorted(sets[v]), *[-1] * (k - len(sets[v]))] for v in range(n)], np.int64)
+
+
+def _number(problem: _Problem, given: int | str) -> tuple[int, tuple[str, ...]]:
+    """Number of candidate parents, and what to say about it."""
+    n, needed = len(problem.coded.names), int(problem.constraints.required.sum(axis=0).max())
+    k = max(number_of_candidates(given, n, problem.limit, MAX_CANDIDATES), needed)
+    if given != "auto":
+        return k, ()
+    fits = k
+    while fits > max(needed, 1) and table_bytes(n, fits) > problem.limit // 2:
+        fits -= 1
+    if fits == k:
+        return k, ()
+    return fits, (f"{fits} candidate parents instead of {k}: the tables of more exceed half of the memory limit",)
 
 
 def _first_orders(problem: _Problem, tables: CandidateTables, n_chains: int) -> orders.OrderChains:
@@ -331,35 +393,7 @@ def _first_orders(problem: _Problem, tables: CandidateTables, n_chains: int) -> 
     return orders.run_chains(sampler, start, n_steps, n_steps, threads=problem.threads)[0]
 
 
-def _refined(
-    problem: _Problem, tables: CandidateTables, state: orders.OrderChains, *, fixed: bool
-) -> tuple[CandidateTables, orders.OrderChains, float]:
-    """Replace candidates by better ones, up to three times; the last number is the least share that they cover."""
-    scores = problem.scores(screened_size(len(tables.candidates), problem.most))
-    rows = family_weights(scores, problem.prior, problem.constraints)
-    n_rounds = 0
-    while True:
-        sampled = _several_orders(problem, tables, state)
-        found = cover(rows, scores.max_parents, tables.candidates, sampled, problem.constraints)
-        if fixed or n_rounds == REFINEMENTS or (found.candidates == tables.candidates).all():
-            return tables, state, 1.0 - float(found.outside.max())
-        n_rounds += 1
-        tables = problem.tables(found.candidates)
-        state = _first_orders(problem, tables, len(state.order))
-
-
-def _several_orders(problem: _Problem, tables: CandidateTables, state: orders.OrderChains) -> NDArray[np.int64]:
-    """Some orders of each chain."""
-    n, k = tables.candidates.shape
-    sampler = orders.OrderSampler(tables, tables.sums(problem.threads), np.empty((n, k, 0)), problem.seed)
-    found = [state.order]
-    for _ in range(ORDERS - 1):
-        state = orders.run_chains(sampler, state, 20 * n, 20 * n, threads=problem.threads)[0]
-        found.append(state.order)
-    return np.concatenate(found)
-
-
-def _digests(problem: _Problem, tables: CandidateTables, n_chains: int) -> dict[str, str]:
+def _digests(problem: _Problem, tables: SetTables, n_chains: int) -> dict[str, str]:
     """What a run depends on, by name."""
 
     def digest(*arrays: NDArray[Any]) -> str:
@@ -371,7 +405,7 @@ def _digests(problem: _Problem, tables: CandidateTables, n_chains: int) -> dict[
         "score": str(problem.rule),
         "prior": problem.prior.name + digest(*problem.prior.parts(len(problem.coded.names))),
         "constraints": digest(c.forbidden, c.required, c.max_parents),
-        "candidates": digest(tables.candidates),
+        "candidates": digest(tables.candidates, tables.masks, tables.weights),
         "chains": str(n_chains),
         "seed": str(problem.seed),
     }

@@ -58,6 +58,7 @@ class Facts(NamedTuple):
     rhat, ess_samples, max_difference : float
     n_steps, n_chains, n_samples : int
     coverage : float or None
+    low_coverage : str
     candidates : dict or None
     moves : dict
     notes : tuple of str
@@ -74,6 +75,7 @@ class Facts(NamedTuple):
     n_chains: int = 0
     n_samples: int = 0
     coverage: float | None = None
+    low_coverage: str = ""
     candidates: dict[str, list[str]] | None = None
     moves: dict[str, float] | None = None
     notes: tuple[str, ...] = ()
@@ -106,10 +108,12 @@ class StructurePosterior(Printed):
     n_steps, n_chains, n_samples : int
         Steps of each chain, chains, and samples of all chains after the burn-in; 0 if exact.
     coverage : float or None
-        Share of the posterior of a variable's parents that its candidates contain, the least of all variables; None if
-        all variables are candidates.
+        Share of the posterior of a variable's parents that chains sum, the least of all variables; None if they sum
+        everything.
+    low_coverage : str
+        If that is below 0.99: a warning that says what to try; else empty.
     candidates : dict or None
-        Candidate parents of each variable; None if all variables are.
+        Candidate parents of each variable, whose sets are tabulated; None if all variables are.
     trace : (C, T) ndarray of float64
         ln weight of the states of the chains; empty if exact.
     """
@@ -136,7 +140,7 @@ class StructurePosterior(Printed):
         self.converged, self.rhat, self.ess_samples = facts.converged, facts.rhat, facts.ess_samples
         self.max_difference, self.n_steps, self.n_chains = facts.max_difference, facts.n_steps, facts.n_chains
         self.n_samples, self.coverage, self.candidates = facts.n_samples, facts.coverage, facts.candidates
-        self.moves, self.notes = facts.moves, facts.notes
+        self.moves, self.notes, self.low_coverage = facts.moves, facts.notes, facts.low_coverage
         self._table_of_cases, self._source, self._of_candidates = table, source, of_candidates
         self._ess, self._seed = ess, seed
 
@@ -371,6 +375,8 @@ class StructurePosterior(Printed):
             k = max(map(len, self.candidates.values()))
             coverage = "" if self.coverage is None else f", coverage at least {self.coverage:.4f}"
             lines.append(f"{k} candidate parents of each variable{coverage}")
+        if self.low_coverage:
+            lines.append(self.low_coverage)
         return "\n".join([*lines, *self.notes])
 
     def _curve(self) -> tuple[Sequence[float], str, str]:

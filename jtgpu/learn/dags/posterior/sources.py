@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from ..scores.coded import CodedTable
     from ..search.structure import Structure
 
-__all__ = ["ChainSource", "ExactSource", "Given"]
+__all__ = ["ChainSource", "Covered", "ExactSource", "Given"]
 
 GROUPS = 20  # of independent draws, whose spread gives standard errors
 DRAWS = 2000
+MIN_COVERAGE = 0.99
 MAX_SETS = 1000  # parent sets of a variable that are listed
 
 
@@ -57,6 +58,37 @@ class Given(NamedTuple):
     seed: int
     threads: int | None
     notes: tuple[str, ...] = ()
+
+
+class Covered(NamedTuple):
+    """Parent sets that chains sum.
+
+    Attributes
+    ----------
+    parents : (n, m) ndarray of int64
+        Possible parents; -1 where there are fewer.
+    shares : (n,) ndarray of float64 or None
+        Shares of the posterior of each variable's parents that are summed; None: 1.
+    by_lists : bool
+        Whether other parents are impossible.
+    """
+
+    parents: NDArray[np.int64]
+    shares: NDArray[np.float64] | None
+    by_lists: bool
+
+    def summary(self, names: Sequence[str]) -> tuple[float | None, str]:
+        """The least share, and a warning if it is low."""
+        if self.shares is None:
+            return None, ""
+        v = int(self.shares.argmin())
+        share = float(self.shares[v])
+        if self.by_lists or share >= MIN_COVERAGE:
+            return share, ""
+        return share, (
+            f"the sums cover {share:.3f} of the posterior of the parents of {names[v]!r}; try more candidates, or "
+            f"prior='fair', which weighs large parent sets less"
+        )
 
 
 class ExactSource:
@@ -110,10 +142,10 @@ class ChainSource:
     """Graphs and probabilities are those that chains have visited."""
 
     def __init__(
-        self, given: Given, run: ChainRun, tolerance: float, coverage: float | None,
+        self, given: Given, covered: Covered, run: ChainRun, tolerance: float,
         after_round: Callable[[ChainRun, Estimate, bool], None] | None,
     ):  # fmt: skip
-        self._given, self._run, self._tolerance, self._coverage = given, run, tolerance, coverage
+        self._given, self._covered, self._run, self._tolerance = given, covered, run, tolerance
         self._after_round = after_round
 
     def graphs(self, n: int | None = None) -> NDArray[np.int64]:
@@ -139,15 +171,15 @@ class ChainSource:
     def posterior(self, estimate: Estimate) -> StructurePosterior:
         """The posterior that the chains estimate."""
         given, run = self._given, self._run
-        names, own = given.table.names, given.tables.candidates
+        names, own, dense = given.table.names, self._covered.parents, given.tables.candidates
         traces = run.traces()
         moves = None
         if isinstance(run.engine, PartitionEngine):
             counts = run.state.moves.sum(axis=0)
             moves = {name: float(done / max(tried, 1)) for name, (tried, done) in zip(MOVES, counts, strict=True)}
         candidates = None
-        if own.shape[1] < len(names) - 1:
-            candidates = {v: [names[u] for u in row if u >= 0] for v, row in zip(names, own, strict=True)}
+        if dense.shape[1] < len(names) - 1:
+            candidates = {v: [names[u] for u in row if u >= 0] for v, row in zip(names, dense, strict=True)}
         best = given.best
         if run.best_weight > best.log_weight + 1e-9:
             parents = [[int(u) for j, u in enumerate(own[v]) if run.best[v] >> j & 1] for v in range(len(names))]
@@ -156,7 +188,7 @@ class ChainSource:
         facts = Facts(
             run.engine.name, given.prior, None, run.is_precise(estimate, self._tolerance), estimate.r_hat,
             effective_samples(traces) if traces.size else 0.0, estimate.max_difference, run.state.n_steps,
-            len(run.state.arcs), estimate.n_samples, self._coverage, candidates, moves, given.notes,
+            len(run.state.arcs), estimate.n_samples, *self._covered.summary(names), candidates, moves, given.notes,
         )  # fmt: skip
         return StructurePosterior(
             given.table, estimate.arcs, estimate.errors, best, facts, self, of_candidates=own,

@@ -1,0 +1,152 @@
+"""Compiled loops that sum outer sets: parent sets with a member that is no candidate, in lists by descending weight."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ....util.jit import compiled
+from ..chain_records import SetTables
+from .draws import ANY, NEGLIGIBLE, lowest, squeezed
+from .exponential import exponential
+from .orders import order_steps, start_order
+from .philox import philox, uniform
+
+__all__ = ["SetTables", "corrected_order_steps", "totals_of_order", "with_outer"]
+
+NEGLIGIBLE_REST = -16.0  # ln of the share of outer sets that are not summed
+ONE = 4294967296.0
+CORRECTION = 1  # last word of the counter of the random numbers by which orders are accepted
+
+
+@compiled(allocates=False)
+def with_outer(tables, v, before, met, total):  # type: ignore[no-untyped-def]
+    """Add the weights of the outer sets of v within `before` that have a member in `met` to a total; logarithms."""
+    absent, masks, counts = ~before, tables.outer_masks[v], tables.outer_counts[v]
+    for s in range(tables.outer_units.shape[1]):
+        if tables.outer_totals[v, s] <= total + NEGLIGIBLE_REST:
+            break
+        count = np.int64(0)
+        for i in range(tables.outer_ends[v, s], tables.outer_ends[v, s + 1]):
+            allowed = ((masks[i] & absent) == 0) & ((masks[i] & met) != 0)
+            count += counts[i] & -np.int64(allowed)
+        if count:
+            x = tables.outer_units[v, s] + math.log(count)
+            high = max(x, total)
+            total = high + math.log1p(math.exp(min(x, total) - high))
+    return total
+
+
+@compiled("i8[:], SetTables, i8[:], f8[:]", allocates=False)
+def totals_of_order(order, tables, before, totals):  # type: ignore[no-untyped-def]
+    """ln of the total weight of the parent sets of each variable that an order allows.
+
+    Parameters
+    ----------
+    order : (n,) int64
+    tables : SetTables
+    before : (n,) int64, output
+        The possible parents of each variable that precede it, as bits.
+    totals : (n,) float64, output
+    """
+    inner = (1 << tables.hits.shape[1]) - 1
+    for v in range(len(order)):
+        before[v] = 0
+        for j in range(tables.candidates.shape[1]):
+            u = tables.candidates[v, j]
+            if u < 0:
+                continue
+            for i in range(len(order)):
+                if order[i] == u:
+                    before[v] |= 1 << j
+                    break
+                if order[i] == v:
+                    break
+    for v in range(len(order)):
+        totals[v] = with_outer(tables, v, before[v], ANY, tables.sums[v, before[v] & inner])
+
+
+@compiled(allocates=False)
+def _add_shares(tables, v, before, total, shares):  # type: ignore[no-untyped-def]
+    """Probability of each possible parent of v, given an order."""
+    k = tables.hits.shape[1]
+    inner = (1 << k) - 1
+    for j in range(len(shares)):
+        shares[j] = 0.0
+        if j < k and before >> j & 1:
+            shares[j] = exponential(min(max(tables.hits[v, j, squeezed(before & inner, j)] - total, NEGLIGIBLE), 0.0))
+    for s in range(tables.outer_units.shape[1]):
+        if tables.outer_totals[v, s] <= total + NEGLIGIBLE_REST:
+            break
+        unit = tables.outer_units[v, s] - total
+        for i in range(tables.outer_ends[v, s], tables.outer_ends[v, s + 1]):
+            mask = tables.outer_masks[v, i]
+            if mask & ~before == 0:
+                x = exponential(min(max(unit + math.log(tables.outer_counts[v, i]), NEGLIGIBLE), 0.0))
+                while mask:
+                    shares[lowest(mask)] += x
+                    mask &= mask - 1
+
+
+@compiled("i8, i8, i8, i8, u8, f8[:], SetTables, i8[:, :], i8[:], u8[:, :], f8[:]")
+def corrected_order_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    n_samples, first, thin, chain, seed, settings, tables, bit_in, order, arcs, trace
+):  # fmt: skip
+    """Run a chain over orders whose weights include the outer sets.
+
+    Steps look up the sums over candidates. After `thin` of them, the new order is accepted or rejected by the weight of
+    the outer sets, or the old one restored (surrogate transitions, Liu, 2001): `thin` steps, each of which is one of
+    several moves at random, are a move in balance with the weight without outer sets.
+
+    Parameters
+    ----------
+    n_samples : int64
+    first, thin, chain, seed, settings
+        See `jtgpu.learn.dags.loops.orders.order_steps`.
+    tables : SetTables
+    bit_in : (n, n) int64
+        [u, v]: 2**i if u is candidate parent number i of v, else 0.
+    order : (n,) int64
+        The state, updated.
+    arcs : (n, n) uint64
+        Sums over the samples, in units of 2**-32; updated.
+    trace : (n_samples,) float64, output
+        Weight of each sample.
+
+    Returns
+    -------
+    int64
+        How many of the new orders were accepted.
+    """
+    n, m = len(order), tables.candidates.shape[1]
+    position, masks, values = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
+    before, totals, old, best = np.empty(n, np.int64), np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)
+    nothing, no_arcs, last, shares = np.empty((n, 1, 0)), np.zeros((n, n), np.uint64), np.empty(1), np.empty(m)
+    start_order(order, bit_in, tables.sums, position, masks, values)
+    totals_of_order(order, tables, before, totals)
+    excess, accepted = totals.sum() - values.sum(), 0
+    for s in range(n_samples):
+        old[:] = order
+        begin = first + s * thin
+        order_steps(
+            thin, begin, thin, chain, seed, settings, order, position, masks, values, bit_in, tables.sums,
+            tables.candidates, nothing, no_arcs, last, best,
+        )  # fmt: skip
+        totals_of_order(order, tables, before, totals)
+        new = totals.sum() - values.sum()
+        w, _, _, _ = philox(seed, np.uint64(begin + thin - 1), np.uint64(chain), np.uint64(CORRECTION))
+        if math.log(uniform(w)) < new - excess:
+            excess = new
+            accepted += 1
+        else:
+            order[:] = old
+            start_order(order, bit_in, tables.sums, position, masks, values)
+            totals_of_order(order, tables, before, totals)
+        trace[s] = totals.sum()
+        for v in range(n):
+            _add_shares(tables, v, before[v], totals[v], shares)
+            for j in range(m):
+                if before[v] >> j & 1:
+                    arcs[tables.candidates[v, j], v] += np.uint64(min(shares[j], 1.0) * ONE + 0.5)
+    return accepted
