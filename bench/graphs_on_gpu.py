@@ -54,7 +54,8 @@ def consecutive(arcs: Arcs, count: int) -> NDArray[np.float64]:
     """Sources that are consecutive in breadth-first order, from the middle."""
     number = layout.divide(arcs, np.ones(arcs.n), False, gpu.LANES, 1).folded.number
     first = max((number.max() + 1 - count) // 2, 0)
-    return ((number >= first) & (number < first + count)).astype(np.float64)
+    found: NDArray[np.float64] = ((number >= first) & (number < first + count)).astype(np.float64)
+    return found
 
 
 def timed(work: Callable[[], Any], most: int, seconds: float) -> timing.Spread:

@@ -4,7 +4,7 @@ A worker receives a plan and tables once, never a tree or device data. `connect`
 and the data that a worker receives; `storage`, `find_cases`, `tables`, `parts`, `part_reader`, `part_writer`, `folder`,
 `worker` and `files` answer files; `datasets` and `frame_solver` answer Ray's datasets and frames in memory;
 `remote_monitor` runs these from outside the cluster; `slices` distributes slices, `counts` the
-E-step of a fit. Ray schedules the work and repeats
+E-step of a fit, `tasks` the calls of a function. Ray schedules the work and repeats
 unfinished work of a lost worker.
 """
 
@@ -16,8 +16,9 @@ from .datasets import answer_dataset
 from .files import ClusterReport, answer_files, columns_of
 from .frame_solver import solver_on
 from .slices import RaySlices
+from .tasks import run_tasks
 
 __all__ = [
     "Cluster", "ClusterCounts", "ClusterReport", "RaySlices", "answer_dataset", "answer_files", "columns_of",
-    "solver_on",
+    "run_tasks", "solver_on",
 ]  # fmt: skip

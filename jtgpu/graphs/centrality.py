@@ -76,7 +76,8 @@ def betweenness(  # noqa: PLR0913 (public API)
     devices : "all", int or sequence of int, optional
         GPUs that share the sources. Default: the fastest one. Results have the same bits for any number of them.
     cluster : str or jtgpu.cluster.Cluster, optional
-        A Ray cluster that shares the sources, such as ``"local"`` or ``"auto"``. Results have the same bits as without.
+        A Ray cluster that shares the sources, such as ``"local"`` or ``"auto"``, on its CPUs, or with
+        ``backend="gpu"`` a GPU for each worker. Results have the same bits as without.
     progress : callable, optional
         Called with the number of sources that are done, the number of all, and a text.
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError, BackendUnavailable
-from ..util import doors
 from ..util.system import cores
-from . import cpu, gpu, reference
+from . import cpu, gpu, reference, sharing
 from .layout import Group, Layout, divide
 from .records import LANES
 from .trees import RawSums, with_trees
@@ -63,6 +62,8 @@ def dependencies(
     TableTooLarge
         If the memory of one thread, or of one block of a GPU, is not available.
     """
+    if running.devices is not None and running.cluster is not None:
+        raise ArgumentError("devices are GPUs of this machine; a cluster's workers have one each")
     if running.backend == "reference":
         return reference.dependencies(arcs, chosen, edges=edges, endpoints=endpoints)
     numbers = _devices(arcs, chosen, running)
@@ -70,7 +71,7 @@ def dependencies(
     options = {"edges": edges, "endpoints": endpoints and arcs.directed}
     results: Iterator[tuple[Group, Sums]]
     if running.cluster is not None:
-        results = doors.cluster().group_sums(running.cluster, layout, backend="gpu" if numbers else "cpu", **options)
+        results = sharing.group_sums(running.cluster, layout, backend="gpu" if numbers else "cpu", **options)
     elif numbers:
         results = gpu.group_sums(layout, layout.groups, numbers, **options)
     else:
@@ -81,9 +82,9 @@ def dependencies(
 
 def _devices(arcs: Arcs, chosen: NDArray[np.float64], running: Running) -> list[int]:
     """The GPUs to use; none for the CPU."""
-    if running.devices is not None and running.backend not in ("auto", "gpu"):
-        raise ArgumentError(f"devices are GPUs, which backend={running.backend!r} does not use")
-    if running.backend == "cpu":
+    if running.devices is not None and running.backend == "cpu":
+        raise ArgumentError("devices are GPUs, which backend='cpu' does not use")
+    if running.backend == "cpu" or (running.cluster is not None and running.backend != "gpu"):
         return []
     wanted = running.backend == "gpu" or running.devices is not None
     reason = gpu.reason_against(arcs)
@@ -96,7 +97,7 @@ def _devices(arcs: Arcs, chosen: NDArray[np.float64], running: Running) -> list[
         if work / (RATE * (running.threads or cores())) < GPU_START + work / GPU_RATE:
             return []
     if running.cluster is not None:
-        return [0]  # each worker has its own
+        return [0]  # a worker's own
     try:
         return gpu.numbers_of(running.devices)
     except BackendUnavailable:

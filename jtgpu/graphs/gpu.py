@@ -12,7 +12,7 @@ from ..backends.wrappers.workers import WorkerPool
 from ..device.context import Device, Launch, device_numbers, open_device
 from ..device.memory import Memory
 from ..errors import TableTooLarge, format_bytes
-from .layout import Group, Layout, make_groups
+from .layout import Group, Layout, make_groups, runs
 from .records import Sums
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ def group_sums(
         If the memory for one batch is not available.
     """
     pool = WorkerPool([(f"GPU {number}", open_device(number)) for number in devices])
-    bounds = [len(groups) * i // len(devices) for i in range(len(devices) + 1)]
-    tasks = [groups[a:b] for a, b in pairwise(bounds) if a < b]
+    tasks = runs(groups, len(devices))
 
     def work(device: Device, task: Sequence[Group]) -> list[Sums]:
         with device.active():

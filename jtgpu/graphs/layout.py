@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from .arcs import Arcs
 
-__all__ = ["Folded", "Group", "Layout", "divide", "make_groups"]
+__all__ = ["Folded", "Group", "Layout", "divide", "make_groups", "runs"]
 
 _arrange = loops("jtgpu.graphs.loops.arrange")
 
@@ -172,9 +174,15 @@ def make_groups(
     bounds = np.unique(np.searchsorted(work, work[-1] * np.arange(1, n_groups) / n_groups, side="left") + 1)
     bounds = np.unique(np.concatenate([[0], bounds[bounds < len(batches)], [len(batches)]]))
     groups = []
-    for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+    for a, b in pairwise(bounds.tolist()):
         lo, hi = int(batches[a, 2]), int(batches[b - 1, 3])
         these = int(work[b - 1] - (work[a - 1] if a else 0))
         arcs = slice(int(graph.first[lo]), int(graph.first[hi]))
         groups.append(Group(slice(a, b), slice(lo, hi), arcs, these, int(n_sources[a:b].sum())))
     return groups
+
+
+def runs(groups: Sequence[Group], n: int) -> list[Sequence[Group]]:
+    """Divide groups into at most n runs of consecutive ones."""
+    bounds = [len(groups) * i // n for i in range(n + 1)]
+    return [groups[a:b] for a, b in pairwise(bounds) if a < b]
