@@ -42,6 +42,11 @@ struct Row {                 // a lane's view of the warp's row: column j is at 
     const u64* words;
 };
 
+// First plane of a group; most tables have one group.
+__device__ __forceinline__ u32 first_plane(const Tree& t, u32 g) {
+    return g == 0 ? 0 : g == t.n_groups ? t.n_planes : t.planes[g];
+}
+
 // A lower bound of the keys of a row and the references in box `lane` of a box group.
 template <int METRIC>
 __device__ __forceinline__ float bound(const Tree& t, const Row& x, u32 group, u32 lane) {
@@ -61,7 +66,7 @@ __device__ __forceinline__ float bound(const Tree& t, const Row& x, u32 group, u
         u32 differ = 0;
         for (u32 g = 0; g < t.n_groups; g++) {
             u64 odd = x.words[32 * (t.n_planes + t.n_groups + g)];
-            for (u32 p = t.planes[g]; p < t.planes[g + 1]; p++) odd |= x.words[32 * p] ^ agreed[32 * (t.n_groups + p)];
+            for (u32 p = first_plane(t, g); p < first_plane(t, g + 1); p++) odd |= x.words[32 * p] ^ agreed[32 * (t.n_groups + p)];
             differ += __popcll(odd & agreed[32 * g] & x.words[32 * (t.n_planes + g)]);
         }
         total = __fadd_rd((float)differ, total);
@@ -89,7 +94,7 @@ __device__ __forceinline__ double key_of(const Tree& t, const Row& x, u32 leaf, 
     u32 differ = 0;
     for (u32 g = 0; g < t.n_groups; g++) {
         u64 odd = x.words[32 * (t.n_planes + t.n_groups + g)], both = x.words[32 * (t.n_planes + g)];
-        for (u32 p = t.planes[g]; p < t.planes[g + 1]; p++) odd |= words[32 * p] ^ x.words[32 * p];
+        for (u32 p = first_plane(t, g); p < first_plane(t, g + 1); p++) odd |= words[32 * p] ^ x.words[32 * p];
         if (METRIC == HOLES) {
             both &= words[32 * (t.n_planes + g)];
             common += __popcll(both);
@@ -157,7 +162,7 @@ struct Nearest {
 template <int METRIC>
 __device__ __forceinline__ void search(const Search& s) {
     __shared__ u32 waiting[WARPS][LEVELS][32];  // bits of the bounds of the boxes that are still to be visited
-    const Tree& t = s.tree;
+    const Tree t = s.tree;  // in registers, except for its levels: the compiler cannot know that no store changes it
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, row = blockIdx.x * WARPS + warp;
     if (row >= s.n) return;
     const u32 n_words = t.n_planes + 2 * t.n_groups;
@@ -168,7 +173,7 @@ __device__ __forceinline__ void search(const Search& s) {
     Nearest near;
     near.start(s.k, lane);
     u32 level = t.n_levels - 1, parent = 0, n_visited = 0;  // lane l has the node whose children level l lists
-    waiting[warp][level][lane] = lane < t.size[level] ? __float_as_uint(bound<METRIC>(t, x, t.first[level], lane)) : NO_BOX;
+    waiting[warp][level][lane] = lane < s.tree.size[level] ? __float_as_uint(bound<METRIC>(t, x, s.tree.first[level], lane)) : NO_BOX;
     while (level < t.n_levels) {
         const u32 mine = waiting[warp][level][lane], least = warp_min(mine);
         if (least == NO_BOX || (double)__uint_as_float(least) >= near.worst) {
@@ -183,7 +188,7 @@ __device__ __forceinline__ void search(const Search& s) {
             if (lane == level) parent = node;
             const u32 child = node * 32 + lane;
             waiting[warp][level][lane] =
-                child < t.size[level] ? __float_as_uint(bound<METRIC>(t, x, t.first[level] + node, lane)) : NO_BOX;
+                child < s.tree.size[level] ? __float_as_uint(bound<METRIC>(t, x, s.tree.first[level] + node, lane)) : NO_BOX;
             continue;
         }
         const u32 count = t.counts[node * 32 + lane];

@@ -10,6 +10,7 @@ import pytest
 import jtgpu
 from jtgpu import screen
 from jtgpu.device.context import Device, device_numbers
+from jtgpu.screen import published
 
 RNG = np.random.default_rng
 
@@ -87,3 +88,20 @@ def test_mixed_tables(gpu: Device, holes: float) -> None:
 def test_several_devices(gpu: Device) -> None:
     devices = device_numbers("all")
     same(RNG(0).standard_normal((100_000, 3)), 21, devices=[*devices, *devices][:2] if len(devices) == 1 else devices)
+
+
+@pytest.mark.parametrize("name", published.SELECTIONS)
+def test_published_selections(gpu: Device, name: str) -> None:
+    for m, d, k in [(3, 100_000, 50), (40, 777, 128), (1, 5, 5)]:
+        numbers = RNG(d).random((m, d)).astype(np.float32).astype(float)
+        np.testing.assert_array_equal(
+            published.select(name, numbers, k, backend="gpu"), np.sort(numbers, axis=1)[:, :k]
+        )
+
+
+@pytest.mark.parametrize("mode", published.MODES)
+def test_published_solving_set(gpu: Device, mode: str) -> None:
+    x = RNG(1).standard_normal((200_000, 3)).astype(np.float32).astype(float)
+    found, wanted = published.gpu_solving_set(x, 10, 50, mode=mode), screen.top_outliers(x, 10, 50, backend="cpu")
+    assert sorted(found.index.tolist()) == sorted(wanted.index.tolist())
+    np.testing.assert_allclose(np.sort(found.weight), np.sort(wanted.weight), rtol=1e-5)

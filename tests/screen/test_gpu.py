@@ -15,6 +15,7 @@ from jtgpu.screen import published, reference, workers
 from jtgpu.screen.gpu.launcher import Launcher
 from jtgpu.screen.gpu.tree import Cells, DeviceTree
 from jtgpu.screen.published import table
+from jtgpu.screen.published.gpu import solving_set
 from tests.screen.test_outliers import RNG, column, mixed, states
 from tests.support.emulated.install import emulated_gpu, installed, needs_compiler
 
@@ -156,6 +157,28 @@ def test_published_selections_read_every_number_once(gpus: None, name: str) -> N
             np.testing.assert_array_equal(
                 published.select(name, single, k, backend="gpu"), np.sort(single, axis=1)[:, :k]
             )
+
+
+@pytest.mark.parametrize("mode", published.MODES)
+@pytest.mark.parametrize(("d", "n", "k", "m"), [(70, 3, 5, 10), (4, 1, 3, 3), (65, 65, 2, 200), (300, 4, 8, 16)])
+def test_published_solving_set(gpus: None, mode: str, d: int, n: int, k: int, m: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(solving_set, "WIDTH", 150)
+    monkeypatch.setattr(solving_set, "BLOCKS", 3)
+    x = RNG(d).standard_normal((d, 2)).astype(np.float32).astype(float)
+    found, wanted = published.gpu_solving_set(x, n, k, m, mode), published.nested_loop(x, n, k)
+    assert found.index.tolist() == wanted.index.tolist()
+    np.testing.assert_allclose(found.weight, wanted.weight, rtol=1e-5)
+    assert set(found.index.tolist()) <= set(found.solving_set.tolist())
+    assert len(found.solving_set) >= min(max(n, k), d)
+
+
+@pytest.mark.parametrize("mode", published.MODES)
+def test_published_solving_set_of_a_micro_cluster(gpus: None, mode: str) -> None:
+    """Printed, the sum of a list of fewer than k distances counts as a bound."""
+    rng = RNG(1)
+    x = np.concatenate([rng.standard_normal((80, 2)), 30 + 1e-3 * rng.standard_normal((4, 2))])
+    found = published.gpu_solving_set(x, 4, 6, 3, mode)
+    assert sorted(found.index.tolist()) == [80, 81, 82, 83]
 
 
 @pytest.mark.slow

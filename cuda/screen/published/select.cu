@@ -11,17 +11,10 @@
 //
 // Distances are float32, as published. A list that is not full has infinite entries. Fixed: barriers where threads
 // diverge, the missing barrier below 32 threads, buffers without a bound. Lists come out in no particular order.
-typedef unsigned int u32;
+#include "screen/published/lists.cuh"
 
-#ifndef JT_WAYS
-#define JT_WAYS 64
-#endif
-#define K JT_WAYS          // room of a list
-#define THREADS 64         // of a block that takes a row
 #define ROWS 32            // of a block whose threads take a row each
 #define RANKS 256          // numbers of a block of cuknn
-#define BUFFER 22          // numbers of a thread of kato
-#define INFINITE __int_as_float(0x7f800000)
 
 struct Select {
     const float* numbers;  // (m, d); transposed for a thread a row
@@ -29,50 +22,6 @@ struct Select {
     float* scratch;        // barrientos: (m, k, THREADS); cuknn: (m, ceil(d / RANKS), k)
     u32 m, d, k;
     u32 first, blocks;     // first row; blocks of each row
-};
-
-// A binary heap with its largest number first; entry i is at i * stride.
-struct Heap {
-    float* at;
-    u32 stride, k;
-
-    __device__ __forceinline__ void start() {
-        for (u32 i = 0; i < k; i++) at[i * stride] = INFINITE;
-    }
-
-    __device__ __forceinline__ float root() const { return at[0]; }
-
-    __device__ __forceinline__ void add(float x) {
-        if (!(x < at[0])) return;
-        u32 i = 0;
-        while (true) {
-            u32 child = 2 * i + 1;
-            if (child >= k) break;
-            float largest = at[child * stride];
-            if (child + 1 < k && at[(child + 1) * stride] > largest) largest = at[++child * stride];
-            if (!(largest > x)) break;
-            at[i * stride] = largest;
-            i = child;
-        }
-        at[i * stride] = x;
-    }
-};
-
-// An ascending array.
-struct Sorted {
-    float* at;
-    u32 stride, k;
-
-    __device__ __forceinline__ void start() {
-        for (u32 i = 0; i < k; i++) at[i * stride] = INFINITE;
-    }
-
-    __device__ __forceinline__ void add(float x) {
-        if (!(x < at[(k - 1) * stride])) return;
-        u32 i = k - 1;
-        for (; i && at[(i - 1) * stride] > x; i--) at[i * stride] = at[(i - 1) * stride];
-        at[i * stride] = x;
-    }
 };
 
 // An array and the place of its largest number.

@@ -1,8 +1,8 @@
-"""The algorithms of Zanirati's thesis (Bologna, 2012) as definitions, for comparison: by their names, in plain Python.
+"""The algorithms of Zanirati's thesis (Bologna, 2012) for comparison, by their names.
 
-`algorithms` has the searches for the n rows of largest weight (A1, A2, A3, A5, A6), `selection` the kernels that select
-the k smallest numbers of each row of a matrix. The printed defects are fixed; see `docs/screening.rst`. These functions
-say what is computed, and are not fast: use `jtgpu.screen.top_outliers`.
+`algorithms` has the searches for the n rows of largest weight (A1 to A6), `selection` the kernels that select the k
+smallest numbers of each row of a matrix, `gpu` A4 and the selections in CUDA, `table` the published table next to today's
+times. The printed defects are fixed; see `docs/screening.rst`. To find outliers, use `jtgpu.screen.top_outliers`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,21 @@ from .algorithms import (
     Published,
     chunked_nested_loop,
     distributed_solving_set,
+    gpu_solving_set,
     lazy_distributed_solving_set,
     nested_loop,
     solving_set,
 )
+from .gpu.solving_set import MODES
 from .selection import SELECTIONS, select
 
 __all__ = [
+    "MODES",
     "SELECTIONS",
     "Published",
     "chunked_nested_loop",
     "distributed_solving_set",
+    "gpu_solving_set",
     "lazy_distributed_solving_set",
     "nested_loop",
     "select",

@@ -1,4 +1,4 @@
-"""``python -m jtgpu.screen.published``: the published table of the selection kernels next to today's."""
+"""``python -m jtgpu.screen.published``: the published kernels on this machine's GPU, next to the published figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 from ...errors import JtgpuError
 from ...util.progress import report as progress
-from .table import PUBLISHED, measure, report
+from .table import PUBLISHED, measure, measure_modes, report
 
 
 def main() -> int:
@@ -19,14 +19,19 @@ def main() -> int:
     parser.add_argument("-m", type=int, default=100, help="rows of the matrix")
     parser.add_argument("-k", type=int, default=50, help="distances that are selected")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--rows", default="1000000x2", help="of the table for the solving set, as ROWSxCOLUMNS")
     options = parser.parse_args()
+    d, a = (int(word) for word in options.rows.split("x"))
     sizes = [*PUBLISHED] if options.columns == "all" else [int(word) for word in options.columns.split(",")]
     try:
         device, rows = measure(sizes, options.m, options.k, options.runs, progress)
+        modes = measure_modes(d, a, 10, options.m, options.k, options.runs, progress)
     except JtgpuError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(report(device, rows))
+    print(f"\nSolving set (A4) of {d:,} x {a} normal numbers, n=10, seconds; published: redMS is nearly always fastest")
+    print(", ".join(f"{mode} {seconds:.3f}" for mode, seconds in sorted(modes.items(), key=lambda item: item[1])))
     return 0
 
 

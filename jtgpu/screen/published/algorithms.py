@@ -10,13 +10,14 @@ import numpy as np
 
 from ...errors import DataError
 from ...util.arguments import whole_number
+from .gpu.solving_set import solve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Published", "chunked_nested_loop", "distributed_solving_set", "lazy_distributed_solving_set", "nested_loop",
-    "solving_set",
+    "Published", "chunked_nested_loop", "distributed_solving_set", "gpu_solving_set", "lazy_distributed_solving_set",
+    "nested_loop", "solving_set",
 ]  # fmt: skip
 
 
@@ -27,7 +28,7 @@ class Published:
     index: NDArray[np.int64]  # (n,)
     weight: NDArray[np.float64]  # (n,)
     solving_set: NDArray[np.int64]  # ascending; all rows for nested loops
-    pairs: int  # distances that were computed
+    pairs: int  # distances that were computed; 0 on a GPU, where they are not counted
     messages: int  # numbers sent between the supervisor and the nodes
 
 
@@ -99,6 +100,25 @@ def chunked_nested_loop(x: Any, n: int, k: int, chunk: int = 256) -> Published:
 def solving_set(x: Any, n: int, k: int, m: int = 100, seed: int = 0) -> Published:
     """A2, ``ODPSolvingSet``: m candidates at a time, the rows of largest upper bound, until all others are below."""
     return replace(distributed_solving_set(x, n, k, m, nodes=1, seed=seed), messages=0)
+
+
+def gpu_solving_set(x: Any, n: int, k: int, m: int = 100, mode: str = "redMS", seed: int = 0) -> Published:
+    """A4, ``CUDA_ODPSolvingSet``, on a GPU: distances are float32, and k is at most 128.
+
+    Parameters
+    ----------
+    x : (N, a) array
+    n, k, m, seed
+        As for `solving_set`.
+    mode : {"redMS", "red", "kato", "ndm", "hgm", "hgmA1A2"}
+        How the lists of the candidates are found: from a matrix of distances by one heap and buffers (``"kato"``), by a
+        heap for each thread (``"red"``), the same every 1,024 columns (``"redMS"``); or without a matrix, with heaps
+        in shared memory (``"ndm"``) or global memory, merged at once (``"hgm"``) or by block first (``"hgmA1A2"``).
+    """
+    table = _checked(x, n, k)
+    whole_number("m", m, 1)
+    index, weight, inside = solve(table, n, k, m, mode, seed)
+    return Published(index, weight, inside, 0, 0)
 
 
 def distributed_solving_set(x: Any, n: int, k: int, m: int = 100, nodes: int = 4, seed: int = 0) -> Published:

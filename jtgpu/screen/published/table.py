@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...device.context import open_device
+from ...errors import JtgpuError
 from ...util.text_table import format_table
 from ..gpu.launcher import Launcher
 from .gpu.selection import SelectionJob
+from .gpu.solving_set import MODES, solve
 
-__all__ = ["NAMES", "PUBLISHED", "Row", "measure", "report"]
+__all__ = ["NAMES", "PUBLISHED", "Row", "measure", "measure_modes", "report"]
 
 NAMES = (
     "hcr", "kato", "garcia_insertion", "insertion_reduction", "barrientos", "kato_mb", "cuknn", "hcr_mb", "arefin",
@@ -96,6 +98,34 @@ def _timed(job: SelectionJob, launcher: Launcher) -> float:
     stop.record(launcher.stream)
     launcher.stream.synchronize()
     return float(stop.time_since(start))
+
+
+def measure_modes(
+    d: int, a: int, n: int = 10, m: int = 100, k: int = 50, runs: int = 3, step: Callable[[str], Any] = lambda _: None
+) -> dict[str, float]:  # fmt: skip
+    """Seconds of the solving set (A4) of d normal rows in each of its modes, medians, from host memory.
+
+    Raises
+    ------
+    BackendUnavailable
+        Without a GPU.
+    JtgpuError
+        If modes disagree about the rows of largest weight.
+    """
+    x = np.random.default_rng(d + a).standard_normal((d, a))
+    found, seconds = set(), {}
+    for mode in MODES:
+        step(f"solving set, {mode}")
+        times = []
+        for _ in range(runs + 1):
+            start = time.perf_counter()
+            top, _, _ = solve(x, n, k, m, mode, 0)
+            times.append(time.perf_counter() - start)
+        found.add(frozenset(top.tolist()))
+        seconds[mode] = float(np.median(times[1:]))
+    if len(found) > 1:
+        raise JtgpuError("the modes of the solving set find different rows")
+    return seconds
 
 
 def report(device: str, rows: Sequence[Row]) -> str:
