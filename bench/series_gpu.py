@@ -122,26 +122,26 @@ def long_systems(device: Device, smoke: bool) -> Rows:
         wanted = series.levinson(c) if n <= 30_000 else None
         memory = Memory(device)
         address, last = memory.put(c, stream), memory.put(np.array([n - 1], np.int32), stream)
-        designs: list[tuple[int, tuple[int, int] | None]] = [(16, None), (32, None)]
-        tiles = -(-n // 224)
-        many = min(device.multiprocessors, max(-(-tiles // 4), 1))
-        designs += [(s, (CLUSTER, 8)) for s in (16, 32) if n <= 30_000]
-        designs += [(s, (CLUSTER, 16)) for s in (16, 32)]
-        designs += [(s, (GRID, many)) for s in (16, 32)]
-        for steps, design in designs:
-            job = SchurJob(device, address, 1, n, stream, last=last, steps=steps, design=design)
+        tiles = -(-n // 256)
+        designs: list[tuple[int, int, int] | None] = [None]
+        designs += [(CLUSTER, 8, 4), (CLUSTER, 16, 4), (CLUSTER, 16, 8)]
+        for followers in (1, 3, 7):
+            blocks = min(device.multiprocessors, -(-tiles // followers))
+            designs.append((GRID, blocks, 1 + min(-(-tiles // blocks), 7)))
+        for design in designs:
+            job = SchurJob(device, address, 1, n, stream, last=last, design=design)
             try:
                 job.queue(stream)
                 found = job.download(stream)
                 gap = None if wanted is None else close_to(found.filter[0], wanted.coef, 1e-9)
                 spread = device_seconds(device, stream, lambda job=job: job.queue(stream), runs)  # type: ignore[misc]
             except JtgpuError as error:
-                print(f"N = {n}, {steps} {design}: {error}", flush=True)
+                print(f"N = {n}, {design}: {error}", flush=True)
                 continue
             finally:
                 job.close()
-            text = f"{steps} steps, {'default' if design is None else ('block', 'cluster', 'grid')[design[0]]}"
-            text += "" if design is None else f" of {design[1]}"
+            kind = ("block", "cluster", "grid")
+            text = "default" if design is None else f"{kind[design[0]]} of {design[1]}, {design[2]} warps"
             yield row("series gpu single", f"N = {n}", text, spread, device=device.name, max_error=gap)
         if n <= 30_000:
             b = np.random.default_rng(n).standard_normal(n)

@@ -7,16 +7,20 @@
 // same N multiplications by two wherever m stands, and the only special case is v[m+1] = a, where a generator's entry
 // becomes the filter's. A right-hand side is a third array: y -= mu w, the residual from m on, minus the solution before.
 //
-// B steps at a time, a panel: entries depend on the B before them only, and the panel's coefficients on the next B
-// generators (the corner). Every warp computes the corner for itself, in registers, and applies the coefficients to 32 E
-// consecutive entries, of which the first B are another warp's, too; one barrier a panel. The corner's divisions follow
-// each other: they are the critical path, B times about 100 cycles, behind which the warp's other work runs.
+// PANEL steps from one barrier of all blocks to the next: entries depend on the PANEL before them only, and a panel's
+// coefficients on the next PANEL generators. The first warp of every block, the leader, computes these coefficients from
+// them, 16 steps at a time, while the others apply the 16 before to a tile of entries each, of which the first half is
+// another warp's, too. Entries of a lane are consecutive and stay in registers; from lane to lane one number moves a step.
+//
+// The critical path is the leader's: w[m] -> 1 / w[m] -> coefficient -> w[m+1], about 90 cycles a step, without a wait
+// for memory or for other warps. What the other warps do is hidden as long as none has more than one tile.
 //
 // A system has `blocks` blocks: 1; a cluster, with its barrier; or, one system only, all of a cooperative launch.
 #include "common/types.cuh"
 
-#define E 8                // consecutive entries of a lane
-#define MAX_WARPS 4        // of a block: one for each of a multiprocessor's schedulers
+#define PANEL 256          // steps between two barriers
+#define GROUP 16           // steps between two barriers of a block
+#define MAX_WARPS 8        // of a block
 #define SMALLEST 0x1p-50   // a variance below this fraction of r[0] is rounding
 
 struct Schur {
@@ -92,57 +96,21 @@ __device__ __forceinline__ double reciprocal(double x) {
 #endif
 }
 
-// What a warp knows of the system: which orders exist. The same in all warps.
-struct State { int stop, last; double least; };
+// The results of a panel's steps.
+struct Steps { double a[PANEL], mu[PANEL], variance[PANEL]; };
 
-template <int B, bool RIGHT>
-struct Corner {
-    double u[B], v[B], d[RIGHT ? B : 1];
+// The value that a lane of the warp has.
+__device__ __forceinline__ double from_lane(double x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 
-    __device__ __forceinline__ void read(const Schur& s, const double* from, u32 m) {
-#pragma unroll
-        for (int i = 0; i < B; i++) {
-            u[i] = m + i < s.n ? load(from + s.n + m + i) : 0.0;
-            v[i] = m + 1 + i < s.n ? load(from + m + 1 + i) : 0.0;
-            if (RIGHT) d[i] = m + i < s.n ? load(from + 2 * s.n + m + i) : 0.0;
-        }
-    }
-
-    // Step i of a panel that begins at m: minus the reflection coefficient, 0 if the order does not exist.
-    template <int i>
-    __device__ __forceinline__ void step(const Schur& s, int order, State& state, double& a, double& mu) {
-        const double inverse = reciprocal(u[0]);
-        const double k = v[i] * inverse;
-        const double left = fma(-k, v[i], u[0]);
-        const bool wanted = order <= state.last && state.stop < 0;
-        const bool good = s.is_covariance ? left > state.least && left < INFINITY && fabs(k) < 1.0
-                                          : fabs(left) > state.least && fabs(left) < INFINITY;
-        a = wanted && good ? -k : 0.0;
-        if (wanted && !good) state.stop = order;
-        mu = RIGHT && order <= (int)s.n ? d[i] * inverse : 0.0;
-        if constexpr (RIGHT) {
-#pragma unroll
-            for (int j = 1; j < B - i; j++) d[i + j] = fma(-mu, u[j], d[i + j]);
-        }
-        u[0] = a == 0.0 ? u[0] : left;
-#pragma unroll
-        for (int j = 1; j < B - i; j++) {
-            const double x = u[j], y = v[i + j];
-            u[j] = fma(a, y, x);
-            v[i + j] = fma(a, x, y);
-        }
-    }
-};
-
-// A warp's entries.
-template <int B, bool RIGHT>
-struct Tile {
+// Consecutive entries of the three arrays, E a lane.
+template <int E, bool RIGHT>
+struct Entries {
     double v[E], w[E], y[RIGHT ? E : 1];
-    int first, lane;   // entry of this lane's first; lane
+    int first, lane;   // first of this lane
 
-    __device__ __forceinline__ void read(const Schur& s, const double* from, u32 tile) {
+    __device__ __forceinline__ void read(const Schur& s, const double* from, int start) {
         lane = threadIdx.x % 32;
-        first = (int)tile * (32 * E - B) - B + lane * E;
+        first = start + lane * E;
 #pragma unroll
         for (int e = 0; e < E; e++) {
             const bool there = first + e >= 0 && first + e < (int)s.n;
@@ -152,16 +120,17 @@ struct Tile {
         }
     }
 
-    template <int i>
-    __device__ __forceinline__ void step(int m, double a, double mu) {
-        const int at = (m - (first - lane * E)) / E;   // lane of entry m, which is its first; exact
-        if (RIGHT) {
+    __device__ __forceinline__ void subtract(double mu) {
+        if constexpr (RIGHT) {
 #pragma unroll
             for (int e = 0; e < E; e++) y[e] = fma(-mu, w[e], y[e]);
-            y[i % E] = lane == at + i / E ? -mu : y[i % E];
         }
-        const double before = __shfl_sync(0xffffffffu, w[E - 1], (lane + 31) % 32);
-        double left = lane ? before : 0.0;
+    }
+
+    // `before`: w of the entry before the warp's first.
+    __device__ __forceinline__ void reflect(double a, double before) {
+        const double other = from_lane(w[E - 1], (lane + 31) % 32);
+        double left = lane ? other : before;
 #pragma unroll
         for (int e = 0; e < E; e++) {
             const double x = left, z = v[e];
@@ -169,101 +138,168 @@ struct Tile {
             w[e] = fma(a, z, x);
             v[e] = fma(a, x, z);
         }
-        v[(i + 1) % E] = lane == at + (i + 1) / E ? a : v[(i + 1) % E];
+    }
+};
+
+// The generators from entry m + 1 of a panel on, and what is known of the system. All lanes know the same.
+template <bool RIGHT>
+struct Leader : Entries<PANEL / 32, RIGHT> {
+    static constexpr int E = PANEL / 32;
+    double variance, inverse, rest;   // w[m + i], its reciprocal, y[m + i]
+    double kept, least;               // the last good variance; how small it may be
+    int stop, last, n;
+    bool is_covariance;
+
+    __device__ __forceinline__ void begin(const Schur& s, const double* from, int m) {
+        this->read(s, from, m + 1);
+        variance = load(from + s.n + m);
+        inverse = reciprocal(variance);
+        rest = RIGHT ? load(from + 2 * s.n + m) : 0.0;
+    }
+
+    // Step m + i of the panel at m, where i % E is SLOT: the coefficients, and the generators after it.
+    template <int SLOT>
+    __device__ __forceinline__ void step(int m, int i, Steps& steps) {
+        const int order = m + i + 1;
+        const double next = from_lane(this->v[SLOT], i / E);
+        const double k = next * inverse, left = fma(-k, next, variance);
+        const bool wanted = order <= last && stop < 0;
+        const bool good = is_covariance ? left > least && left < INFINITY && fabs(k) < 1.0
+                                        : fabs(left) > least && fabs(left) < INFINITY;
+        const double a = wanted && good ? -k : 0.0, mu = RIGHT && order <= n ? rest * inverse : 0.0;
+        if (wanted && !good) stop = order;
+        this->subtract(mu);
+        if constexpr (RIGHT) rest = from_lane(this->y[SLOT], i / E);
+        this->reflect(a, variance);
+        // of use as long as orders exist; the last step of a right-hand side needs the one before it
+        variance = wanted ? left : variance;
+        inverse = reciprocal(variance);
+        kept = a != 0.0 ? left : kept;
+        if (this->lane == 0) {
+            steps.a[i] = a;
+            if (RIGHT) steps.mu[i] = mu;
+            steps.variance[i] = kept;
+        }
+    }
+
+    template <int SLOT = 0>
+    __device__ __forceinline__ void steps_of_group(int m, int i, Steps& steps) {
+        step<SLOT>(m, i + SLOT, steps);
+        if constexpr (SLOT + 1 < E) steps_of_group<SLOT + 1>(m, i, steps);
+    }
+
+    __device__ __forceinline__ void group(int m, int i, Steps& steps) {
+        for (int j = 0; j < GROUP; j += E) steps_of_group(m, i + j, steps);
+    }
+};
+
+// A warp's entries: 2 PANEL, of which the second half is its own.
+template <bool RIGHT>
+struct Tile : Entries<PANEL / 16, RIGHT> {
+    static constexpr int E = PANEL / 16;
+    static_assert(E == GROUP, "entry m + i of a panel at m is slot i % E of its lane");
+
+    __device__ __forceinline__ void begin(const Schur& s, const double* from, int tile) {
+        this->read(s, from, (tile - 1) * PANEL);
+    }
+
+    template <int SLOT = 0>
+    __device__ __forceinline__ void steps_of_group(int at, const double* a, const double* mu) {
+        if constexpr (RIGHT) {
+            this->subtract(mu[SLOT]);
+            this->y[SLOT] = this->lane == at ? -mu[SLOT] : this->y[SLOT];
+        }
+        this->reflect(a[SLOT], 0.0);
+        constexpr int next = (SLOT + 1) % E;
+        this->v[next] = this->lane == at + (SLOT + 1) / E ? a[SLOT] : this->v[next];
+        if constexpr (SLOT + 1 < E) steps_of_group<SLOT + 1>(at, a, mu);
+    }
+
+    __device__ __forceinline__ void group(int m, int i, const Steps& steps) {
+        const int start = this->first - this->lane * E;
+        steps_of_group((m + i - start) / E, steps.a + i, steps.mu + i);   // both are multiples of E
     }
 
     __device__ __forceinline__ void write(const Schur& s, double* to) const {
-        if (lane < B / E) return;
+        if (this->lane < 16) return;
 #pragma unroll
         for (int e = 0; e < E; e++)
-            if (first + e < (int)s.n) {
-                to[first + e] = v[e];
-                to[s.n + first + e] = w[e];
-                if (RIGHT) to[2 * s.n + first + e] = y[e];
+            if (this->first + e < (int)s.n) {
+                to[this->first + e] = this->v[e];
+                to[s.n + this->first + e] = this->w[e];
+                if (RIGHT) to[2 * s.n + this->first + e] = this->y[e];
             }
     }
 };
 
-// Steps i..B-1 of a panel: the corner's, and behind each the warp's; recursive, so that every index is a constant.
-template <int B, bool RIGHT, int i = 0>
-__device__ __forceinline__ void panel(const Schur& s, u32 m, Corner<B, RIGHT>& corner, Tile<B, RIGHT>& tile,
-                                      State& state, double* factors, bool answers, double* partial, double* sigma2) {
-    double a, mu;
-    corner.template step<i>(s, (int)m + i + 1, state, a, mu);
-    tile.template step<i>((int)m, a, mu);
-    factors[i] = a;
-    if (RIGHT) factors[B + i] = mu;
-    if (answers && m + i + 1 < s.n) {
-        partial[m + i + 1] = a == 0.0 ? 0.0 : -a;
-        sigma2[m + i + 1] = corner.u[0];
-    }
-    if constexpr (i + 1 < B) panel<B, RIGHT, i + 1>(s, m, corner, tile, state, factors, answers, partial, sigma2);
-}
-
-// The same for entries of which the panel's coefficients are known.
-template <int B, bool RIGHT, int i = 0>
-__device__ __forceinline__ void apply(u32 m, Tile<B, RIGHT>& tile, const double* factors) {
-    tile.template step<i>((int)m, factors[i], RIGHT ? factors[B + i] : 0.0);
-    if constexpr (i + 1 < B) apply<B, RIGHT, i + 1>(m, tile, factors);
-}
-
-template <int B, bool RIGHT>
+template <bool RIGHT>
 __device__ __forceinline__ void run(const Schur& s) {
-    static_assert(B % E == 0, "entry m of a panel is the first of its lane");
-    __shared__ double factors[MAX_WARPS][2 * B];
-    const u32 system = blockIdx.x / s.blocks, warp = threadIdx.x / 32, n_warps = blockDim.x / 32;
-    const u32 mine = blockIdx.x % s.blocks * n_warps + warp, all = s.blocks * n_warps;
-    const u32 n = s.n, n_tiles = (n + 32 * E - B - 1) / (32 * E - B), parts = RIGHT ? 3 : 2;
+    __shared__ Steps steps;
+    const u32 system = blockIdx.x / s.blocks, block = blockIdx.x % s.blocks, warp = threadIdx.x / 32;
+    const u32 n = s.n, n_tiles = (n + PANEL - 1) / PANEL, parts = RIGHT ? 3 : 2;
+    const u32 all = s.blocks * (blockDim.x / 32 - 1), mine = (warp - 1) * s.blocks + block;  // of the leader: none
+    const u32 thread = block * blockDim.x + threadIdx.x, n_threads = s.blocks * blockDim.x;
     double* work = s.work + (u64)system * 2 * parts * n;
     const double* r = s.r + (u64)system * n;
-    double *partial = s.partial + (u64)system * n, *sigma2 = s.sigma2 + (u64)system * n;
-    const u32 thread = mine * 32 + threadIdx.x % 32;
     u32 round = s.round;
-    for (u32 j = thread; j < n; j += all * 32) {
+    for (u32 j = thread; j < n; j += n_threads) {
         work[j] = j ? r[j] : 1.0;
         work[n + j] = r[j];
         if (RIGHT) work[2 * n + j] = s.b[(u64)system * n + j];
     }
     const double r0 = r[0];
     const bool good = fabs(r0) < INFINITY && (r0 > 0.0 || (r0 != 0.0 && !s.is_covariance));
-    State state = {good ? -1 : 0, s.last[system], SMALLEST * fabs(r0)};
+    Leader<RIGHT> leader;
+    leader.stop = good ? -1 : 0;
+    leader.last = s.last[system];
+    leader.n = (int)n;
+    leader.kept = good ? r0 : 0.0;
+    leader.least = SMALLEST * fabs(r0);
+    leader.is_covariance = s.is_covariance != 0;
     if (thread == 0) {
-        partial[0] = 1.0;
-        sigma2[0] = good ? r0 : 0.0;
+        s.partial[(u64)system * n] = 1.0;
+        s.sigma2[(u64)system * n] = leader.kept;
     }
     wait_for_system(s, round);
     for (u32 q = 0; q < s.n_panels; q++) {
         const double* from = work + q % 2 * parts * n;
         double* to = work + (q + 1) % 2 * parts * n;
-        const u32 m = q * B;
-        if (mine < n_tiles) {
-            Tile<B, RIGHT> tile;
-            Corner<B, RIGHT> corner;
-            tile.read(s, from, mine);
-            corner.read(s, from, m);
-            panel(s, m, corner, tile, state, factors[warp], thread == 0, partial, sigma2);
+        const int m = (int)(q * PANEL), n_groups = ((int)n - m < PANEL ? (int)n - m + GROUP - 1 : PANEL) / GROUP;
+        Tile<RIGHT> tile;
+        if (warp == 0) leader.begin(s, from, m);
+        else if (mine < n_tiles) tile.begin(s, from, (int)mine);
+        for (int g = 0; g <= n_groups; g++) {
+            if (warp == 0) {
+                if (g < n_groups) leader.group(m, g * GROUP, steps);
+            } else if (g && mine < n_tiles) {
+                tile.group(m, (g - 1) * GROUP, steps);
+            }
+            __syncthreads();
+        }
+        if (warp && mine < n_tiles) {
             tile.write(s, to);
-            __syncwarp();
             for (u32 other = mine + all; other < n_tiles; other += all) {
-                tile.read(s, from, other);
-                apply(m, tile, factors[warp]);
+                tile.begin(s, from, (int)other);
+                for (int g = 0; g < n_groups; g++) tile.group(m, g * GROUP, steps);
                 tile.write(s, to);
             }
-            __syncwarp();
+        } else if (thread < 32) {
+            for (u32 i = threadIdx.x; i < (u32)n_groups * GROUP && m + i + 1 < n; i += 32) {
+                s.partial[(u64)system * n + m + i + 1] = steps.a[i] == 0.0 ? 0.0 : -steps.a[i];
+                s.sigma2[(u64)system * n + m + i + 1] = steps.variance[i];
+            }
         }
         wait_for_system(s, round);
     }
     const double* done = work + s.n_panels % 2 * parts * n;
-    for (u32 j = thread; j < n; j += all * 32) {
+    for (u32 j = thread; j < n; j += n_threads) {
         if (RIGHT)
             s.filter[(u64)system * n + j] = -load(done + 2 * n + j);
         else if (j)
-            s.filter[(u64)system * (n - 1) + j - 1] = state.stop == 0 || load(done + j) == 0.0 ? 0.0 : -load(done + j);
+            s.filter[(u64)system * (n - 1) + j - 1] = !good || load(done + j) == 0.0 ? 0.0 : -load(done + j);
     }
-    if (thread == 0) s.stops_at[system] = state.stop;
+    if (thread == 0) s.stops_at[system] = leader.stop;
 }
 
-// Longer panels are fewer barriers, but more registers: a right-hand side leaves room for 16 steps.
-extern "C" __global__ void __launch_bounds__(MAX_WARPS * 32) schur_predict_16(GRID_CONSTANT Schur s) { run<16, false>(s); }
-extern "C" __global__ void __launch_bounds__(MAX_WARPS * 32) schur_predict_32(GRID_CONSTANT Schur s) { run<32, false>(s); }
-extern "C" __global__ void __launch_bounds__(MAX_WARPS * 32) schur_solve_16(GRID_CONSTANT Schur s) { run<16, true>(s); }
+extern "C" __global__ void __launch_bounds__(MAX_WARPS * 32) schur_predict(GRID_CONSTANT Schur s) { run<false>(s); }
+extern "C" __global__ void __launch_bounds__(MAX_WARPS * 32) schur_solve(GRID_CONSTANT Schur s) { run<true>(s); }

@@ -72,8 +72,8 @@ def check_predictors(sizes: list[tuple[int, int]], devices: Any = None) -> None:
         assert all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
 
 
-def check_designs(device: Device, n: int, designs: list[tuple[int, tuple[int, int]]]) -> None:
-    """One system by all designs (steps, (barrier, blocks)): the same answer, launched twice."""
+def check_designs(device: Device, n: int, designs: list[tuple[int, int, int]]) -> None:
+    """One system by all designs (barrier, blocks, warps): the same answer, launched twice."""
     rng = np.random.default_rng(n)
     r = series.autocovariance(rng.standard_normal(2 * n), n - 1)
     wanted = series.levinson(r)
@@ -82,13 +82,13 @@ def check_designs(device: Device, n: int, designs: list[tuple[int, tuple[int, in
         c = ByInterface(device, r)
         last = ByInterface(device, np.array([n - 1], np.int32))
         try:
-            for steps, design in designs:
-                job = SchurJob(device, int(c.memory), 1, n, stream, last=int(last.memory), steps=steps, design=design)
+            for design in designs:
+                job = SchurJob(device, int(c.memory), 1, n, stream, last=int(last.memory), design=design)
                 for _ in range(2):
                     job.queue(stream)
                     found = job.download(stream)
-                    np.testing.assert_allclose(found.filter[0], wanted.coef, atol=1e-11, err_msg=f"{steps} {design}")
-                    np.testing.assert_allclose(found.sigma2[0], wanted.sigma2, rtol=1e-11, err_msg=f"{steps} {design}")
+                    np.testing.assert_allclose(found.filter[0], wanted.coef, atol=1e-11, err_msg=f"{design}")
+                    np.testing.assert_allclose(found.sigma2[0], wanted.sigma2, rtol=1e-11, err_msg=f"{design}")
                 job.close()
         finally:
             c.close()
@@ -145,4 +145,4 @@ def check_device_arrays(device: Device, n: int, n_times: int) -> None:
                 array.close()
 
 
-DESIGNS = [(16, (BLOCK, 1)), (32, (BLOCK, 1)), (16, (CLUSTER, 2)), (32, (CLUSTER, 3)), (16, (GRID, 2)), (32, (GRID, 2))]
+DESIGNS = [(BLOCK, 1, 2), (BLOCK, 1, 4), (CLUSTER, 2, 4), (CLUSTER, 3, 2), (GRID, 2, 2), (GRID, 2, 8)]

@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["SchurJob", "SchurResult", "bytes_per_system", "choose_design"]
 
-NAMES = ("schur_predict_16", "schur_predict_32", "schur_solve_16")
-PREDICT_STEPS, SOLVE_STEPS = 32, 16  # steps between two barriers
-WARPS = 4  # of a block
-ENTRIES = 256  # that a warp reads; of them it writes all but the steps between two barriers
+NAMES = ("schur_predict", "schur_solve")
+PANEL = 256  # steps between two barriers, and entries that a warp writes
+FOLLOWERS = 3  # warps of a block that have entries, beside the leader: one for each scheduler
+MOST_FOLLOWERS = 7
 MOST_CLUSTER = 16
-CLUSTER_TILES = 3  # most tiles of a warp for which a cluster is used rather than the whole device
 BLOCK, CLUSTER, GRID = range(3)  # what waits at a barrier
 
 # `struct Schur` of cuda/series/schur.cu, field for field
@@ -47,16 +46,18 @@ def bytes_per_system(n: int, solve: bool) -> int:
     return 8 * n * (6 + 6 if solve else 4 + 4) + 64
 
 
-def choose_design(device: Device, n_systems: int, n: int, steps: int) -> tuple[int, int]:
-    """What waits at a barrier, and the blocks of a system, which are the largest number that helps."""
-    n_tiles = max(-(-n // (ENTRIES - steps)), 1)
-    blocks = -(-n_tiles // WARPS)
+def choose_design(device: Device, n_systems: int, n: int) -> tuple[int, int, int]:
+    """What waits at a barrier, the blocks of a system, and the warps of a block."""
+    n_tiles = max(-(-n // PANEL), 1)
     has_clusters = device.capability >= (9, 0)
-    if blocks == 1:
-        return BLOCK, 1
-    if n_systems == 1 and (not has_clusters or n_tiles > CLUSTER_TILES * WARPS * MOST_CLUSTER):
-        return GRID, min(blocks, device.multiprocessors)
-    return (CLUSTER, min(blocks, MOST_CLUSTER)) if has_clusters else (BLOCK, 1)
+    barrier, blocks = BLOCK, 1
+    if n_tiles > FOLLOWERS:
+        wanted = -(-n_tiles // FOLLOWERS)
+        if n_systems == 1 and (not has_clusters or wanted > MOST_CLUSTER):
+            barrier, blocks = GRID, min(wanted, device.multiprocessors)
+        elif has_clusters:
+            barrier, blocks = CLUSTER, min(wanted, MOST_CLUSTER)
+    return barrier, blocks, 1 + min(-(-n_tiles // blocks), MOST_FOLLOWERS)
 
 
 class SchurJob:
@@ -76,9 +77,7 @@ class SchurJob:
         Address of the orders (int32) where the results end.
     is_covariance : bool
         Stop at reflection coefficients of 1 and more, which only indefinite matrices have.
-    steps : int, optional
-        Steps between two barriers: 16 or 32, for predictors.
-    design : (int, int), optional
+    design : (int, int, int), optional
         See `choose_design`.
 
     Raises
@@ -89,13 +88,12 @@ class SchurJob:
 
     def __init__(  # noqa: PLR0913
         self, device: Device, address: int, n_systems: int, n: int, stream: Any, *, last: int, right: int = 0,
-        is_covariance: bool = True, steps: int | None = None, design: tuple[int, int] | None = None,
+        is_covariance: bool = True, design: tuple[int, int, int] | None = None,
     ):  # fmt: skip
         self._device, self._memory, self._n = device, Memory(device), n
         self._kernels = loaded_kernels(device, "series/schur", NAMES)
-        steps = steps or (SOLVE_STEPS if right else PREDICT_STEPS)
-        self._name = f"schur_{'solve' if right else 'predict'}_{steps}"
-        self._barrier, self._blocks = design or choose_design(device, n_systems, n, steps)
+        self._name = "schur_solve" if right else "schur_predict"
+        self._barrier, self._blocks, self._warps = design or choose_design(device, n_systems, n)
         self._widths = {"filter": n if right else n - 1, "partial": n, "sigma2": n}
         self._parts: dict[str, int] = {}
         self._n_systems = n_systems
@@ -110,7 +108,7 @@ class SchurJob:
             self.close()
             raise
         schur["r"], schur["b"], schur["last"], schur["arrived"] = address, right, last, self._arrived
-        schur["n"], schur["n_panels"] = n, -(-(n if right else n - 1) // steps)
+        schur["n"], schur["n_panels"] = n, -(-(n if right else n - 1) // PANEL)
         schur["blocks"], schur["barrier"], schur["is_covariance"] = self._blocks, self._barrier, is_covariance
         self._arguments = Arguments(schur)
         self._rounds = 0  # barriers of the launches so far
@@ -129,7 +127,7 @@ class SchurJob:
         schur["round"] = self._rounds & 0xFFFFFFFF
         self._rounds += 1 + int(schur["n_panels"][0])
         launch = self._kernels.ready(
-            self._name, (self._n_systems * self._blocks, 32 * WARPS), stream, self._arguments,
+            self._name, (self._n_systems * self._blocks, 32 * self._warps), stream, self._arguments,
             together=self._barrier == GRID, cluster=self._blocks if self._barrier == CLUSTER else 0,
         )  # fmt: skip
         launch()

@@ -50,7 +50,7 @@ SHIM = Path(__file__).with_name("host_cuda.hpp")
 # kernels whose blocks wait for each other
 TOGETHER = (
     ("dataflow_plain", "dataflow_blocks"),
-    ("schur_predict_16", "schur_predict_32", "schur_solve_16"),
+    ("schur_predict", "schur_solve"),
 )
 _NAMES = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\([^;{]*?\)\s*)?(\w+)\s*\(")
 _CONSTANT = re.compile(r"__constant__\s+(\w+)\s+(\w+)\[([^\]]+)\];")
