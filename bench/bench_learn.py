@@ -24,7 +24,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from learn_on_gpu import cards_of, gpu_orders, gpu_published, gpu_scores, gpu_tables, published_sizes
+from learn_on_gpu import (
+    cards_of,
+    gpu_orders,
+    gpu_partitions,
+    gpu_published,
+    gpu_scores,
+    gpu_tables,
+    published_sizes,
+)
 from numpy.typing import NDArray
 from rows import ROOT, append, cpu_seconds, row
 
@@ -48,7 +56,7 @@ from jtgpu.learn.dags.scores.score_table import ScoreTable, score_families
 
 RESULTS = ROOT / "bench" / "results" / "learn.jsonl"
 PARTS = ("scores", "table", "exact", "orders", "partitions", "posterior", "structure", "published")
-GPU_PARTS = ("scores", "table", "orders", "published")
+GPU_PARTS = ("scores", "table", "orders", "partitions", "published")
 CANDIDATES = 16
 TOLERANCE = 1e-8
 
@@ -332,9 +340,11 @@ def on_gpu(part: str, smoke: bool, runs: int, devices: int) -> Rows:
             yield from gpu_scores(name, sample(name, n_rows, 2)[1], runs, cards_of(devices))
     elif part == "table":
         yield from gpu_tables([(12, 2)] if smoke else [(40, 3), (100, 3), (300, 3), (60, 4), (100, 4)], min(runs, 3))
-    elif part == "orders":
-        name, n_rows, k, steps = ("asia", 300, 5, 200) if smoke else ("alarm", 1_000, CANDIDATES, 3_700)
-        yield from gpu_orders(name, sample(name, n_rows, 1)[1], k, steps, runs, cards_of(devices))
+    elif part in ("orders", "partitions"):
+        name, n_rows, k = ("asia", 300, 5) if smoke else ("alarm", 1_000, CANDIDATES)
+        size = (100, 1, 4) if smoke else (3_700, runs, 1_056)
+        measured = gpu_orders if part == "orders" else gpu_partitions
+        yield from measured(name, sample(name, n_rows, 1)[1], k, size, cards_of(devices))
     else:
         yield from gpu_published([(8, 3)] if smoke else [(40, 3), (100, 3), (60, 4), (200, 3)])
 

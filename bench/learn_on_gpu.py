@@ -19,8 +19,10 @@ from jtgpu.device.context import device_numbers, open_device
 from jtgpu.errors import TableTooLarge
 from jtgpu.learn.dags.candidates.family_weights import family_weights
 from jtgpu.learn.dags.candidates.tables import candidate_tables, choose_candidates
-from jtgpu.learn.dags.chains.gpu import GpuOrderChains
+from jtgpu.learn.dags.chains import partitions
+from jtgpu.learn.dags.chains.gpu import GpuOrderChains, GpuPartitionChains
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
+from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints
 from jtgpu.learn.dags.priors import make_prior
 from jtgpu.learn.dags.scores import gpu
@@ -33,7 +35,10 @@ from jtgpu.learn.published.gpu import FamilyKernels
 from jtgpu.learn.published.rows import aligned_rows
 from jtgpu.learn.published.score_cache import FamilyScores, published_seconds, table_bytes
 
-__all__ = ["TOLERANCE", "cards_of", "gpu_orders", "gpu_published", "gpu_scores", "gpu_tables", "published_sizes"]
+__all__ = [
+    "TOLERANCE", "cards_of", "gpu_orders", "gpu_partitions", "gpu_published", "gpu_scores", "gpu_tables",
+    "published_sizes",
+]  # fmt: skip
 
 TOLERANCE = 1e-8
 MAX_MEASURED = 3_000_000  # scores of a table that is measured on one core; times of larger ones follow from the rate
@@ -214,9 +219,12 @@ def published_sizes(smoke: bool) -> Rows:
                 )  # fmt: skip
 
 
-def gpu_orders(name: str, table: CodedTable, n_candidates: int, steps: int, runs: int, devices: int) -> Rows:
-    """Steps of chains over orders, of which none and half are swaps; first compared with the CPU's chains."""
-    n = len(table.names)
+def gpu_orders(name: str, table: CodedTable, n_candidates: int, size: tuple[int, int, int], devices: int) -> Rows:
+    """Steps of chains over orders, of which none and half are swaps; first compared with the CPU's chains.
+
+    `size`: steps, runs, replicas of eight chains.
+    """
+    n, (steps, runs, most) = len(table.names), size
     constraints, prior, rule = make_constraints(table.names, 3), make_prior("fair", n), ScoreRule()
     rows = family_weights(score_families(table, rule, 2), prior, constraints)
     chosen = choose_candidates(rows, 2, n_candidates, constraints)
@@ -226,14 +234,14 @@ def gpu_orders(name: str, table: CodedTable, n_candidates: int, steps: int, runs
     for share in (0.0, 0.5):
         one = GpuOrderChains(tables, sums, hits, 1, replicas=1, share_of_swaps=share)
         begin = one.start(order)
-        found = one.run(begin, 2000, n)[0].order
+        found = one.run(begin, steps, n)[0].order
         one.close()
-        expected = run_chains(OrderSampler(tables, sums, hits, 1, share), begin, 2000, n)[0].order
+        expected = run_chains(OrderSampler(tables, sums, hits, 1, share), begin, steps, n)[0].order
         same = float((found == expected).all(axis=1).mean())
         if same < 0.75:
             raise SystemExit(f"only {same:.0%} of the chains are those of the CPU; nothing is timed")
         for cards in sorted({1, devices}):
-            for replicas in (132, 264, 528, 1056):
+            for replicas in (most // 4, most // 2, most):
                 engine = GpuOrderChains(
                     tables, sums, hits, 1, replicas=replicas, share_of_swaps=share, devices=list(range(cards))
                 )
@@ -246,6 +254,40 @@ def gpu_orders(name: str, table: CodedTable, n_candidates: int, steps: int, runs
                 rate = 8 * replicas * steps / float(np.median(seconds))
                 label = f"jtgpu, {cards} GPU, {8 * replicas} chains, {share:.0%} swaps"
                 yield _gpu_row("orders", name, label, seconds, rate=rate, candidates=n_candidates, same=same)
+
+
+def gpu_partitions(name: str, table: CodedTable, n_candidates: int, size: tuple[int, int, int], devices: int) -> Rows:
+    """Steps of chains over partitions, of which 0.6 reverse arcs; first compared with the CPU's chains.
+
+    `size`: steps, runs, replicas of eight chains.
+    """
+    n, (steps, runs, most) = len(table.names), size
+    constraints, prior, rule = make_constraints(table.names, 3), make_prior("fair", n), ScoreRule()
+    rows = family_weights(score_families(table, rule, 2), prior, constraints)
+    chosen = choose_candidates(rows, 2, n_candidates, constraints)
+    tables = set_tables(candidate_tables(table, rule, prior, constraints, chosen, 3))
+    first = partitions.start_chains(np.zeros((8, n), np.int64), tables.candidates)
+    first = partitions.run_chains(partitions.PartitionSampler(tables, 1), first, 4 * steps, 4 * steps)[0]
+    one = GpuPartitionChains(tables, 1, replicas=1)
+    begin = one.start(first)
+    found = one.run(begin, steps, n)[0].part
+    one.close()
+    expected = partitions.run_chains(partitions.PartitionSampler(tables, 1), begin, steps, n)[0].part
+    same = float((found == expected).all(axis=1).mean())
+    if same < 0.75:
+        raise SystemExit(f"only {same:.0%} of the chains are those of the CPU; nothing is timed")
+    for cards in sorted({1, devices}):
+        for replicas in (most // 4, most // 2, most):
+            engine = GpuPartitionChains(tables, 1, replicas=replicas, devices=list(range(cards)))
+            state = engine.run(engine.start(first), steps, max(n // 2, 1))[0]
+            seconds = []
+            for _ in range(runs):
+                state = engine.run(state, steps, max(n // 2, 1))[0]
+                seconds.append(engine.seconds)
+            engine.close()
+            rate = 8 * replicas * steps / float(np.median(seconds))
+            label = f"jtgpu, {cards} GPU, {8 * replicas} chains"
+            yield _gpu_row("partitions", name, label, seconds, rate=rate, candidates=n_candidates, same=same)
 
 
 def cards_of(devices: int) -> int:

@@ -9,8 +9,10 @@ import jtgpu
 from jtgpu.device.context import Device, device_numbers, open_device
 from jtgpu.learn.dags.candidates.family_weights import family_weights
 from jtgpu.learn.dags.candidates.tables import candidate_tables, choose_candidates
-from jtgpu.learn.dags.chains.gpu import GpuOrderChains
+from jtgpu.learn.dags.chains import partitions
+from jtgpu.learn.dags.chains.gpu import GpuOrderChains, GpuPartitionChains
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
+from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints
 from jtgpu.learn.dags.priors import make_prior
 from jtgpu.learn.dags.scores.rules import ScoreRule
@@ -70,6 +72,25 @@ def test_chains_over_orders_are_those_of_the_cpu(n: int, k: int) -> None:
     engine.close()
     np.testing.assert_array_equal(found.order, expected.order)
     np.testing.assert_allclose(trace, info.trace[:, -1], rtol=1e-12)
+    np.testing.assert_allclose(found.arcs / 2.0**32, expected.arcs / 2.0**32, atol=1e-6)
+
+
+@pytest.mark.parametrize(("n", "k"), [(12, 8), (70, 9)])
+def test_chains_over_partitions_are_those_of_the_cpu(n: int, k: int) -> None:
+    table = random_table(n, n=n, n_rows=200, most=3)
+    constraints, prior = make_constraints(table.names, 2), make_prior("uniform", n)
+    rows = family_weights(score_families(table, ScoreRule(), 2), prior, constraints)
+    chosen = choose_candidates(rows, 2, k, constraints)
+    tables = set_tables(candidate_tables(table, ScoreRule(), prior, constraints, chosen, 2))
+    engine = GpuPartitionChains(tables, 7, replicas=1)
+    state = engine.start(partitions.start_chains(np.zeros((6, n), np.int64), tables.candidates))
+    expected, info = partitions.run_chains(partitions.PartitionSampler(tables, 7), state, 1000, 50)
+    found, trace, best, _ = engine.run(state, 1000, 50)
+    engine.close()
+    np.testing.assert_array_equal(found.part, expected.part)
+    np.testing.assert_array_equal(found.moves, expected.moves)
+    np.testing.assert_allclose(trace, info.trace[:, -1], rtol=1e-12)
+    np.testing.assert_array_equal(best, info.best)
     np.testing.assert_allclose(found.arcs / 2.0**32, expected.arcs / 2.0**32, atol=1e-6)
 
 

@@ -265,6 +265,7 @@ static inline unsigned __match_any_sync(unsigned, unsigned x) {
     for (unsigned i = 0; i < 32; i++) who |= (unsigned)((unsigned)v[i] == x) << i;
     return who;
 }
+static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 // Directed rounding: the compiler assumes the nearest, so these may be an ulp wider than a GPU's.
 static inline double __dadd_rn(double x, double y) { return x + y; }

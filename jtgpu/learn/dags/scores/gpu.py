@@ -35,8 +35,9 @@ MAX_PARENTS = 5
 MAX_VALUES = 8  # functions of one launch of `count_sets_by_rows`
 MAX_COMBOS = 384  # AND-combinations of a set, above which its rows are scanned
 BINOMIAL_SIZES = 8
-THREADS = 256
-TILE_BYTES = 32 << 10  # words of a prefix in shared memory
+THREADS = 128  # of a block that counts
+FILL_THREADS = 256
+TILE_BYTES = 24 << 10  # words of a prefix in shared memory
 TILES = 4096  # blocks of a launch, if there are so many sets
 MAX_TILE = 4096  # sets of a block
 SHARED_CELLS = 8192  # of a scan's histogram in shared memory
@@ -277,7 +278,7 @@ class DeviceScores:
         """
         p, sets = self.problem, self._sets
         n_sets, pairs = math.comb(p.n, size), _pairs_of_prefixes(p.n, size - 2)
-        tile = THREADS // 2
+        tile = THREADS
         while tile < MAX_TILE and n_sets > tile * TILES:
             tile *= 2
         tiles = np.concatenate([[0], np.cumsum(-(-pairs // tile))])
@@ -329,8 +330,8 @@ class DeviceScores:
             n_warps = n_children * math.comb(p.n - 1, max(size - 1, 0))
             f["families"], f["parents"] = self.values[size + 1], self.values[size]
             f["first"], f["n_parent_sets"], f["n_warps"] = first, math.comb(p.n, size), n_warps
-            n_blocks = -(-n_warps // (THREADS // 32))
-            self._filling.launch(f"fill_{size}", n_blocks, THREADS, self.stream, Arguments(f))
+            n_blocks = -(-n_warps // (FILL_THREADS // 32))
+            self._filling.launch(f"fill_{size}", n_blocks, FILL_THREADS, self.stream, Arguments(f))
             first += math.comb(p.n - 1, size)
         stop.record(self.stream)
         self.stream.synchronize()

@@ -1,4 +1,4 @@
-"""Chains over orders on emulated GPUs against those of the CPU."""
+"""Chains over orders and partitions on emulated GPUs against those of the CPU."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import pytest
 from jtgpu.errors import TableTooLarge
 from jtgpu.learn.dags.candidates.family_weights import family_weights
 from jtgpu.learn.dags.candidates.tables import CandidateTables, candidate_tables, choose_candidates
-from jtgpu.learn.dags.chains import gpu
-from jtgpu.learn.dags.chains.gpu import GpuOrderChains
+from jtgpu.learn.dags.chains import gpu, partitions
+from jtgpu.learn.dags.chains.gpu import GpuOrderChains, GpuPartitionChains
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
+from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints
 from jtgpu.learn.dags.priors import make_prior
 from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
+from jtgpu.learn.dags.search.best_graph import graph_of_order
 from tests.learn.dags.data import random_table
 from tests.support.emulated.install import installed, needs_compiler
 
@@ -35,6 +37,13 @@ def make_tables(n: int, k: int) -> tuple[CandidateTables, OrderSampler, np.ndarr
     rows = family_weights(score_families(table, ScoreRule(), 2), prior, constraints)
     tables = candidate_tables(table, ScoreRule(), prior, constraints, choose_candidates(rows, 2, k, constraints), 2)
     return tables, OrderSampler(tables, tables.sums(), tables.hits(), 7), start_chains(constraints, 3, 7).order
+
+
+def best_graphs(tables: CandidateTables, orders: np.ndarray) -> np.ndarray:
+    """Parents of the best graph of each order as bits."""
+    found = [graph_of_order(tables, order).parents for order in orders]
+    rows = [[sum(tables.bit_in[u, v] for u in own) for v, own in enumerate(graph)] for graph in found]
+    return np.array(rows, np.int64)
 
 
 @pytest.mark.parametrize(("n", "k"), [(5, 4), (34, 5)])
@@ -79,3 +88,37 @@ def test_tables_that_exceed_the_memory_are_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(gpu, "SHARE", 1e-9)
     with pytest.raises(TableTooLarge, match="fewer candidates"):
         GpuOrderChains(tables, sampler.sums, sampler.hits, 7)
+
+
+@pytest.mark.parametrize(("n", "k"), [(5, 4), (34, 5)])
+def test_chains_over_partitions_on_gpus_are_those_of_the_cpu(n: int, k: int) -> None:
+    tables, _, order = make_tables(n, k)
+    set_sums = set_tables(tables)
+    first = partitions.start_chains(best_graphs(tables, order), tables.candidates)
+    engine = GpuPartitionChains(set_sums, 7, replicas=1)
+    state = engine.start(first)
+    expected, info = partitions.run_chains(partitions.PartitionSampler(set_sums, 7), state, 400, 20)
+    found, trace, best, best_weight = engine.run(state, 400, 20)
+    engine.close()
+    np.testing.assert_array_equal(found.part, expected.part)
+    np.testing.assert_array_equal(found.parents, expected.parents)
+    np.testing.assert_array_equal(found.moves, expected.moves)
+    np.testing.assert_allclose(trace, info.trace[:, -1], rtol=1e-12)
+    np.testing.assert_array_equal(best, info.best)
+    np.testing.assert_allclose(best_weight, info.best_weight, rtol=1e-12)
+    np.testing.assert_allclose(found.arcs / 2.0**32, expected.arcs / 2.0**32, atol=1e-8)
+
+
+def test_chains_over_partitions_do_not_depend_on_gpus_and_calls() -> None:
+    tables, _, order = make_tables(6, 5)
+    set_sums = set_tables(tables)
+    first = partitions.start_chains(best_graphs(tables, order), tables.candidates)
+    one, two = GpuPartitionChains(set_sums, 7, replicas=2), GpuPartitionChains(set_sums, 7, replicas=2, devices=[0, 1])
+    whole, *_ = one.run(one.start(first), 60, 10)
+    half, *_ = two.run(two.start(first), 20, 10)
+    parts, *_ = two.run(half, 40, 10)
+    one.close()
+    two.close()
+    np.testing.assert_array_equal(whole.arcs, parts.arcs)
+    np.testing.assert_array_equal(whole.part, parts.part)
+    np.testing.assert_array_equal(whole.moves, parts.moves)
