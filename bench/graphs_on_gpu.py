@@ -32,7 +32,10 @@ from jtgpu.graphs.inputs import read_graph
 from jtgpu.util.system import cores
 
 Rows = Iterator[dict[str, Any]]
-SHAPES = (gpu.Shape(512, 2), gpu.Shape(512, 1), gpu.Shape(256, 4), gpu.Shape(256, 2), gpu.Shape(128, 8))
+SHAPES = tuple(
+    gpu.Shape(*x)
+    for x in ((512, 2, 8), (512, 2, 4), (512, 2, 16), (512, 2, 32), (1024, 1, 8), (512, 3, 8), (512, 3, 16))
+)
 # https://developer.nvidia.com/blog: networkx's backend of cuGraph on cit-Patents, k=10; published, not run here
 PUBLISHED = ("cit-Patents, 3,774,768 vertices, k=10", "cuGraph, A100 (published)", 5.32)
 
@@ -97,19 +100,19 @@ def large(smoke: bool, devices: list[int]) -> Rows:
         arcs = arcs_of(read_graph(graph))
         some = consecutive(arcs, min(64 if smoke else 2048, graph[0]))
         error = check(title, node_sums(arcs, some, on_gpu), node_sums(arcs, some, on_cpu))
-        spread = scaled(timed(partial(node_sums, arcs, some, on_cpu), 3, 6), arcs.n / some.sum())
+        spread = scaled(timed(partial(node_sums, arcs, some, on_cpu), 2, 3), arcs.n / some.sum())
         yield row("graphs gpu", title, f"CPU, {cores()} threads", spread, sources=float(some.sum()))
         part = consecutive(arcs, graph[0] // share)
-        for shape in SHAPES[: 1 if smoke else None]:
+        for shape in SHAPES[: 1 if smoke or len(devices) > 1 else None]:
             gpu.SHAPE = shape
             spread = scaled(timed(partial(node_sums, arcs, part, on_gpu), 1, 9), arcs.n / part.sum())
-            engine = f"GPU, {shape.threads} threads, {shape.blocks} blocks"
+            engine = f"GPU, {shape.threads} threads, {shape.blocks} blocks, {shape.few_lanes} lanes"
             yield row("graphs gpu shape", title, engine, spread, device=device.name)
         gpu.SHAPE = None
-        spread = timed(partial(graphs.betweenness, graph, backend="gpu", devices=devices), 3, 8)
-        yield row(
-            "graphs gpu", title, f"GPU x{len(devices)}", spread, device=device.name, error=error, arcs=len(arcs.head)
-        )
+        for used in ([devices[0]], devices)[-1 if len(devices) == 1 else 0 :]:
+            spread = timed(partial(graphs.betweenness, graph, backend="gpu", devices=used), 3, 8)
+            engine = f"GPU x{len(used)}"
+            yield row("graphs gpu", title, engine, spread, device=device.name, error=error, arcs=len(arcs.head))
 
 
 def middle(smoke: bool, devices: list[int]) -> Rows:
@@ -122,7 +125,7 @@ def middle(smoke: bool, devices: list[int]) -> Rows:
             found, wanted = (graphs.betweenness(graph, backend=b, edges=edges) for b in ("gpu", "cpu"))
             error = check(title, found, wanted)
             for engine, options in engines(devices).items():
-                spread = timed(partial(graphs.betweenness, graph, edges=edges, **options), 5, 4)
+                spread = timed(partial(graphs.betweenness, graph, edges=edges, **options), 5, 2)
                 yield row("graphs gpu", title, engine, spread, device=device.name, error=error)
 
 
@@ -144,7 +147,7 @@ def dags(smoke: bool, devices: list[int]) -> Rows:
     for engine, options in engines(devices).items():
         running = Running(**options)
         found.append(node_sums(arcs, everything, running))
-        spread = timed(partial(node_sums, arcs, everything, running), 5, 4)
+        spread = timed(partial(node_sums, arcs, everything, running), 5, 2)
         yield row("graphs gpu", title, engine, spread, device=open_device(devices[0]).name)
     check(title, found[1], found[0])
 

@@ -15,8 +15,8 @@ typedef unsigned long long u64;
 #define LANES 32
 #define ALL 0xffffffffu
 #define WIDE 16       // more arcs than this are expanded by a warp
-#define FEW_ARCS 8    // vertices with at most so many arcs
-#define FEW_LANES 4   // and lanes get a thread
+#define AHEAD 4       // loads of a thread at a time
+#define FEW_ARCS 8    // vertices with at most so many arcs, and few lanes, get a thread
 #define MANY 1e290    // paths: the reciprocals of more lose digits
 #define UNIT 0x1p512  // scaled numbers are m * UNIT^e
 #define SMALL 0x1p-512
@@ -54,6 +54,7 @@ struct Job {
     u32* next;                 // the part that is taken next
     u32* failed;               // batches with too many paths
     u32 n_parts, n_chunks, largest, endpoints;
+    u32 few_lanes, pad;        // of vertices that get a thread
 };
 
 struct Scratch {
@@ -124,7 +125,7 @@ struct Entries {
     __device__ Entries(const Entries& e, u32 lane)  // that of one lane, in all lanes
         : vertex(__shfl_sync(ALL, e.vertex, lane)), mask(__shfl_sync(ALL, e.mask, lane)),
           arc(__shfl_sync(ALL, e.arc, lane)), arc_end(__shfl_sync(ALL, e.arc_end, lane)) {}
-    __device__ bool is_small() const { return arc_end - arc <= FEW_ARCS && __popc(mask) <= FEW_LANES; }
+    __device__ bool is_small(u32 few_lanes) const { return arc_end - arc <= FEW_ARCS && __popc(mask) <= few_lanes; }
 };
 
 // Deal the entries of a level to warps: `visit(at, exists)` for each lane.
@@ -136,12 +137,26 @@ __device__ __forceinline__ void deal(u32 begin, u32 end, Visit visit) {
     for (u32 i = begin + warp * step; i < end; i += n_warps * step) visit(i + lane, lane < step && i + lane < end);
 }
 
-// Add a vertex to the next level, in the lanes that have not reached it.
-__device__ __forceinline__ void mark(const Scratch& s, u32 v, u32 lanes, u32 slot, u32* n_listed) {
-    u32* state = s.state + 4 * v;
-    const u32 more = lanes & ~state[0];
-    if (more & ~state[slot])
-        if (atomicOr(state + slot, more) == 0) s.list[atomicAdd(n_listed, 1u)] = v;
+// Add the heads of some arcs, every `step`-th one, to the next level, in the lanes that have not reached them.
+__device__ __forceinline__ void mark(
+    const Scratch& s, const u32* head, u32 lo, u32 arc, u32 arc_end, u32 step, u32 lanes, u32 slot, u32* n_listed
+) {
+    for (; arc < arc_end; arc += AHEAD * step) {
+        u32 v[AHEAD], more[AHEAD];
+#pragma unroll
+        for (u32 i = 0; i < AHEAD; i++) v[i] = arc + i * step < arc_end ? head[arc + i * step] - lo : ALL;
+#pragma unroll
+        for (u32 i = 0; i < AHEAD; i++) {
+            more[i] = 0;
+            if (v[i] == ALL) continue;
+            const u32* state = s.state + 4 * v[i];
+            more[i] = lanes & ~state[0];
+            if (!(more[i] & ~state[slot])) more[i] = 0;
+        }
+#pragma unroll
+        for (u32 i = 0; i < AHEAD; i++)
+            if (more[i] && atomicOr(s.state + 4 * v[i] + slot, more[i]) == 0) s.list[atomicAdd(n_listed, 1u)] = v[i];
+    }
 }
 
 __device__ __forceinline__ void expand(
@@ -151,36 +166,43 @@ __device__ __forceinline__ void expand(
     deal(begin, end, [&](u32 at, bool exists) {
         const Entries own(s, job.out, lo, at, exists, -1);
         const bool wide = own.arc_end - own.arc > WIDE;
-        if (!wide)
-            for (u32 arc = own.arc; arc < own.arc_end; arc++) mark(s, job.out.head[arc] - lo, own.mask, slot, n_listed);
+        if (!wide) mark(s, job.out.head, lo, own.arc, own.arc_end, 1, own.mask, slot, n_listed);
         for (u32 left = __ballot_sync(ALL, wide); left; left &= left - 1) {
             const Entries e(own, __ffs(left) - 1);
-            for (u32 arc = e.arc + lane; arc < e.arc_end; arc += 32)
-                mark(s, job.out.head[arc] - lo, e.mask, slot, n_listed);
+            mark(s, job.out.head, lo, e.arc + lane, e.arc_end, 32, e.mask, slot, n_listed);
         }
     });
 }
 
+// 32 arcs of a vertex, one in each lane: the other end, and the lanes where it has a level.
+struct Look {
+    u32 other, hit;
+
+    __device__ Look(const Scratch& s, const Entries& e, const u32* others, u32 lo, u32 slot, u32 base) {
+        const u32 arc = base + threadIdx.x % 32;
+        other = hit = 0;
+        if (arc < e.arc_end) {
+            other = others[arc] - lo;
+            hit = s.state[4 * other + slot] & e.mask;
+        }
+    }
+};
+
 // The numbers of a vertex's neighbours in the lanes where they have a level: `use(arc, number)`, in the order of arcs.
 template <bool SCALED, class Use>
 __device__ __forceinline__ void gather(
-    const Scratch& s, const Entries& e, const u32* others, u32 lo, u32 slot, Use use
+    const Scratch& s, const Entries& e, const u32* others, u32 lo, u32 slot, Look look, Use use
 ) {
     const u32 lane = threadIdx.x % 32;
-    for (u32 base = e.arc; base < e.arc_end; base += 32) {
-        u32 other = 0, hit = 0;
-        if (base + lane < e.arc_end) {
-            other = others[base + lane] - lo;
-            hit = s.state[4 * other + slot] & e.mask;
-        }
-        for (u32 left = __ballot_sync(ALL, hit != 0); left;) {
-            Number found[4];
-            u32 arc[4];
+    for (u32 base = e.arc;;) {
+        for (u32 left = __ballot_sync(ALL, look.hit != 0); left;) {
+            Number found[AHEAD];
+            u32 arc[AHEAD];
             u32 n = 0;
 #pragma unroll
-            for (u32 i = 0; i < 4; i++) {  // four loads at a time
+            for (u32 i = 0; i < AHEAD; i++) {
                 const u32 from = left ? __ffs(left) - 1 : 0;
-                const u32 v = __shfl_sync(ALL, other, from), lanes = __shfl_sync(ALL, hit, from);
+                const u32 v = __shfl_sync(ALL, look.other, from), lanes = __shfl_sync(ALL, look.hit, from);
                 found[i] = {0, 0};
                 arc[i] = base + from;
                 if (left) n++;
@@ -188,9 +210,34 @@ __device__ __forceinline__ void gather(
                 left &= left - 1;
             }
 #pragma unroll
-            for (u32 i = 0; i < 4; i++)
+            for (u32 i = 0; i < AHEAD; i++)
                 if (i < n) use(arc[i], found[i]);
         }
+        base += 32;
+        if (base >= e.arc_end) break;
+        look = Look(s, e, others, lo, slot, base);
+    }
+}
+
+// The entries that get the whole warp, one after another: `visit(entry, look)`. The first arcs of the next one are
+// looked at before.
+template <class Visit>
+__device__ __forceinline__ void in_turn(
+    const Scratch& s, const Entries& own, bool large, const u32* others, u32 lo, u32 slot, Visit visit
+) {
+    u32 left = __ballot_sync(ALL, large);
+    if (!left) return;
+    Entries next(own, __ffs(left) - 1);
+    Look ahead(s, next, others, lo, slot, next.arc);
+    while (left) {
+        const Entries e = next;
+        const Look look = ahead;
+        left &= left - 1;
+        if (left) {
+            next = Entries(own, __ffs(left) - 1);
+            ahead = Look(s, next, others, lo, slot, next.arc);
+        }
+        visit(e, look);
     }
 }
 
@@ -219,7 +266,7 @@ __device__ __forceinline__ bool pull(const Job& job, const Scratch& s, u32 lo, u
             s.mask[at] = own.mask;
             s.state[4 * own.vertex] |= own.mask;
         }
-        if (own.is_small()) {
+        if (own.is_small(job.few_lanes)) {
             const Few few(s, own, job.in.head, lo, before);
             for (u32 left = own.mask; left; left &= left - 1) {
                 const u32 bit = __ffs(left) - 1;
@@ -231,13 +278,12 @@ __device__ __forceinline__ bool pull(const Job& job, const Scratch& s, u32 lo, u
                 store<SCALED>(s, own.vertex, bit, sum);
             }
         }
-        for (u32 left = __ballot_sync(ALL, !own.is_small()); left; left &= left - 1) {
-            const Entries e(own, __ffs(left) - 1);
+        in_turn(s, own, !own.is_small(job.few_lanes), job.in.head, lo, before, [&](const Entries& e, const Look& look) {
             Number sum = {0, 0};
-            gather<SCALED>(s, e, job.in.head, lo, before, [&](u32, Number more) { add<SCALED>(sum, more); });
+            gather<SCALED>(s, e, job.in.head, lo, before, look, [&](u32, Number more) { add<SCALED>(sum, more); });
             large |= sum.m > MANY;
             if (e.mask >> lane & 1) store<SCALED>(s, e.vertex, lane, sum);
-        }
+        });
     });
     return !SCALED && large;
 }
@@ -254,7 +300,7 @@ __device__ __forceinline__ void collect(
         if (exists) s.state[4 * own.vertex + now] = own.mask;
         double* node = job.node + part.node + (lo + own.vertex - part.vertex);
         double* edge = job.edge + part.edge;
-        if (own.is_small() && exists) {
+        if (own.is_small(job.few_lanes) && exists) {
             const Few few(s, own, job.out.head, lo, after);
             double total = 0;
             double on_arc[EDGES ? FEW_ARCS : 1] = {0};
@@ -281,12 +327,11 @@ __device__ __forceinline__ void collect(
                 for (u32 i = 0; i < FEW_ARCS; i++)
                     if (few.lanes[i]) edge[own.arc + i - part.arc] += on_arc[i];
         }
-        for (u32 left = __ballot_sync(ALL, !own.is_small()); left; left &= left - 1) {
-            const Entries e(own, __ffs(left) - 1);
+        in_turn(s, own, !own.is_small(job.few_lanes), job.out.head, lo, after, [&](const Entries& e, const Look& look) {
             const bool mine = e.mask >> lane & 1;
             const Number paths = mine ? load<SCALED>(s, e.vertex, lane) : Number{1, 0};
             double sum = 0;
-            gather<SCALED>(s, e, job.out.head, lo, after, [&](u32 arc, Number more) {
+            gather<SCALED>(s, e, job.out.head, lo, after, look, [&](u32 arc, Number more) {
                 const double share = more.m * shrink(paths.m, more.e - paths.e);
                 sum += SCALED ? share : more.m;
                 if (EDGES) {
@@ -300,7 +345,7 @@ __device__ __forceinline__ void collect(
             if (lane == 0 && level)
                 job.node[part.node + (lo + e.vertex - part.vertex)] += total + (job.endpoints ? __popc(e.mask) : 0);
             if (job.endpoints && mine) atomicAdd(reached + lane, 1u);
-        }
+        });
     });
 }
 
@@ -388,10 +433,11 @@ __device__ __forceinline__ void work(const Job& job) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(512, 2) nodes(const Job* job, const u32*) { work<false, false>(*job); }
-extern "C" __global__ void __launch_bounds__(512, 2) edges(const Job* job, const u32*) { work<false, true>(*job); }
-extern "C" __global__ void __launch_bounds__(512) nodes_scaled(const Job* job, const u32*) { work<true, false>(*job); }
-extern "C" __global__ void __launch_bounds__(512) edges_scaled(const Job* job, const u32*) { work<true, true>(*job); }
+extern "C" __global__ void __launch_bounds__(1024) nodes(const Job* job, const u32*) { work<false, false>(*job); }
+extern "C" __global__ void __launch_bounds__(512, 3) nodes_dense(const Job* job, const u32*) { work<false, false>(*job); }
+extern "C" __global__ void __launch_bounds__(1024) edges(const Job* job, const u32*) { work<false, true>(*job); }
+extern "C" __global__ void __launch_bounds__(1024) nodes_scaled(const Job* job, const u32*) { work<true, false>(*job); }
+extern "C" __global__ void __launch_bounds__(1024) edges_scaled(const Job* job, const u32*) { work<true, true>(*job); }
 
 // The sums of the parts of each chunk, in order.
 __device__ __forceinline__ double sum_at(const Job& job, const Chunk& chunk, u32 at, bool of_edges) {

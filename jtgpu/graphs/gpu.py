@@ -40,7 +40,7 @@ JOB = np.dtype(
         "out_first", "out_head", "in_first", "in_tail", "reach", "sources", "multiplicity", "batches", "parts",
         "chunks", "node", "edge", "chunk_node", "chunk_edge", "scratch", "stride", "next", "failed",
     )]
-    + [(name, np.uint32) for name in ("n_parts", "n_chunks", "largest", "endpoints")]
+    + [(name, np.uint32) for name in ("n_parts", "n_chunks", "largest", "endpoints", "few_lanes", "pad")]
 )  # fmt: skip
 
 
@@ -49,6 +49,7 @@ class Shape(NamedTuple):
 
     threads: int  # of a block
     blocks: int  # of each multiprocessor, at most
+    few_lanes: int = 8  # of vertices that get a thread
 
 
 SHAPE: Shape | None = None  # in place of `shape_of`, for measurements
@@ -194,9 +195,11 @@ class _Sweep:
         shape = shape_of(self.layout.largest)
         stride = _bytes_of_block(self.layout.largest, scaled)
         n_blocks = min(shape.blocks * self.device.multiprocessors, len(parts), self._fitting(stride))
-        self._set(scratch=memory.empty(stride * n_blocks), stride=stride)
+        self._set(scratch=memory.empty(stride * n_blocks), stride=stride, few_lanes=shape.few_lanes)
         job = put(self.job)
         name = ("edges" if self.edges else "nodes") + ("_scaled" if scaled else "")
+        if shape.blocks == 3 and name == "nodes":
+            name = "nodes_dense"
         self._queue(name, n_blocks, shape.threads, job, 0)
         n_sums = -(-int(max(cells[1])) // 256)
         self._queue("sum_parts", max(min(n_sums, 16 * self.device.multiprocessors), 1), 256, job, int(self.edges) * job)
