@@ -42,7 +42,7 @@ class BoxTree(Engine):
         """See `Engine`. No row of a leaf is farther from k-1 others than the diagonal of the leaf's box."""
         bounds, starts = (self._k - 1) * MARGIN * self._diagonals(), self._starts()
         leaves = np.argsort(-bounds, kind="stable")
-        return Ranking.of_parts(self._order, starts[leaves], np.diff(starts)[leaves], bounds[leaves])
+        return Ranking(self._order, starts[leaves], np.diff(starts)[leaves], bounds[leaves])
 
     def similar(self) -> NDArray[np.int64]:
         """See `Engine`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,36 +16,28 @@ __all__ = ["Engine", "Ranking"]
 
 
 class Ranking(NamedTuple):
-    """References in groups, those that are probably outliers first."""
+    """References in groups, those that are probably outliers first; a group is consecutive in an order."""
 
+    order: NDArray[np.integer[Any]]  # (N,)
+    starts: NDArray[np.int64]  # (G,)
+    sizes: NDArray[np.int64]  # (G,)
     bounds: NDArray[np.float64]  # (G,) descending: no weight of a group's rows is larger
-    ends: NDArray[np.int64]  # (G,) cumulative sizes
-    rows: Callable[[int, int], NDArray[np.int64]]  # of groups first..last-1
 
     @classmethod
     def of_rows(cls, order: NDArray[np.int64]) -> Ranking:
         """Rows in an order, without bounds."""
-        n = len(order)
-        return cls(np.full(n, np.inf), np.arange(1, n + 1), lambda first, last: order[first:last])
+        return cls(order, np.arange(len(order)), np.ones(len(order), np.int64), np.full(len(order), np.inf))
 
-    @classmethod
-    def of_parts(
-        cls,
-        order: NDArray[np.integer[Any]],
-        starts: NDArray[np.int64],
-        sizes: NDArray[np.int64],
-        bounds: NDArray[np.float64],
-    ) -> Ranking:
-        """Consecutive rows of an order: so many from each start."""
-        ends = np.cumsum(sizes)
+    def rows(self, first: int, last: int) -> NDArray[np.int64]:
+        """The rows of groups first..last-1."""
+        sizes = self.sizes[first:last]
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        found: NDArray[np.int64] = self.order[np.repeat(self.starts[first:last], sizes) + within].astype(np.int64)
+        return found
 
-        def rows(first: int, last: int) -> NDArray[np.int64]:
-            some = sizes[first:last]
-            within = np.arange(some.sum()) - np.repeat(np.cumsum(some) - some, some)
-            found: NDArray[np.int64] = order[np.repeat(starts[first:last], some) + within].astype(np.int64)
-            return found
-
-        return cls(bounds, ends, rows)
+    def part(self, i: int, n: int) -> Ranking:
+        """Part i of n: every n-th group."""
+        return Ranking(self.order, self.starts[i::n], self.sizes[i::n], self.bounds[i::n])
 
 
 class Engine(ABC):

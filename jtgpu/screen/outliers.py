@@ -15,6 +15,7 @@ from ..util.arguments import choice, whole_number
 from . import reference
 from .columns import Columns, open_rows
 from .frames import as_array_like, like_cases, take_rows
+from .sharing import top_on, weights_on
 from .table import Progress, Screened, Top, check_finite
 from .workers import Target
 
@@ -134,23 +135,31 @@ class Outliers:
 
 def _screen(  # noqa: PLR0913
     cases: Any, k: Any, metric: str, missing: str, scale: str | None, net: Any, columns: Iterable[str] | None,
-    backend: str, threads: int | None, devices: Any, *, every: bool,
+    backend: str, threads: int | None, devices: Any, *, every: bool, cluster: Any,
 ) -> tuple[Table, Screened]:  # fmt: skip
     whole_number("k", k, 1)
     table = open_rows(cases)
     if not table.n:
         raise DataError("the table has no rows")
-    target = Target.resolve(backend, threads, devices, table.n, int(k), every=every)
+    target = Target.resolve(backend, threads, devices, table.n, int(k), every=every, cluster=cluster)
     learned = Columns.learn(table, cases, metric, missing, scale, net, columns)
     if table.n < k:
         raise DataError(f"the table has {table.n} rows, fewer than k={k}; use a smaller k")
     return table, Screened(learned, int(k), target)
 
 
+def _weights(
+    screened: Screened, cluster: Any, progress: Progress | None
+) -> tuple[NDArray[np.float64], int]:  # fmt: skip
+    found = screened.weights(progress) if cluster is None else weights_on(cluster, screened, progress)
+    check_finite(found[0])
+    return found
+
+
 def top_outliers(  # noqa: PLR0913 (public)
     cases: Any, n: int = 50, k: int = 21, metric: str = "auto", missing: str = "auto", *, scale: str | None = None,
     method: str = "auto", net: Any = None, columns: Iterable[str] | None = None, backend: str = "auto",
-    threads: int | None = None, devices: Any = None, progress: Progress | None = None,
+    threads: int | None = None, devices: Any = None, cluster: Any = None, progress: Progress | None = None,
 ) -> Outliers:  # fmt: skip
     """Find the n rows of a table that are farthest from their nearest rows. The result is exact.
 
@@ -184,6 +193,9 @@ def top_outliers(  # noqa: PLR0913 (public)
         Of the CPU. Default: one for each core.
     devices : "all", int or list of int, optional
         GPUs. Default: the first one.
+    cluster : str or jtgpu.cluster.Cluster, optional
+        A Ray cluster, such as ``"local"`` or ``"auto"``, whose workers search parts of the rows; the table has to fit
+        the memory of each.
     progress : callable, optional
         Called with the number of rows that are settled, the number of all rows, and what is computed.
 
@@ -207,19 +219,21 @@ def top_outliers(  # noqa: PLR0913 (public)
     whole_number("n", n, 1)
     choice("method", method, METHODS)
     every = method == "all"
-    table, screened = _screen(cases, k, metric, missing, scale, net, columns, backend, threads, devices, every=every)
+    table, screened = _screen(
+        cases, k, metric, missing, scale, net, columns, backend, threads, devices, every=every,
+        cluster=cluster,
+    )  # fmt: skip
     if table.n < n:
         raise DataError(f"the table has {table.n} rows, fewer than n={n}; use a smaller n")
     found = None
     if every or screened.target.backend == "reference":
-        found, pairs = screened.weights(progress)
-        check_finite(found)
+        found, pairs = _weights(screened, cluster, progress)
         top = Top.of(n)
         top.add(found, np.arange(table.n))
         different = len(screened.kinds[0])
         stats = {"rows": table.n, "different": different, "searched": different, "pairs": pairs}
     else:
-        top, stats = screened.top(n, progress)
+        top, stats = screened.top(n, progress) if cluster is None else top_on(cluster, screened, n, progress)
     learned = screened.columns
     return Outliers(
         top.index, top.weight, float(top.weight[-1]), screened.k, learned.measure.metric, learned.missing,
@@ -230,7 +244,7 @@ def top_outliers(  # noqa: PLR0913 (public)
 def weights(  # noqa: PLR0913 (public)
     cases: Any, k: int = 21, metric: str = "auto", missing: str = "auto", *, scale: str | None = None, net: Any = None,
     columns: Iterable[str] | None = None, backend: str = "auto", threads: int | None = None, devices: Any = None,
-    progress: Progress | None = None,
+    cluster: Any = None, progress: Progress | None = None,
 ) -> Any:  # fmt: skip
     """The weights of all rows of a table: the sums of their k smallest distances.
 
@@ -239,7 +253,7 @@ def weights(  # noqa: PLR0913 (public)
 
     Parameters
     ----------
-    cases, k, metric, missing, scale, net, columns, backend, threads, devices, progress
+    cases, k, metric, missing, scale, net, columns, backend, threads, devices, cluster, progress
         See `top_outliers`.
 
     Returns
@@ -253,7 +267,9 @@ def weights(  # noqa: PLR0913 (public)
     >>> screen.weights([[0.0], [1.0], [5.0]], k=2).tolist()
     [1.0, 1.0, 4.0]
     """
-    table, screened = _screen(cases, k, metric, missing, scale, net, columns, backend, threads, devices, every=True)
-    found, _ = screened.weights(progress)
-    check_finite(found)
+    table, screened = _screen(
+        cases, k, metric, missing, scale, net, columns, backend, threads, devices, every=True,
+        cluster=cluster,
+    )  # fmt: skip
+    found, _ = _weights(screened, cluster, progress)
     return found if as_array_like(cases) else like_cases(cases, table, {"weight": found})

@@ -135,20 +135,33 @@ class Screened:
 
     def weights(self, progress: Progress | None = None) -> tuple[NDArray[np.float64], int]:
         """Weights of all rows, and the number of distances."""
-        first, kind = self.kinds
-        found, pairs = np.empty(len(first)), 0
+        found = np.empty(len(self.kinds[0]))
+        items, weights, pairs = self.weights_of_part(0, 1, progress)
+        found[items] = weights
+        return found[self.kinds[1]], pairs
+
+    def weights_of_part(
+        self, part: int, n_parts: int, progress: Progress | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], int]:
+        """Some kinds of rows, part `part` of `n_parts`; their weights, and the number of distances."""
+        pairs = 0
         with self.engine() as engine:
             items, (_, size) = engine.similar(), engine.batches
+            items = items[len(items) * part // n_parts : len(items) * (part + 1) // n_parts]
+            found = np.empty(len(items))
             for at in range(0, len(items), size):
                 some = items[at : at + size]
-                found[some], more = engine.search_own(some, np.full(len(some), -np.inf), self.target.threads)
+                cuts = np.full(len(some), -np.inf)
+                found[at : at + size], more = engine.search_own(some, cuts, self.target.threads)
                 pairs += more
                 if progress is not None:
                     progress(min(at + size, len(items)) * len(self.rows) // len(items), len(self.rows), "weights")
-        return found[kind], pairs
+        return items, found, pairs
 
-    def top(self, n: int, progress: Progress | None = None) -> tuple[Top, dict[str, int]]:
-        """The n rows of largest weight.
+    def top(
+        self, n: int, progress: Progress | None = None, part: int = 0, n_parts: int = 1
+    ) -> tuple[Top, dict[str, int]]:
+        """The n rows of largest weight, of all or of part `part` of `n_parts`.
 
         Rows are searched in batches, those that are probably outliers first. The search of a row ends as soon as its
         weight is below that of the n-th row of the batches before.
@@ -156,11 +169,12 @@ class Screened:
         first, _ = self.kinds
         top, at, done, pairs, searched = Top.of(n), 0, 0, 0, 0
         with self.engine() as engine:
-            bounds, ends, rows_of = engine.ranking()
+            ranking = engine.ranking().part(part, n_parts)
+            bounds, ends = ranking.bounds, np.cumsum(ranking.sizes)
             size, largest = max(engine.batches[0], 2 * n), engine.batches[1]
             while at < len(ends) and (len(top.weight) < n or bounds[at] >= top.weight[-1]):
                 last = max(int(np.searchsorted(ends, done + size, "right")), at + 1)
-                some, bound = rows_of(at, last), np.repeat(bounds[at:last], np.diff(ends[at:last], prepend=done))
+                some, bound = ranking.rows(at, last), np.repeat(bounds[at:last], ranking.sizes[at:last])
                 cuts = top.cuts(first[some])
                 open_ = bound >= cuts
                 some, cuts = some[open_], cuts[open_]

@@ -44,7 +44,7 @@ class Target(NamedTuple):
 
     @classmethod
     def resolve(
-        cls, backend: str, threads: int | None, devices: Any, n_rows: int, k: int, *, every: bool
+        cls, backend: str, threads: int | None, devices: Any, n_rows: int, k: int, *, every: bool, cluster: Any = None
     ) -> Target:  # fmt: skip
         """The backend for a table of so many rows, of which all weights are computed or the largest.
 
@@ -60,12 +60,21 @@ class Target(NamedTuple):
             whole_number("threads", threads, 1)
         if devices is not None and backend not in ("auto", "gpu"):
             raise ArgumentError(f"devices are GPUs, which backend={backend!r} does not use; use 'gpu'")
+        if devices is not None and cluster is not None:
+            raise ArgumentError("devices are GPUs of this machine; a cluster's workers have one each")
+        if backend == "reference" and cluster is not None:
+            raise ArgumentError("a cluster computes with backend='cpu' or 'gpu', not 'reference'")
+        if (backend == "gpu" or devices is not None) and k > LARGEST_K:
+            raise ArgumentError(f"k must be at most {LARGEST_K} on a GPU, not {k}; use backend='cpu'")
+        if cluster is not None:  # what follows on this machine, such as predictions, runs on the CPU if it has no GPU
+            name = "gpu" if backend == "gpu" else "cpu"
+            return cls(name, threads, (0,) if name == "gpu" else (), "on a cluster", is_auto=True)
         if backend == "gpu" or devices is not None:
-            if k > LARGEST_K:
-                raise ArgumentError(f"k must be at most {LARGEST_K} on a GPU, not {k}; use backend='cpu'")
             return cls("gpu", threads, tuple(device_numbers(0 if devices is None else devices)))
         if backend != "auto":
             return cls(backend, threads)
+        if threads is not None:
+            return cls("cpu", threads, reason="auto: threads are given")
         fewest = FEWEST_ALL if every else FEWEST_TOP
         if n_rows < fewest or k > LARGEST_K:
             limit = f"fewer than {fewest:,} rows" if n_rows < fewest else f"k above {LARGEST_K}"

@@ -81,7 +81,7 @@ class GpuEngine(Engine):
         bounds, starts = (self._k - 1) * MARGIN * diagonals, np.arange(len(diagonals)) * 32 * leaves
         parts = np.argsort(-bounds, kind="stable")
         sizes = np.diff(starts, append=len(order))
-        return Ranking.of_parts(order, starts[parts], sizes[parts], bounds[parts])
+        return Ranking(order, starts[parts], sizes[parts], bounds[parts])
 
     def similar(self) -> NDArray[np.int64]:
         """See `Engine`."""
