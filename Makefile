@@ -10,7 +10,7 @@ ARGS   ?=
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test test-all check check-lint check-types check-package check-kernels bench bench-smoke gpu-test gpu-bench gpu-sanitize clean
+.PHONY: help run test test-all check check-lint check-types check-package check-kernels docs bench bench-smoke gpu-test gpu-bench gpu-sanitize clean
 
 help: ## this list
 	@echo "make TARGET [PYTHON=python3] [VENV=.venv] [ARGS='...']"
@@ -45,6 +45,10 @@ check-kernels: $(VENV)/.stamp-test ## compile every kernel with nvcc, if there i
 
 check-package: $(VENV)/.stamp-dev ## build the wheel, look inside, run it away from the checkout
 	$(BIN)/python tools/check_package.py
+
+docs: $(VENV)/.stamp-docs ## the documentation site, to build/docs; warnings are errors, internal links are checked
+	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs build/docs
+	$(BIN)/python tools/check_site.py build/docs
 
 bench: $(VENV)/.stamp-test ## the CPU backend compared with pyAgrum, all networks and questions, to bench/results (ARGS: see --help)
 	$(BIN)/python bench/bench_cpu.py $(ARGS)
@@ -103,7 +107,7 @@ $(VENV)/.stamp-run: setup.py pyproject.toml | $(VENV)/bin/python
 	$(PIP) install --editable .
 	@touch $@
 
-$(VENV)/.stamp-test $(VENV)/.stamp-dev $(VENV)/.stamp-cuda: $(VENV)/.stamp-%: setup.py pyproject.toml | $(VENV)/bin/python
+$(VENV)/.stamp-test $(VENV)/.stamp-dev $(VENV)/.stamp-docs $(VENV)/.stamp-cuda: $(VENV)/.stamp-%: setup.py pyproject.toml | $(VENV)/bin/python
 	$(PIP) install --editable '.[$(subst cuda,cuda$(comma)test,$*)]'
 	@$(BIN)/python -m jtgpu.util.ahead || true
 	@touch $(VENV)/.stamp-run $@

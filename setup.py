@@ -63,6 +63,7 @@ EXTRAS = {
     ],
     "notebook": ["anywidget>=0.9", "msgspec>=0.18"],
     "ray": ["ray[data]>=2.49", "fsspec", "narwhals>=1.20", "pyarrow>=17"],
+    "docs": ["sphinx>=8.2", "furo>=2024.8", "numpydoc>=1.8", "sphinx-copybutton>=0.5.2", "myst-nb>=1.3", "pandas>=2.1"],
     # tests compare answers with pyagrum, benchmarks compare times; tests of missing packages are skipped with a reason
     "test": [
         "pytest>=9", "pytest-xdist>=3.6", "hypothesis>=6.100", "pyagrum>=2.0", "matplotlib>=3.8", "scipy>=1.11",
@@ -74,10 +75,11 @@ EXTRAS = {
         "playwright>=1.45",  # drives the system's Chromium; it downloads no browser
     ],
 }
+EXTRAS["docs"] += [*EXTRAS["serve"], *EXTRAS["frames"]]
 EXTRAS["test"] += [*EXTRAS["serve"], *EXTRAS["notebook"]]
 EXTRAS["dev"] = [
     *EXTRAS["test"], "ruff>=0.11", "mypy>=1.15", "types-networkx", "types-setuptools", "build>=1.2",
-    "import-linter>=2.0",
+    "import-linter>=2.0", "twine>=6", "pyright>=1.1.390", *EXTRAS["docs"],
 ]
 
 setup(

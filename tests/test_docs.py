@@ -20,6 +20,10 @@ from jtgpu.cli import app
 from tests.conftest import ROOT
 
 README = (ROOT / "README.rst").read_text(encoding="utf-8")
+START = (ROOT / "docs" / "start.rst").read_text(encoding="utf-8")
+CONCEPTS = (ROOT / "docs" / "concepts.rst").read_text(encoding="utf-8")
+TABLES = (ROOT / "docs" / "tables.rst").read_text(encoding="utf-8")
+COMMAND_LINE = (ROOT / "docs" / "commands.rst").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "guide.rst").read_text(encoding="utf-8")
 NETWORKS = (ROOT / "docs" / "networks.rst").read_text(encoding="utf-8")
 PARAMETERS = (ROOT / "docs" / "parameters.rst").read_text(encoding="utf-8")
@@ -36,14 +40,14 @@ MODULES = sorted(
 
 def blocks(text: str, directive: str) -> list[str]:
     """The indented blocks below ``.. directive``."""
-    pattern = re.compile(rf"^\.\. {re.escape(directive)}\n\n((?:    .*\n|\n)+)", re.MULTILINE)
+    pattern = re.compile(rf"^\.\. {re.escape(directive)}\n\n((?:   .*\n|\n)+)", re.MULTILINE)
     return [textwrap.dedent(found[1]).strip("\n") for found in pattern.finditer(text)]
 
 
 PAGES = [
-    (README, 1), (GUIDE, 3), (NETWORKS, 5), (LEARNING, 2), (PARAMETERS, 1), (SCREENING, 1), (SERIES, 1), (GRAPHS, 1),
+    (README, 1), (START, 5), (CONCEPTS, 4), (GUIDE, 1), (TABLES, 2), (NETWORKS, 5), (LEARNING, 2), (PARAMETERS, 1), (SCREENING, 1), (SERIES, 1), (GRAPHS, 1),
 ]  # fmt: skip
-NAMES = ["README", "guide", "networks", "learning", "parameters", "screening", "series", "graphs"]
+NAMES = ["README", "start", "concepts", "guide", "tables", "networks", "learning", "parameters", "screening", "series", "graphs"]
 
 
 @pytest.mark.parametrize(("page", "n"), PAGES, ids=NAMES)
@@ -63,8 +67,8 @@ def test_python_examples_print_what_the_page_says(page: str, n: int, monkeypatch
 
 
 def commands() -> list[str]:
-    """Every ``jtgpu ...`` line in the literal blocks of README and guide, once."""
-    lines = [*README.splitlines(), *GUIDE.splitlines()]
+    """Every ``jtgpu ...`` line in the literal blocks of README and of the page about the command line, once."""
+    lines = [*README.splitlines(), *COMMAND_LINE.splitlines()]
     return list(dict.fromkeys(line.strip() for line in lines if line.startswith("    jtgpu ")))
 
 

@@ -1,0 +1,55 @@
+"""Settings of the documentation site: ``make docs`` builds it into build/docs, without network access."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+sys.path[:0] = [str(DOCS), str(DOCS.parent)]
+
+import jtgpu  # noqa: E402
+
+project = "jtgpu"
+author = "jtgpu authors"
+copyright = "2026, jtgpu authors"
+version = release = jtgpu.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "numpydoc",
+    "sphinx_copybutton",
+    "myst_nb",
+    "extensions.links",
+    "extensions.public_names",
+    "extensions.command_pages",
+    "extensions.http_pages",
+    "extensions.pictures",
+]
+exclude_patterns = ["extensions", "examples", "notes/README.rst"]
+default_role = "optional"  # extensions/links.py: a link if the name is documented, else code
+highlight_language = "none"
+nitpicky = True
+# Inventories of other projects are not fetched, so their types have no target. Names of jtgpu must have one.
+nitpick_ignore_regex = [("py:.*", r"(?!jtgpu(\.|$)).*")]
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 100
+numpydoc_show_class_members = False
+numpydoc_attributes_as_param_list = True
+
+nb_execution_mode = "force"
+nb_execution_timeout = 60
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+
+html_theme = "furo"
+html_title = f"jtgpu {release}"
+html_static_path = ["pictures"]
+html_copy_source = False
+html_show_sphinx = False
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+linkcheck_ignore = [r"https?://.*"]  # links within the site are checked; there is no network

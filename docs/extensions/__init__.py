@@ -1,0 +1,1 @@
+"""Sphinx extensions of the documentation site: pages that are made from the package itself."""

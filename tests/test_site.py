@@ -1,0 +1,159 @@
+"""The documentation site: every public name has one page, tables for users of other libraries and notebooks run.
+
+``make docs`` builds the site; its links are checked by tools/check_site.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import doctest
+import importlib
+import io
+import re
+import sys
+import textwrap
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import jtgpu
+from tests.conftest import ROOT
+
+DOCS = ROOT / "docs"
+PUBLIC = [
+    "jtgpu", "jtgpu.cases", "jtgpu.cluster", "jtgpu.compat.pgmpy", "jtgpu.compat.pyagrum", "jtgpu.draw",
+    "jtgpu.draw.plots", "jtgpu.graphs", "jtgpu.interop.jax", "jtgpu.interop.torch", "jtgpu.learn", "jtgpu.screen",
+    "jtgpu.screen.published", "jtgpu.series", "jtgpu.series.published", "jtgpu.serve", "jtgpu.util.options",
+]  # fmt: skip
+
+
+def test_every_public_name_is_on_exactly_one_reference_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sphinx", reason="Sphinx is not installed")
+    monkeypatch.syspath_prepend(str(DOCS))
+    from extensions.public_names import documented_on, exported
+
+    pages = [DOCS / "errors.rst", *(DOCS / "reference").glob("*.rst")]
+    found = Counter(name for page in pages for name in documented_on(page.read_text(encoding="utf-8")))
+    assert not [name for name, n in found.items() if n > 1]
+    submodules = {f"jtgpu.{name}" for name in ("screen.published", "series.published")}
+    wanted = {f"{module}.{name}" for module in PUBLIC for name in exported(module)} - submodules
+    assert not wanted - set(found)
+
+
+def test_every_error_has_an_example() -> None:
+    text = (DOCS / "errors.rst").read_text(encoding="utf-8")
+    classes = {n for n in jtgpu.__all__ if isinstance(e := getattr(jtgpu, n), type) and issubclass(e, BaseException)}
+    assert {*re.findall(r"^jtgpu\.errors\.(\w+): ", text, re.MULTILINE)} == classes - {"JtgpuError"}
+
+
+def test_errors_are_raised_as_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    failed, n = doctest.testfile(str(DOCS / "errors.rst"), module_relative=False, optionflags=flags, encoding="utf-8")
+    assert not failed
+    assert n > 12
+
+
+COMING = {"pgmpy": "pgmpy", "pyagrum": "pyagrum", "genie": None, "hugin": None, "netica": None, "bnlearn": None}
+
+
+def columns(page: str) -> list[tuple[list[str], list[str]]]:
+    """The code of the two cells of each row."""
+    rows = re.findall(r"^   \* - (.+)\n     - (.+)$", page, re.MULTILINE)[1:]
+    return [(re.findall(r"``(.+?)``", a), re.findall(r"``(.+?)``", b)) for a, b in rows]
+
+
+def setup_code(page: str) -> list[str]:
+    """The Python blocks before the table: the names of both columns, then those of the other library."""
+    return [textwrap.dedent(m) for m in re.findall(r"^\.\. code-block:: python\n\n((?:   .*\n|\n)+)", page, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("name", COMING)
+def test_counterparts_of_other_libraries_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "coming" / f"{name}.rst").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    exec(setup_code(page)[0], names)
+    names["cases"].to_csv("cases.csv", index=False)  # type: ignore[attr-defined]
+    rows = columns(page)
+    assert len(rows) >= 15
+    for _, ours in rows:
+        for code in ours:
+            exec(code, names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, package in COMING.items() if package])
+def test_calls_of_other_libraries_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(str(COMING[name]), reason=f"{COMING[name]} is not installed")
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "coming" / f"{name}.rst").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for code in setup_code(page):
+        exec(code, names)
+    for theirs, _ in columns(page):
+        for code in theirs:
+            exec(code, names)
+
+
+NOTEBOOKS = sorted((DOCS / "gallery").glob("*.md"))
+QUICK = {"fitting", "sensitivity"}
+
+
+def run_cell(code: str, names: dict[str, object]) -> None:
+    """Run a cell; what its last line evaluates to is shown as a notebook does."""
+    *body, last = ast.parse(code).body
+    if not isinstance(last, ast.Expr):
+        exec(compile(code, "cell", "exec"), names)
+        return
+    exec(compile(ast.Module(body, []), "cell", "exec"), names)
+    value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+    show = getattr(value, "_repr_html_", None)
+    assert show is None or show()
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, marks=() if p.stem in QUICK else pytest.mark.slow, id=p.stem) for p in NOTEBOOKS]
+)
+def test_notebooks_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    monkeypatch.chdir(path.parent)
+    cells = re.findall(r"^```\{code-cell\} ipython3\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.S)
+    assert len(cells) >= 4
+    names: dict[str, object] = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for cell in cells:
+            run_cell(cell, names)
+
+
+def test_there_are_eight_notebooks_and_all_are_listed() -> None:
+    index = (DOCS / "gallery" / "index.rst").read_text(encoding="utf-8")
+    assert len(NOTEBOOKS) == 8
+    assert all(re.search(rf"^   {p.stem}$", index, re.MULTILINE) for p in NOTEBOOKS)
+
+
+def test_the_commands_page_lists_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sphinx", reason="Sphinx is not installed")
+    monkeypatch.syspath_prepend(str(DOCS))
+    from extensions.command_pages import command_lines
+
+    from jtgpu.cli.commands import COMMANDS
+
+    text = "\n".join(command_lines())
+    assert all(f"\njtgpu {name}\n~~~" in text for name in COMMANDS)
+    assert "``-e``, ``--evidence`` ``NAME=STATE``" in text
+
+
+def test_the_http_page_lists_every_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sphinx", reason="Sphinx is not installed")
+    pytest.importorskip("msgspec", reason="msgspec is not installed")
+    monkeypatch.syspath_prepend(str(DOCS))
+    http_pages = importlib.import_module("extensions.http_pages")
+    text = "\n".join(http_pages.api_lines())
+    assert "POST /v1/networks/{network}/posteriors\n---" in text
+    assert ".. _object-Problem:" in text
+    sys.modules.pop("extensions", None)
