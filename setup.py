@@ -14,6 +14,7 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).resolve().parent
 # 0: the loops are compiled on first use; 1: an error if they cannot be built; default: built if possible
 BUILD_LOOPS = os.environ.get("JTGPU_BUILD_LOOPS", "")
+HOME = "https://git.example.org/jtgpu"  # a placeholder: `tools/release.py` refuses to release before it is replaced
 
 
 class BuildLoops(build_ext):
@@ -89,7 +90,9 @@ setup(
     long_description=(ROOT / "README.rst").read_text(encoding="utf-8"),
     long_description_content_type="text/x-rst",
     author="jtgpu authors",
-    license="MIT",
+    url=HOME,
+    project_urls={"Documentation": f"{HOME}/docs", "Source": HOME, "Changes": f"{HOME}/CHANGELOG.rst"},
+    license_expression="MIT AND CC-BY-SA-3.0",
     license_files=["LICENSE", "nets/README.rst"],  # the networks are others' work, under CC BY-SA 3.0
     python_requires=">=3.11",
     install_requires=["numpy>=1.26", "networkx>=3.2", "numba>=0.59", "typer>=0.16", "rich>=13.7", "platformdirs>=4"],
@@ -119,6 +122,7 @@ setup(
         "networkx.backend_info": ["jtgpu=jtgpu.graphs.nx_info:get_info"],
     },
     classifiers=[
+        "Development Status :: 4 - Beta",
         "Intended Audience :: Science/Research",
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3.11",

@@ -46,6 +46,7 @@ def test_tracked_files_are_sources() -> None:
     listed = subprocess.run([git, "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     top = {name.split("/")[0] for name in listed.split("\0") if name}
     assert top == {
-        ".ci", ".gitignore", "CHANGELOG.rst", "CONTRIBUTING.rst", "LICENSE", "MANIFEST.in", "Makefile", "README.rst",
-        "bench", "cuda", "docs", "jtgpu", "nets", "pyproject.toml", "setup.py", "tests", "tools",
+        ".ci", ".gitignore", ".readthedocs.yaml", "CHANGELOG.rst", "CITATION.cff", "CONTRIBUTING.rst", "LICENSE",
+        "MANIFEST.in", "Makefile", "README.rst", "SECURITY.md", "bench", "cuda", "docs", "jtgpu", "nets",
+        "pyproject.toml", "setup.py", "tests", "tools",
     }  # fmt: skip

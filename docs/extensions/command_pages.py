@@ -1,4 +1,4 @@
-"""The directive ``commands``: every command of ``jtgpu`` with its arguments, options and examples, from the commands."""
+"""The directive ``commands``: arguments, options and examples of every command, from the commands themselves."""
 
 from __future__ import annotations
 

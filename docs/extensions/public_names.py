@@ -4,8 +4,8 @@
 
     .. public:: jtgpu.series
 
-documents everything in ``jtgpu.series.__all__`` that ``jtgpu`` does not export itself. With lines of content it documents
-the names listed there.
+documents everything in ``jtgpu.series.__all__`` that ``jtgpu`` does not export itself. With lines of content it
+documents the names listed there.
 """
 
 from __future__ import annotations

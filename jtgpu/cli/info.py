@@ -1,11 +1,12 @@
-"""``jtgpu info``: the contents of a network file."""
+"""``jtgpu info``: the contents of a network file, or the installation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
 from ..errors import format_bytes
 from ..formats import open_text
@@ -13,14 +14,16 @@ from ..formats.bundled import network_path
 from ..formats.comments import Comments, find_comments
 from ..model.cpts import RowReport
 from ..model.network import BayesianNetwork, DiscreteModel
+from .completion import complete_networks
 from .console import command, print_json
 from .networks import warn_of_repairs
-from .options import File, Json
+from .options import FILE_HELP, Json
+from .system import system_facts, system_rows
 from .tables import print_report
 
 __all__ = ["facts", "info"]
 
-EXAMPLES = ("jtgpu info alarm", "jtgpu info alarm --json")
+EXAMPLES = ("jtgpu info alarm", "jtgpu info alarm --json", "jtgpu info --system")
 
 MAX_LISTED = 12  # names in the table; --json lists all of them
 
@@ -93,8 +96,25 @@ def _attributes(net: BayesianNetwork) -> dict[str, list[str]]:
 
 
 @command
-def info(file: File, json: Json = False) -> None:
-    """Inspect a network file and report anything repaired while reading."""
+def info(
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help=FILE_HELP, autocompletion=complete_networks)
+    ] = None,
+    system: Annotated[
+        bool,
+        typer.Option("--system", help="Report versions, processors, GPUs, caches and missing packages instead."),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Inspect a network file and report anything repaired while reading.
+
+    With --system, report the installation and the machine instead, as text that can be pasted into an issue.
+    """
+    if system == (file is not None):
+        raise typer.BadParameter("name a network file, or use --system", param_hint="FILE")
+    if file is None:
+        _report_system(json)
+        return
     opened = open_text(network_path(file))
     net = opened.format.parse(opened.text, file)
     comments = find_comments(opened.text, opened.format.name)
@@ -109,6 +129,14 @@ def info(file: File, json: Json = False) -> None:
         print_json({"file": file, **found})
         return
     print_report(("", ""), [*_rows(file, found, comments)], "ll", named=False)
+
+
+def _report_system(json: bool) -> None:
+    found = system_facts()
+    if json:
+        print_json(found)
+    else:
+        print_report(("", ""), [*system_rows(found)], "ll", named=False)
 
 
 def _rows(file: str, found: dict[str, Any], comments: Comments) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from .completion import complete_findings, complete_networks, complete_targets
 __all__ = [
     "CLUSTER",
     "CSV",
+    "FILE_HELP",
     "OUTPUT",
     "PLANNING",
     "RUNNING",
@@ -85,12 +86,15 @@ def _output(*names: str, **more: Any) -> Any:
     return typer.Option(*names, rich_help_panel=OUTPUT, **more)
 
 
+FILE_HELP = (
+    "Network file (.net, .bif, .xdsl, .uai, ...), optionally gzipped (.gz), or the name of a bundled network "
+    "such as asia."
+)
 File = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="Network file (.net, .bif, .xdsl, .uai, ...), optionally gzipped (.gz), or the name of a bundled network "
-        "such as asia.",
+        help=FILE_HELP,
         autocompletion=complete_networks,
     ),
 ]

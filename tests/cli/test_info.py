@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from jtgpu.cli import app
+import jtgpu
+from jtgpu.cli import app, system
 from jtgpu.cli.info import facts
 from jtgpu.formats import FORMATS, read, write
 from jtgpu.formats.conversion import carry
@@ -149,3 +151,33 @@ def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     result = run(str(tmp_path / "a.xdsl"))
     assert result.exit_code == 5
     assert "a.xdsl:1:8: found XML that is not well-formed" in result.stderr
+
+
+def test_the_installation_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JTGPU_CACHE_DIR", str(tmp_path))
+    found = json.loads(CliRunner().invoke(app, ["info", "--system", "--json"]).stdout)
+    assert found["jtgpu"] == jtgpu.__version__
+    assert found["packages"]["numpy"] == np.__version__
+    assert found["environment"]["JTGPU_CACHE_DIR"] == found["cache"] == str(tmp_path)
+    text = CliRunner().invoke(app, ["info", "--system"]).stdout
+    assert text.split()[:2] == ["jtgpu", jtgpu.__version__]
+
+
+def test_missing_packages_are_named_with_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "_version", lambda package: None if package == "pyarrow" else "1.0")
+    rows = dict(system.system_rows(system.system_facts()))
+    assert rows["data frames"] == "missing: pyarrow; pip install 'jtgpu[frames]'"
+    assert rows["plots"] == "installed"
+
+
+def test_gpus_are_read_from_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "NVIDIA H100 80GB HBM3, 81559 MiB, 570.86.10, 9.0"
+    monkeypatch.setattr(system.shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(system, "_output", lambda *command: line if "smi" in command[0] else "")
+    rows = [value for name, value in system.system_rows(system.system_facts()) if name == "GPU"]
+    assert rows[0] == "NVIDIA H100 80GB HBM3, 81559 MiB, compute capability 9.0, driver 570.86.10"
+
+
+@pytest.mark.parametrize("words", [[], ["nets/asia.net", "--system"]])
+def test_info_takes_a_file_or_the_system(words: list[str]) -> None:
+    assert CliRunner().invoke(app, ["info", *words]).exit_code == 2

@@ -58,8 +58,8 @@ def test_help_fits_80_columns_without_broken_lines(name: str, monkeypatch: pytes
     assert "<bool>" not in shown
 
 
-def test_the_exit_codes_are_in_the_help_and_in_the_guide() -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "guide.rst").read_text()
+def test_the_exit_codes_are_in_the_help_and_in_the_documentation() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "commands.rst").read_text()
     for text in (run("--help").stdout, guide):
         for code in (
             "2 usage",

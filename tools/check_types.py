@@ -1,0 +1,82 @@
+"""Check a user's file against an installed jtgpu with mypy and pyright: what type checkers see of a wheel.
+
+    python tools/check_types.py BIN      # the bin folder of an environment with jtgpu, mypy and pyright
+
+Lazy names (``jtgpu.read``, ``jtgpu.learn``) must resolve, results have their classes, and errors be found.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+__all__ = ["SCRIPT", "problems"]
+
+# each line that reveals a type says which; each line that is wrong says so
+SCRIPT = """\
+import jtgpu
+
+net = jtgpu.load("asia")
+assert isinstance(net, jtgpu.BayesianNetwork)
+tree = net.compile("cpu")
+reveal_type(tree)  # JunctionTree
+reveal_type(tree.posterior("lung", {"xray": "yes"}))  # Posterior
+reveal_type(tree.posteriors({"xray": "yes"}))  # Posteriors
+reveal_type(tree.log_evidence())  # float
+reveal_type(net.plan().cost().entries)  # int
+reveal_type(jtgpu.learn.fit(net, "cases.csv"))  # Fit
+reveal_type(jtgpu.learn.structure("cases.csv").network())  # BayesianNetwork
+reveal_type(jtgpu.draw.show(tree))  # Drawing
+reveal_type(jtgpu.screen.top_outliers({"a": [1.0, 2.0]}, n=1))  # Outliers
+net.compile("cpus")  # wrong
+net.plan(memory=3)  # wrong
+tree.posteriors(evidence=3)  # wrong
+"""
+
+
+def problems(bin_folder: Path, folder: Path) -> list[str]:
+    """What type checkers of an environment see that differs from what `SCRIPT` says; a line each."""
+    script = folder / "user.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    found = []
+    cache = ["--cache-dir", str(folder / "cache")]
+    python = str(bin_folder / "python")
+    for name, command in {
+        "mypy": [python, "-m", "mypy", "--strict", *cache, script.name],
+        "pyright": [python, "-m", "pyright", "--pythonpath", python, script.name],
+    }.items():
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        found += [f"{name}: {line}" for line in _differences(done.stdout)]
+        if "user.py" not in done.stdout:
+            found.append(f"{name} did not run: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return found
+
+
+def _differences(output: str) -> list[str]:
+    """Compare the messages of a type checker with the comments of the script, line by line."""
+    messages: dict[int, list[str]] = {}
+    for line in output.splitlines():
+        if place := re.search(r"user\.py:(\d+):(?:\d+ -|\d+:)? *(.*)", line):
+            messages.setdefault(int(place[1]), []).append(place[2])
+    found = []
+    for n, line in enumerate(SCRIPT.splitlines(), 1):
+        said, wanted = " ".join(messages.get(n, [])), line.partition("  # ")[2]
+        if wanted == "wrong":
+            if "error" not in said:
+                found.append(f"line {n}: no error: {line}")
+        elif wanted:
+            if not re.search(rf'"(?:[\w.]*\.)?{wanted}"', said):
+                found.append(f"line {n}: {wanted} expected: {said}")
+        elif "error" in said:
+            found.append(f"line {n}: {said}")
+    return found
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="jtgpu-types-") as temporary:
+        wrong = problems(Path(sys.argv[1]).absolute(), Path(temporary))
+    print("\n".join(wrong) or "mypy and pyright see the types of jtgpu")
+    sys.exit(bool(wrong))
