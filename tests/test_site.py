@@ -11,7 +11,6 @@ import doctest
 import importlib
 import io
 import re
-import sys
 import textwrap
 from collections import Counter
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import jtgpu
+from jtgpu.cli.commands import COMMANDS
 from tests.conftest import ROOT
 
 DOCS = ROOT / "docs"
@@ -32,13 +32,12 @@ PUBLIC = [
 def test_every_public_name_is_on_exactly_one_reference_page(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sphinx", reason="Sphinx is not installed")
     monkeypatch.syspath_prepend(str(DOCS))
-    from extensions.public_names import documented_on, exported
-
+    public_names = importlib.import_module("extensions.public_names")
     pages = [DOCS / "errors.rst", *(DOCS / "reference").glob("*.rst")]
-    found = Counter(name for page in pages for name in documented_on(page.read_text(encoding="utf-8")))
+    found = Counter(name for page in pages for name in public_names.documented_on(page.read_text(encoding="utf-8")))
     assert not [name for name, n in found.items() if n > 1]
     submodules = {f"jtgpu.{name}" for name in ("screen.published", "series.published")}
-    wanted = {f"{module}.{name}" for module in PUBLIC for name in exported(module)} - submodules
+    wanted = {f"{module}.{name}" for module in PUBLIC for name in public_names.exported(module)} - submodules
     assert not wanted - set(found)
 
 
@@ -140,11 +139,8 @@ def test_there_are_eight_notebooks_and_all_are_listed() -> None:
 def test_the_commands_page_lists_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sphinx", reason="Sphinx is not installed")
     monkeypatch.syspath_prepend(str(DOCS))
-    from extensions.command_pages import command_lines
-
-    from jtgpu.cli.commands import COMMANDS
-
-    text = "\n".join(command_lines())
+    command_pages = importlib.import_module("extensions.command_pages")
+    text = "\n".join(command_pages.command_lines())
     assert all(f"\njtgpu {name}\n~~~" in text for name in COMMANDS)
     assert "``-e``, ``--evidence`` ``NAME=STATE``" in text
 
@@ -157,4 +153,3 @@ def test_the_http_page_lists_every_path(monkeypatch: pytest.MonkeyPatch) -> None
     text = "\n".join(http_pages.api_lines())
     assert "POST /v1/networks/{network}/posteriors\n---" in text
     assert ".. _object-Problem:" in text
-    sys.modules.pop("extensions", None)

@@ -172,7 +172,7 @@ def test_missing_packages_are_named_with_their_extra(monkeypatch: pytest.MonkeyP
 
 def test_gpus_are_read_from_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "NVIDIA H100 80GB HBM3, 81559 MiB, 570.86.10, 9.0"
-    monkeypatch.setattr(system.shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
     monkeypatch.setattr(system, "_output", lambda *command: line if "smi" in command[0] else "")
     rows = [value for name, value in system.system_rows(system.system_facts()) if name == "GPU"]
     assert rows[0] == "NVIDIA H100 80GB HBM3, 81559 MiB, compute capability 9.0, driver 570.86.10"
