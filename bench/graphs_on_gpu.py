@@ -152,6 +152,20 @@ def dags(smoke: bool, devices: list[int]) -> Rows:
     check(title, found[1], found[0])
 
 
+def threads(smoke: bool, devices: list[int]) -> Rows:
+    """The CPU with one thread and with all: seconds of wall-clock time, which need an idle machine."""
+    random = np.random.default_rng(1)
+    for kind in ("equal", "whole", "real"):
+        n, ends = attached(200 if smoke else 4000, 4)
+        whole, real = random.integers(1, 8, len(ends)).astype(np.float64), random.uniform(1, 7, len(ends))
+        weight = {"equal": None, "whole": whole, "real": real}[kind]
+        for n_threads in (1, cores()):
+            work = partial(graphs.betweenness, (n, ends), weight=weight, backend="cpu", threads=n_threads)
+            work()
+            title = f"Barabasi-Albert, m = 4, {n:,}, {kind} lengths"
+            yield row("graphs threads", title, f"CPU, {n_threads} threads", timed(work, 5, 4))
+
+
 def as_published(smoke: bool, devices: list[int]) -> Rows:
     """The published program over its parameters, on a share of the sources, beside today's."""
     n = 300 if smoke else 196_591
@@ -169,7 +183,7 @@ def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", type=int, default=1, help="GPUs to use")
     parser.add_argument("--smoke", action="store_true", help="small graphs, nothing stored")
-    parser.add_argument("--only", nargs="*", default=["large", "middle", "dags", "as_published"])
+    parser.add_argument("--only", nargs="*", default=["large", "middle", "dags", "as_published", "threads"])
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent / "results" / "graphs.jsonl")
     options = parser.parse_args(words)
     for part in options.only:

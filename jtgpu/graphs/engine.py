@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError, BackendUnavailable
+from ..errors import ArgumentError, BackendUnavailable, TableTooLarge
 from ..util.system import cores
 from . import cpu, gpu, reference, sharing
 from .layout import Group, Layout, divide
@@ -25,7 +26,7 @@ __all__ = ["BACKENDS", "RATE", "Progress", "Running", "dependencies"]
 
 BACKENDS = ("auto", "cpu", "gpu", "reference")
 RATE = 1e8  # sources times arcs that a core does in a second
-GPU_RATE, GPU_START = 1e10, 1.0  # the same for a GPU, and the seconds until it starts
+GPU_RATE, GPU_START = 2e10, 1.0  # the same for an H100, and the seconds until it starts
 Progress = Callable[[int, int, str], object]  # done, total, what
 
 
@@ -64,46 +65,75 @@ def dependencies(
     """
     if running.devices is not None and running.cluster is not None:
         raise ArgumentError("devices are GPUs of this machine; a cluster's workers have one each")
+    if running.devices is not None and running.backend in ("cpu", "reference"):
+        raise ArgumentError(f"devices are GPUs, which backend={running.backend!r} does not use")
     if running.backend == "reference":
         return reference.dependencies(arcs, chosen, edges=edges, endpoints=endpoints)
-    numbers = _devices(arcs, chosen, running)
-    layout = divide(arcs, chosen, edges, *((gpu.LANES, gpu.CHUNKS) if numbers else (LANES, cpu.GROUPS)))
-    options = {"edges": edges, "endpoints": endpoints and arcs.directed}
-    results: Iterator[tuple[Group, Sums]]
-    if running.cluster is not None:
-        results = sharing.group_sums(running.cluster, layout, backend="gpu" if numbers else "cpu", **options)
-    elif numbers:
-        results = gpu.group_sums(layout, layout.groups, numbers, **options)
-    else:
-        results = cpu.group_sums(layout, layout.groups, threads=running.threads, **options)
-    raw = _add_in_order(results, layout, edges, running.progress)
-    return with_trees(arcs, layout, chosen, raw, edges=edges, endpoints=endpoints)
+    task = _Task(arcs, chosen, edges, endpoints)
+    numbers = _devices(task, running)
+    if not _is_optional(running):
+        return task.run(running, numbers)
+    try:
+        return task.run(running, numbers)
+    except (BackendUnavailable, TableTooLarge) as error:
+        if not numbers:
+            raise
+        logging.getLogger("jtgpu").warning('backend="auto" uses the CPU, since the GPU failed: %s', error)
+        return task.run(running, [])
 
 
-def _devices(arcs: Arcs, chosen: NDArray[np.float64], running: Running) -> list[int]:
+class _Task(NamedTuple):
+    """What is computed; see `dependencies`."""
+
+    arcs: Arcs
+    chosen: NDArray[np.float64]
+    edges: bool
+    endpoints: bool
+
+    def run(self, running: Running, numbers: list[int]) -> RawSums:
+        """The sums, on these GPUs; without any on the CPU."""
+        shape = (gpu.LANES, gpu.CHUNKS) if numbers else (LANES, cpu.GROUPS)
+        layout = divide(self.arcs, self.chosen, self.edges, *shape)
+        options = {"edges": self.edges, "endpoints": self.endpoints and self.arcs.directed}
+        results: Iterator[tuple[Group, Sums]]
+        if running.cluster is not None:
+            backend = "gpu" if numbers else "cpu"
+            results = sharing.group_sums(running.cluster, layout, backend=backend, **options)
+        elif numbers:
+            results = gpu.group_sums(layout, layout.groups, numbers, **options)
+        else:
+            results = cpu.group_sums(layout, layout.groups, threads=running.threads, **options)
+        raw = _add_in_order(results, layout, self.edges, running.progress)
+        return with_trees(self.arcs, layout, self.chosen, raw, edges=self.edges, endpoints=self.endpoints)
+
+
+def _is_optional(running: Running) -> bool:
+    """Whether a GPU is used only if it is there and pays."""
+    return running.backend == "auto" and running.devices is None and running.cluster is None
+
+
+def _devices(task: _Task, running: Running) -> list[int]:
     """The GPUs to use; none for the CPU."""
-    if running.devices is not None and running.backend == "cpu":
-        raise ArgumentError("devices are GPUs, which backend='cpu' does not use")
     if running.backend == "cpu" or (running.cluster is not None and running.backend != "gpu"):
         return []
-    wanted = running.backend == "gpu" or running.devices is not None
-    reason = gpu.reason_against(arcs)
-    if reason:
-        if wanted:
-            logging.getLogger("jtgpu").warning("betweenness runs on the CPU: %s", reason)
-        return []
-    if not wanted:
-        work = float(chosen.sum()) * len(arcs.head)
-        if work / (RATE * (running.threads or cores())) < GPU_START + work / GPU_RATE:
+    reason = gpu.reason_against(task.arcs)
+    if _is_optional(running):
+        if reason or not _pays(float(task.chosen.sum()), len(task.arcs.head), running.threads or cores()):
             return []
-    if running.cluster is not None:
-        return [0]  # a worker's own
-    try:
-        return gpu.numbers_of(running.devices)
-    except BackendUnavailable:
-        if wanted:
-            raise
+        with suppress(BackendUnavailable):
+            return gpu.numbers_of(None)
         return []
+    if reason:
+        logging.getLogger("jtgpu").warning("betweenness runs on the CPU: %s", reason)
+        return []
+    return [0] if running.cluster is not None else gpu.numbers_of(running.devices)  # on a cluster a worker's own
+
+
+def _pays(n_sources: float, n_arcs: int, n_cores: int) -> bool:
+    """Whether a GPU takes less time than the cores."""
+    work = n_sources * n_arcs
+    share = min(n_sources / gpu.FULL, 1.0)  # of the GPU that has batches
+    return work / (RATE * n_cores) > GPU_START + work / (GPU_RATE * max(share, 1e-9))
 
 
 def _add_in_order(

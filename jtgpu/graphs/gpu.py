@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
     from .arcs import Arcs
 
-__all__ = ["CHUNKS", "LANES", "group_sums", "numbers_of", "reason_against"]
+__all__ = ["CHUNKS", "FULL", "LANES", "group_sums", "numbers_of", "reason_against"]
 
 FILE = "graphs/betweenness"
 LANES = 32  # sources side by side
 CHUNKS = 16  # groups whose sums a GPU returns, whichever GPUs there are
 PARTS = 128  # of a group: each is added up by one block
 MAX_SUMS = 1 << 28  # bytes of the sums of the parts of a group
+FULL = 8000  # sources whose batches keep all multiprocessors busy
 SHARE = 0.9  # of the free memory that may be used
 
 # `struct Batch`, `Part`, `Chunk` and `Job`, field for field
