@@ -7,31 +7,41 @@
 #include "learn/chains.cuh"
 
 #define ADJACENT 0.8
-#define ANY 0xffffffffu
-enum { KIND, FIRST, SECOND, THIRD, FOURTH, ACCEPT, DRAWS = 8 };
+#define OF_ALL 0.25
+#define NEGLIGIBLE_REST -16.0
+#define ANY (~0ull)
+#define NOBODY 0xffffffffu
+enum { KIND, FIRST, SECOND, THIRD, FOURTH, ACCEPT, CONFIRM, SETS, DRAWS };
 
 struct Partitions {
-    const int* candidates;   // (n, k), or -1
+    const int* candidates;   // (n, m) possible parents, the candidates first, or -1
     const double* sums;      // (n, 2**k)
     const double* hits;      // (n, k, 2**(k - 1))
-    const u32* masks;        // (n, n_sets) by descending weight
+    const u64* masks;        // (n, n_sets) by descending weight
     const double* weights;   // (n, n_sets)
+    const u64* outer_masks;  // (n, n_outer) sets with a member that is no candidate, in segments
+    const u64* outer_counts; // (n, n_outer) weights in units of their segments
+    const u32* outer_ends;   // (n, n_segments + 1)
+    const double* outer_units;   // (n, n_segments)
+    const double* outer_totals;  // (n, n_segments) of a segment and all later ones
+    const double* outer_ratios;  // (n,)
     const double* log_factorials;
     u16* parts;              // (chains, n) the state, updated
-    u32* parents;            // (chains, n)
+    u64* parents;            // (chains, n)
     u64* arcs;               // (groups, n, n)
     double* trace;           // (chains,) ln weight at the last sample
-    u32* best;               // (chains, n)
+    u64* best;               // (chains, n)
     double* best_weight;     // (chains,)
     u32* moves;              // (chains, 8) proposals and acceptances, added
     u64 seed, first;
     double shares[3];        // of reversals, of splits and merges, of swaps
-    u32 n, k, n_sets, n_steps, thin, first_chain, n_chains, group;
+    u32 n, k, n_sets, n_steps, thin, first_chain, n_chains, group, m, n_outer, n_segments, pad;
 };
 
 struct Chain {  // in shared memory; each array has n entries, rounded up to 4
-    double *values, *gains;
-    u32 *parents, *before, *last, *new_before, *new_last, *marks;
+    double *rough, *values, *gains, *exact;
+    u64 *parents, *before, *last, *new_before, *new_last;
+    u32* marks;
     u16 *part, *order, *next, *start, *cursor;  // start, cursor: 4 entries more
     u32* moves;
     u32 m;  // parts
@@ -39,21 +49,23 @@ struct Chain {  // in shared memory; each array has n entries, rounded up to 4
 
 __device__ __forceinline__ u32 chain_bytes(u32 n) {
     const u32 even = (n + 3) / 4 * 4;
-    return even * (2 * 8 + 6 * 4 + 5 * 2) + 16 + 32;
+    return even * (9 * 8 + 4 + 5 * 2) + 16 + 32;
 }
 
 __device__ __forceinline__ Chain chain_of_warp(u32 n) {
     const u32 even = (n + 3) / 4 * 4;
     char* at = (char*)chain_memory + (u64)(threadIdx.x / 32) * chain_bytes(n);
     Chain c;
-    c.values = (double*)at;
+    c.rough = (double*)at;
+    c.values = c.rough + even;
     c.gains = c.values + even;
-    c.parents = (u32*)(c.gains + even);
+    c.exact = c.gains + even;
+    c.parents = (u64*)(c.exact + even);
     c.before = c.parents + even;
     c.last = c.before + even;
     c.new_before = c.last + even;
     c.new_last = c.new_before + even;
-    c.marks = c.new_last + even;
+    c.marks = (u32*)(c.new_last + even);
     c.moves = c.marks + even;
     c.part = (u16*)(c.moves + 8);
     c.order = c.part + even;
@@ -82,40 +94,103 @@ struct Random {
 };
 
 __device__ __forceinline__ u32 lane_number() { return threadIdx.x % 32; }
-__device__ __forceinline__ u32 lowest(u32 mask) { return __popc((mask & (0u - mask)) - 1); }
+__device__ __forceinline__ u32 lowest(u64 mask) { return __popcll((mask & (0ull - mask)) - 1); }
+__device__ __forceinline__ u64 inner_of(const Partitions& o) { return (1ull << o.k) - 1; }
 
-__device__ __forceinline__ double hit(const Partitions& o, u32 v, u32 bit, u32 mask) {
+// ln(exp(x) + exp(y)), of which one is above -inf.
+__device__ __forceinline__ double log_add(double x, double y) {
+    const double high = x > y ? x : y, low = x > y ? y : x;
+    return high + log1p(exp(low - high));
+}
+
+__device__ __forceinline__ u64 sum_of_warp(u64 x) {
+    for (u32 bit = 16; bit; bit >>= 1)
+        x += (u64)__double_as_longlong(__shfl_xor_sync(ALL, __longlong_as_double((long long)x), bit));
+    return x;
+}
+
+__device__ __forceinline__ double hit(const Partitions& o, u32 v, u32 bit, u64 before) {
+    const u32 mask = (u32)(before & inner_of(o));
     const u32 squeezed = (mask & ((1u << bit) - 1)) | (mask >> (bit + 1)) << bit;
     return o.hits[((u64)(v * o.k + bit) << (o.k - 1)) + squeezed];
 }
 
-__device__ __forceinline__ double all_sets(const Partitions& o, u32 v, u32 mask) { return o.sums[((u64)v << o.k) + mask]; }
+__device__ __forceinline__ double all_sets(const Partitions& o, u32 v, u64 mask) {
+    return o.sums[((u64)v << o.k) + (mask & inner_of(o))];
+}
 
-// ln of the total weight of the parent sets of v within `before` that have a member in `last`.
-__device__ __forceinline__ double value_of(const Partitions& o, u32 v, u32 before, u32 last) {
+// ln of the total weight of the sets of candidates of v within `before` that have a member in `last`.
+__device__ __forceinline__ double of_candidates(const Partitions& o, u32 v, u64 before, u64 last) {
     double total = -infinity();
-    while (last) {
+    for (last &= inner_of(o); last; last &= last - 1) {
         const u32 bit = lowest(last);
         const double x = hit(o, v, bit, before);
-        if (x > -infinity()) {
-            const double high = x > total ? x : total, low = x > total ? total : x;
-            total = high + log1p(exp(low - high));
-        }
-        last &= last - 1;
-        before &= ~(1u << bit);
+        if (x > -infinity()) total = log_add(x, total);
+        before &= ~(1ull << bit);
     }
     return total;
 }
 
-__device__ __forceinline__ void predecessors(const Partitions& o, const u16* part, u32 v, u32& before, u32& last) {
+// Add the weights of the outer sets of v within `before` that have a member in `met` to a total; the warp together.
+__device__ __forceinline__ double with_outer(const Partitions& o, u32 v, u64 before, u64 met, double total) {
+    const u64* masks = o.outer_masks + (u64)v * o.n_outer;
+    const u64* counts = o.outer_counts + (u64)v * o.n_outer;
+    const u32* ends = o.outer_ends + v * (o.n_segments + 1);
+    for (u32 s = 0; s < o.n_segments; s++) {
+        if (o.outer_totals[v * o.n_segments + s] <= total + NEGLIGIBLE_REST) break;
+        u64 count = 0;
+        for (u32 i = ends[s] + lane_number(); i < ends[s + 1]; i += 32)
+            if (!(masks[i] & ~before) && (masks[i] & met)) count += counts[i];
+        count = sum_of_warp(count);
+        if (count) total = log_add(o.outer_units[v * o.n_segments + s] + log((double)count), total);
+    }
+    return total;
+}
+
+// ln of the total weight of the parent sets of v that predecessors allow; the warp together.
+__device__ __forceinline__ double value_of(const Partitions& o, u32 v, u64 before, u64 last) {
+    if (!before) return all_sets(o, v, 0);
+    return with_outer(o, v, before, last, of_candidates(o, v, before, last));
+}
+
+// An approximation by look-ups; exact without outer sets.
+__device__ __forceinline__ double rough_of(const Partitions& o, u32 v, u64 before, u64 last) {
+    if (!before) return all_sets(o, v, 0);
+    double total = of_candidates(o, v, before, last);
+    if (last && o.n_segments && o.outer_ratios[v] > -infinity()) {
+        const double x = all_sets(o, v, before) + o.outer_ratios[v];
+        if (x > -infinity() || total > -infinity()) total = log_add(x, total);
+    }
+    return total;
+}
+
+// The value of a variable, which is computed if it is unknown; the warp together.
+__device__ __forceinline__ double current(const Partitions& o, const Chain& c, u32 v) {
+    double x = c.values[v];
+    if (x == infinity()) {
+        x = value_of(o, v, c.before[v], c.last[v]);
+        __syncwarp();
+        if (lane_number() == 0) c.values[v] = x;
+        __syncwarp();
+    }
+    return x;
+}
+
+// ln of the total weight of the parent sets of v within `before` that have a single member, or ANY; the warp together.
+__device__ __forceinline__ double total_of(const Partitions& o, u32 v, u64 before, u64 met) {
+    const double total = met == ANY ? all_sets(o, v, before) : of_candidates(o, v, before, met);
+    return before & ~inner_of(o) ? with_outer(o, v, before, met, total) : total;
+}
+
+__device__ __forceinline__ void predecessors(const Partitions& o, const u16* part, u32 v, u64& before, u64& last) {
     const u32 own = part[v];
     before = last = 0;
-    for (u32 j = 0; j < o.k; j++) {
-        const int u = o.candidates[v * o.k + j];
+    for (u32 j = 0; j < o.m; j++) {
+        const int u = o.candidates[v * o.m + j];
         if (u < 0) continue;
         const u32 other = part[u];
-        before |= (u32)(other < own) << j;
-        last |= (u32)(other + 1 == own) << j;
+        before |= (u64)(other < own) << j;
+        last |= (u64)(other + 1 == own) << j;
     }
 }
 
@@ -126,7 +201,7 @@ __device__ __forceinline__ void sort(const Partitions& o, Chain& c) {
     for (u32 i = lane; i <= n; i += 32) c.cursor[i] = 0;
     __syncwarp();
     for (u32 first = 0; first < n; first += 32) {
-        const u32 v = first + lane, own = v < n ? c.part[v] : ANY, same = __match_any_sync(ALL, own);
+        const u32 v = first + lane, own = v < n ? c.part[v] : NOBODY, same = __match_any_sync(ALL, own);
         if (v < n && lowest(same) == lane) c.cursor[own] += __popc(same);
         if (v < n && own + 1 > most) most = own + 1;
         __syncwarp();
@@ -151,7 +226,7 @@ __device__ __forceinline__ void sort(const Partitions& o, Chain& c) {
     if (lane == 0) c.start[n] = (u16)n;
     __syncwarp();
     for (u32 first = 0; first < n; first += 32) {
-        const u32 v = first + lane, own = v < n ? c.part[v] : ANY, same = __match_any_sync(ALL, own);
+        const u32 v = first + lane, own = v < n ? c.part[v] : NOBODY, same = __match_any_sync(ALL, own);
         if (v < n) c.order[c.cursor[own] + __popc(same & ((1u << lane) - 1))] = (u16)v;
         __syncwarp();
         if (v < n && lowest(same) == lane) c.cursor[own] += __popc(same);
@@ -161,9 +236,9 @@ __device__ __forceinline__ void sort(const Partitions& o, Chain& c) {
 
 // A parent set of v within `before` that has a member in `met`, drawn by the weights: its number. The warp takes 32 sets
 // at a time.
-__device__ __forceinline__ u32 draw_set(const Partitions& o, u32 v, u32 before, u32 met, double log_total, double u) {
+__device__ __forceinline__ u32 draw_set(const Partitions& o, u32 v, u64 before, u64 met, double log_total, double u) {
     const u32 lane = lane_number();
-    const u32* masks = o.masks + (u64)v * o.n_sets;
+    const u64* masks = o.masks + (u64)v * o.n_sets;
     const double* weights = o.weights + (u64)v * o.n_sets;
     u32 found = 0;
     double passed = 0.0;
@@ -171,7 +246,7 @@ __device__ __forceinline__ u32 draw_set(const Partitions& o, u32 v, u32 before, 
         const u32 i = first + lane;
         double weight = -infinity();
         if (i < o.n_sets) {
-            const u32 mask = masks[i];
+            const u64 mask = masks[i];
             if (!(mask & ~before) && (met == ANY || (mask & met))) weight = weights[i];
         }
         const u32 possible = __ballot_sync(ALL, weight > -infinity());
@@ -193,7 +268,7 @@ __device__ __forceinline__ u32 draw_set(const Partitions& o, u32 v, u32 before, 
 }
 
 __device__ __forceinline__ u32 draw_parents(const Partitions& o, const Chain& c, u32 v, double u) {
-    return draw_set(o, v, c.before[v], c.part[v] ? c.last[v] : ANY, c.values[v], u);
+    return draw_set(o, v, c.before[v], c.part[v] ? c.last[v] : ANY, current(o, c, v), u);
 }
 
 struct Change {  // of a partition: ln of the ratio of the proposals, and which parts and variable have other predecessors
@@ -289,7 +364,7 @@ __device__ __forceinline__ Change relocate(const Partitions& o, const Chain& c, 
     return {0.0, (int)(low + (!to_part && low >= at)), (int)(high + (!to_part && high >= at)), (int)v};
 }
 
-// Change of the weight by the new parts; variables whose predecessors change are marked.
+// Change of the rough weight by the new parts; variables whose predecessors change are marked.
 __device__ __forceinline__ double gain_of(const Partitions& o, const Chain& c, const Change& change) {
     double gain = 0.0;
     bool possible = true;
@@ -297,13 +372,13 @@ __device__ __forceinline__ double gain_of(const Partitions& o, const Chain& c, c
         const int next = c.next[v];
         bool changed = (change.low <= next && next <= change.high) || (int)v == change.moved;
         if (changed) {
-            u32 before, last;
+            u64 before, last;
             predecessors(o, c.next, v, before, last);
             changed = before != c.before[v] || last != c.last[v] || (next == 0) != (c.part[v] == 0);
             if (changed) {
-                const double x = next ? value_of(o, v, before, last) : all_sets(o, v, 0);
+                const double x = !next || last ? rough_of(o, v, before, last) : -infinity();
                 possible = possible && x != -infinity();
-                gain += x - c.values[v];
+                gain += x - c.rough[v];
                 c.gains[v] = x;
                 c.new_before[v] = before;
                 c.new_last[v] = last;
@@ -315,22 +390,43 @@ __device__ __forceinline__ double gain_of(const Partitions& o, const Chain& c, c
     return sum_of_warp(gain);
 }
 
+// How much more the exact weight changes than the rough one.
+__device__ __forceinline__ double correction(const Partitions& o, const Chain& c) {
+    double gain = 0.0;
+    for (u32 first = 0; first < o.n; first += 32) {
+        u32 marked = __ballot_sync(ALL, first + lane_number() < o.n && c.marks[first + lane_number()]);
+        for (; marked; marked &= marked - 1) {
+            const u32 v = first + lowest(marked);
+            const double x = value_of(o, v, c.new_before[v], c.new_last[v]);
+            if (x == -infinity()) return x;
+            gain += (x - c.gains[v]) - (current(o, c, v) - c.rough[v]);
+            __syncwarp();
+            if (lane_number() == 0) c.exact[v] = x;
+        }
+    }
+    __syncwarp();
+    return gain;
+}
+
 __device__ __forceinline__ bool change_partition(const Partitions& o, Chain& c, u32 kind, const Random& r) {
     const u32 lane = lane_number();
     for (u32 v = lane; v < o.n; v += 32) c.next[v] = c.part[v];
     __syncwarp();
     const Change change = kind == 1 ? split_or_merge(o, c, r) : kind == 2 ? swap(o, c, r) : relocate(o, c, r);
     __syncwarp();
-    // a step that changes nothing is an accepted one
-    if (change.high < 0) return log(uniform(r.words[ACCEPT])) < 0.0;
+    if (change.high < 0) return true;  // nothing changes
     const double log_ratio = change.log_ratio + gain_of(o, c, change);
     if (!(log(uniform(r.words[ACCEPT])) < log_ratio)) return false;
+    __syncwarp();
+    // accepted by the rough weights: does the exact one confirm it?
+    if (o.n_segments && !(log(uniform(r.words[CONFIRM])) < correction(o, c))) return false;
     for (u32 v = lane; v < o.n; v += 32) {
         c.part[v] = c.next[v];
         if (c.marks[v]) {
             c.before[v] = c.new_before[v];
             c.last[v] = c.new_last[v];
-            c.values[v] = c.gains[v];
+            c.rough[v] = c.gains[v];
+            c.values[v] = o.n_segments ? c.exact[v] : c.gains[v];
             c.parents[v] = ANY;
         }
     }
@@ -339,11 +435,15 @@ __device__ __forceinline__ bool change_partition(const Partitions& o, Chain& c, 
     return true;
 }
 
-// Candidates of v whose marks have none of the excluded bits.
-__device__ __forceinline__ u32 free_of(const Partitions& o, const Chain& c, u32 v, u32 excluded) {
-    const u32 lane = lane_number();
-    const int u = lane < o.k ? o.candidates[v * o.k + lane] : -1;
-    return __ballot_sync(ALL, u >= 0 && !(c.marks[u >= 0 ? u : 0] & excluded));
+// Those of the first k possible parents of v whose marks have none of the excluded bits.
+__device__ __forceinline__ u64 free_of(const Partitions& o, const Chain& c, u32 v, u32 excluded, u32 k) {
+    u64 found = 0;
+    for (u32 first = 0; first < k; first += 32) {
+        const u32 j = first + lane_number();
+        const int u = j < k ? o.candidates[v * o.m + j] : -1;
+        found |= (u64)__ballot_sync(ALL, u >= 0 && !(c.marks[u >= 0 ? u : 0] & excluded)) << first;
+    }
+    return found;
 }
 
 // Bit 0 of the descendants of i, and bit 1 of those of j, if both lose their parents.
@@ -353,8 +453,8 @@ __device__ __forceinline__ void mark_descendants(const Partitions& o, const Chai
             const u32 v = c.order[at];
             u32 mark = (u32)(v == i) | (u32)(v == j) << 1;
             if (v != i && v != j)
-                for (u32 left = c.parents[v]; left; left &= left - 1)
-                    mark |= c.marks[o.candidates[v * o.k + lowest(left)]];
+                for (u64 left = c.parents[v]; left; left &= left - 1)
+                    mark |= c.marks[o.candidates[v * o.m + lowest(left)]];
             c.marks[v] = mark;
         }
         __syncwarp();
@@ -368,8 +468,8 @@ __device__ __forceinline__ void number_parts(const Partitions& o, const Chain& c
                 const u32 v = c.order[at], own = c.marks[v] & 1 ? 2 : c.marks[v] ? 1 : 0;
                 if (own != group) continue;
                 u32 part = 0;
-                for (u32 left = c.parents[v]; left; left &= left - 1) {
-                    const u32 above = c.part[o.candidates[v * o.k + lowest(left)]] + 1;
+                for (u64 left = c.parents[v]; left; left &= left - 1) {
+                    const u32 above = c.part[o.candidates[v * o.m + lowest(left)]] + 1;
                     part = above > part ? above : part;
                 }
                 c.part[v] = (u16)part;
@@ -378,13 +478,16 @@ __device__ __forceinline__ void number_parts(const Partitions& o, const Chain& c
         }
 }
 
+// Predecessors and values of all variables whose predecessors have changed.
 __device__ __forceinline__ void evaluate(const Partitions& o, const Chain& c) {
     for (u32 v = lane_number(); v < o.n; v += 32) {
-        u32 before, last;
+        u64 before, last;
         predecessors(o, c.part, v, before, last);
+        if (before == c.before[v] && last == c.last[v]) continue;
         c.before[v] = before;
         c.last[v] = last;
-        c.values[v] = c.part[v] ? value_of(o, v, before, last) : all_sets(o, v, 0);
+        c.rough[v] = rough_of(o, v, before, last);
+        c.values[v] = o.n_segments ? infinity() : c.rough[v];
     }
     __syncwarp();
 }
@@ -392,6 +495,7 @@ __device__ __forceinline__ void evaluate(const Partitions& o, const Chain& c) {
 __device__ __forceinline__ bool reverse(const Partitions& o, Chain& c, const Random& r) {
     const u32 lane = lane_number(), n = o.n;
     u32 arcs = 0;
+    const u32 k = o.n_segments && uniform(r.words[SETS]) < OF_ALL ? o.m : o.k;
     for (u32 first = 0; first < n; first += 32) {
         const u32 v = first + lane;
         u32 missing = __ballot_sync(ALL, v < n && c.parents[v] == ANY);
@@ -402,14 +506,14 @@ __device__ __forceinline__ bool reverse(const Partitions& o, Chain& c, const Ran
             if (lane == 0) c.parents[w] = o.masks[(u64)w * o.n_sets + set];
         }
         __syncwarp();
-        u32 count = v < n ? __popc(c.parents[v]) : 0;
+        u32 count = v < n ? __popcll(c.parents[v]) : 0;
         for (u32 bit = 16; bit; bit >>= 1) count += __shfl_xor_sync(ALL, count, bit);
         arcs += count;
     }
-    if (!arcs) return log(uniform(r.words[ACCEPT])) < 0.0;
+    if (!arcs) return true;
     u32 number = below(r.words[FIRST], arcs), j = 0;
     for (u32 first = 0; first < n; first += 32) {  // the child of this arc
-        const u32 v = first + lane, own = v < n ? __popc(c.parents[v]) : 0;
+        const u32 v = first + lane, own = v < n ? __popcll(c.parents[v]) : 0;
         u32 sum = own;
         for (u32 by = 1; by < 32; by *= 2) {
             const u32 x = __shfl_up_sync(ALL, sum, by);
@@ -424,22 +528,28 @@ __device__ __forceinline__ bool reverse(const Partitions& o, Chain& c, const Ran
         }
         number -= all;
     }
-    u32 left = c.parents[j];
+    u64 left = c.parents[j];
     for (u32 x = 0; x < number; x++) left &= left - 1;
-    const u32 i_in_j = lowest(left), i = (u32)o.candidates[j * o.k + i_in_j];
-    const u32 found = __ballot_sync(ALL, lane < o.k && o.candidates[i * o.k + (lane < o.k ? lane : 0)] == (int)j);
-    if (!found) return false;
+    const u32 i_in_j = lowest(left), i = (u32)o.candidates[j * o.m + i_in_j];
+    u64 found = 0;
+    for (u32 first = 0; first < k; first += 32) {
+        const u32 at = first + lane;
+        found |= (u64)__ballot_sync(ALL, at < k && o.candidates[i * o.m + (at < k ? at : 0)] == (int)j) << first;
+    }
+    if (!found || (c.parents[i] | c.parents[j]) >> k) return false;  // the way back is impossible
     const u32 j_in_i = lowest(found);
     __syncwarp();
     mark_descendants(o, c, i, j);
-    const u32 for_i = free_of(o, c, i, 1), for_j = free_of(o, c, j, 3);
-    const double z1 = hit(o, i, j_in_i, for_i), z2 = all_sets(o, j, for_j);
+    const u64 for_i = free_of(o, c, i, 1, k), for_j = free_of(o, c, j, 3, k);
+    const double z1 = total_of(o, i, for_i, 1ull << j_in_i), z2 = total_of(o, j, for_j, ANY);
     if (z1 == -infinity() || z2 == -infinity()) return false;
-    const double z3 = hit(o, j, i_in_j, free_of(o, c, j, 2)), z4 = all_sets(o, i, free_of(o, c, i, 3));
-    const u32 of_i = draw_set(o, i, for_i, 1u << j_in_i, z1, uniform(r.words[SECOND]));
+    const double z3 = total_of(o, j, free_of(o, c, j, 2, k), 1ull << i_in_j);
+    const double z4 = total_of(o, i, free_of(o, c, i, 3, k), ANY);
+    const u32 of_i = draw_set(o, i, for_i, 1ull << j_in_i, z1, uniform(r.words[SECOND]));
     const u32 of_j = draw_set(o, j, for_j, ANY, z2, uniform(r.words[THIRD]));
-    const u32 new_i = o.masks[(u64)i * o.n_sets + of_i], new_j = o.masks[(u64)j * o.n_sets + of_j];
-    const u32 after = arcs - __popc(c.parents[i]) - __popc(c.parents[j]) + __popc(new_i) + __popc(new_j);
+    const u64 new_i = o.masks[(u64)i * o.n_sets + of_i], new_j = o.masks[(u64)j * o.n_sets + of_j];
+    const u32 after =
+        arcs - __popcll(c.parents[i]) - __popcll(c.parents[j]) + __popcll(new_i) + __popcll(new_j);
     const double log_ratio = log((double)arcs / after) + z1 + z2 - z3 - z4;
     if (!(log(uniform(r.words[ACCEPT])) < log_ratio)) return false;
     __syncwarp();
@@ -464,13 +574,29 @@ __device__ __forceinline__ void take_sample(const Partitions& o, const Chain& c,
         if (lane == 0) c.parents[v] = o.masks[(u64)v * o.n_sets + set];
     }
     __syncwarp();
+    // arcs from the part before count by their probability, given the partition and that all parents are candidates
+    const u64 inner = inner_of(o);
+    for (u32 v = lane; v < n; v += 32) {
+        u64 before = c.before[v], last = c.last[v];
+        double total = c.values[v];
+        if (c.parents[v] & ~inner) {
+            last = 0;
+        } else if (o.n_segments) {
+            before &= inner;
+            total = of_candidates(o, v, before, last);
+        }
+        c.new_before[v] = before;
+        c.new_last[v] = last;
+        c.gains[v] = total;
+    }
+    __syncwarp();
     u64* arcs = o.arcs + (u64)(at / o.group) * n * n;
-    for (u32 i = lane; i < n * o.k; i += 32) {
-        const u32 v = i / o.k, bit = i % o.k, before = c.before[v];
-        if (!(before >> bit & 1)) continue;
+    for (u32 i = lane; i < n * o.m; i += 32) {
+        const u32 v = i / o.m, bit = i % o.m;
+        if (!(c.new_before[v] >> bit & 1)) continue;
         u64 share = 0;
-        if (c.last[v] >> bit & 1) {
-            double x = hit(o, v, bit, before) - c.values[v];
+        if (c.new_last[v] >> bit & 1) {
+            double x = hit(o, v, bit, c.before[v]) - c.gains[v];
             x = x > NEGLIGIBLE ? x : NEGLIGIBLE;
             share = (u64)(exponential(x < 0.0 ? x : 0.0) * 4294967296.0 + 0.5);
         } else if (c.parents[v] >> bit & 1) {
@@ -493,6 +619,7 @@ extern "C" __global__ void __launch_bounds__(128) partition_steps(GRID_CONSTANT 
     for (u32 v = lane; v < n; v += 32) {
         c.part[v] = o.parts[(u64)at * n + v];
         c.parents[v] = o.parents[(u64)at * n + v];
+        c.before[v] = c.last[v] = ~1ull;  // not computed yet
     }
     if (lane < 8) c.moves[lane] = 0;
     __syncwarp();
@@ -520,8 +647,7 @@ extern "C" __global__ void __launch_bounds__(128) partition_steps(GRID_CONSTANT 
         if ((t + 1) % o.thin == 0) {
             if (t + o.thin >= o.n_steps) {
                 double sum = 0.0;
-                for (u32 v = lane; v < n; v += 32) sum += c.values[v];
-                sum = sum_of_warp(sum);
+                for (u32 v = 0; v < n; v++) sum += current(o, c, v);
                 if (lane == 0) o.trace[at] = sum;
             }
             take_sample(o, c, r, at);

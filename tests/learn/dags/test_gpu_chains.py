@@ -9,6 +9,7 @@ import pytest
 
 from jtgpu.errors import TableTooLarge
 from jtgpu.learn.dags.candidates.family_weights import family_weights
+from jtgpu.learn.dags.candidates.outer_sets import outer_sets
 from jtgpu.learn.dags.candidates.tables import CandidateTables, candidate_tables, choose_candidates
 from jtgpu.learn.dags.chains import gpu, partitions
 from jtgpu.learn.dags.chains.gpu import GpuOrderChains, GpuPartitionChains
@@ -31,12 +32,17 @@ def emulated() -> Iterator[None]:
         yield
 
 
-def make_tables(n: int, k: int) -> tuple[CandidateTables, OrderSampler, np.ndarray]:
+def make_tables(n: int, k: int) -> tuple[CandidateTables, np.ndarray, np.ndarray]:
+    """Tables, weights of all sets of at most two parents, and orders."""
     table = random_table(n, n=n, n_rows=120, most=3)
     constraints, prior = make_constraints(table.names, 2), make_prior("order", n)
     rows = family_weights(score_families(table, ScoreRule(), 2), prior, constraints)
     tables = candidate_tables(table, ScoreRule(), prior, constraints, choose_candidates(rows, 2, k, constraints), 2)
-    return tables, OrderSampler(tables, tables.sums(), tables.hits(), 7), start_chains(constraints, 3, 7).order
+    return tables, rows, start_chains(constraints, 3, 7).order
+
+
+def make_sampler(tables: CandidateTables) -> OrderSampler:
+    return OrderSampler(tables, tables.sums(), tables.hits(), 7)
 
 
 def best_graphs(tables: CandidateTables, orders: np.ndarray) -> np.ndarray:
@@ -48,7 +54,8 @@ def best_graphs(tables: CandidateTables, orders: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(("n", "k"), [(5, 4), (34, 5)])
 def test_chains_on_gpus_are_those_of_the_cpu(n: int, k: int) -> None:
-    tables, sampler, order = make_tables(n, k)
+    tables, _, order = make_tables(n, k)
+    sampler = make_sampler(tables)
     engine = GpuOrderChains(tables, sampler.sums, sampler.hits, 7, replicas=1)
     state = engine.start(order)
     expected, info = run_chains(sampler, state, 300, 50)
@@ -61,7 +68,8 @@ def test_chains_on_gpus_are_those_of_the_cpu(n: int, k: int) -> None:
 
 
 def test_chains_do_not_depend_on_gpus_and_calls() -> None:
-    tables, sampler, order = make_tables(6, 5)
+    tables, _, order = make_tables(6, 5)
+    sampler = make_sampler(tables)
     given = tables, sampler.sums, sampler.hits, 7
     one, two = GpuOrderChains(*given, replicas=3), GpuOrderChains(*given, replicas=3, devices=[0, 1])
     whole, trace = one.run(one.start(order), 60, 10)
@@ -76,7 +84,8 @@ def test_chains_do_not_depend_on_gpus_and_calls() -> None:
 
 
 def test_replicas_differ() -> None:
-    tables, sampler, order = make_tables(6, 5)
+    tables, _, order = make_tables(6, 5)
+    sampler = make_sampler(tables)
     engine = GpuOrderChains(tables, sampler.sums, sampler.hits, 7, replicas=4)
     found, _ = engine.run(engine.start(order[:1]), 30, 10)
     assert len(np.unique(found.order, axis=0)) > 1
@@ -84,17 +93,20 @@ def test_replicas_differ() -> None:
 
 
 def test_tables_that_exceed_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    tables, sampler, _ = make_tables(5, 4)
+    tables, _, _ = make_tables(5, 4)
+    sampler = make_sampler(tables)
     monkeypatch.setattr(gpu, "SHARE", 1e-9)
     with pytest.raises(TableTooLarge, match="fewer candidates"):
         GpuOrderChains(tables, sampler.sums, sampler.hits, 7)
 
 
-@pytest.mark.parametrize(("n", "k"), [(5, 4), (34, 5)])
-def test_chains_over_partitions_on_gpus_are_those_of_the_cpu(n: int, k: int) -> None:
-    tables, _, order = make_tables(n, k)
-    set_sums = set_tables(tables)
-    first = partitions.start_chains(best_graphs(tables, order), tables.candidates)
+@pytest.mark.parametrize(("n", "k", "has_outer"), [(5, 4, False), (34, 5, False), (8, 3, True), (40, 3, True)])
+def test_chains_over_partitions_on_gpus_are_those_of_the_cpu(n: int, k: int, has_outer: bool) -> None:
+    tables, rows, order = make_tables(n, k)
+    outer = outer_sets(rows, 2, tables.candidates) if has_outer else None
+    set_sums = set_tables(tables, outer)
+    assert bool(set_sums.outer_units.shape[1]) == has_outer
+    first = partitions.start_chains(best_graphs(tables, order), set_sums.candidates)
     engine = GpuPartitionChains(set_sums, 7, replicas=1)
     state = engine.start(first)
     expected, info = partitions.run_chains(partitions.PartitionSampler(set_sums, 7), state, 400, 20)

@@ -29,7 +29,7 @@ __all__ = ["REPLICAS", "GpuOrderChains", "GpuPartitionChains"]
 REPLICAS = 512  # of each chain
 WARPS = 4  # of a block
 NONE = 255
-NOT_DRAWN = 0xFFFFFFFF
+NOT_DRAWN = -1  # in place of the bits of parents
 SHARE = 0.9  # of a device's free memory that may be used
 
 ORDERS = np.dtype(
@@ -46,12 +46,14 @@ PARTITIONS = np.dtype(
     [
         (name, np.uint64)
         for name in (
-            "candidates", "sums", "hits", "masks", "weights", "log_factorials", "parts", "parents", "arcs", "trace",
+            "candidates", "sums", "hits", "masks", "weights", "outer_masks", "outer_counts", "outer_ends",
+            "outer_units", "outer_totals", "outer_ratios", "log_factorials", "parts", "parents", "arcs", "trace",
             "best", "best_weight", "moves", "seed", "first",
         )
     ]
     + [("shares", np.float64, 3)]
     + [(name, np.uint32) for name in ("n", "k", "n_sets", "n_steps", "thin", "first_chain", "n_chains", "group")]
+    + [(name, np.uint32) for name in ("m", "n_outer", "n_segments", "pad")]
 )  # fmt: skip
 
 
@@ -305,21 +307,29 @@ class GpuPartitionChains(_GpuChains):
     ):
         n, k = tables.sums.shape[0], tables.hits.shape[1]
         arrays = {
-            "candidates": tables.candidates[:, :k].astype(np.int32),
+            "candidates": tables.candidates.astype(np.int32),
             "sums": tables.sums,
             "hits": tables.hits,
-            "masks": tables.masks.astype(np.uint32),
+            "masks": tables.masks,
             "weights": tables.weights,
+            "outer_masks": tables.outer_masks,
+            "outer_counts": tables.outer_counts,
+            "outer_ends": tables.outer_ends.astype(np.uint32),
+            "outer_units": tables.outer_units,
+            "outer_totals": tables.outer_totals,
+            "outer_ratios": tables.outer_ratios,
             "log_factorials": tables.log_factorials,
         }
         super().__init__((n, k), arrays, devices, replicas)
         for loaded in self._loaded:
             loaded.arguments["seed"], loaded.arguments["n_sets"] = seed, tables.masks.shape[1]
-            loaded.arguments["shares"] = shares
+            loaded.arguments["shares"], loaded.arguments["m"] = shares, tables.candidates.shape[1]
+            loaded.arguments["n_outer"] = tables.outer_masks.shape[1]
+            loaded.arguments["n_segments"] = tables.outer_units.shape[1]
 
     def chain_bytes(self) -> int:
         """See `_GpuChains`."""
-        return -(-self._shape[0] // 4) * 4 * (2 * 8 + 6 * 4 + 5 * 2) + 48
+        return -(-self._shape[0] // 4) * 4 * (9 * 8 + 4 + 5 * 2) + 48
 
     def start(self, chains: PartitionChains) -> PartitionChains:
         """The first state: replicas of some chains."""
@@ -350,24 +360,17 @@ class GpuPartitionChains(_GpuChains):
             Their ln weights.
         """
         n_all, n = state.part.shape
-        parents = np.where(state.parents < 0, NOT_DRAWN, state.parents).astype(np.uint32)
         arrays: dict[str, NDArray[Any]] = {
-            "parts": state.part.astype(np.uint16), "parents": parents, "arcs": state.arcs.copy(),
-            "trace": np.empty(n_all), "best": np.full((n_all, n), NOT_DRAWN, np.uint32),
+            "parts": state.part.astype(np.uint16), "parents": state.parents.copy(), "arcs": state.arcs.copy(),
+            "trace": np.empty(n_all), "best": np.full((n_all, n), NOT_DRAWN, np.int64),
             "best_weight": np.full(n_all, -np.inf), "moves": np.zeros((n_all, 8), np.uint32),
         }  # fmt: skip
         numbers = {"first": state.n_steps, "n_steps": n_steps, "thin": thin}
         self._run_all(len(state.arcs), numbers, arrays)
         after = PartitionChains(
-            arrays["parts"].astype(np.int64), _signed(arrays["parents"]), arrays["arcs"],
+            arrays["parts"].astype(np.int64), arrays["parents"], arrays["arcs"],
             state.moves + arrays["moves"].reshape(-1, 4, 2), state.n_steps + n_steps,
             state.n_samples + self.replicas * (n_steps // thin),
         )  # fmt: skip
-        return after, arrays["trace"][:: self.replicas], _signed(arrays["best"]), arrays["best_weight"]
+        return after, arrays["trace"][:: self.replicas], arrays["best"], arrays["best_weight"]
 
-
-def _signed(parents: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """Bits of parents, -1 where they are not drawn."""
-    found = parents.astype(np.int64)
-    found[parents == NOT_DRAWN] = -1
-    return found
