@@ -15,7 +15,7 @@ from ..screen.improbable import Cells, cell_surprise, row_surprise
 from ..screen.outliers import Outliers, top_outliers
 from .console import command, print_json
 from .networks import check_output, read_network, split_names
-from .options import OUTPUT, Force, Json, Progress, Threads, one_of
+from .options import CLUSTER, OUTPUT, Devices, Force, Json, Progress, Threads, one_of
 from .progress import status
 from .tables import print_rows
 
@@ -98,6 +98,17 @@ Drop = Annotated[
     ),
 ]
 
+OnCluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        rich_help_panel=CLUSTER,
+        show_default=False,
+        help="Search on a Ray cluster: auto (the cluster of this job), local, ray://host:10001 or host:6379.",
+    ),
+]
+
 
 @command
 def screen(  # noqa: PLR0913 (a Typer command)
@@ -119,6 +130,8 @@ def screen(  # noqa: PLR0913 (a Typer command)
     output: Output = None,
     drop: Drop = None,
     threads: Threads = None,
+    devices: Devices = None,
+    cluster: OnCluster = None,
     progress: Progress = None,
     force: Force = False,
     json: Json = False,
@@ -136,13 +149,17 @@ def screen(  # noqa: PLR0913 (a Typer command)
         if path is not None:
             writer_for(Path(path))  # rejects other suffixes before the computation starts
             check_output(path, force)
+    if cluster is not None and devices is not None:
+        raise typer.BadParameter("each worker of a cluster uses one GPU", param_hint="--devices")
+    numbers = devices if devices in (None, "all") else [int(number) for number in devices.split(",")]
     model = None if net is None else read_network(net)
     with status("reading", progress) as step:
         table = read_file(data)
         names = None if columns is None else split_names(columns, table.column_names, "column")
         found = top_outliers(
             table, n, k, metric, missing, scale=scale, method="all" if every else "auto", net=model, columns=names,
-            threads=threads, progress=lambda done, total, text: step(f"{text}: {done:,} of {total:,} rows"),
+            threads=threads, devices=numbers, cluster=cluster,
+            progress=lambda done, total, text: step(f"{text}: {done:,} of {total:,} rows"),
         )  # fmt: skip
         scores: dict[str, Any] = {}
         if surprise and model is not None:
@@ -187,7 +204,7 @@ def _print(data: str, found: Outliers, scores: dict[str, Any], json: bool) -> No
         print_json(
             {
                 "file": data, "metric": found.metric, "missing": found.missing, "k": found.k,
-                "threshold": found.threshold, "outliers": listed, "stats": found.stats,
+                "backend": found.backend, "threshold": found.threshold, "outliers": listed, "stats": found.stats,
             }
         )  # fmt: skip
         return

@@ -70,9 +70,19 @@ def test_json_and_weights_of_all_rows(cases: Path, tmp_path: Path) -> None:
         (["-k", "500"], 2, "fewer than k=500"),
         (["--columns", "smoke,lungs"], 2, "lungs"),
         (["--drop", "clean.txt"], 5, "clean.txt"),
+        (["--devices", "0", "--cluster", "auto"], 2, "each worker of a cluster uses one GPU"),
+        (["--devices", "first"], 2, "GPU numbers"),
     ],
 )
 def test_errors(cases: Path, words: list[str], code: int, message: str) -> None:
     done = run("screen", str(cases), *words)
     assert done.exit_code == code, done.output
     assert message in " ".join(done.output.replace("│", " ").split())
+
+
+def test_a_table_without_rows(tmp_path: Path) -> None:
+    path = tmp_path / "empty.csv"
+    path.write_text("a,b\n", encoding="utf-8")
+    done = run("screen", str(path))
+    assert done.exit_code == 2, done.output
+    assert "the table has no rows" in done.output
