@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from rows import row
 
-from jtgpu import timing
+from jtgpu import learn, timing
 from jtgpu.device.context import device_numbers, open_device
 from jtgpu.errors import TableTooLarge
 from jtgpu.learn.dags.candidates.family_weights import family_weights
@@ -36,8 +36,8 @@ from jtgpu.learn.published.rows import aligned_rows
 from jtgpu.learn.published.score_cache import FamilyScores, published_seconds, table_bytes
 
 __all__ = [
-    "TOLERANCE", "cards_of", "gpu_orders", "gpu_partitions", "gpu_published", "gpu_scores", "gpu_tables",
-    "published_sizes",
+    "TOLERANCE", "cards_of", "gpu_orders", "gpu_partitions", "gpu_posteriors", "gpu_published", "gpu_scores",
+    "gpu_tables", "published_sizes",
 ]  # fmt: skip
 
 TOLERANCE = 1e-8
@@ -288,6 +288,32 @@ def gpu_partitions(name: str, table: CodedTable, n_candidates: int, size: tuple[
             rate = 8 * replicas * steps / float(np.median(seconds))
             label = f"jtgpu, {cards} GPU, {8 * replicas} chains"
             yield _gpu_row("partitions", name, label, seconds, rate=rate, candidates=n_candidates, same=same)
+
+
+def gpu_posteriors(cases: list[tuple[str, CodedTable]], runs: int, devices: int) -> Rows:
+    """The default posterior by chains to a standard error of .002; two seeds are compared, and one with the CPU's."""
+    for name, table in cases:
+        tolerance = 0.002
+        found = [learn.posterior(table, backend="gpu", tolerance=tolerance, seed=s, time=60.0) for s in (0, 1)]
+        gap = float(np.abs(found[0].edge_probabilities.values - found[1].edge_probabilities.values).max())
+        if not gap <= 20 * tolerance:
+            raise SystemExit(f"the posteriors of two seeds differ by {gap:g}; nothing is timed")
+        on_cpu = learn.posterior(table, tolerance=0.01, seed=2, time=60.0)
+        of_cpu = float(np.abs(found[0].edge_probabilities.values - on_cpu.edge_probabilities.values).max())
+        if not of_cpu <= 0.06:
+            raise SystemExit(f"the posterior differs from the CPU's by {of_cpu:g}; nothing is timed")
+        for cards in sorted({1, devices}):
+            seconds = []
+            for seed in range(runs):
+                begin = time.perf_counter()
+                post = learn.posterior(
+                    table, backend="gpu", tolerance=tolerance, seed=seed, time=60.0, devices=list(range(cards))
+                )
+                seconds.append(time.perf_counter() - begin)
+            yield _gpu_row(
+                "posterior", name, f"jtgpu, {cards} GPU, tolerance {tolerance}", seconds, difference=gap, cpu=of_cpu,
+                mcse=float(post.mcse.values.max()), rows=table.codes.shape[1], converged=post.converged,
+            )  # fmt: skip
 
 
 def cards_of(devices: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from ....errors import ArgumentError, DataError
 from ....util.arguments import whole_number
 from ..constraints import Constraints
 from ..scores.combinations import n_parent_sets
+from ..scores.gpu import gpu_can_score
 from ..scores.score_table import ScoreTable, score_families
 from .family_weights import family_weights
 from .tables import MAX_CANDIDATES, choose_candidates
@@ -74,17 +75,23 @@ def require_same(table: ScoreTable, coded: CodedTable, rule: ScoreRule) -> None:
         raise ArgumentError(f"the score table has the score {table.rule}, not {rule}")
 
 
-def scores_up_to(
+def scores_up_to(  # noqa: PLR0913
     table: ScoreTable | None,
     coded: CodedTable,
     rule: ScoreRule,
     max_parents: int,
     limit: int,
     threads: int | None,
+    backend: str = "cpu",
+    devices: Any = None,
 ) -> ScoreTable:
     """The scores of all families of up to so many parents, from a given table if it has them."""
     if table is None or table.max_parents < min(max_parents, len(coded.names) - 1):
-        return score_families(coded, rule, max_parents, memory_limit=limit, threads=threads)
+        if backend == "gpu" and not gpu_can_score(rule, max_parents):
+            backend = "cpu"
+        return score_families(
+            coded, rule, max_parents, memory_limit=limit, threads=threads, backend=backend, devices=devices
+        )
     return table.with_max_parents(max_parents)
 
 

@@ -97,8 +97,8 @@ class _GpuChains:
     kernel = ""
     record = ORDERS
 
-    def __init__(self, shape: tuple[int, int], tables: dict[str, NDArray[Any]], devices: Any, replicas: int):
-        self.replicas, self.seconds = replicas, 0.0
+    def __init__(self, shape: tuple[int, int], tables: dict[str, NDArray[Any]], devices: Any, replicas: int | None):
+        self.replicas, self.seconds = REPLICAS if replicas is None else replicas, 0.0
         self._shape = shape
         self._loaded: list[_Loaded] = []
         opened = [open_device(d) for d in device_numbers(devices)] if devices is not None else [open_device()]
@@ -211,8 +211,8 @@ class GpuOrderChains(_GpuChains):
     seed : int
     devices : "all", int or sequence of int, optional
         Default: one GPU.
-    replicas : int
-        Of each chain.
+    replicas : int, optional
+        Of each chain. Default: `REPLICAS`.
     share_of_swaps : float
         See `jtgpu.learn.dags.chains.orders.OrderSampler`.
     """
@@ -228,7 +228,7 @@ class GpuOrderChains(_GpuChains):
         seed: int,
         *,
         devices: Any = None,
-        replicas: int = REPLICAS,
+        replicas: int | None = None,
         share_of_swaps: float = 0.5,
     ):
         n = len(tables.candidates)
@@ -287,8 +287,8 @@ class GpuPartitionChains(_GpuChains):
     seed : int
     devices : "all", int or sequence of int, optional
         Default: one GPU.
-    replicas : int
-        Of each chain.
+    replicas : int, optional
+        Of each chain. Default: `REPLICAS`.
     shares : tuple of float
         See `jtgpu.learn.dags.chains.partitions.PartitionSampler`.
     """
@@ -302,7 +302,7 @@ class GpuPartitionChains(_GpuChains):
         seed: int,
         *,
         devices: Any = None,
-        replicas: int = REPLICAS,
+        replicas: int | None = None,
         shares: tuple[float, float, float] = (0.6, 0.13, 0.13),
     ):
         n, k = tables.sums.shape[0], tables.hits.shape[1]

@@ -31,7 +31,7 @@ from ..candidates.preparation import (
 from ..candidates.tables import CandidateTables, candidate_tables
 from ..chains import orders, partitions
 from ..chains.run_files import RunFile
-from ..chains.runs import MAX_STEPS, ChainRun, Engine, Estimate, OrderEngine, PartitionEngine, Stop
+from ..chains.runs import MAX_STEPS, ChainRun, Engine, Estimate, GpuPartitionEngine, OrderEngine, PartitionEngine, Stop
 from ..chains.set_tables import set_tables, table_bytes
 from ..constraints import Constraints, make_constraints
 from ..exact.posteriors import exact_by_orders, exact_by_partitions
@@ -73,6 +73,8 @@ class _Problem:
     seed: int
     limit: int
     threads: int | None
+    backend: str = "cpu"
+    devices: Any = None
 
     @property
     def most(self) -> int:
@@ -80,7 +82,9 @@ class _Problem:
         return int(self.constraints.max_parents.max())
 
     def scores(self, max_parents: int) -> ScoreTable:
-        return scores_up_to(self.table, self.coded, self.rule, max_parents, self.limit, self.threads)
+        return scores_up_to(
+            self.table, self.coded, self.rule, max_parents, self.limit, self.threads, self.backend, self.devices
+        )
 
     def tables(self, candidates: NDArray[np.int64]) -> CandidateTables:
         return candidate_tables(
@@ -126,6 +130,8 @@ def posterior(  # noqa: PLR0913
     seed: int = 0,
     memory_limit: int | str | None = None,
     threads: int | None = None,
+    backend: str = "cpu",
+    devices: Any = None,
     checkpoint: str | Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> StructurePosterior:
@@ -164,6 +170,11 @@ def posterior(  # noqa: PLR0913
         Bytes, or a text such as ``"8GiB"``. Default: 80 % of the free memory.
     threads : int, optional
         Default: the number of cores.
+    backend : {"cpu", "gpu"}
+        On GPUs, families are scored, and each of the chains over partitions runs as 512 replicas. Exact posteriors, and
+        chains over orders (``prior="order"``), run on the CPU.
+    devices : "all", int or sequence of int, optional
+        GPUs that share the work. Default: one. The result does not depend on it.
     checkpoint : path, optional
         A file in which the chains are saved every 30 seconds. If it exists, they continue from it, with the same result
         as without the interruption.
@@ -201,6 +212,7 @@ def posterior(  # noqa: PLR0913
     (0.4969, 'exact')
     """
     choice("method", method, POSTERIOR_METHODS)
+    choice("backend", backend, ("cpu", "gpu"))
     rule, seed = ScoreRule(score, ess), whole_number("seed", seed, 0, 2**63 - 1)
     stop = Stop(
         number("tolerance", tolerance, above=0.0),
@@ -215,7 +227,7 @@ def posterior(  # noqa: PLR0913
         require_same(table, coded, rule)
     constraints = make_constraints(coded.names, max_parents, forbidden=forbidden, required=required, tiers=tiers)
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
-    problem = _Problem(coded, rule, weigh, constraints, table, seed, limit, threads)
+    problem = _Problem(coded, rule, weigh, constraints, table, seed, limit, threads, backend, devices)
     by_orders = weigh.name == "order"
     few = n <= (AUTO_BY_ORDERS if by_orders else AUTO_BY_PARTITIONS)
     if method == "exact" or (method == "auto" and few and n * n_parent_sets(n, problem.most) <= MAX_SCREENED // 10):
@@ -272,13 +284,17 @@ def _chains(
     first: Any = orders.OrderChains(state.order, np.zeros_like(state.arcs), 0, 0)
     if not by_orders:
         graphs = engine.graphs(first)
-        engine = PartitionEngine(chain_tables, problem.seed, problem.threads)
         first = partitions.start_chains(graphs, chain_tables.candidates)
+        if problem.backend == "gpu":
+            engine = GpuPartitionEngine(chain_tables, problem.seed, problem.devices)
+            first = engine.start(first)
+        else:
+            engine = PartitionEngine(chain_tables, problem.seed, problem.threads)
     best = best_by_orders(sets.search_tables, problem.constraints, seed=problem.seed, threads=problem.threads)
     run = ChainRun(engine, first)
     file = None
     if checkpoint is not None:
-        file = RunFile(checkpoint, _digests(problem, chain_tables, n_chains))
+        file = RunFile(checkpoint, _digests(problem, chain_tables, f"{n_chains}, {engine.name}"))
         file.resume(run)
 
     def after_round(run: ChainRun, estimate: Estimate, complete: bool) -> None:
@@ -393,7 +409,7 @@ def _first_orders(problem: _Problem, tables: CandidateTables, n_chains: int) -> 
     return orders.run_chains(sampler, start, n_steps, n_steps, threads=problem.threads)[0]
 
 
-def _digests(problem: _Problem, tables: SetTables, n_chains: int) -> dict[str, str]:
+def _digests(problem: _Problem, tables: SetTables, chains: str) -> dict[str, str]:
     """What a run depends on, by name."""
 
     def digest(*arrays: NDArray[Any]) -> str:
@@ -406,7 +422,7 @@ def _digests(problem: _Problem, tables: SetTables, n_chains: int) -> dict[str, s
         "prior": problem.prior.name + digest(*problem.prior.parts(len(problem.coded.names))),
         "constraints": digest(c.forbidden, c.required, c.max_parents),
         "candidates": digest(tables.candidates, tables.masks, tables.weights),
-        "chains": str(n_chains),
+        "chains": chains,
         "seed": str(problem.seed),
     }
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .coded import CodedTable
     from .rules import CellFunctions, ScoreRule
 
-__all__ = ["MAX_PARENTS", "DeviceScores", "gpu_scores"]
+__all__ = ["MAX_PARENTS", "DeviceScores", "gpu_can_score", "gpu_scores"]
 
 MAX_PARENTS = 5
 MAX_VALUES = 8  # functions of one launch of `count_sets_by_rows`
@@ -344,6 +344,11 @@ class DeviceScores:
         self._kernels = []
         self.memory.close()
         self.stream = None
+
+
+def gpu_can_score(rule: ScoreRule, max_parents: int) -> bool:
+    """Whether GPUs compute such scores."""
+    return rule.name != "bds" and max_parents <= MAX_PARENTS
 
 
 def make_problem(

@@ -1,0 +1,62 @@
+"""`learn.posterior` on emulated GPUs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from jtgpu.learn.dags.chains import gpu, runs
+from jtgpu.learn.dags.posterior.posterior import posterior
+from jtgpu.learn.dags.posterior.result import StructurePosterior
+from tests.learn.dags.data import random_table
+from tests.support.emulated.install import installed, needs_compiler
+
+pytestmark = needs_compiler
+
+
+@pytest.fixture(autouse=True, scope="module")
+def emulated() -> Iterator[None]:
+    with installed():
+        yield
+
+
+def run(monkeypatch: pytest.MonkeyPatch, steps: int, **options: object) -> StructurePosterior:
+    monkeypatch.setattr(gpu, "REPLICAS", 3)
+    monkeypatch.setattr(runs.GpuPartitionEngine, "block_steps", min(steps // 8, 250))
+    table = random_table(2, n=6, n_rows=60, most=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return posterior(
+            table, method="mcmc", candidates=3, max_parents=2, chains=4, steps=steps, backend="gpu", **options
+        )  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_posterior_on_gpus_is_the_exact_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = posterior(random_table(2, n=6, n_rows=60, most=3), method="exact", max_parents=2)
+    found = run(monkeypatch, 4000)
+    gap = np.abs(found.edge_probabilities.values - exact.edge_probabilities.values).max()
+    assert gap < 0.05
+    assert found.map_score == pytest.approx(exact.map_score)
+
+
+def test_posterior_does_not_depend_on_the_number_of_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = run(monkeypatch, 96), run(monkeypatch, 96, devices=[0, 1])
+    np.testing.assert_array_equal(one.edge_probabilities.values, two.edge_probabilities.values)
+    np.testing.assert_array_equal(one.mcse.values, two.mcse.values)
+
+
+def test_chains_on_gpus_can_be_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        found = run(monkeypatch, 96)
+        more = found.more(steps=1)
+    assert more.edge_probabilities.values.shape == (6, 6)
+
+
+def test_unknown_backend_is_refused() -> None:
+    with pytest.raises(ValueError, match="backend"):
+        posterior(random_table(2, n=4), backend="tpu")
