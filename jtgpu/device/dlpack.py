@@ -54,7 +54,7 @@ class Tensor(NamedTuple):
     strides: tuple[int, ...]  # bytes
     dtype: np.dtype[Any]
     device: tuple[int, int]  # kind and number
-    release: Callable[[], None]  # to be called once the memory is not used any more
+    release: Callable[[], None]  # call it once, when the memory is no longer used
 
 
 def read_capsule(capsule: Any) -> Tensor:
@@ -98,7 +98,7 @@ def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]
 
 
 def make_capsule(tensor: Tensor, owner: Any) -> Any:
-    """A capsule of a tensor; `owner` lives until whoever takes it has released it."""
+    """A capsule of a tensor; `owner` lives until the library that takes the tensor has released it."""
     n = len(tensor.shape)
     shape = (ctypes.c_int64 * max(n, 1))(*tensor.shape)
     strides = (ctypes.c_int64 * max(n, 1))(*(s // tensor.dtype.itemsize for s in tensor.strides))

@@ -20,11 +20,12 @@ from .generated import GeneratedCounts, plan_generation
 from .held import PartsOnDevice
 from .program import FamilyCells
 from .records import RecordCounts
+from .scratch import Scratch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CountEngine", "Scratch"]
+__all__ = ["CountEngine"]
 
 BLOCK = 1 << 10  # cases that are summed together, if their scratch memory is small enough
 BLOCK_BYTES = 1 << 32
@@ -32,28 +33,6 @@ PART = 1 << 16  # most cases of a part of a table
 PART_FLOPS = 1 << 36  # operations of a part above which it has fewer cases
 MEMORY_SHARE = 0.7  # of the free memory that scratch memory may take
 SCRATCH_BYTES = 8 << 30  # most scratch memory, if it holds a block of cases
-
-
-class Scratch:
-    """Scratch memory for chunks of at most `size` cases."""
-
-    def __init__(self, engine: CountEngine, kernels: CountKernels, size: int, n_weights: int, *, is_full: bool):
-        self.kernels, self.size, self.n_weights = kernels, size, n_weights
-        self._is_full = is_full  # more cases would not have fitted
-        n_variables, stream = engine.plan.n_variables, engine.stream
-        self.memory = Memory(engine.device)
-        try:
-            self.tables = kernels.scratch(self.memory, stream, size)
-            self.state = self.memory.empty(4 * n_variables * size)
-            self.weight = self.memory.empty(8 * n_weights * size)
-            self.partial = self.memory.empty(8 * -(-size // engine.block(kernels)) * engine.width)
-        except BaseException:
-            self.memory.close()
-            raise
-
-    def serves(self, size: int, n_weights: int) -> bool:
-        """Whether it serves chunks of so many cases, or has all the memory that there is."""
-        return (self.size >= size or self._is_full) and self.n_weights >= n_weights
 
 
 class CountEngine:
@@ -169,7 +148,11 @@ class CountEngine:
                 needed=block * each,
                 limit=free,
             )
-        found = self._scratch[id(kernels)] = Scratch(self, kernels, min(wanted, fits), n_weights, is_full=fits < wanted)
+        size = min(wanted, fits)
+        found = self._scratch[id(kernels)] = Scratch(
+            self.device, self.stream, kernels, size, (self.plan.n_variables, n_weights, -(-size // block) * self.width),
+            is_full=fits < wanted,
+        )  # fmt: skip
         return found
 
     def drop_scratch(self) -> None:

@@ -3,24 +3,59 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ....device.context import Device
 from ....device.memory import Memory
 from ..batch.chunk import GROUP
 from .cases import CaseArrays
 from .chunk import CountChunk, CountKernels
+from .program import FamilyCells
+from .scratch import Scratch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .engine import CountEngine, Scratch
+__all__ = ["Counting", "PartsOnDevice"]
 
-__all__ = ["PartsOnDevice"]
-
-HELD_SHARE = 0.8  # of the memory that is free beside the scratch memory, for rows
+HELD_SHARE = 0.8  # of the memory that is free after the scratch memory has been allocated, for rows
 N_SUMS = 2  # ln P(e) and impossible cases, behind the counts
+
+
+class Counting(Protocol):
+    """What parts use of the engine that made them; see `jtgpu.backends.gpu.counts.engine.CountEngine`."""
+
+    device: Device
+    stream: Any
+    lock: Any
+    device_us: float
+    families: FamilyCells
+    generation_number: int
+
+    @property
+    def part(self) -> int:
+        """Cases of a part of a table."""
+
+    @property
+    def width(self) -> int:
+        """Sums of a block of cases."""
+
+    def block(self, kernels: CountKernels) -> int:
+        """Cases that are summed together."""
+
+    def kernels(self, *, weights: bool, smallest: float) -> CountKernels:
+        """The kernels for a table."""
+
+    def records(self) -> CountKernels:
+        """The kernels that take any network and any weights."""
+
+    def scratch(self, kernels: CountKernels, n: int, n_weights: int) -> Scratch:
+        """Scratch memory for chunks of n cases, or fewer."""
+
+    def check_open(self) -> None:
+        """Raise if the engine is closed."""
 
 
 @dataclass
@@ -43,13 +78,13 @@ class Part:
 
 
 class PartsOnDevice:
-    """A `jtgpu.backends.wrappers.held_cases.HeldParts`; made and used by `CountEngine`.
+    """A `jtgpu.backends.wrappers.held_cases.HeldParts`; made by a `Counting`.
 
     Rows that do not fit into the memory are copied there in every pass.
     """
 
     def __init__(
-        self, engine: CountEngine, cases: CaseArrays, share: tuple[int, int] = (0, 1), *, by_records: bool = False
+        self, engine: Counting, cases: CaseArrays, share: tuple[int, int] = (0, 1), *, by_records: bool = False
     ):
         self._engine, self._cases, self._by_records = engine, cases, by_records
         step, (i, n) = engine.part, share
