@@ -144,9 +144,33 @@ def read_series(x: Any, time: str | None = None, columns: list[str] | None = Non
     for row, name in zip(values, names, strict=True):
         numbers = as_numbers(table.column(name))
         if numbers is None:
-            raise DataError(f"column {name!r} does not hold numbers; leave it out, or pass time={name!r} if it is time")
+            raise DataError(_no_number(table, name))
         row[:] = numbers
     return SeriesData(values, names, (len(names),), table)
+
+
+def _no_number(table: Table, name: str) -> str:
+    """Message for a column with cells that are no numbers: the first of them, and what to try."""
+    column = table.column(name)
+    cells = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+    for i, cell in enumerate(cells):
+        if is_missing(cell) or (isinstance(cell, (int, float, np.number)) and not isinstance(cell, bool)):
+            continue
+        if isinstance(cell, str) and _is_number(cell):  # the first of a column of text, all of whose cells are text
+            continue
+        at = f"column {name!r}, {table.row_name(i)}: {shown(str(cell))} is no number"
+        if isinstance(cell, str) and _is_number(cell.replace(".", "").replace(",", ".")):
+            return f"{at}; write decimal points, not commas (pandas.read_csv has decimal=',')"
+        return f"{at}; leave the column out, or pass time={name!r} if it is time"
+    return f"column {name!r} holds numbers as text; convert it to numbers"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_times(table: Table, time: str | None) -> None:

@@ -235,7 +235,9 @@ def test_pandas_frames_keep_their_index_and_must_be_sorted() -> None:
     [
         ({"day": [1, 2, 2], "a": [1.0, 2.0, 4.0]}, {"time": "day"}, "column 'day' must increase .* row 2 has '2'"),
         ({"day": [1, 3, 2], "a": [1.0, 2.0, 4.0]}, {"time": "day"}, "row 2 has '2' after '3'"),
-        ({"a": ["x", "y"]}, {}, "column 'a' does not hold numbers"),
+        ({"a": ["x", "y"]}, {}, "column 'a', row 0: 'x' is no number; leave the column out, or pass time='a'"),
+        ({"a": ["1", "1,5"]}, {}, "column 'a', row 1: '1,5' is no number; write decimal points, not commas"),
+        ({"a": ["1", "2"]}, {}, "column 'a' holds numbers as text"),
         ({"a": [1.0, None, 2.0]}, {"order": 1}, "series 'a', row 1: the value is missing"),
         ({"a": [1.0, 2.0]}, {"time": "day"}, "no column 'day'"),
     ],

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from jtgpu.errors import ArgumentError, TableTooLarge
+from jtgpu.errors import ArgumentError, BackendUnavailable, TableTooLarge
 from jtgpu.series.published import VERSIONS, durbin32
 from jtgpu.series.published.gpu import KERNELS
+from jtgpu.series.published.table import TODAY, measure, report
 
 
 def recurrence(r: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -38,6 +39,25 @@ def test_the_versions_of_the_gpu_agree(n: int, version: str) -> None:
     found = durbin32(r, version)
     np.testing.assert_allclose(found, recurrence(r), atol=1e-12)
     assert np.array_equal(found, durbin32(r, version))
+
+
+@pytest.mark.usefixtures("emulated_gpu")
+def test_the_table_has_every_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    found = measure([100], 1, steps.append)
+    assert [t.version for t in found] == [*VERSIONS, *TODAY]
+    assert all(t.seconds > 0 for t in found)
+    lines = report(found).splitlines()
+    assert lines[0].split() == ["N", "version", "published,", "ms", "here,", "ms"]
+    assert len(lines) >= 1 + len(found)
+    assert "0.040" in report(found)
+    assert len(steps) == len(found)
+
+    def no_gpu(*_: object) -> None:
+        raise BackendUnavailable("none")
+
+    monkeypatch.setattr("jtgpu.series.published.durbin_on_gpu", no_gpu)
+    assert [t.version for t in measure([3], 1, steps.append)] == ["sequential", "reworked", "openmp", "levinson"]
 
 
 def test_threads_change_no_bit() -> None:
