@@ -66,6 +66,9 @@ class AccessOptions:
         ""
     )
     api_only: Annotated[bool, _option(ACCESS, "--api-only", help="Serve no page.")] = False
+    page: Annotated[
+        Path | None, _option(ACCESS, "--page", metavar="PATH", help="JSON file of a form that the page asks.")
+    ] = None
     read_only: Annotated[bool, _option(ACCESS, "--read-only", help="Accept no uploads.")] = False
 
     def keywords(self) -> dict[str, Any]:
@@ -73,7 +76,7 @@ class AccessOptions:
         return {
             "token": self._token(), "allow_origins": tuple(self.allow_origin or ()),
             "allow_hosts": tuple(self.allow_host or ()), "embed": self.embed, "api_only": self.api_only,
-            "read_only": self.read_only,
+            "page": "" if self.page is None else str(self.page), "read_only": self.read_only,
         }  # fmt: skip
 
     def _token(self) -> str:

@@ -24,6 +24,7 @@ from ..errors import ArgumentError
 from ..inference.tree import JunctionTree
 from ..util.arguments import described
 from .asking import COMPRESSED, QuestionEndpoints
+from .form_page import read_form
 from .guard import Guard, Head, headers_of
 from .hosted import Hosted
 from .metrics import Gauge, Metrics, Values
@@ -86,7 +87,8 @@ class App:
         found = routes(self.networks, self._questions, self._tables)
         found += state_routes(self.networks, lambda: self._state, self._metrics)
         if not self.settings.api_only:
-            found += page_routes()
+            form = read_form(self.settings.page, {n: t.model for n, t in trees.items()}) if self.settings.page else None
+            found += page_routes(form)
         self._router = Router(found, redirect_slashes=False, default=not_found, lifespan=self._lifespan)
         self._stack: ASGIApp = GZipMiddleware(self._router, minimum_size=COMPRESSED, compresslevel=1)
         if self.settings.allow_origins:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -81,10 +81,22 @@ def state_routes(networks: Mapping[str, Hosted], state: Callable[[], str], metri
     return [Route("/healthz", health), Route("/readyz", readiness), Route("/metrics", measured)]
 
 
-def page_routes() -> list[BaseRoute]:
-    """The routes of the page."""
+def page_routes(form: dict[str, Any] | None) -> list[BaseRoute]:
+    """The routes of the page: of the form, if there is one, and of the network."""
     files = StaticFiles(directory=PAGE, check_dir=False)
-    return [Mount("/page", files), Route("/", functools.partial(_index, files))]
+
+    def page(name: str) -> Callable[[Request], Awaitable[Response]]:
+        return functools.partial(_page, files, name)
+
+    found: list[BaseRoute] = [Mount("/page", files), Route("/map", page("index.html"))]
+    if form is None:
+        return [*found, Route("/", page("index.html"))]
+
+    async def describe_form(request: Request) -> Response:
+        trace_of(request).question = "form"
+        return json_response(form)
+
+    return [*found, Route("/", page("form.html")), Route("/v1/form", describe_form)]
 
 
 def _of_network(
@@ -108,10 +120,10 @@ async def _openapi(request: Request) -> Response:
     return Response(openapi(), media_type=JSON)
 
 
-async def _index(files: StaticFiles, request: Request) -> Response:
-    """The page."""
+async def _page(files: StaticFiles, name: str, request: Request) -> Response:
+    """A page."""
     trace_of(request).question = "page"
-    return await files.get_response("index.html", request.scope)
+    return await files.get_response(name, request.scope)
 
 
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:

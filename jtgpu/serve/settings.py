@@ -29,6 +29,8 @@ class Settings:
         Origin of a site that may show the page in a frame.
     api_only : bool
         Serve no page.
+    page : str
+        File of a form that the page asks in place of showing the network; see `jtgpu.serve.form_page`.
     read_only : bool
         Accept no uploads.
     max_body, max_upload : int
@@ -59,6 +61,7 @@ class Settings:
     allow_origins: tuple[str, ...] = ()
     embed: str = ""
     api_only: bool = False
+    page: str = ""
     read_only: bool = False
     max_body: int = 8 << 20
     max_upload: int = 256 << 20
@@ -89,8 +92,10 @@ class Settings:
             if found is None:
                 raise ArgumentError(f"{name} must be a list of strings, not {described(given)}")
             put(self, name, tuple(text(name, each) for each in found))
-        for name in ("token", "embed", "folder", "metrics_folder"):
+        for name in ("token", "embed", "folder", "metrics_folder", "page"):
             text(name, getattr(self, name))
+        if self.page and self.api_only:
+            raise ArgumentError("page cannot be combined with api_only")
         put(self, "allow_origins", tuple(o.rstrip("/") for o in self.allow_origins))
         put(self, "hosts", frozenset(h.lower() for h in ("127.0.0.1", "localhost", "[::1]", *self.allow_hosts)))
 

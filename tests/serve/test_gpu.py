@@ -14,7 +14,7 @@ from jtgpu.serve import App
 from tests.serve.client import Client, posts, together
 from tests.support.emulated.install import installed, needs_compiler
 
-pytestmark = [needs_compiler, pytest.mark.slow]
+pytestmark = needs_compiler
 PATH = "/v1/networks/asia/posteriors"
 BODIES: list[dict[str, Any]] = [
     {"evidence": {"xray": "yes"}}, {"evidence": {"smoke": "no", "dysp": "yes"}}, {"targets": ["lung"]},
@@ -39,6 +39,7 @@ def _check(found: Any, tree: JunctionTree, body: dict[str, Any]) -> None:
         assert found["posteriors"][name] == pytest.approx(p.probabilities.tolist(), abs=1e-10)
 
 
+@pytest.mark.slow
 def test_answers_alone_and_together(gpu: JunctionTree, asia: JunctionTree) -> None:
     app = App({"asia": gpu})
     try:
@@ -59,6 +60,7 @@ def test_answers_alone_and_together(gpu: JunctionTree, asia: JunctionTree) -> No
         app.close()
 
 
+@pytest.mark.slow
 def test_the_cpu_answers_after_a_failure(
     gpu: JunctionTree, asia: JunctionTree, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -167,7 +167,8 @@ def test_a_proxy_on_this_machine_reports_the_scheme(app: App) -> None:
 def test_long_answers_are_compressed_for_clients_that_accept_it(
     client: Client, accepted: str, encoding: str | None
 ) -> None:
-    found = client.request("POST", "/v1/networks/alarm/posteriors", json={}, headers={"accept-encoding": accepted})
+    headers = {"accept-encoding": accepted, "x-forwarded-for": "192.0.2.1"}
+    found = client.request("POST", "/v1/networks/alarm/posteriors", json={}, headers=headers)
     assert found.headers.get("content-encoding") == encoding
     assert found.headers["vary"] == "Accept-Encoding"
     assert len(found.json()["posteriors"]) == 37

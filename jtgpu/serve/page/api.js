@@ -29,6 +29,23 @@ async function problemOf(response) {
   }
 }
 
+/** The states of a job as the server sends them; EventSource cannot send a token. */
+async function* eventsOf(answer) {
+  const reader = (await answer).body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    text += value;
+    const parts = text.split("\n\n");
+    text = parts.pop();
+    for (const part of parts) {
+      const data = part.split("\n").find((line) => line.startsWith("data: "));
+      if (data) yield JSON.parse(data.slice(6));
+    }
+  }
+}
+
 export function httpApi({ base = "", token = () => null } = {}) {
   async function call(path, { method = "GET", body, type, signal } = {}) {
     const headers = {};
@@ -52,6 +69,7 @@ export function httpApi({ base = "", token = () => null } = {}) {
   return {
     hasToken: () => Boolean(token()),
     address: (id, rest) => new URL(base + network(id) + rest, window.location.href).href,
+    form: () => json("/v1/form"),
     networks: () => json("/v1/networks"),
     network: (id) => json(network(id)),
     layout: (id, nodes, signal) => json(`${network(id)}/layout${nodes ? `?nodes=${nodes.join(",")}` : ""}`, { signal }),
@@ -62,6 +80,7 @@ export function httpApi({ base = "", token = () => null } = {}) {
     columns: (id, text) => json(`${network(id)}/columns`, { method: "POST", body: text, type: "text/csv" }),
     table: (id, query, file, type, signal) => call(`${network(id)}/table?${query}`, { method: "POST", body: file, type, signal }),
     job: (url, options = {}) => json(url, options),
+    events: (url, signal) => eventsOf(call(`${url}/events`, { signal })),
     file: (url) => call(url),
     cancel: (url) => call(url, { method: "DELETE" }),
   };

@@ -90,8 +90,8 @@ export class ListView {
   }
 
   scrollTo(top) {
-    this.box.scrollTop = top;
-    this.top = this.box.scrollTop;
+    this.top = Math.max(0, Math.min(top, this.order.length * ROW_HEIGHT - this.height));
+    this.box.scrollTop = this.top;
   }
 
   render(isChanged = false) {

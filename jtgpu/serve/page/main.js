@@ -4,30 +4,21 @@ import { httpApi, Lost, Problem } from "./api.js";
 import { App } from "./app.js";
 import { encodeLink, decodeLink, linkedNetwork } from "./link.js";
 import { Network } from "./network.js";
+import { savedToken, saveToken, takeToken } from "./token.js";
 
-const TOKEN_KEY = "jtgpu-token";
 const LINK_DELAY = 120; // ms between a change and the address that has it: browsers limit how often it may change
-
-/** The token of the address goes to the storage of this tab; it stays in no link and no history. */
-function takeToken() {
-  const found = /(?:^#|&)token=([^&]*)/.exec(window.location.hash);
-  if (!found) return;
-  sessionStorage.setItem(TOKEN_KEY, decodeURIComponent(found[1]));
-  const rest = window.location.hash.slice(1).split("&").filter((part) => !part.startsWith("token="));
-  window.history.replaceState(null, "", `${window.location.pathname}${window.location.search}${rest.length ? `#${rest.join("&")}` : ""}`);
-}
 
 class Page {
   constructor(root) {
     const base = new URL(".", window.location.href).pathname.replace(/\/$/, ""); // the page may be mounted in a folder
-    const api = httpApi({ base, token: () => sessionStorage.getItem(TOKEN_KEY) });
+    const api = httpApi({ base, token: savedToken });
     this.api = api;
     this.app = new App(root, api, {
       canLink: true,
       hasTables: true,
       onNetwork: (id) => this.load(id, ""),
       onToken: (token) => {
-        sessionStorage.setItem(TOKEN_KEY, token);
+        saveToken(token);
         this.start();
       },
     });

@@ -391,13 +391,14 @@ export class MapView {
     if (v === null) return;
     const row = event.target.closest(".row");
     const { store } = this;
+    if (row) {
+      const state = Number(row.dataset.s);
+      const n = store.network.states[v].length;
+      store.setFindings(event.shiftKey ? toggleOneOf(store.findings, v, state, n) : toggleState(store.findings, v, state));
+    }
     this.pickHere(v);
     if (!row && this.isFocus) this.refocus();
     this.boxes.get(v)?.node.focus({ preventScroll: true });
-    if (!row) return;
-    const state = Number(row.dataset.s);
-    const n = store.network.states[v].length;
-    store.setFindings(event.shiftKey ? toggleOneOf(store.findings, v, state, n) : toggleState(store.findings, v, state));
   }
 
   setTabStop(v) {

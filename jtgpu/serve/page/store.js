@@ -83,8 +83,13 @@ export class Store {
     if (history.value === this.history.value) return Promise.resolve();
     this.history = history;
     this.problem = null;
+    if (!Object.keys(history.value).length) {
+      this.emit("findings");
+      return this.refresh();
+    }
+    const asked = this.refresh(); // first, so that the server computes while the page shows the findings
     this.emit("findings");
-    return this.refresh();
+    return asked;
   }
 
   pick(v) {

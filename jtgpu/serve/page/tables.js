@@ -1,5 +1,6 @@
 // Tables of cases: a file is dropped or chosen, its first rows are answered, and the whole comes back as CSV or Parquet.
 
+import { Lost } from "./api.js";
 import { button, el, setText } from "./dom.js";
 import { bodyOf } from "./findings.js";
 import { count, cut, percent } from "./format.js";
@@ -145,9 +146,22 @@ export class TablePanel extends Panel {
     return `${count(report.cases ?? 0, "case")} answered${report.flagged ? `, ${report.flagged.toLocaleString("en")} of them flagged` : ""}`;
   }
 
-  async wait(url) {
+  /** The states of a job until it is finished: from the server's events, and by asking again if their stream ends. */
+  async* states(url) {
+    const { api } = this.store;
+    try {
+      yield* api.events(url);
+    } catch (error) {
+      if (!(error instanceof Lost) && !(error instanceof TypeError)) throw error;
+    }
     for (;;) {
-      const job = await this.store.api.job(url);
+      yield await api.job(url);
+      await new Promise((resolve) => setTimeout(resolve, POLL));
+    }
+  }
+
+  async wait(url) {
+    for await (const job of this.states(url)) {
       if (job.state === "done") {
         this.report = job.report;
         return this.store.api.file(job.url);
@@ -155,7 +169,7 @@ export class TablePanel extends Panel {
       if (job.state === "failed" || job.state === "cancelled") throw new Error(job.error?.detail || `The table was ${job.state}.`);
       const share = job.total ? ` (${Math.round((100 * (job.read || 0)) / job.total)} %)` : "";
       setText(this.progress, `${count(job.done || 0, "row")} answered${share} \u2026`);
-      await new Promise((resolve) => setTimeout(resolve, POLL));
     }
+    throw new Error("The table was lost.");
   }
 }

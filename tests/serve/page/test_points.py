@@ -254,6 +254,29 @@ def test_tables_in_and_out(visit: Any, asia: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_large_table_is_a_job_whose_events_show_progress(
+    visit: Any, asia: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jtgpu.serve.tables.AT_ONCE", 10)
+    path = tmp_path / "cases.csv"
+    path.write_text("smoke,xray\n" + "yes,yes\n" * 200, encoding="utf-8")
+    asked: list[str] = []
+    visit.page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
+    visit.open("#n=asia&t=lung")
+    panel = visit.panel("tables")
+    panel.locator('input[type="file"]').set_input_files(path)
+    with visit.page.expect_download() as waiting:
+        panel.get_by_role("button", name="Download answers").click()
+    with open(waiting.value.path(), newline="", encoding="utf-8") as file:
+        assert len(list(csv.DictReader(file))) == 200
+    assert "events" in asked
+    assert asked[asked.index("events") + 1] == "file"  # the state was not asked for again
+    visit.page.wait_for_function(
+        "() => /^200 cases answered/.test(document.querySelector('.table-result [role=status]').textContent)"
+    )
+
+
+@pytest.mark.slow
 def test_answers_to_a_table_are_downloaded(visit: Any, asia: Any, tmp_path: Path) -> None:
     path = tmp_path / "cases.csv"
     path.write_text("smoke,xray,dysp\n" + "yes,yes,no\n,no,yes\n" * 50, encoding="utf-8")

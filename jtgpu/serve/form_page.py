@@ -1,0 +1,133 @@
+"""The form of ``jtgpu serve --page``: which questions a page asks, and which variables it shows the posteriors of.
+
+Who fills in a form needs no picture of the network. The file is JSON: a title, groups of questions, and targets; every
+text is optional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from ..errors import ArgumentError, JtgpuError
+from ..model.discrete import DiscreteModel
+
+__all__ = ["FormPage", "read_form"]
+
+MOST = 1 << 20  # bytes of a file
+
+
+class FormQuestion(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A variable that the reader may observe.
+
+    Attributes
+    ----------
+    variable : str
+    text : str
+        The question; default: the label or the name of the variable.
+    help : str
+    states : mapping of str to str
+        Texts in place of the names of states.
+    """
+
+    variable: str
+    text: str = ""
+    help: str = ""
+    states: dict[str, str] = field(default_factory=dict)
+
+
+class FormGroup(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Questions under a title."""
+
+    title: str = ""
+    text: str = ""
+    questions: list[FormQuestion]
+
+
+class FormTarget(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A variable whose posterior is shown.
+
+    Attributes
+    ----------
+    shown : list of str, optional
+        Names of the states that are shown. Default: all.
+    """
+
+    variable: str
+    text: str = ""
+    states: dict[str, str] = field(default_factory=dict)
+    shown: list[str] | None = None
+
+
+class FormPage(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A form.
+
+    Attributes
+    ----------
+    title : str
+    network : str
+        Name of the network, as the server names it. Default: the first one.
+    text, note : str
+        Above the questions, and below the targets.
+    groups, targets : list
+    """
+
+    title: str
+    network: str = ""
+    text: str = ""
+    note: str = ""
+    groups: list[FormGroup]
+    targets: list[FormTarget]
+
+
+def read_form(path: str, models: Mapping[str, DiscreteModel]) -> dict[str, Any]:
+    """Read a form and check it against the networks.
+
+    Parameters
+    ----------
+    path : str
+    models : mapping
+        By the names of the networks.
+
+    Returns
+    -------
+    dict
+        What the page reads.
+
+    Raises
+    ------
+    ArgumentError
+        If the file cannot be read, has an unknown field, or names what the network does not have.
+    """
+    try:
+        file = Path(path)
+        if file.stat().st_size > MOST:
+            raise ArgumentError(f"page {path!r} has more than {MOST:,} bytes")
+        page = msgspec.json.decode(file.read_bytes(), type=FormPage)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ArgumentError(f"page {path!r}: {getattr(error, 'strerror', None) or error}") from None
+    page.network = page.network or next(iter(models))
+    if page.network not in models:
+        raise ArgumentError(f"page {path!r}: there is no network {page.network!r}; there is {', '.join(models)}")
+    if not page.targets:
+        raise ArgumentError(f"page {path!r} has no targets")
+    model = models[page.network]
+    questions = [question for group in page.groups for question in group.questions]
+    try:
+        entries: list[FormQuestion | FormTarget] = [*questions, *page.targets]
+        for entry in entries:
+            model.index(entry.variable)
+            shown = entry.shown or [] if isinstance(entry, FormTarget) else []
+            for state in (*entry.states, *shown):
+                model.state_index(entry.variable, state)
+    except JtgpuError as error:
+        raise ArgumentError(f"page {path!r}: {error}") from None
+    repeated = [q.variable for i, q in enumerate(questions) if q.variable in [p.variable for p in questions[:i]]]
+    if repeated:
+        raise ArgumentError(f"page {path!r} asks for {repeated[0]!r} twice")
+    found: dict[str, Any] = msgspec.to_builtins(page)
+    return found

@@ -1,0 +1,64 @@
+"""The form in a real browser: answers move the bars of the targets, and the address has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import jtgpu
+from tests.serve.page.conftest import Site, Visit
+from tests.serve.test_form_page import EXAMPLE
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def form_site() -> Iterator[Site]:
+    server = Site({"asia": jtgpu.load("asia").compile("reference")}, page=str(EXAMPLE))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def form(browser: Any, form_site: Site) -> Iterator[Visit]:
+    context = browser.new_context(viewport={"width": 1000, "height": 800}, reduced_motion="reduce")
+    found = Visit(context, form_site.url)
+    yield found
+    context.close()
+    assert found.problems == []
+
+
+def _number(page: Any, target: str, row: int = 0) -> str:
+    return str(page.get_by_role("region", name=target).locator(".state-number").nth(row).text_content())
+
+
+def _expected(evidence: dict[str, str], target: str) -> str:
+    p = 100 * jtgpu.load("asia").compile("reference").posterior(target, evidence)["yes"]
+    return f"{p:.1f} %"
+
+
+def test_answers_move_the_bars(form: Visit) -> None:
+    page = form.open("", boxes=False)
+    assert page.title() == "Chest clinic"
+    assert _number(page, "Lung cancer") == _expected({}, "lung")
+    page.get_by_role("group", name="What does the X-ray show?").get_by_label("a shadow").check()
+    form.ready()
+    page.wait_for_function("() => location.hash === '#xray=yes'")
+    form.ready()
+    assert _number(page, "Lung cancer") == _expected({"xray": "yes"}, "lung")
+    assert page.get_by_role("region", name="Bronchitis").locator(".form-state").count() == 1
+    form.open("#xray=yes&smoke=no", boxes=False)
+    assert page.get_by_role("group", name="Does the patient smoke?").get_by_label("no", exact=True).is_checked()
+    assert _number(page, "Tuberculosis") == _expected({"xray": "yes", "smoke": "no"}, "tub")
+    page.get_by_role("button", name="Clear all").click()
+    form.ready()
+    assert _number(page, "Lung cancer") == _expected({}, "lung")
+
+
+def test_the_network_is_one_link_away(form: Visit) -> None:
+    page = form.open("", boxes=False)
+    page.get_by_role("link", name="Network").click()
+    form.ready(boxes=True)
+    assert page.locator(".map .box").count() == 8
