@@ -73,7 +73,7 @@ __device__ __forceinline__ void wait_for_system(const Schur& s, u32& round) {
     round++;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (s.barrier == 1) {
-        asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
         return;
     }
 #endif
