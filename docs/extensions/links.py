@@ -50,7 +50,10 @@ def resolve_file_links(app: Sphinx, doctree: nodes.document) -> None:
         uri = node.get("refuri", "")
         if not uri or ":" in uri.split("/")[0] or uri.startswith("#"):
             continue
-        file = Path(os.path.normpath(folder / uri.partition("#")[0]))
+        path = uri.partition("#")[0]
+        file = Path(os.path.normpath(folder / path))
+        if not file.exists() and here.startswith("notes/"):  # notes moved here with the links of their time
+            file = ROOT / "bench" / path
         page = page_of(file)
         if page in app.env.found_docs:
             target = pending_xref(

@@ -25,7 +25,7 @@ from sphinx.util.docutils import SphinxDirective
 __all__ = ["documented_on", "names_of", "setup"]
 
 # methods of these base classes are documented by Python
-BASES = "object,tuple,dict,Mapping,Sequence,Exception,BaseException,str,TypedDict,KeysView"
+BASES = "object,ndarray,tuple,dict,Mapping,Sequence,Exception,BaseException,str,TypedDict,KeysView"
 
 
 def exported(module: str) -> list[str]:
