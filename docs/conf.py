@@ -37,7 +37,7 @@ nitpick_ignore_regex = [
     ("py:class", r"jtgpu\..*\.[A-Z]"),
     ("py:class", r"jtgpu\.(backends\.base|cases\.(files|options|query|solver))\..*"),
     ("py:class", r"jtgpu\.inference\.(evidence\.kinds|interventions|tables\.\w+)\..*"),
-    ("py:class", r"jtgpu\.model\.cpt\.Axis"),
+    ("py:class", r"jtgpu\.(model\.cpt\.Axis|inference\.results\.configurations\.Ranking)"),
 ]
 
 autodoc_member_order = "bysource"
