@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from ..cluster import Cluster
 from ..errors import JtgpuError, OutputExists
 from ..formats import save_text, writer_of
 from ..formats.conversion import carry
 from ..model.network import BayesianNetwork
 from ..util.atomic_file import write_text
-from .batch_options import CsvOptions
+from .batch_options import ClusterOptions, CsvOptions
 from .console import INTERRUPTED, command, format_seconds, print_json, shown, warn
 from .fit_options import DataOptions, EmOptions, ModelOptions
 from .networks import check_output, read_network
@@ -35,6 +36,7 @@ EXAMPLES = (
     "jtgpu fit alarm cases.csv -o fitted.bif",
     "jtgpu fit asia cases.parquet -o fitted.net --hidden smoke --restarts 10 --prior bdeu:10",
     "jtgpu fit asia day1.csv.gz day2.csv.gz -o fitted.net --start given --report fit.json",
+    "jtgpu fit alarm cases.parquet -o fitted.net --devices all",
 )
 
 
@@ -64,7 +66,8 @@ def fit(  # noqa: PLR0913 (a Typer command)
     em: EmOptions,
     data: DataOptions,
     csv: Annotated[CsvOptions, Without("escape_formulas")],
-    run: Annotated[RunOptions, Without("dtype", "devices")],
+    run: Annotated[RunOptions, Without("dtype")],
+    cluster: Annotated[ClusterOptions, Without("part_rows")],
     json: Json = False,
 ) -> None:
     """Estimate the tables of a network from cases.
@@ -72,6 +75,8 @@ def fit(  # noqa: PLR0913 (a Typer command)
     Complete cases are counted in one pass. If cells are missing or variables hidden, the EM algorithm uses every case,
     exactly. Ctrl-C writes the network of the last whole iteration, and --resume continues.
     """
+    cluster.check(run)
+    where = None if cluster.cluster is None else Cluster(cluster.cluster, cluster.workers, run.threads)
     checkpoint = Path(f"{output}.unfinished")
     wanted = writer_of(output)  # fails before the computation starts
     check_output(output, force or resume)
@@ -92,8 +97,9 @@ def fit(  # noqa: PLR0913 (a Typer command)
             structure, [*cases], weights=data.weights, missing=cast(Any, data.incomplete), bins=data.bins,
             **model.keywords(net.variables), start=em.start, restarts=em.restarts, seed=em.seed,
             iterations=em.iterations, tolerance=em.tolerance, accelerate=em.accelerate, step=em.step, errors=em.errors,
-            backend=cast(Any, run.backend), threads=run.threads, chunk=data.chunk, dialect=csv.dialect(),
-            missing_cells=data.missing_cells, progress=_shown(step), checkpoint=checkpoint, resume=resume,
+            backend=cast(Any, run.backend), threads=run.threads, **run.device_option(), cluster=where,
+            chunk=data.chunk, dialect=csv.dialect(), missing_cells=data.missing_cells, progress=_shown(step),
+            checkpoint=checkpoint, resume=resume,
         )  # fmt: skip
     seconds = time.perf_counter() - begun
     made = carry(found.network, wanted)

@@ -658,6 +658,7 @@ class JunctionTree(CompiledModel):
     def expected_counts(
         self, cases: Cases, *, weights: Any = None, likelihood: Mapping[Any, Any] | None = None,
         variables: str | int | Iterable[str | int] | None = None, on_impossible: OnProblem = "error",
+        cluster: Any = None,
     ) -> ExpectedCounts:  # fmt: skip
         """Compute the expected counts of every family over a table of B cases: the E-step of the EM algorithm.
 
@@ -669,6 +670,8 @@ class JunctionTree(CompiledModel):
             Weight of each case, of any sign. Default: ones.
         variables : str, int, or iterable of these, optional
             The variables of the result. Default: all.
+        cluster : str or jtgpu.cluster.Cluster, optional
+            A Ray cluster that counts parts of the table on its CPUs, such as ``"local"`` or ``"auto"``.
 
         Returns
         -------
@@ -683,7 +686,7 @@ class JunctionTree(CompiledModel):
         the CPU. The counts have the same bits for any number of threads or GPUs.
         """
         known = read_known_cases(self._model, cases, likelihood)
-        return expected_counts(self, known, weights, variables, on_impossible)
+        return expected_counts(self, known, weights, variables, on_impossible, cluster)
 
     def evidence_function(self, cases: Cases, *, on_impossible: OnProblem = "error") -> EvidenceFunction:
         """Return ln P and the posteriors of B cases as functions of CPTs and likelihoods, with their derivatives.

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jtgpu
+from jtgpu.cluster import Cluster
 from jtgpu.learn.parameters import em
 from tests.cli.commands import ASIA, run
 from tests.support.bundled import bundled
@@ -149,7 +150,8 @@ def test_an_interrupted_run_resumes(cases: Path, tmp_path: Path, monkeypatch: py
         (["--prior", "bdeu"], 2, "equivalent sample size"),
         (["--incomplete", "error"], 2, "is missing"),
         (["--start", "givn"], 2, "did you mean 'given'"),
-        (["--backend", "gpu"], 2, "backend must be 'auto', 'cpu' or 'reference'"),
+        (["--backend", "indexed"], 2, "backend must be 'auto', 'cpu', 'gpu' or 'reference'"),
+        (["--backend", "cpu", "--devices", "0"], 2, "devices are GPUs, which backend='cpu' does not use"),
         (["--tie", "smoke,lung"], 2, "cannot be one"),
     ],
 )
@@ -158,3 +160,42 @@ def test_errors(cases: Path, tmp_path: Path, words: list[str], code: int, text: 
     assert result.exit_code == code, result.output
     assert text in " ".join(result.output.split()).replace("│ ", "").replace(" │", "")
     assert not (tmp_path / "out.net").exists()
+
+
+def test_a_file_without_variables_is_named(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.csv"
+    cases.write_text("wet,dry\n1,2\n")
+    text = r"no column of .*cases\.csv is a variable of the network \('b', 'a'\)"
+    with pytest.raises(jtgpu.UnknownVariable, match=text):
+        jtgpu.learn.fit({"b": ["a"]}, cases)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--devices", "0,1"], {"devices": [0, 1]}),
+        (["--backend", "gpu"], {"backend": "gpu"}),
+        (["--cluster", "local", "--workers", "2"], {"cluster": Cluster("local", 2, None)}),
+    ],
+)
+def test_where_a_fit_runs(
+    options: list[str], expected: dict[str, Any], cases: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+    original = jtgpu.learn.fit
+
+    def noted(*arguments: Any, **keywords: Any) -> Any:
+        given.update(keywords)
+        own = {k: v for k, v in keywords.items() if k not in ("devices", "cluster", "backend")}
+        return original(*arguments, **own)
+
+    monkeypatch.setattr("jtgpu.learn.parameters.fit.fit", noted)
+    result = run("fit", ASIA, str(cases), "-o", str(tmp_path / "out.net"), *options)
+    assert result.exit_code == 0, result.output
+    assert {k: given[k] for k in expected} == expected
+
+
+def test_workers_need_a_cluster(cases: Path, tmp_path: Path) -> None:
+    result = run("fit", ASIA, str(cases), "-o", str(tmp_path / "out.net"), "--workers", "2")
+    assert result.exit_code == 2
+    assert "require --cluster" in result.output

@@ -123,6 +123,23 @@ def test_rows_that_are_left_out(local: _Local) -> None:
         fit(net, table, cluster="local", step=0.7)
 
 
+def test_expected_counts_on_a_cluster(local: _Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jtgpu.inference.queries.counts.PART_CELLS", 600)
+    net, states, likelihood = rows(500)
+    weights = np.random.default_rng(1).random(500)
+    with net.compile("cpu") as tree:
+        for n in (500, 0):
+            soft = {v: np.asarray(w)[:n] if np.ndim(w) == 2 else w for v, w in likelihood.items()}
+            found, alone = (
+                tree.expected_counts(states[:n], weights=weights[:n], likelihood=soft, cluster=cluster)
+                for cluster in ("local", None)
+            )
+            for v in net:
+                np.testing.assert_allclose(found[v], alone[v], rtol=1e-12, atol=1e-12)
+            np.testing.assert_array_equal(found.log_evidence, alone.log_evidence)
+    assert local.actors == 0  # closed
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
 def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...backends.base import Counts
 from ...backends.make import make
 from ...errors import EvidenceError, NetworkError, TableTooLarge
 from ...model.network import BayesianNetwork
+from ...util import doors
 from ...util.equal_rows import find_equal_rows
 from ..results.counts import ExpectedCounts
 from ..tables import as_array, is_tensor
@@ -25,7 +28,7 @@ from .scope import targets_of
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from ...backends.base import Backend, Counts
+    from ...backends.base import Backend
     from ...plans.plan import Plan
     from ..compiled import CompiledModel
     from ..evidence import KnownCases
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["case_weights", "counting_backend", "expected_counts"]
 
+PART_CELLS = 1 << 20  # cells of a part of a table that a worker of a cluster counts at a time
 MIN_EQUAL = 0.05  # share of cases that must equal earlier ones for merging them to pay
 
 
@@ -72,8 +76,9 @@ def case_weights(weights: ArrayLike | None, n: int) -> NDArray[np.float64]:
 
 
 def expected_counts(
-    tree: CompiledModel, known: KnownCases, weights: ArrayLike | None, variables: Any, on_impossible: str
-) -> ExpectedCounts:
+    tree: CompiledModel, known: KnownCases, weights: ArrayLike | None, variables: Any, on_impossible: str,
+    cluster: Any = None,
+) -> ExpectedCounts:  # fmt: skip
     """See `jtgpu.JunctionTree.expected_counts`."""
     model = tree.model
     if not isinstance(model, BayesianNetwork):
@@ -81,14 +86,18 @@ def expected_counts(
     wanted = range(len(model)) if variables is None else targets_of(model, variables) or ()
     each = case_weights(weights, len(known.states))
     settled = tree.intervened(known.intervened)
+    if cluster is None:
+        count = partial(_counted, tree, settled)
+    else:
+        count = partial(_counted_on_cluster, tree, settled, cluster)
     equal = find_equal_rows(known.states, *known.likelihood.values(), worth=MIN_EQUAL)
     if equal is None:
-        found = _counted(tree, settled, known.states, each, known.likelihood)
+        found = count(known.states, each, known.likelihood)
         log_evidence, impossible = found.log_evidence, found.impossible
     else:
         likelihood = {v: w[equal.first] for v, w in known.likelihood.items()}
         summed = np.asarray(np.bincount(equal.kind, each, len(equal.first)), np.float64)
-        found = _counted(tree, settled, known.states[equal.first], summed, likelihood)
+        found = count(known.states[equal.first], summed, likelihood)
         log_evidence, impossible = found.log_evidence[equal.kind], found.impossible[equal.kind]
     raise_if_impossible(tree, known, impossible, on_impossible)
     return ExpectedCounts(model, found.families, tuple(wanted), each, log_evidence, impossible)
@@ -98,7 +107,7 @@ def _counted(
     tree: CompiledModel, settled: Intervened, states: NDArray[np.int32], weights: NDArray[np.float64],
     likelihood: Mapping[int, NDArray[np.float64]],
 ) -> Counts:  # fmt: skip
-    """Counts by the tree's own backend if it is on a GPU with enough memory, otherwise on the CPU."""
+    """Counts by the backend of the tree if it is on a GPU with enough memory, otherwise on the CPU."""
     if settled.backend.holds_cases:
         try:
             return settled.backend.run_counts(states, weights, likelihood)
@@ -112,3 +121,22 @@ def _counted(
         1,
     )[1]
     return backend.run_counts(states, weights, likelihood)
+
+
+def _counted_on_cluster(
+    tree: CompiledModel, settled: Intervened, cluster: Any, states: NDArray[np.int32], weights: NDArray[np.float64],
+    likelihood: Mapping[int, NDArray[np.float64]],
+) -> Counts:  # fmt: skip
+    """Counts of parts of the table on a cluster, added in the order of the parts."""
+    step = max(PART_CELLS // max(states.shape[1], 1), 1)
+    parts = [slice(at, at + step) for at in range(0, len(states), step)] or [slice(0, 0)]
+    pieces = ([(states[p], weights[p], {v: w[p] for v, w in likelihood.items()})] for p in parts)
+    name = "reference" if tree.backend == "reference" else "cpu"
+    workers = doors.cluster().ClusterCounts(cluster, tree.plan.whole, settled.factors, name, pieces)
+    try:
+        found = [one for [one] in workers.count(settled.factors)]
+    finally:
+        workers.close()
+    families = [np.sum(family, axis=0) for family in zip(*(one.families for one in found), strict=True)]
+    log_evidence = np.concatenate([one.log_evidence for one in found])
+    return Counts(families, log_evidence, np.concatenate([one.impossible for one in found]))

@@ -67,9 +67,15 @@ def _no_evidence(model: DiscreteModel, columns: Sequence[str], are_targets: bool
             f"{source} has no evidence: its only columns that are variables are the targets; pass evidence_columns to "
             "use them as evidence"
         )
-    some = ", ".join(map(shown, list(columns)[:5])) + (", ..." if len(columns) > 5 else "")
+    some = _some(columns)
     hint = closest(columns[0], model.variables)
-    return UnknownVariable(f"no column of {source} is a variable of {model.name!r}: {some}{hint}")
+    of = repr(model.name) if model.name else f"the network ({_some(model.variables)})"
+    return UnknownVariable(f"no column of {source} is a variable of {of}: {some}{hint}")
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names of a list, for a message."""
+    return ", ".join(map(shown, list(names)[:5])) + (", ..." if len(names) > 5 else "")
 
 
 def _reject_misspelled(model: DiscreteModel, columns: Sequence[str], source: str) -> None:

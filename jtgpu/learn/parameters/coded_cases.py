@@ -162,7 +162,7 @@ def table_columns(model: DirectedModel, source: CaseSource, hidden: Sequence[str
     names = [n for n in source.names if n != weights]
     if weights is not None and weights not in source.names:
         raise DataError(f"there is no column {weights!r} of weights")
-    columns = evidence_columns(model, names)
+    columns = evidence_columns(model, names, source=source.title)
     for v in hidden:
         if v in columns:
             raise DataError(f"{v!r} is declared hidden, but the table has a column {v!r}")

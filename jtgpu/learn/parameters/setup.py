@@ -86,7 +86,8 @@ def set_up(  # noqa: PLR0913
         if set(network.variables) != set(variables) or any(network.parents(v) != given.parents[v] for v in variables):
             raise ArgumentError("start: the network has other variables or parents than the structure")
     choice("start", start, STARTS)
-    shell = DirectedModel(dict.fromkeys(variables, ("",)), given.parents)
+    name = network.name if network is not None else ""
+    shell = DirectedModel(dict.fromkeys(variables, ("",)), given.parents, name=name)
     hide = hidden_states(hidden, network, variables)
     columns = table_columns(shell, source, tuple(hide), weights if isinstance(weights, str) else None)
     known = states_given(states, network, variables) | hide
@@ -97,7 +98,6 @@ def set_up(  # noqa: PLR0913
             raise DataError(
                 f"{v!r} has likelihoods and no column, so its states must be given: states={{{v!r}: [...]}}"
             )
-    name = network.name if network is not None else ""
     model = DirectedModel({v: known[v] for v in variables}, given.parents, name=name)
     check_sizes(model, whole_number("max_table", max_table, 1))
     if network is not None and any(network.states(v) != model.states(v) for v in variables):

@@ -52,6 +52,7 @@ class CodedChunk:
 class CaseSource(Protocol):
     """A table of cases."""
 
+    title: str  # for messages: a path, or "the table"
     names: list[str]  # of the columns
     likelihood: Mapping[str, Any]  # given as arrays, by variable; of tables in memory
     cells: LikelihoodCells | None  # in the rows that `chunks` has returned
@@ -136,7 +137,7 @@ class TableSource:
     ):  # fmt: skip
         self.likelihood: Mapping[str, Any] = dict(likelihood or {})
         self._table, self._missing, self._array = table, missing, array
-        self.names = table.names
+        self.names, self.title = table.names, "the table"
 
     def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
         """See `CaseSource.states`."""
@@ -185,6 +186,7 @@ class FileSource:
         self._sources, self._files, self._chunk, self._missing = sources, files, chunk, missing
         self.likelihood: Mapping[str, Any] = {}
         self.names = list(sources[0].columns)
+        self.title = str(files[0])
         for source, file in zip(sources, files, strict=True):
             if set(source.columns) != set(self.names):
                 odd = sorted(set(source.columns) ^ set(self.names))[0]
