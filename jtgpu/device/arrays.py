@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError
+from .dlpack import contiguous_strides, read_capsule
+from .tensors import device_of
 
 __all__ = ["DeviceArray", "device_array"]
 
-CUDA, MANAGED = 2, 13  # device types of DLPack
 LEGACY_STREAM = 1  # streams of ours wait for work that is queued on it
-KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}  # type codes of DLPack
 
 
 @dataclass(frozen=True)
@@ -45,79 +45,40 @@ class DeviceArray:
     owner: Any
 
 
-class _Tensor(ctypes.Structure):
-    """``DLTensor``, which a ``DLManagedTensor`` begins with."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )  # fmt: skip
-
-
 def device_array(value: Any) -> DeviceArray | None:
     """The array in a GPU's memory that an object of PyTorch, CuPy, JAX, Numba ... stands for; None for anything else.
+
+    By DLPack where there is a choice: its producer is told which stream reads the array, PyTorch's
+    ``__cuda_array_interface__`` names none.
 
     Raises
     ------
     ArgumentError
         If the library does not export the array, for example because it requires gradients.
     """
-    kind = type(value)
-    if kind.__module__.partition(".")[0] == "numpy":
+    number = device_of(value)
+    if number is None:
         return None
     try:
-        if hasattr(kind, "__dlpack_device__"):
-            device_type, ordinal = map(int, value.__dlpack_device__())
-            if device_type not in (CUDA, MANAGED):
-                return None
-        elif hasattr(kind, "__cuda_array_interface__"):
-            ordinal = None
-        else:
-            return None
-        if hasattr(kind, "__cuda_array_interface__"):
-            return _by_interface(value, ordinal)
-        return _by_dlpack(value)
-    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+        return _by_interface(value) if number < 0 else _by_dlpack(value)
+    except (AttributeError, BufferError, KeyError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
-        raise ArgumentError(f"this {kind.__name__} on a GPU cannot be read: {reason}") from None
+        raise ArgumentError(f"this {type(value).__name__} on a GPU cannot be read: {reason}") from None
 
 
-def _by_interface(value: Any, ordinal: int | None) -> DeviceArray:
+def _by_interface(value: Any) -> DeviceArray:
     found = value.__cuda_array_interface__
     shape, dtype = tuple(map(int, found["shape"])), np.dtype(found["typestr"])
-    strides = found.get("strides") or _contiguous(shape, dtype.itemsize)
-    if ordinal is None:
-        number = getattr(getattr(value, "device", None), "id", None)  # CuPy's and Numba's arrays name their device
-        ordinal = number if isinstance(number, int) else None
+    strides = found.get("strides") or contiguous_strides(shape, dtype.itemsize)
+    number = getattr(getattr(value, "device", None), "id", None)  # Numba's arrays name their device
     return DeviceArray(
-        int(found["data"][0] or 0), shape, tuple(map(int, strides)), dtype, ordinal, found.get("stream"), value
-    )
+        int(found["data"][0] or 0), shape, tuple(map(int, strides)), dtype,
+        number if isinstance(number, int) else None, found.get("stream"), value,
+    )  # fmt: skip
 
 
 def _by_dlpack(value: Any) -> DeviceArray:
-    capsule = value.__dlpack__(stream=LEGACY_STREAM)
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
-    if tensor.lanes != 1 or tensor.code not in KINDS:
-        raise TypeError(f"its elements have DLPack's type code {tensor.code}")
-    dtype = np.dtype(f"{KINDS[tensor.code]}{tensor.bits // 8}")
-    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
-    strides = (
-        tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim))
-        if tensor.strides
-        else _contiguous(shape, dtype.itemsize)
-    )
-    # the capsule owns the tensor until it is collected
-    return DeviceArray(
-        (tensor.data or 0) + tensor.byte_offset, shape, strides, dtype, tensor.device_id, None, (value, capsule)
-    )
-
-
-def _contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    strides = [itemsize]
-    for extent in reversed(shape[1:]):
-        strides.append(strides[-1] * extent)
-    return tuple(reversed(strides[: len(shape)]))
+    tensor = read_capsule(value.__dlpack__(stream=LEGACY_STREAM))
+    found = DeviceArray(tensor.address, tensor.shape, tensor.strides, tensor.dtype, tensor.device[1], None, value)
+    weakref.finalize(found, tensor.release)
+    return found

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jtgpu.device.context import Device
+from jtgpu.device.dlpack import CUDA, Tensor, contiguous_strides, make_capsule
 
 __all__ = ["ByDlpack", "ByInterface"]
 
@@ -40,28 +40,14 @@ class ByDlpack:
     """An array with ``__dlpack__`` only, around one with the interface."""
 
     def __init__(self, array: ByInterface):
-        from jtgpu.device.arrays import _Tensor
-
         self.array = array
-        self.shape = (ctypes.c_int64 * len(array.shape))(*array.shape)
-        self.tensor = _Tensor(
-            int(array.memory) - 64,
-            2,
-            array.ordinal,
-            len(array.shape),
-            2,
-            8 * array.dtype.itemsize,
-            1,
-            self.shape,
-            None,
-            64,
-        )
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 2, self.array.ordinal
 
     def __dlpack__(self, *, stream: int | None = None) -> Any:
         assert stream == 1
-        new = ctypes.pythonapi.PyCapsule_New
-        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        return new(ctypes.addressof(self.tensor), b"dltensor", None)
+        array = self.array
+        strides = array.strides or contiguous_strides(array.shape, array.dtype.itemsize)
+        tensor = Tensor(int(array.memory), array.shape, strides, array.dtype, (CUDA, array.ordinal), lambda: None)
+        return make_capsule(tensor, self)
