@@ -51,7 +51,7 @@ PAGES = {
     "guide": (GUIDE, 1),
     "tables": (TABLES, 2),
     "networks": (NETWORKS, 5),
-    "learning": (LEARNING, 2),
+    "learning": (LEARNING, 3),
     "parameters": (PARAMETERS, 1),
     "screening": (SCREENING, 1),
     "series": (SERIES, 1),
