@@ -246,7 +246,7 @@ class OrderKernels:
                 stream.synchronize()
             finally:
                 memory.close()
-        return found * SHARE
+        return np.asarray(found * SHARE, np.float64)
 
     def _launch(self, name: str, order: NDArray[np.int64], parts: Sequence[SetRange], memory: Memory) -> None:
         s, device, stream = self._arguments, self.device, self._families.stream

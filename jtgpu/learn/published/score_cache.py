@@ -160,7 +160,8 @@ class ScoreCache:
         first = child * n_parent_sets(n, self.stored_parents) + (n_parent_sets(n, size - 1) if size else 0)
         columns = binomial_table(n, size + 1)
         rank = columns[squeezed, np.arange(1, size + 1)].sum(axis=1) if size else np.zeros(len(members), np.int64)
-        return self.scores[first + rank]
+        found: NDArray[np.float32] = self.scores[first + rank]
+        return found
 
 
 def score_cache(  # noqa: PLR0913

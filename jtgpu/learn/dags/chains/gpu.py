@@ -237,7 +237,12 @@ class GpuOrderChains(_GpuChains):
             for bit, u in enumerate(tables.candidates[v].tolist()):
                 if u >= 0:
                     bits[v, u] = bit
-        arrays = {"bits": bits, "sums": sums, "hits": hits, "candidates": tables.candidates.astype(np.int32)}
+        arrays: dict[str, NDArray[Any]] = {
+            "bits": bits,
+            "sums": sums,
+            "hits": hits,
+            "candidates": tables.candidates.astype(np.int32),
+        }
         super().__init__(tables.candidates.shape, arrays, devices, replicas)
         for loaded in self._loaded:
             loaded.arguments["seed"], loaded.arguments["share"] = seed, share_of_swaps
@@ -306,7 +311,7 @@ class GpuPartitionChains(_GpuChains):
         shares: tuple[float, float, float] = (0.6, 0.13, 0.13),
     ):
         n, k = tables.sums.shape[0], tables.hits.shape[1]
-        arrays = {
+        arrays: dict[str, NDArray[Any]] = {
             "candidates": tables.candidates.astype(np.int32),
             "sums": tables.sums,
             "hits": tables.hits,
@@ -373,4 +378,3 @@ class GpuPartitionChains(_GpuChains):
             state.n_samples + self.replicas * (n_steps // thin),
         )  # fmt: skip
         return after, arrays["trace"][:: self.replicas], arrays["best"], arrays["best_weight"]
-

@@ -414,8 +414,7 @@ def gpu_scores(
             for size in range(2, max_parents + 2):
                 _count_together(problem, workers, size, pool)
             shares = [problem.n * i // len(workers) for i in range(len(workers) + 1)]
-            parts = zip(workers, shares[:-1], shares[1:], strict=True)
-            list(pool.map(lambda part: _fill_share(*part, scores), parts))
+            list(pool.map(_fill_share, workers, shares[:-1], shares[1:], [scores] * len(workers)))
     finally:
         for worker in workers:
             with worker.device.active():
