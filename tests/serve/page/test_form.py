@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import jtgpu
+from jtgpu.serve.page_files import FOLDER
 from tests.serve.page.conftest import Site, Visit
 from tests.serve.test_form_page import EXAMPLE
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +30,14 @@ def form(browser: Any, form_site: Site) -> Iterator[Visit]:
     assert found.problems == []
 
 
+def test_the_form_has_a_style_for_each_of_its_classes() -> None:
+    """A class of the script that no style names is a mistake in one of them."""
+    script, *styles = ((FOLDER / name).read_text(encoding="utf-8") for name in ("form.js", "form.css", "page.css"))
+    used = set(re.findall(r'class: "([^"]+)"', script))
+    for name in {part for names in used for part in names.split()} - {"form-questions"}:
+        assert any(f".{name}" in style for style in styles), name
+
+
 def _number(page: Any, target: str, row: int = 0) -> str:
     return str(page.get_by_role("region", name=target).locator(".state-number").nth(row).text_content())
 
@@ -39,6 +47,7 @@ def _expected(evidence: dict[str, str], target: str) -> str:
     return f"{p:.1f} %"
 
 
+@pytest.mark.slow
 def test_answers_move_the_bars(form: Visit) -> None:
     page = form.open("", boxes=False)
     assert page.title() == "Chest clinic"
@@ -57,6 +66,7 @@ def test_answers_move_the_bars(form: Visit) -> None:
     assert _number(page, "Lung cancer") == _expected({}, "lung")
 
 
+@pytest.mark.slow
 def test_the_network_is_one_link_away(form: Visit) -> None:
     page = form.open("", boxes=False)
     page.get_by_role("link", name="Network").click()
