@@ -3,6 +3,7 @@
     python bench/bench_fit.py                  everything
     python bench/bench_fit.py em peers         some parts: count, em, peers, pgmpy
     python bench/bench_fit.py --gpu            EM on a GPU (fit_gpu.py); --devices 2: on two
+    python bench/bench_fit.py --gpu tensors    only cases in the memory of a GPU to posteriors in PyTorch
     python bench/bench_fit.py --smoke          small data, one run, nothing stored
 
 Times are CPU seconds of one core (`time.process_time`). Answers are compared before anything is timed: counts of
@@ -206,7 +207,7 @@ def by_pgmpy(smoke: bool, runs: int) -> Rows:
 def main() -> None:
     """Parse, measure, print, store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS, "tensors"], help="default: all")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--smoke", action="store_true", help="small data, one run, nothing stored")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -215,10 +216,11 @@ def main() -> None:
     options = parser.parse_args()
     measured = dict(zip(PARTS, (counting, iterations, peers, by_pgmpy), strict=True))
     if options.gpu:
-        from fit_gpu import on_gpu
+        from fit_gpu import on_gpu, tensors
 
         measured = {"gpu": lambda smoke, runs: on_gpu(smoke, runs, options.devices)}
-        options.parts = ["gpu"]
+        measured["tensors"] = lambda smoke, runs: tensors(smoke)
+        options.parts = options.parts or ["gpu"]
     for part in options.parts or PARTS:
         for found in measured[part](options.smoke, 1 if options.smoke else options.runs):
             shown: dict[str, Any] = {k: found[k] for k in SHOWN if k in found}
