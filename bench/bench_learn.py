@@ -355,7 +355,7 @@ def on_gpu(part: str, smoke: bool, runs: int, devices: int) -> Rows:
 
 def show(found: dict[str, Any]) -> None:
     """Print a result."""
-    names = ("rate", "score", "arcs", "shd", "wall", "difference", "mcse", "bytes", "printed", "fill")
+    names = ("rate", "score", "arcs", "shd", "wall", "difference", "mcse", "rhat", "of_cpu", "bytes", "printed", "fill")
     text = "  ".join(f"{k} {found[k]:.6g}" for k in names if k in found)
     label = f"{found['bench']:<10}{found['network']:<14}{found['engine']:<28}"
     print(f"{label}{found['median']:9.4f} s  {text}", flush=True)
