@@ -293,6 +293,9 @@ def gpu_partitions(name: str, table: CodedTable, n_candidates: int, size: tuple[
 def gpu_posteriors(cases: list[tuple[str, CodedTable]], runs: int, devices: int) -> Rows:
     """The default posterior by chains to a standard error of .002; two seeds are compared, and one with the CPU's."""
     tolerance = 0.002
+    limits: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("one round", {"steps": 1}), (f"tolerance {tolerance}", {"time": 15.0}),
+    )  # fmt: skip
     for name, table in cases:
         found = [learn.posterior(table, backend="gpu", tolerance=tolerance, seed=s, time=15.0) for s in (0, 1)]
         gap = float(np.abs(found[0].edge_probabilities.values - found[1].edge_probabilities.values).max())
@@ -304,8 +307,8 @@ def gpu_posteriors(cases: list[tuple[str, CodedTable]], runs: int, devices: int)
             raise SystemExit(f"the posterior differs from the CPU's by {of_cpu:g}; nothing is timed")
         more = {"rows": table.codes.shape[1], "difference": gap, "of_cpu": of_cpu}
         for cards in sorted({1, devices}):
-            for label, options in (("one round", {"steps": 1}), (f"tolerance {tolerance}", {"time": 15.0})):
-                seconds = []
+            for label, options in limits:
+                seconds, post = [], found[0]
                 for seed in range(runs):
                     begin = time.perf_counter()
                     post = learn.posterior(
