@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import ArgumentError, TableTooLarge, format_bytes
-from ...util.arguments import choice, whole_number
-from ...util.system import free_memory, parse_bytes
-from ..dags.count_modes import BY_FAMILY
-from ..dags.scores.coded import code_table
+from ...errors import ArgumentError
 from ..dags.scores.combinations import binomial_table, n_parent_sets, parent_index
 from ..dags.scores.rules import CellFunctions, ScoreRule
-from ..dags.scores.set_values import MAX_CELLS
-from .gpu import gpu_table
-from .rows import aligned_rows
 from .sets import members_of_ranks
 
 if TYPE_CHECKING:
@@ -27,9 +19,8 @@ if TYPE_CHECKING:
 
     from ..dags.scores.coded import CodedTable
 
-__all__ = ["FamilyScores", "ScoreCache", "published_seconds", "score_cache", "table_bytes"]
+__all__ = ["FamilyScores", "ScoreCache", "published_seconds", "table_bytes"]
 
-MAX_PARENTS = 5
 PUBLISHED_US = {3: 16.0, 4: 23.0}  # microseconds of a score in the published table of times
 CHUNK = 1 << 22  # numbers of temporary arrays
 
@@ -162,75 +153,3 @@ class ScoreCache:
         rank = columns[squeezed, np.arange(1, size + 1)].sum(axis=1) if size else np.zeros(len(members), np.int64)
         found: NDArray[np.float32] = self.scores[first + rank]
         return found
-
-
-def score_cache(  # noqa: PLR0913
-    data: Any,
-    max_parents: int = 3,
-    *,
-    stored_parents: int | None = None,
-    score: str = "bdeu",
-    ess: float = 1.0,
-    memory_limit: int | str | None = None,
-    backend: str = "cpu",
-    devices: Any = None,
-) -> ScoreCache:
-    """Compute the published table of scores.
-
-    Parameters
-    ----------
-    data : data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
-    max_parents : int
-        Largest sets of parents, at most 5.
-    stored_parents : int, optional
-        Largest sets in the table; larger ones are scored on demand. Default: `max_parents`.
-    score, ess
-        See `jtgpu.learn.ScoreRule`; all but ``"bds"``.
-    memory_limit : int or str, optional
-        Of the table. Default: 80 % of the free memory.
-    backend : {"cpu", "gpu"}
-        ``"cpu"`` is a twin of the kernels, for comparison: the scores are equal to 1 ULP.
-    devices : "all", int or sequence of int, optional
-        GPUs that share the table. Default: one.
-
-    Returns
-    -------
-    ScoreCache
-
-    Raises
-    ------
-    DataError
-        If the data cannot be learned from.
-    TableTooLarge
-        If the table exceeds the memory limit, or a family has more than 1e6 cells (GPU: about 50,000).
-    ArgumentError
-        If an option has no such value.
-    """
-    choice("backend", backend, ("cpu", "gpu"))
-    coded = code_table(data)
-    n, rule = len(coded.names), ScoreRule(score, ess)
-    k = min(whole_number("max_parents", max_parents, 0, MAX_PARENTS), n - 1)
-    stored = k if stored_parents is None else min(whole_number("stored_parents", stored_parents, 0, k), k)
-    if coded.weights is not None:
-        raise ArgumentError("the published system does not take weights")
-    needed = table_bytes(n, stored)
-    limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
-    if needed > limit:
-        raise TableTooLarge(
-            f"the table of {needed // 4:,} scores needs {format_bytes(needed)}, more than the limit of "
-            f"{format_bytes(limit)}; lower max_parents or stored_parents", needed // 4, needed, limit,
-        )  # fmt: skip
-    largest = int(np.prod(np.sort(coded.cardinality)[-k - 1 :].astype(np.float64)))
-    if largest > MAX_CELLS:
-        raise TableTooLarge(f"a family of {k} parents has {largest:,} cells, more than {MAX_CELLS:,}", largest)
-    functions = rule.functions(coded.cardinality, k + 1, MAX_CELLS, coded.n_cases)
-    if functions.mode == BY_FAMILY:
-        raise ArgumentError(f"the published system does not compute {rule.name!r} scores")
-    families = FamilyScores(coded, rule, functions, aligned_rows(coded.codes))
-    if backend == "gpu":
-        return ScoreCache(families, k, stored, gpu_table(families, stored, devices))
-    parts = []
-    for v in range(n):
-        others = [u for u in range(n) if u != v]
-        parts += [families.scores(v, others, size, 0, math.comb(n - 1, size)) for size in range(stored + 1)]
-    return ScoreCache(families, k, stored, np.concatenate(parts))
