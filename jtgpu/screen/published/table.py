@@ -121,7 +121,7 @@ def measure_modes(
             start = time.perf_counter()
             top, _, _ = solve(x, n, k, m, mode, 0)
             times.append(time.perf_counter() - start)
-        found.add(frozenset(top.tolist()))
+            found.add(frozenset(top.tolist()))
         seconds[mode] = float(np.median(times[1:]))
     if len(found) > 1:
         raise JtgpuError("the modes of the solving set find different rows")
