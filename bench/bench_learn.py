@@ -40,6 +40,7 @@ from rows import ROOT, append, cpu_seconds, row
 import jtgpu
 from jtgpu import timing
 from jtgpu.learn.dags.candidates.family_weights import family_weights
+from jtgpu.learn.dags.candidates.outer_sets import outer_sets
 from jtgpu.learn.dags.candidates.tables import candidate_tables, choose_candidates
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
 from jtgpu.learn.dags.chains.partitions import PartitionSampler
@@ -172,26 +173,33 @@ def chains_of_partitions(smoke: bool, runs: int) -> Rows:
     _, table = sample(name, 1000, 1)
     n = len(table.names)
     rule, prior, constraints = ScoreRule(), make_prior("uniform", n), make_constraints(table.names, 4)
-    weights = family_weights(score_families(table, rule, 3), prior, constraints)
-    chosen = choose_candidates(weights, 3, CANDIDATES, constraints)
-    tables = candidate_tables(table, rule, prior, constraints, chosen, 4)
-    shared, steps = set_tables(tables), 1_000 if smoke else 100_000
-    first = start_partitions(np.zeros((1, n), np.int64), tables.candidates)
-    variants: tuple[tuple[str, tuple[float, float, float], int], ...] = (
-        ("0.6 reversals, a graph every n/2 steps", (0.6, 0.13, 0.13), n // 2),
-        ("0.6 reversals", (0.6, 0.13, 0.13), steps),
-        ("reversals only", (1.0, 0.0, 0.0), steps),
-        ("no reversals", (0.0, 0.34, 0.33), steps),
+    scores, steps = score_families(table, rule, 4), 1_000 if smoke else 100_000
+    weights = family_weights(scores.with_max_parents(3), prior, constraints)
+    every = family_weights(scores, prior, constraints)
+    only, all_sets = "candidates only", "all parent sets"
+    variants: tuple[tuple[int, str, str, tuple[float, float, float], int], ...] = (
+        (12, all_sets, "0.6 reversals, a graph every n steps", (0.6, 0.13, 0.13), n),
+        (12, all_sets, "0.6 reversals", (0.6, 0.13, 0.13), steps),
+        (16, only, "0.6 reversals, a graph every n/2 steps", (0.6, 0.13, 0.13), n // 2),
+        (16, only, "0.6 reversals", (0.6, 0.13, 0.13), steps),
+        (16, only, "reversals only", (1.0, 0.0, 0.0), steps),
+        (16, only, "no reversals", (0.0, 0.34, 0.33), steps),
     )
-    for engine, shares, thin in variants:
+    for k, sets, engine, shares, thin in variants:
+        chosen = choose_candidates(weights, 3, min(k, n - 2), constraints)
+        tables = candidate_tables(table, rule, prior, constraints, chosen, 4)
+        shared = set_tables(tables, outer_sets(every, 4, chosen) if sets == all_sets else None)
         sampler = PartitionSampler(shared, 0, shares)
+        first = start_partitions(np.zeros((1, n), np.int64), shared.candidates)
         state, _ = run_partitions(PartitionSampler(shared), first, steps, n // 2)
 
         def work(sampler: PartitionSampler = sampler, state: Any = state, thin: int = thin) -> Any:
             return run_partitions(sampler, state, steps, thin, threads=1)
 
         spread = cpu_seconds(work, runs)
-        yield row("partitions", name, engine, spread, candidates=chosen.shape[1], rate=steps / spread.median)
+        yield row(
+            "partitions", name, f"{sets}, {engine}", spread, candidates=chosen.shape[1], rate=steps / spread.median
+        )
 
 
 def posteriors(smoke: bool, runs: int) -> Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import NetworkError
+from ..errors import DataError, NetworkError
 from ..formats import write, writer_of
 from ..learn.dags.posterior.posterior import POSTERIOR_METHODS
 from ..learn.dags.scores.coded import CodedTable, code_table
@@ -269,10 +270,20 @@ def _check(output: str | None, wanted: Wanted, method: str, prior: str, force: b
 def _read(data: str, states: str | None, missing: str) -> CodedTable:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        table = code_table(data, states=_declared(states), missing=missing)
+        try:
+            table = code_table(data, states=_declared(states), missing=missing)
+        except DataError as error:
+            raise DataError(_with_options(str(error))) from None
     for found in caught:
         warn(str(found.message))
     return table
+
+
+def _with_options(message: str) -> str:
+    """A message with options of the command line in place of arguments."""
+    declared = "declare its states by a network file with --states"
+    message = re.sub(r"declare its states as states=\{.*\}", declared, message)
+    return re.sub(r"missing='(\w+)'", r"--missing \1", message)
 
 
 def _report(best: Structure, table: CodedTable, data: str | None, output: str | None) -> None:

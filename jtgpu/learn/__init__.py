@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import published
     from .classifier import JunctionTreeClassifier
+    from .dags.posterior.load import load
     from .dags.posterior.posterior import posterior
     from .dags.posterior.result import StructurePosterior
     from .dags.scores.rules import ScoreRule
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Discretiser", "Fit", "JunctionTreeClassifier", "Online", "PredictiveCheck", "ScoreRule", "ScoreTable", "Structure",
-    "StructureLearner", "StructurePosterior", "check", "discretise", "fit", "posterior", "published", "score_table",
-    "structure",
+    "StructureLearner", "StructurePosterior", "check", "discretise", "fit", "load", "posterior", "published",
+    "score_table", "structure",
 ]  # fmt: skip
 
 # imported on first use
@@ -47,6 +48,7 @@ _LAZY = {
     "check": "parameters.predictive_check",
     "discretise": "discretisation.discretise",
     "fit": "parameters.fit",
+    "load": "dags.posterior.load",
     "posterior": "dags.posterior.posterior",
     "score_table": "dags.scores.score_table",
     "structure": "dags.search.structure",

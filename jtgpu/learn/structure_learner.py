@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import DataError
 from ..model.network import BayesianNetwork
 from ..util.estimator import Estimator, NotFitted
 from .dags.posterior.posterior import posterior
@@ -151,6 +152,7 @@ class StructureLearner(Estimator):
         DataError, NetworkError, TableTooLarge, ValueError
             See `jtgpu.learn.posterior`.
         """
+        _require_cases(X)
         options = self.get_params()
         threshold = options.pop("threshold")
         found = posterior(X, score=options.pop("family_score"), weights=sample_weight, **options)
@@ -170,6 +172,12 @@ class StructureLearner(Estimator):
         if not hasattr(self, "network_"):
             raise NotFitted("this structure learner is not fitted yet; call fit first")
         net = self.network_
+        shape = np.shape(X) if isinstance(X, np.ndarray) else ()
+        if len(shape) == 2 and shape[1] != self.n_features_in_:
+            raise DataError(
+                f"X has {shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
+                "input"
+            )
         table = code_table(X, states=net, missing="error")
         at = {name: i for i, name in enumerate(table.names)}
         found = np.zeros(table.codes.shape[1])
@@ -182,3 +190,23 @@ class StructureLearner(Estimator):
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of ln P(row) over the rows. `y` is ignored."""
         return float(self.score_samples(X).mean())
+
+
+def _require_cases(X: Any) -> None:
+    """Reject arrays that hold no discrete cases, in scikit-learn's words.
+
+    Raises
+    ------
+    DataError
+    """
+    if hasattr(X, "toarray") and hasattr(X, "nnz"):
+        raise DataError("sparse data are not supported; pass X.toarray()")
+    if not isinstance(X, np.ndarray) or X.ndim != 2:
+        return
+    if X.dtype.kind == "c":
+        raise DataError("Complex data not supported: discretise it first")
+    for found, what in zip(X.shape, ("sample", "feature"), strict=True):
+        if found < 2:
+            raise DataError(f"found {found} {what}(s) (shape={X.shape}) while a minimum of 2 is required.")
+    if X.dtype.kind == "f" and np.isinf(X).any():
+        raise DataError("X contains infinity (inf): discretise it first")

@@ -62,11 +62,17 @@ def test_states_of_a_network_and_missing_cells(data: Path, tmp_path: Path) -> No
     refused = run(data, "--states", tmp_path / "states.net")
     assert refused.exit_code == 2
     assert "row 40: column 'wet' has a missing value" in refused.stderr
+    assert "--missing drop leaves them out" in refused.stderr
     done = run(data, "--states", tmp_path / "states.net", "--missing", "drop", "-o", tmp_path / "a.net")
     assert done.exit_code == 0, done.output
     assert "1 rows left out" in done.stderr
     model = jtgpu.read(tmp_path / "a.net")
     assert model.states("noise") == ("0", "1", "2")
+    data.write_text("rain,wet\nno,no\nno,yes\n")
+    refused = run(data)
+    assert refused.exit_code == 2
+    assert "column 'rain' has only one value" in refused.stderr
+    assert "a network file with --states" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -101,3 +101,30 @@ def test_scikit_learn() -> None:
     assert search.best_params_["ess"] in (1.0, 100.0)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert selection.cross_val_score(learner, frame, cv=3).shape == (3,)
+
+
+EXPECTED_FAILURES = {
+    "check_sample_weight_equivalence_on_dense_data": "the check fits continuous data; columns must be discrete",
+    "check_estimators_nan_inf": "the check fits continuous data, of which the first cell is reported; NaN is missing",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_checks_of_scikit_learn() -> None:
+    checks: Any = pytest.importorskip("sklearn.utils.estimator_checks")
+    found = checks.check_estimator(StructureLearner(), on_skip=None, expected_failed_checks=EXPECTED_FAILURES)
+    assert {check["status"] for check in found} <= {"passed", "skipped", "xfail"}
+    assert {check["check_name"] for check in found if check["status"] == "xfail"} == {*EXPECTED_FAILURES}
+
+
+def test_arrays_that_are_no_cases() -> None:
+    for array, message in (
+        (np.ones((1, 3)), "1 sample"), (np.ones((5, 1)), "1 feature"), (np.ones((5, 2), complex), "Complex"),
+        (np.array([[1.0, 2.0], [np.inf, 1.0]]), "inf"),
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=message):
+            StructureLearner().fit(array)
+    found = StructureLearner().fit(np.array([[0, 1], [1, 0], [1, 1]]))
+    with pytest.raises(DataError, match="X has 3 features"):
+        found.score(np.zeros((2, 3), int))

@@ -104,7 +104,7 @@ def test_weights() -> None:
         ([1, np.nan, 1, 1, 1], "row 1"),
         ([1, 1], "weights must be 5"),
         (["a"] * 5, "weights must be 5"),
-        ([0] * 5, "all weights are 0"),
+        ([0] * 5, "all weights are zero"),
     ):
         with pytest.raises(DataError, match=message):
             code_table({"rain": RAIN, "wet": WET}, weights=weights)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import time
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from ....errors import JtgpuError
 from ....util.atomic_file import write_bytes
+from ..npz import DAMAGED, read_arrays
 
 if TYPE_CHECKING:
     from .runs import ChainRun, Estimate
@@ -48,13 +48,12 @@ class RunFile:
         if not self._path.exists():
             return False
         try:
-            with np.load(self._path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+            arrays = read_arrays(self._path)
             head = json.loads(bytes(arrays.pop("head")))
             if head["version"] != VERSION:
                 raise JtgpuError(f"the checkpoint {self._path} has version {head['version']}; expected {VERSION}")
             known = head["options"]
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        except (OSError, *DAMAGED) as error:
             raise JtgpuError(f"the checkpoint {self._path} cannot be read: {error}") from None
         differ = [name for name, value in self._options.items() if known.get(name) != value]
         if differ:

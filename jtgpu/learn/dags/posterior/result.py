@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ....inference.results.printed import Printed
 from ....inference.results.rankings import Ranking
 from ....model.network import BayesianNetwork
 from ....util.arguments import number, whole_number
+from ....util.atomic_file import write_bytes
 from ..chains.diagnostics import standard_errors
 from ..graphs import digraph
 from ..networks import fitted_network
@@ -22,63 +23,17 @@ from ..scores.coded import CodedTable, code_table
 from ..search.structure import Structure
 from .arc_tables import Arc, ArcTable, ParentSet, ParentSets, variable_number
 from .averaging import AveragedNetworks, clique_entries
+from .facts import Facts, Source
 from .graph_sets import arcs_of, compelled_probabilities, distinct, evenly, path_probabilities
+from .saved_file import file_contents
 
 if TYPE_CHECKING:
     import networkx
     from numpy.typing import NDArray
 
-__all__ = ["Facts", "Source", "StructurePosterior"]
+__all__ = ["StructurePosterior"]
 
 MAX_PRINTED = 20  # arcs of the printed table
-
-
-class Source(Protocol):
-    """Where graphs come from: an exact posterior, or chains."""
-
-    def graphs(self, n: int | None = None) -> NDArray[np.int64]:
-        """Graphs as bits of the candidates, (T, C, n): T graphs of C chains, or of C groups of independent draws."""
-
-    def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:
-        """Exact probabilities of the parent sets of a variable, the largest first; None if they are estimated."""
-
-    def more(self, steps: int | None, seconds: float | None) -> StructurePosterior:
-        """A posterior after more steps."""
-
-
-class Facts(NamedTuple):
-    """What is known about the computation of a posterior.
-
-    Attributes
-    ----------
-    method : str
-    prior : str
-    log_evidence : float or None
-    converged : bool
-    rhat, ess_samples, max_difference : float
-    n_steps, n_chains, n_samples : int
-    coverage : float or None
-    low_coverage : str
-    candidates : dict or None
-    moves : dict
-    notes : tuple of str
-    """
-
-    method: str
-    prior: str
-    log_evidence: float | None = None
-    converged: bool = True
-    rhat: float = 1.0
-    ess_samples: float = math.inf
-    max_difference: float = 0.0
-    n_steps: int = 0
-    n_chains: int = 0
-    n_samples: int = 0
-    coverage: float | None = None
-    low_coverage: str = ""
-    candidates: dict[str, list[str]] | None = None
-    moves: dict[str, float] | None = None
-    notes: tuple[str, ...] = ()
 
 
 class StructurePosterior(Printed):
@@ -142,7 +97,7 @@ class StructurePosterior(Printed):
         self.n_samples, self.coverage, self.candidates = facts.n_samples, facts.coverage, facts.candidates
         self.moves, self.notes, self.low_coverage = facts.moves, facts.notes, facts.low_coverage
         self._table_of_cases, self._source, self._of_candidates = table, source, of_candidates
-        self._ess, self._seed = ess, seed
+        self._ess, self._seed, self._facts = ess, seed, facts
 
     # Arcs and parents ---------------------------------------------------------------------------------------------
 
@@ -173,8 +128,9 @@ class StructurePosterior(Printed):
 
     @cached_property
     def paths(self) -> ArcTable:
-        """Probability that a directed path leads from one variable to another."""
-        return self._of_graphs(path_probabilities, "Probability of a path")[0]
+        """Probability that a directed path leads from one variable to another: at least that of the arc."""
+        found = self._of_graphs(path_probabilities, "Probability of a path")[0]
+        return ArcTable(self.names, np.maximum(found.values, self.edge_probabilities.values), found.title)
 
     @cached_property
     def compelled(self) -> ArcTable:
@@ -350,6 +306,35 @@ class StructurePosterior(Printed):
         steps = None if steps is None else whole_number("steps", steps, 1)
         return self._source.more(steps, None if time is None else number("time", time, above=0.0))
 
+    def save(self, path: str | Path) -> None:
+        """Write the posterior to a file, which `jtgpu.learn.load` reads: probabilities, sampled graphs and the data.
+
+        Equal posteriors give equal bytes. The chains are not saved: see `checkpoint` of `jtgpu.learn.posterior`.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written; an older file stays as it was.
+        """
+        table, best = self._table_of_cases, self.structure
+        every = [self._source.parent_sets(v) for v in range(len(self.names))]
+        header = {
+            "names": self.names, "states": table.states, "dropped": table.dropped, "facts": self._facts._asdict(),
+            "structure": {
+                "score": best.score, "log_weight": best.log_weight, "method": best.method, "order": best.order,
+            },
+            "ess": self._ess, "seed": self._seed,
+            "parent_sets": None if None in every else [[(s, p) for s, p, _ in own or ()] for own in every],
+        }  # fmt: skip
+        arcs = np.array([[best.dag.has_edge(u, v) for v in self.names] for u in self.names])
+        arrays = {
+            "codes": table.codes, "arcs": self.edge_probabilities.values, "errors": self.mcse.values, "best": arcs,
+            "graphs": self._source.graphs(), "parents": self._of_candidates, "trace": self.trace,
+        }  # fmt: skip
+        if table.weights is not None:
+            arrays["weights"] = table.weights
+        write_bytes(Path(path), file_contents(header, arrays))
+
     # Texts --------------------------------------------------------------------------------------------------------
 
     def describe(self) -> str:
@@ -359,25 +344,7 @@ class StructurePosterior(Printed):
         if self.log_evidence is not None:
             lines.append(f"ln of the sum over all graphs: {self.log_evidence:.6f}")
         lines.append(f"best graph: {len(self.structure.arcs)} arcs, ln score {self.map_score:.3f}")
-        if self.n_chains:
-            state = "converged" if self.converged else "NOT converged"
-            lines.append(
-                f"{state}: largest standard error {self.mcse.values.max():.4f}, R-hat {self.rhat:.3f}, largest "
-                f"difference between halves of the chains {self.max_difference:.4f}"
-            )
-            lines.append(
-                f"{self.n_chains} chains of {self.n_steps:,} steps, {self.n_samples:,} samples after the burn-in, "
-                f"effective samples {self.ess_samples:,.0f}"
-            )
-        if self.moves:
-            lines.append("accepted: " + ", ".join(f"{name} {100 * share:.1f} %" for name, share in self.moves.items()))
-        if self.candidates is not None:
-            k = max(map(len, self.candidates.values()))
-            coverage = "" if self.coverage is None else f", coverage at least {self.coverage:.4f}"
-            lines.append(f"{k} candidate parents of each variable{coverage}")
-        if self.low_coverage:
-            lines.append(self.low_coverage)
-        return "\n".join([*lines, *self.notes])
+        return "\n".join([*lines, *self._facts.describe(float(self.mcse.values.max()))])
 
     def _curve(self) -> tuple[Sequence[float], str, str]:
         """The weight of the first chain's states, for a picture."""

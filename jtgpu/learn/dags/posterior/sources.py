@@ -12,7 +12,8 @@ from ..chains.partitions import MOVES, parts_of
 from ..chains.runs import MAX_STEPS, ChainRun, Estimate, PartitionEngine, Stop
 from ..exact.draws import draw_by_orders, draw_by_partitions
 from ..search.best_graph import BestGraph
-from .result import Facts, StructurePosterior
+from .facts import Facts
+from .result import StructurePosterior
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,7 +100,7 @@ class ExactSource:
         self._drawn = np.empty((0, GROUPS, len(given.table.names)), np.int64)
 
     def graphs(self, n: int | None = None) -> NDArray[np.int64]:
-        """See `jtgpu.learn.dags.posterior.result.Source`."""
+        """See `jtgpu.learn.dags.posterior.facts.Source`."""
         wanted = -(-max(n or 0, DRAWS) // GROUPS)
         if len(self._drawn) != wanted:
             tables, seed, threads = self._given.tables, self._given.seed, self._given.threads
@@ -111,7 +112,7 @@ class ExactSource:
         return self._drawn
 
     def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:
-        """See `jtgpu.learn.dags.posterior.result.Source`."""
+        """See `jtgpu.learn.dags.posterior.facts.Source`."""
         p, own = self._exact.families[v], self._given.tables.candidates[v]
         first = np.argsort(-p, kind="stable")[:MAX_SETS].tolist()
         masks = self._given.tables.masks
@@ -149,7 +150,7 @@ class ChainSource:
         self._after_round = after_round
 
     def graphs(self, n: int | None = None) -> NDArray[np.int64]:
-        """See `jtgpu.learn.dags.posterior.result.Source`."""
+        """See `jtgpu.learn.dags.posterior.facts.Source`."""
         return self._run.kept_graphs()
 
     def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:

@@ -252,7 +252,7 @@ def _whole_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
         row = int(np.argmax(wrong))
         raise DataError(f"row {row}: the weight {given[row]} is not a whole number >= 0")
     if not numbers.sum():
-        raise DataError("all weights are 0")
+        raise DataError("all weights are zero")
     return given.astype(np.int64)
 
 

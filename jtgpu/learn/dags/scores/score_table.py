@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from ....util.arguments import choice, whole_number
 from ....util.atomic_file import write_bytes
 from ....util.loops import loops
 from ....util.system import free_memory, parse_bytes
+from ..npz import DAMAGED, read_arrays
 from .coded import code_table
 from .combinations import binomial_table, family_of, n_parent_sets, parent_index
 from .gpu import gpu_scores
@@ -160,8 +160,8 @@ class ScoreTable:
             If it cannot be read.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
-                header, scores = json.loads(bytes(file["header"])), file["scores"]
+            arrays = read_arrays(path)
+            header, scores = json.loads(bytes(arrays["header"])), arrays["scores"]
             if header["version"] != VERSION:
                 raise FormatError(f"{path}: a score table of version {header['version']}; expected {VERSION}")
             names, states = tuple(header["names"]), tuple(map(tuple, header["states"]))
@@ -170,7 +170,7 @@ class ScoreTable:
                 raise FormatError(f"{path}: scores of shape {scores.shape}, expected {shape}")
             rule = ScoreRule(header["score"], header["ess"])
             return cls(names, states, rule, header["max_parents"], scores, header["n_cases"], header["digest"])
-        except (BadZipFile, KeyError, ValueError, EOFError, TypeError) as error:
+        except DAMAGED as error:
             raise FormatError(f"{path}: not a score table of jtgpu: {error}") from None
 
 

@@ -1,0 +1,83 @@
+"""`Facts` about the computation of a posterior, and the `Source` of its graphs."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Facts", "Source"]
+
+
+class Source(Protocol):
+    """Where graphs come from: an exact posterior, chains, or a file."""
+
+    def graphs(self, n: int | None = None) -> NDArray[np.int64]:
+        """Graphs as bits of the candidates, (T, C, n): T graphs of C chains, or of C groups of independent draws."""
+
+    def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:
+        """Exact probabilities of the parent sets of a variable, the largest first; None if they are estimated."""
+
+    def more(self, steps: int | None, seconds: float | None) -> Any:
+        """A `StructurePosterior` after more steps."""
+
+
+class Facts(NamedTuple):
+    """What is known about the computation of a posterior.
+
+    Attributes
+    ----------
+    method : str
+    prior : str
+    log_evidence : float or None
+    converged : bool
+    rhat, ess_samples, max_difference : float
+    n_steps, n_chains, n_samples : int
+    coverage : float or None
+    low_coverage : str
+    candidates : dict or None
+    moves : dict
+    notes : tuple of str
+    """
+
+    method: str
+    prior: str
+    log_evidence: float | None = None
+    converged: bool = True
+    rhat: float = 1.0
+    ess_samples: float = math.inf
+    max_difference: float = 0.0
+    n_steps: int = 0
+    n_chains: int = 0
+    n_samples: int = 0
+    coverage: float | None = None
+    low_coverage: str = ""
+    candidates: dict[str, list[str]] | None = None
+    moves: dict[str, float] | None = None
+    notes: tuple[str, ...] = ()
+
+    def describe(self, largest_error: float) -> list[str]:
+        """How precise the posterior is, in some lines."""
+        lines = []
+        if self.n_chains:
+            state = "converged" if self.converged else "NOT converged"
+            lines.append(
+                f"{state}: largest standard error {largest_error:.4f}, R-hat {self.rhat:.3f}, largest difference "
+                f"between halves of the chains {self.max_difference:.4f}"
+            )
+            lines.append(
+                f"{self.n_chains} chains of {self.n_steps:,} steps, {self.n_samples:,} samples after the burn-in, "
+                f"effective samples {self.ess_samples:,.0f}"
+            )
+        if self.moves:
+            lines.append("accepted: " + ", ".join(f"{name} {100 * share:.1f} %" for name, share in self.moves.items()))
+        if self.candidates is not None:
+            k = max(map(len, self.candidates.values()))
+            coverage = "" if self.coverage is None else f", coverage at least {self.coverage:.4f}"
+            lines.append(f"{k} candidate parents of each variable{coverage}")
+        if self.low_coverage:
+            lines.append(self.low_coverage)
+        return [*lines, *self.notes]
