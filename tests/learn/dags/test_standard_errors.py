@@ -51,6 +51,7 @@ def four_standard_errors(first: StructurePosterior, second: StructurePosterior, 
 def test_two_seeds_agree_whatever_the_candidates() -> None:
     """Sachs' 11 variables with 500 rows: two seeds, two numbers of candidates, and the exact posterior."""
     net = jtgpu.load("sachs")
+    assert isinstance(net, jtgpu.BayesianNetwork)
     data = net.compile("cpu").sample(500, seed=3)
     exact = jtgpu.learn.posterior(data, states=net)
     found = [

@@ -304,7 +304,10 @@ class StructurePosterior(Printed):
             Seconds at most.
         """
         steps = None if steps is None else whole_number("steps", steps, 1)
-        return self._source.more(steps, None if time is None else number("time", time, above=0.0))
+        found: StructurePosterior = self._source.more(
+            steps, None if time is None else number("time", time, above=0.0)
+        )
+        return found
 
     def save(self, path: str | Path) -> None:
         """Write the posterior to a file, which `jtgpu.learn.load` reads: probabilities, sampled graphs and the data.
@@ -327,7 +330,7 @@ class StructurePosterior(Printed):
             "parent_sets": None if None in every else [[(s, p) for s, p, _ in own or ()] for own in every],
         }  # fmt: skip
         arcs = np.array([[best.dag.has_edge(u, v) for v in self.names] for u in self.names])
-        arrays = {
+        arrays: dict[str, NDArray[Any]] = {
             "codes": table.codes, "arcs": self.edge_probabilities.values, "errors": self.mcse.values, "best": arcs,
             "graphs": self._source.graphs(), "parents": self._of_candidates, "trace": self.trace,
         }  # fmt: skip
