@@ -15,6 +15,7 @@ from ..inference.results.marginals import Posterior, Posteriors
 from ..inference.results.printed import Printed
 from ..inference.results.rankings import Ranking, Scores
 from ..inference.results.sensitivities import Sensitivity
+from ..model.cpt import Cpt
 from ..model.discrete import DiscreteModel
 from .charts import draw_curve, draw_posterior, draw_tornado
 from .count_chart import draw_counts
@@ -66,6 +67,12 @@ def _(thing: Any) -> str:
     names, columns, fixed = thing._table()
     numbers = (j for j, column in enumerate(columns) if len(column) and isinstance(column[0], (float, np.number)))
     return html_table(thing._title()[:MAX_TEXT], names, columns, fixed=fixed, bars=next(numbers, None))
+
+
+@html.register
+def _(thing: Cpt) -> str:
+    names, columns, fixed = thing._table()
+    return html_table(thing._title()[:MAX_TEXT], names, columns, fixed=fixed)
 
 
 @html.register

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UnknownState, UnknownVariable, closest
+from ..util import doors
 from ..util.monospace import display_width
 from ..util.text_table import DIGITS, SMALL, WIDTH, format_table
 
@@ -117,17 +118,29 @@ class Cpt(_Base):
         """The table with a row for each configuration of the parents; a long table without its middle."""
         if not self._axes:
             return str(np.asarray(self))
+        own = self._axes[-1]
+        names, columns, fixed = self._table()
+        if sum(map(display_width, names)) + 2 * len(self._axes) > WIDTH:
+            names = [*names[:fixed], *own.states]  # the line above the table names the variable
+        digits = _digits(np.asarray(self))
+        return f"{self._title()}\n{format_table(names, columns, fixed=fixed, digits=digits)}"
+
+    def _title(self) -> str:
+        *above, own = self.variables
+        return f"P({own} | {', '.join(above)})" if above else f"P({own})"
+
+    def _table(self) -> tuple[list[str], list[Any], int]:
+        """Headers and columns of the table, and the number of columns that name the configuration of the parents."""
         *above, own = self._axes
-        given = f" | {', '.join(a.variable for a in above)}" if above else ""
-        parents = [a.variable for a in above]
-        columns = [f"{own.variable}={s}" for s in own.states]
-        if sum(map(display_width, [*parents, *columns])) + 2 * len(self._axes) > WIDTH:
-            columns = list(own.states)  # the line above the table names the variable
         rows = np.asarray(self).reshape(-1, len(own.states))
         strides = [math.prod(self.shape[i + 1 : -1]) for i in range(len(above))]
         labels = [_Labels(a.states, stride, len(rows)) for a, stride in zip(above, strides, strict=True)]
-        table = format_table([*parents, *columns], [*labels, *rows.T], fixed=len(above), digits=_digits(rows))
-        return f"P({own.variable}{given})\n{table}"
+        names = [*(a.variable for a in above), *(f"{own.variable}={s}" for s in own.states)]
+        return names, [*labels, *rows.T], len(above)
+
+    def _repr_html_(self) -> str | None:
+        """The table for a notebook; None for a part of a table, which is shown as an array."""
+        return doors.html(self) if self._axes else None
 
 
 def _plain(x: Any) -> Any:

@@ -33,7 +33,8 @@ def things(tree: jtgpu.JunctionTree) -> dict[str, Any]:
     e = {"xray": "yes"}
     cases = {"xray": ["yes", "no", "yes"]}
     return {
-        "network": tree.model, "plan": tree.plan, "tree": tree, "posterior": tree.posterior("lung", e),
+        "network": tree.model, "cpt": tree.model.cpt("dysp"), "plan": tree.plan,
+        "tree": tree, "posterior": tree.posterior("lung", e),
         "posteriors": tree.posteriors(e), "some posteriors": tree.posteriors(e, targets=["lung", "tub"]),
         "cases": tree.posteriors_batch(cases), "joint": tree.joint(["lung", "bronc"], e),
         "conditional": tree.conditional("lung", given=["smoke"]), "mpe": tree.mpe(e, k=2),
@@ -59,6 +60,13 @@ def test_a_result_with_its_evidence(asia: jtgpu.JunctionTree) -> None:
     with asia.session() as session:
         session.set({"dysp": "yes"})
         assert "dysp; observed: yes" in shown(session.posteriors())
+
+
+def test_a_cpt_is_a_table_and_a_part_of_it_an_array(asia: jtgpu.JunctionTree) -> None:
+    text = shown(asia.model.cpt("dysp"))
+    assert "P(dysp | bronc, either)" in text
+    assert "<th>dysp=yes</th>" in text
+    assert asia.model.cpt("dysp").view()._repr_html_() is None
 
 
 def test_a_table_has_bars(asia: jtgpu.JunctionTree) -> None:
