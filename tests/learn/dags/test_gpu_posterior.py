@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,15 +24,15 @@ def emulated() -> Iterator[None]:
         yield
 
 
-def run(monkeypatch: pytest.MonkeyPatch, steps: int, **options: object) -> StructurePosterior:
+def run(monkeypatch: pytest.MonkeyPatch, steps: int, devices: Any = None) -> StructurePosterior:
     monkeypatch.setattr(gpu, "REPLICAS", 3)
     monkeypatch.setattr(runs.GpuPartitionEngine, "block_steps", min(steps // 8, 250))
     table = random_table(2, n=6, n_rows=60, most=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return posterior(
-            table, method="mcmc", candidates=3, max_parents=2, chains=4, steps=steps, backend="gpu", **options
-        )  # type: ignore[arg-type]
+            table, method="mcmc", candidates=3, max_parents=2, chains=4, steps=steps, backend="gpu", devices=devices
+        )
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ def test_gpu_leaves_out_tables_of_too_many_cells() -> None:
     table = random_table(8, n=6, n_rows=40, most=4)
     functions = {"max_cells": 20}
     expected = score_families(table, ScoreRule(), 3, threads=1, **functions).scores  # type: ignore[arg-type]
-    found = score_families(table, ScoreRule(), 3, backend="gpu", **functions).scores  # type: ignore[arg-type]
+    found = score_families(table, ScoreRule(), 3, backend="gpu", **functions).scores
     assert np.isneginf(expected).any()
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
