@@ -18,7 +18,7 @@ __all__ = ["SchurJob", "SchurResult", "bytes_per_system", "choose_design"]
 
 NAMES = ("schur_predict", "schur_solve")
 PANEL = 256  # steps between two barriers, and entries that a warp writes
-FOLLOWERS = 3  # warps of a block that have entries, beside the leader: one for each scheduler
+FOLLOWERS = 3  # warps of a block that apply steps to entries; with the leader one for each scheduler
 MOST_FOLLOWERS = 7
 MOST_CLUSTER = 16
 BLOCK, CLUSTER, GRID = range(3)  # what waits at a barrier
