@@ -5,7 +5,7 @@
 
 Checked are: the version has a section in CHANGELOG.rst and is that of CITATION.cff; nothing is uncommitted; the
 addresses in setup.py are real; twine accepts both files; the wheel installs into a fresh virtual environment, answers a
-query there with its own loops, and is at most 3 MB; type checkers see its types (tools/check_types.py).
+query there with its own loops, and is at most 4.5 MB; type checkers see its types (tools/check_types.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from check_types import problems  # noqa: E402
 
 __all__ = ["not_ready", "version"]
 
-MAX_BYTES = 3_000_000
+MAX_BYTES = 4_500_000  # 1.8 MB of them are the bundled networks
 
 
 def version() -> str:
