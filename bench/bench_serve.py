@@ -38,6 +38,7 @@ CONNECTIONS = 64
 RATE = 1000.0  # requests a second of the open loop
 FINDINGS = 4
 BODIES = 4000
+MANY = 10_000  # requests after which memory is compared
 CLIENTS = 4  # processes of clients where servers are compared
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -111,6 +112,12 @@ def cpu_of(process: int) -> float:
     with open(f"/proc/{process}/stat", encoding="ascii") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def resident(process: int) -> float:
+    """Resident memory of a process, in MB."""
+    with open(f"/proc/{process}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmRSS"))
 
 
 async def drive(
@@ -216,6 +223,7 @@ def measure(name: str, rounds: int, seconds: float) -> list[dict[str, Any]]:
         loads = [("new findings", RATE, False), ("new findings", 0.0, False), ("repeated findings", 0.0, True)]
         if name == "munin":
             loads = [("new findings", 20.0, False), ("repeated findings", 20.0, True), ("repeated findings", 0.0, True)]
+        requests: list[bytes] = []
         for what, rate, repeated in loads:
             requests = requests_of(name, path, repeated)
             results: dict[str, list[Round]] = {"jtgpu": [], "hello world": []}
@@ -233,9 +241,14 @@ def measure(name: str, rounds: int, seconds: float) -> list[dict[str, Any]]:
                     p99_ms=[round(percentile(r.latencies, 0.99), 3) for r in of],
                     load_average=round(os.getloadavg()[0], 2), ready_seconds=about["seconds"], rounds=rounds,
                 )  # fmt: skip
-                with open(f"/proc/{process}/status", encoding="ascii") as file:
-                    made["rss_mb"] = next(int(line.split()[1]) // 1024 for line in file if line.startswith("VmRSS"))
+                made["rss_mb"] = resident(process)
                 found.append(made)
+        before, n = resident(process), 0
+        while n < MANY:
+            last = asyncio.run(drive(port, process, requests, seconds, 0.0))
+            n += last.requests
+        found[-2]["rss_mb_growth"] = round(resident(process) - before, 1)
+        found[-2]["rss_requests"] = n
     return found
 
 
@@ -340,6 +353,7 @@ def main() -> None:
                 f"{name:8} {made['engine']:12} {made['load']:10} {made['findings']:18} {made['cpu_ms']:7.3f} ms CPU "
                 f"{made['requests_per_second']:7.0f}/s  p50 {min(made['p50_ms']):7.2f}  "
                 f"p99 {min(made['p99_ms']):7.2f} ms"
+                + (f"  memory {made['rss_mb_growth']:+} MB" if "rss_mb_growth" in made else "")
             )
             if not given.smoke:
                 append(ROOT / "bench" / "results" / "serve.jsonl", [made])
