@@ -31,8 +31,8 @@ from jtgpu.learn import fit
 RESULTS = ROOT / "bench" / "results" / "fit.jsonl"
 PARTS = ("count", "em", "peers", "pgmpy")
 TOLERANCE = 1e-10
-SHOWN = ("rows", "missing", "iterations", "difference", "rows_per_second", "of_cpu", "call", "iteration_seconds")
-SHOWN += ("upload",)
+SHOWN = ["rows", "missing", "iterations", "difference", "rows_per_second", "of_cpu", "call", "iteration_seconds"]
+SHOWN += ["upload"]
 
 Rows = Iterator[dict[str, Any]]
 

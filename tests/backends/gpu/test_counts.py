@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,13 +79,15 @@ def test_counts_agree_with_the_definition(n: int, kernels: str, emulated_gpu: De
         assert not n or gpu.counting.kind == kernels
 
 
-def test_counts_of_a_real_network_by_records(emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["child", pytest.param("insurance", marks=pytest.mark.slow)])
+def test_counts_of_a_real_network_by_records(
+    name: str, emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(generated, "GENERATED_FLOPS", -1)
-    for name in ("child", "insurance"):
-        net = bundled(name)
-        states = random_states(net, 40, 0.8, 5)
-        with closing(make("gpu", *planned(net), replan=False, single=False)) as gpu:
-            close(gpu.run_counts(states), backend_of(net, "cpu").run_counts(states))
+    net = bundled(name)
+    states = random_states(net, 40, 0.8, 5)
+    with closing(make("gpu", *planned(net), replan=False, single=False)) as gpu:
+        close(gpu.run_counts(states), backend_of(net, "cpu").run_counts(states))
 
 
 def test_the_same_bits_for_any_chunks_and_devices(
@@ -190,10 +193,8 @@ def test_fit_on_a_gpu_is_that_of_the_cpu(
     monkeypatch.setattr("jtgpu.backends.wrappers.devices.MIN_ROWS", 1)
     net = two_parts()
     states = np.concatenate([random_states(net, 200, 0.3, 9), [[0, 2, 0, 0, 0]]])  # the last one is impossible
-    found = [
-        fit(net, states, start="given", iterations=4, tolerance=0, on_impossible="flag", backend=backend, devices=on)
-        for backend, on in (("gpu", devices), ("cpu", None))
-    ]
+    options: Any = {"start": "given", "iterations": 4, "tolerance": 0, "on_impossible": "flag"}
+    found = [fit(net, states, backend="gpu", devices=devices, **options), fit(net, states, backend="cpu", **options)]
     assert found[0].n_impossible == found[1].n_impossible > 0
     assert found[0].log_likelihood == pytest.approx(found[1].log_likelihood)
     for v in net:

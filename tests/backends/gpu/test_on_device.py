@@ -94,10 +94,10 @@ def test_states_are_read_on_the_device(
     with net.compile("cpu") as tree:
         expected = [tree.posteriors_batch(states, likelihood=w, on_impossible="flag") for w in (None, soft)]
     with net.compile("gpu") as tree, on_device(emulated_gpu, states.astype(dtype)) as address:
-        for make in (Interfaces, Exchanged):
-            tensor = make(address, states.astype(dtype))
+        tensor = Exchanged(address, states.astype(dtype))
+        for on_card in (Interfaces(address, states.astype(dtype)), tensor):
             for likelihood, theirs in zip((None, soft), expected, strict=True):
-                found = tree.posteriors_on_device(tensor, likelihood=likelihood)
+                found = tree.posteriors_on_device(on_card, likelihood=likelihood)
                 mine = found.to_host()
                 np.testing.assert_allclose(mine.flat, theirs.flat, atol=1e-12)
                 np.testing.assert_allclose(mine.log_evidence, theirs.log_evidence, atol=1e-10)
