@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ def test_tensors_of_pytorch(gpu: Device, torch: Any) -> None:
     net = bundled("alarm")
     with net.compile("cpu") as tree:
         expected = tree.posteriors_batch(states)
+    given: Any = None
+    flat: Any = None
     with net.compile("gpu", device=gpu.ordinal) as tree:
         for dtype in (torch.int8, torch.int64):
             given = torch.from_numpy(states).to(f"cuda:{gpu.ordinal}", dtype)
@@ -65,31 +68,28 @@ def _columns(net: Any, variable: str) -> slice:
     return slice(int(ends[v]), int(ends[v + 1]))
 
 
+def _imported(name: str) -> Any:
+    """The module, or None where it is not installed."""
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None
+
+
 def test_arrays_of_cupy_and_jax(gpu: Device) -> None:
     states = rows("asia", 300)
     with bundled("asia").compile("gpu", device=gpu.ordinal) as tree:
         expected = tree.posteriors_batch(states)
         seen = 0
-        try:
-            import cupy
-        except ImportError:
-            pass
-        else:
+        if cupy := _imported("cupy"):
             with cupy.cuda.Device(gpu.ordinal):
                 found = tree.posteriors_on_device(cupy.asarray(states))
                 np.testing.assert_allclose(cupy.asnumpy(cupy.from_dlpack(found.flat)), expected.flat, atol=1e-12)
                 seen += 1
-        try:
-            import jax
-        except ImportError:
-            pass
-        else:
-            if jax.default_backend() == "gpu":
-                given = jax.device_put(states, jax.devices()[gpu.ordinal])
-                found = tree.posteriors_on_device(given)
-                jax.config.update("jax_enable_x64", True)
-                np.testing.assert_allclose(np.asarray(jax.dlpack.from_dlpack(found.flat)), expected.flat, atol=1e-12)
-                seen += 1
+        jax = _imported("jax")
+        if jax and jax.default_backend() == "gpu":
+            given = jax.device_put(states, jax.devices()[gpu.ordinal])
+            found = tree.posteriors_on_device(given)
+            jax.config.update("jax_enable_x64", True)
+            np.testing.assert_allclose(np.asarray(jax.dlpack.from_dlpack(found.flat)), expected.flat, atol=1e-12)
+            seen += 1
         if not seen:
             pytest.skip("there is neither CuPy nor JAX with a GPU")
 
@@ -98,6 +98,7 @@ def test_memory_stays_the_same_over_many_calls(gpu: Device, torch: Any) -> None:
     states = torch.from_numpy(rows("asia", 64)).to(f"cuda:{gpu.ordinal}")
     with bundled("asia").compile("gpu", device=gpu.ordinal) as tree:
         free = []
+        found: Any = None
         for i in range(3_000):
             found = torch.from_dlpack(tree.posteriors_on_device(states).flat)
             if i % 1_000 == 10:
