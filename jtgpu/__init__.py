@@ -35,7 +35,10 @@ from .errors import (
 from .util.version import __version__
 
 if TYPE_CHECKING:
+    from . import cases as cases
+    from . import cluster as cluster
     from . import draw, graphs, learn, screen, series
+    from . import serve as serve
     from .formats import load, networks, read, read_evidence, write
     from .inference.network_plan import NetworkPlan
     from .inference.results.marginals import CasePosteriors, Posterior, Posteriors
@@ -140,7 +143,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("draw", "graphs", "learn", "screen", "series"):
+    if name in ("cases", "cluster", "draw", "graphs", "learn", "screen", "series", "serve"):
         return importlib.import_module(f".{name}", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,8 @@ import doctest
 import importlib
 import io
 import re
+import subprocess
+import sys
 import textwrap
 from collections import Counter
 from pathlib import Path
@@ -39,6 +41,12 @@ def test_every_public_name_is_on_exactly_one_reference_page(monkeypatch: pytest.
     submodules = {f"jtgpu.{name}" for name in ("screen.published", "series.published")}
     wanted = {f"{module}.{name}" for module in PUBLIC for name in public_names.exported(module)} - submodules
     assert not wanted - set(found)
+
+
+def test_packages_that_pages_name_need_no_import_of_their_own() -> None:
+    code = "import jtgpu; print(jtgpu.cases.answer_file.__name__, jtgpu.cluster.Cluster.__name__, jtgpu.serve.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["answer_file", "Cluster", "jtgpu.serve"]
 
 
 def test_every_error_has_an_example() -> None:

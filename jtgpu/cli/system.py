@@ -14,8 +14,7 @@ from importlib.metadata import version as version_of
 from typing import Any
 
 from ..device.nvcc import find_nvcc
-from ..errors import JtgpuError, format_bytes
-from ..util.jit_cache import loops_folder
+from ..errors import format_bytes
 from ..util.loops import extension
 from ..util.system import cache_folder, cores, cpu_name, free_memory
 from ..util.version import __version__
@@ -71,6 +70,15 @@ def _loops() -> str:
     return "compiled ahead of time" if module is not None else f"compiled on first use ({reason})"
 
 
+def _loop_cache() -> str:
+    """The folder of loops that Numba compiles."""
+    try:
+        from ..util.jit_cache import loops_folder  # imports Numba
+    except ImportError as error:
+        return str(error)
+    return str(loops_folder())
+
+
 def system_facts() -> dict[str, Any]:
     """Properties of the installation and the machine, as strings, numbers, lists and dicts."""
     features = {}
@@ -78,10 +86,6 @@ def system_facts() -> dict[str, Any]:
         versions = {package: _version(package) for package in packages}
         features[feature] = {"extra": extra, "packages": versions, "missing": [p for p, v in versions.items() if not v]}
     nvcc = find_nvcc()
-    try:
-        loop_cache = str(loops_folder())
-    except (OSError, JtgpuError) as error:
-        loop_cache = str(error)
     return {
         "jtgpu": __version__,
         "python": f"{platform.python_version()} ({sys.executable})",
@@ -92,7 +96,7 @@ def system_facts() -> dict[str, Any]:
         "packages": {package: _version(package) for package in REQUIRED},
         "loops": _loops(),
         "cache": str(cache_folder()),
-        "loop_cache": loop_cache,
+        "loop_cache": _loop_cache(),
         "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith("JTGPU_") or k == "CUDA_HOME"},
         "gpus": _gpus(),
         "nvcc": _release_of(nvcc) if nvcc else "",
