@@ -42,7 +42,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "pandas": ("inference/results/frames.py",),
     "pyarrow": ("inference/tables/arrow.py", "cluster/storage.py"),
     "fsspec": ("cluster/storage.py",),
-    "ray": ("cluster/*.py",),
+    "ray": ("cluster/*.py", "serve/on_ray.py"),
     "platformdirs": ("util/system.py",),
     "starlette": ("serve/*.py",),
     "uvicorn": ("serve/listening.py",),
