@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ..util.array_types import Matrix
 
-__all__ = ["Coded", "CodedRows", "Tree"]
+__all__ = ["Coded", "CodedRows", "Sliced", "SlicedRows", "Tree"]
 
 
 class Tree(NamedTuple):
@@ -41,5 +41,23 @@ class CodedRows(NamedTuple):
     observed: Matrix[np.uint64]  # (B, G)
     unseen: Matrix[np.uint64]  # (B, G): bits of the columns whose state no reference has
     numbers: Matrix[np.float64]  # (B, A)
+    starts: NDArray[np.int64]  # (B,): a reference that is probably near
+    divisors: NDArray[np.float64]  # (B,): weights are divided by it
+
+
+class Sliced(NamedTuple):
+    """The rows that distances are measured to: bits of 64 rows in a word, eight columns in a group."""
+
+    planes: NDArray[np.uint64]  # (blocks * P * 16,): of each block of 1,024 rows, 16 words of each plane
+    first: NDArray[np.int64]  # (G+1,): first plane of each group; plane 8 p + j of a group is plane p of its column j
+    counts: NDArray[np.int64]  # (blocks * 1024,): rows of the table that are equal to each; 0 after the last
+    n_rows: int
+    n_levels: int  # bits of the number of columns
+
+
+class SlicedRows(NamedTuple):
+    """The rows whose distances are computed."""
+
+    masks: Matrix[np.uint64]  # (B, P): all bits of each plane's bit
     starts: NDArray[np.int64]  # (B,): a reference that is probably near
     divisors: NDArray[np.float64]  # (B,): weights are divided by it

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..util.loops import loops
-from .arrays import Coded, CodedRows
+from .arrays import Coded, CodedRows, Sliced, SlicedRows
 from .engine import Engine, Ranking
 from .planes import Planes
 from .rows import Measure, Rows
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["BitPlanes"]
 
-_shares = loops("jtgpu.screen.loops.shares")
+_shares, _slices = loops("jtgpu.screen.loops.shares"), loops("jtgpu.screen.loops.slices")
+
+BLOCK, WORD = 1024, 64  # rows, of a block and of a word of `Sliced`
+MOST_COLUMNS = 1 << 16
 
 
 class BitPlanes(Engine):
@@ -36,6 +39,22 @@ class BitPlanes(Engine):
             np.ascontiguousarray(planes.T), np.ascontiguousarray(observed.T), np.ascontiguousarray(ordered.numbers.T),
             counts[self._order], self._planes.first, measure.has_holes,
         )  # fmt: skip
+        is_plain = not (measure.has_holes or references.numbers.shape[1]) and references.codes.shape[1] < MOST_COLUMNS
+        self._sliced = self._slice(ordered, counts[self._order]) if is_plain else None
+
+    def _slice(self, rows: Rows, counts: NDArray[np.int64]) -> Sliced:
+        n_blocks = -(-len(rows) // BLOCK)
+        bits, first = self._planes.sliced(rows)
+        padded = np.zeros((n_blocks * BLOCK, bits.shape[1]), np.bool_)
+        padded[: len(rows)] = bits
+        words = np.packbits(np.ascontiguousarray(padded.T), axis=1, bitorder="little").view(
+            np.uint64
+        )  # (P, blocks * 16)
+        by_block = words.reshape(len(words), n_blocks, BLOCK // WORD).transpose(1, 0, 2)
+        more = np.zeros(n_blocks * BLOCK, np.int64)
+        more[: len(rows)] = counts
+        n_columns = rows.codes.shape[1]
+        return Sliced(np.ascontiguousarray(by_block).reshape(-1), first, more, len(rows), n_columns.bit_length())
 
     def ranking(self) -> Ranking:
         """See `Engine`. Rows of rare states come first; there is no bound."""
@@ -49,6 +68,15 @@ class BitPlanes(Engine):
         """See `Engine`."""
         weights = np.empty(len(rows))
         starts = np.searchsorted(self._sorted_places, self._planes.places(rows)).clip(max=len(self._order) - 1)
+        if self._sliced is not None and rows.codes.min(initial=0) >= 0:
+            masks = np.where(self._planes.sliced(rows)[0], ~np.uint64(0), np.uint64(0))
+            sliced = SlicedRows(masks, starts.astype(np.int64), rows.divisors(self._measure))
+
+            def work_sliced(some: slice) -> int:
+                part = SlicedRows._make(column[some] for column in sliced)
+                return int(_slices.search(self._sliced, part, self._k, cuts[some], weights[some]))
+
+            return weights, on_threads(work_sliced, len(rows), threads)
         planes, observed, unseen = map(np.ascontiguousarray, self._planes.words(rows))
         numbers, divisors = np.ascontiguousarray(rows.numbers), rows.divisors(self._measure)
         coded = CodedRows(planes, observed, unseen, numbers, starts.astype(np.int64), divisors)

@@ -58,6 +58,22 @@ class Planes:
             observed[g] |= np.uint64(always)
         return planes.T, observed.T, unseen.T
 
+    def sliced(self, rows: Rows) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """The bit of each plane of columns in groups of eight, (B, P), and the first plane of each group, (G+1,).
+
+        Plane ``8 p + j`` of a group is bit p of its column j.
+        """
+        by_bits = [j for group in self._groups for j in group]
+        bits = np.array([len(self._rarity[j]) - 1 for j in by_bits])
+        widths = [int(bits[at : at + 8].max()).bit_length() or 1 for at in range(0, len(by_bits), 8)]
+        first = np.concatenate([[0], np.cumsum(8 * np.array(widths, np.int64))]).astype(np.int64)
+        found = np.zeros((len(rows), int(first[-1])), np.bool_)
+        for at, j in enumerate(by_bits):
+            codes, plane = rows.codes[:, j], int(first[at // 8]) + at % 8
+            for p in range(widths[at // 8]):
+                found[:, plane + 8 * p] = (codes >> p) & 1
+        return found, first
+
     def places(self, rows: Rows) -> NDArray[np.int64]:
         """A number for each row that is similar for similar rows: the columns of most information in mixed radix."""
         places, room = np.zeros(len(rows), np.int64), 1 << 62

@@ -60,6 +60,7 @@ def test_a_cluster_has_the_results_of_one_machine() -> None:
     same(np.arange(3.0).reshape(3, 1), 2, 2)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.usefixtures("ray", "emulated_gpu")
 def test_gpus_of_a_cluster() -> None:

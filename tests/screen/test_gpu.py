@@ -52,7 +52,7 @@ def same_as_cpu(cases: Any, n: int, k: int, devices: Any = 0, **more: Any) -> sc
     ("n", "a", "k", "metric"),
     [
         (150, 2, 5, "euclidean"),
-        (90, 3, 32, "manhattan"),
+        pytest.param(90, 3, 32, "manhattan", marks=pytest.mark.slow),
         pytest.param(300, 11, 40, "euclidean", marks=pytest.mark.slow),
         pytest.param(70, 2, 70, "euclidean", marks=pytest.mark.slow),
         pytest.param(300, 3, 5, "gower", marks=pytest.mark.slow),
@@ -66,7 +66,7 @@ def test_numbers_have_the_bits_of_the_cpu(gpus: None, n: int, a: int, k: int, me
     same_as_cpu(np.round(x), 5, k, metric=metric)  # equal rows and equal weights
 
 
-@pytest.mark.parametrize("scale", [1e-200, 1e6, 1e150, 1e300])
+@pytest.mark.parametrize("scale", [1e-200, pytest.param(1e6, marks=pytest.mark.slow), 1e300])
 def test_bounds_hold_for_numbers_beyond_float32(gpus: None, scale: float) -> None:
     x = RNG(5).standard_cauchy((80, 2))
     same_as_cpu(x / np.abs(x).max() * scale, 3, 9, metric="manhattan")
@@ -148,6 +148,7 @@ def test_a_tree_of_three_levels(gpus: None) -> None:
     assert found.stats["pairs"] < 0.05 * len(x) ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", published.SELECTIONS)
 def test_published_selections_read_every_number_once(gpus: None, name: str) -> None:
     rng = RNG(5)
@@ -159,6 +160,7 @@ def test_published_selections_read_every_number_once(gpus: None, name: str) -> N
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", published.MODES)
 @pytest.mark.parametrize(("d", "n", "k", "m"), [(70, 3, 5, 10), (4, 1, 3, 3), (65, 65, 2, 200), (300, 4, 8, 16)])
 def test_published_solving_set(gpus: None, mode: str, d: int, n: int, k: int, m: int, monkeypatch: Any) -> None:
@@ -172,6 +174,7 @@ def test_published_solving_set(gpus: None, mode: str, d: int, n: int, k: int, m:
     assert len(found.solving_set) >= min(max(n, k), d)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", published.MODES)
 def test_published_solving_set_of_a_micro_cluster(gpus: None, mode: str) -> None:
     """Printed, the sum of a list of fewer than k distances counts as a bound."""

@@ -97,6 +97,22 @@ def test_states_have_the_bits_of_the_reference(a: int, n_states: int, missing: s
     same_as_reference(cases, 10, 21, missing="error" if missing == "none" else missing)
 
 
+@pytest.mark.parametrize(
+    ("a", "n_states", "k"), [(70, 5, 21), pytest.param(20, 3, 1200, marks=pytest.mark.slow), (33, 4, 1), (130, 2, 40)]
+)
+def test_blocks_of_states(a: int, n_states: int, k: int) -> None:
+    codes = RNG(a).integers(0, n_states, (2200, a))
+    codes[100:140] = codes[5]  # equal rows
+    keys = np.concatenate([(part[:, None, :] != codes).sum(axis=2) for part in np.array_split(codes, 50)])
+    wanted = np.sort(keys, axis=1)[:, :k].sum(axis=1) / a
+    np.testing.assert_array_equal(screen.weights(codes, k, "hamming", backend="cpu"), wanted)
+    found = screen.top_outliers(codes, 10, k, "hamming", backend="cpu")
+    assert found.index.tolist() == np.lexsort((np.arange(2200), -wanted))[:10].tolist()
+    new = np.concatenate([codes[:5], RNG(1).integers(0, n_states, (40, a))])
+    new_keys = (new[:, None, :] != codes).sum(axis=2)
+    np.testing.assert_array_equal(found.weights(new), np.sort(new_keys, axis=1)[:, :k].sum(axis=1) / a)
+
+
 @pytest.mark.parametrize("missing", ["ignore", "state"])
 def test_mixed_tables_have_the_bits_of_the_reference(missing: str) -> None:
     found = same_as_reference(mixed(400), 10, 15, missing=missing)

@@ -1,0 +1,243 @@
+"""Compiled loops over rows of states without missing cells: 64 references a word, one word for each plane of a column.
+
+The columns in which the references differ from a row are counted in vertical counters: bit b of all counts stands in
+word b. Seven full adders add eight columns, so that 32 columns of 256 references take about 300 instructions. A count
+is taken out of the words only if it is below the k-th.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...util.jit import compiled
+from ..arrays import Sliced, SlicedRows
+
+__all__ = ["Sliced", "SlicedRows", "search"]
+
+WORDS = 16  # of 64 references each: a block; loops over them are vectorised
+BITS = 64
+SMALL = 6  # counters that eight columns are added to at once
+LEVELS = 16  # of counters: up to 65,535 columns
+ZERO, UNIT, TWO, FOUR, TOP = (np.uint64(x) for x in (0, 1, 2, 4, 56))
+PAIRS, FOURS, NIBBLES, BYTES = (
+    np.uint64(x) for x in (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F, 0x0101010101010101)
+)
+W1, W2, W3, W4, W5, W6, W7, W8 = (np.uint64(WORDS * i) for i in range(1, 9))  # unsigned: no index is negative
+W9, W10, W11, W12, W13, W14, W15 = (np.uint64(WORDS * i) for i in range(9, 16))
+
+
+@compiled(allocates=False, inline="always")
+def _add(a, b, c):  # type: ignore[no-untyped-def]
+    """Sum and carry of three bits."""
+    either = a ^ b
+    return either ^ c, (a & b) | (either & c)
+
+
+@compiled(allocates=False)
+def _add_eight(p, q, counts, carry):  # type: ignore[no-untyped-def]
+    """Add eight columns of one plane to the lowest six counters; `carry` are the sixty-fours."""
+    for i in range(WORDS):
+        w = np.uint64(i)
+        s, c0 = _add(counts[w], p[w] ^ q[0], p[w + W1] ^ q[1])
+        s, c1 = _add(s, p[w + W2] ^ q[2], p[w + W3] ^ q[3])
+        s, c2 = _add(s, p[w + W4] ^ q[4], p[w + W5] ^ q[5])
+        s, c3 = _add(s, p[w + W6] ^ q[6], p[w + W7] ^ q[7])
+        t, d0 = _add(counts[w + W1], c0, c1)
+        t, d1 = _add(t, c2, c3)
+        f, e = _add(counts[w + W2], d0, d1)
+        counts[w], counts[w + W1], counts[w + W2] = s, t, f
+        eights, sixteens, more = counts[w + W3], counts[w + W4], counts[w + W5]
+        counts[w + W3], e = eights ^ e, eights & e
+        counts[w + W4], e = sixteens ^ e, sixteens & e
+        counts[w + W5], carry[w] = more ^ e, more & e
+
+
+@compiled(allocates=False)
+def _add_eight_pairs(p, q, counts, carry):  # type: ignore[no-untyped-def]
+    """The same for columns of two planes: the first planes of all columns, then the second ones."""
+    q0, q1, q2, q3, q4, q5, q6, q7 = q[0], q[1], q[2], q[3], q[4], q[5], q[6], q[7]
+    r0, r1, r2, r3, r4, r5, r6, r7 = q[8], q[9], q[10], q[11], q[12], q[13], q[14], q[15]
+    for i in range(WORDS):
+        w = np.uint64(i)
+        s, c0 = _add(counts[w], (p[w] ^ q0) | (p[w + W8] ^ r0), (p[w + W1] ^ q1) | (p[w + W9] ^ r1))
+        s, c1 = _add(s, (p[w + W2] ^ q2) | (p[w + W10] ^ r2), (p[w + W3] ^ q3) | (p[w + W11] ^ r3))
+        s, c2 = _add(s, (p[w + W4] ^ q4) | (p[w + W12] ^ r4), (p[w + W5] ^ q5) | (p[w + W13] ^ r5))
+        s, c3 = _add(s, (p[w + W6] ^ q6) | (p[w + W14] ^ r6), (p[w + W7] ^ q7) | (p[w + W15] ^ r7))
+        t, d0 = _add(counts[w + W1], c0, c1)
+        t, d1 = _add(t, c2, c3)
+        f, e = _add(counts[w + W2], d0, d1)
+        counts[w], counts[w + W1], counts[w + W2] = s, t, f
+        eights, sixteens, more = counts[w + W3], counts[w + W4], counts[w + W5]
+        counts[w + W3], e = eights ^ e, eights & e
+        counts[w + W4], e = sixteens ^ e, sixteens & e
+        counts[w + W5], carry[w] = more ^ e, more & e
+
+
+@compiled(allocates=False)
+def _unite(p, q, first, union):  # type: ignore[no-untyped-def]
+    """Where eight references differ in one plane, added to other planes; `first`: there are none."""
+    for j in range(8):
+        mask = q[j]
+        for i in range(WORDS):
+            at = np.uint64(j * WORDS + i)
+            found = p[at] ^ mask
+            union[at] = found if first else union[at] | found
+
+
+@compiled(allocates=False)
+def _carry_on(counts, carry, n_levels):  # type: ignore[no-untyped-def]
+    """Add the sixty-fours to the counters from the seventh on."""
+    for level in range(SMALL, n_levels):
+        part = counts[level * WORDS : (level + 1) * WORDS]
+        for i in range(WORDS):
+            old = part[i]
+            part[i] = old ^ carry[i]
+            carry[i] &= old
+
+
+@compiled(allocates=False)
+def _below(counts, limit, n_levels, found):  # type: ignore[no-untyped-def]
+    """Mark the references whose count is below a limit; whether there are any."""
+    for i in range(WORDS):
+        found[i] = ZERO
+    for level in range(n_levels):
+        part = counts[level * WORDS : (level + 1) * WORDS]
+        if (limit >> level) & 1:
+            for i in range(WORDS):
+                found[i] |= ~part[i]
+        else:
+            for i in range(WORDS):
+                found[i] &= ~part[i]
+    some = ZERO
+    for i in range(WORDS):
+        some |= found[i]
+    return some != ZERO
+
+
+@compiled(allocates=False)
+def _ones(x):  # type: ignore[no-untyped-def]
+    """Number of bits that are set; LLVM makes it one instruction where there is one."""
+    x = x - ((x >> UNIT) & PAIRS)
+    x = (x & FOURS) + ((x >> TWO) & FOURS)
+    x = (x + (x >> FOUR)) & NIBBLES
+    return np.int64((x * BYTES) >> TOP)
+
+
+@compiled(allocates=False)
+def _first_limit(counts, k, n_levels, found):  # type: ignore[no-untyped-def]
+    """Mark the references of a block below the least limit that k of them are below; all, if there are fewer."""
+    low, high = 1, 1 << n_levels
+    while low < high:
+        middle = (low + high) >> 1
+        _below(counts, middle, n_levels, found)
+        n = 0
+        for w in range(WORDS):
+            n += _ones(found[w])
+        if n >= k:
+            high = middle
+        else:
+            low = middle + 1
+    if high >> n_levels:
+        for w in range(WORDS):
+            found[w] = ~ZERO
+    else:
+        _below(counts, high, n_levels, found)
+
+
+@compiled(allocates=False)
+def _count_block(refs, block, masks, scratch):  # type: ignore[no-untyped-def]
+    """Count the columns in which the references of a block differ from a row."""
+    counts, carry, union, zeros = scratch
+    counts[:] = ZERO
+    n_planes = refs.first[len(refs.first) - 1]
+    for g in range(len(refs.first) - 1):
+        first, n = refs.first[g], refs.first[g + 1] - refs.first[g]
+        at = (block * n_planes + first) * WORDS
+        planes, q = refs.planes[at : at + n * WORDS], masks[first : first + n]
+        if n == 8:
+            _add_eight(planes, q, counts, carry)
+        elif n == 16:
+            _add_eight_pairs(planes, q, counts, carry)
+        else:
+            for p in range(n // 8):
+                _unite(planes[p * 8 * WORDS : (p + 1) * 8 * WORDS], q[8 * p : 8 * p + 8], p == 0, union)
+            _add_eight(union, zeros, counts, carry)
+        if refs.n_levels > SMALL:
+            _carry_on(counts, carry, refs.n_levels)
+
+
+@compiled(allocates=False)
+def _add_near(near, key, count):  # type: ignore[no-untyped-def]
+    """Put a key into an ascending list, as often as its row occurs and while it is below the last."""
+    k = len(near)
+    while count and key < near[k - 1]:
+        i = k - 1
+        while i > 0 and near[i - 1] > key:
+            near[i] = near[i - 1]
+            i -= 1
+        near[i] = key
+        count -= 1
+
+
+@compiled("Sliced, SlicedRows, i8, const(f8[:]), f8[:]")
+def search(refs, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
+    """Weights of rows: the sums of their k smallest numbers of columns that differ, divided by the number of columns.
+
+    Parameters
+    ----------
+    refs : Sliced
+        At least k rows of a table.
+    rows : SlicedRows
+    k : int
+    cuts : (B,) float64
+        The search of a row ends as soon as its weight is known to be less.
+    weights : (B,) float64, output
+        Exact, unless less than the row's cut: then upper bounds.
+
+    Returns
+    -------
+    int
+        Distances that were computed.
+    """
+    size = WORDS * BITS
+    n_blocks = len(refs.counts) // size
+    highest = (1 << refs.n_levels) - 1
+    near = np.empty(k, np.int64)
+    counts = np.empty(LEVELS * WORDS, np.uint64)
+    scratch = (counts, np.empty(WORDS, np.uint64), np.empty(8 * WORDS, np.uint64), np.zeros(8, np.uint64))
+    found = np.empty(WORDS, np.uint64)
+    n_searched = 0
+    for b in range(len(cuts)):
+        near[:] = highest + 1
+        weight, is_new, first_block = math.inf, False, rows.starts[b] // size
+        for i in range(n_blocks):
+            step = (i + 1) // 2
+            block = (first_block + (step if i % 2 else n_blocks - step)) % n_blocks
+            _count_block(refs, block, rows.masks[b], scratch)
+            n_searched += min(size, refs.n_rows - block * size)
+            if near[k - 1] > highest:  # the last block has rows that count zero times: no limit there
+                _first_limit(counts, k if block < n_blocks - 1 else size + 1, refs.n_levels, found)
+            elif not _below(counts, near[k - 1], refs.n_levels, found):
+                continue
+            for w in range(WORDS):
+                bits = found[w]
+                while bits:
+                    lowest = bits & (~bits + UNIT)
+                    bits ^= lowest
+                    key = np.int64(0)
+                    for level in range(refs.n_levels):
+                        key |= np.int64(counts[level * WORDS + w] & lowest != ZERO) << level
+                    if key < near[k - 1]:
+                        _add_near(near, key, refs.counts[block * size + w * BITS + _ones(lowest - UNIT)])
+                        is_new = True
+            if is_new and near[k - 1] <= highest:
+                total = 0.0
+                for j in range(k):
+                    total += near[j]
+                weight, is_new = total / rows.divisors[b], False
+                if weight < cuts[b]:
+                    break
+        weights[b] = weight
+    return n_searched
