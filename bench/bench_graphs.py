@@ -3,7 +3,7 @@
     python bench/bench_graphs.py                      everything
     python bench/bench_graphs.py lengths dags         some parts: large, lengths, small, dags
     python bench/bench_graphs.py --smoke              small graphs, one run, nothing stored
-    python bench/bench_graphs.py --gpu [--devices 2]  GPUs beside all cores: bench/graphs_on_gpu.py
+    python bench/bench_graphs.py --gpu [--devices 2]  GPUs next to all cores: bench/graphs_on_gpu.py
 
 Times are CPU seconds of all threads (`time.process_time`), which other processes disturb little, and minima of several
 runs that alternate between the engines, each with one thread. Slow engines compute a share of the sources, and the time

@@ -113,7 +113,7 @@ def _is_optional(running: Running) -> bool:
 
 
 def _devices(task: _Task, running: Running) -> list[int]:
-    """The GPUs to use; none for the CPU."""
+    """The GPUs to use; an empty list for the CPU."""
     if running.backend == "cpu" or (running.cluster is not None and running.backend != "gpu"):
         return []
     reason = gpu.reason_against(task.arcs)

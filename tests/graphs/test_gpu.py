@@ -13,7 +13,7 @@ from tests.graphs.gpu_checks import *  # noqa: F403 (tests of both GPUs)
 pytestmark = pytest.mark.usefixtures("emulated_gpu")
 
 
-def test_the_command_prints_the_published_program_beside_ours(
+def test_the_command_prints_the_published_program_with_ours(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = [published.Setting(5), published.Setting(5, graph_capture=True)]

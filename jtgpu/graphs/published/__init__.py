@@ -1,6 +1,6 @@
 """Betweenness as published by Wolonciej, for comparison: a CUDA stream for each source, virtual vertices, Stride-CSR.
 
-`betweenness` computes what the report's program computes, on a GPU; `measure` times it over its parameters, beside
+`betweenness` computes what the report's program computes, on a GPU; `measure` times it over its parameters, next to
 `jtgpu.graphs.betweenness`.
 """
 

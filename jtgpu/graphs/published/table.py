@@ -1,4 +1,4 @@
-"""Times of the published program over its parameters, beside today's."""
+"""Times of the published program over its parameters, and those of `jtgpu.graphs.betweenness`."""
 
 from __future__ import annotations
 
