@@ -167,7 +167,7 @@ def threads(smoke: bool, devices: list[int]) -> Rows:
 
 
 def as_published(smoke: bool, devices: list[int]) -> Rows:
-    """The published program over its parameters, on a share of the sources, beside today's."""
+    """The published program over its parameters, on a share of the sources, next to today's."""
     n = 300 if smoke else 196_591
     settings = published.SETTINGS[:1] if smoke else published.SETTINGS
     for found in published.measure(attached(n, 5), settings):
