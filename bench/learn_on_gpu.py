@@ -198,7 +198,7 @@ def gpu_published(sizes: list[tuple[int, int]]) -> Rows:
 
 
 def published_sizes(smoke: bool) -> Rows:
-    """The published table of sizes and times, n = 10 to 300, beside today's table on one core."""
+    """The published table of sizes and times, n = 10 to 300, and today's table on one core."""
     rate = {}
     for k in (3, 4):
         for n in range(10, 310, 10):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 __all__ = ["SCRIPT", "problems"]
 
-# each line that reveals a type says which; each line that is wrong says so
+# each line that reveals a type has the expected type as a comment, each line that is wrong the expected error
 SCRIPT = """\
 import jtgpu
 

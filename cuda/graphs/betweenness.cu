@@ -434,7 +434,6 @@ __device__ __forceinline__ void work(const Job& job) {
 }
 
 extern "C" __global__ void __launch_bounds__(1024) nodes(const Job* job, const u32*) { work<false, false>(*job); }
-extern "C" __global__ void __launch_bounds__(512, 3) nodes_dense(const Job* job, const u32*) { work<false, false>(*job); }
 extern "C" __global__ void __launch_bounds__(1024) edges(const Job* job, const u32*) { work<false, true>(*job); }
 extern "C" __global__ void __launch_bounds__(1024) nodes_scaled(const Job* job, const u32*) { work<true, false>(*job); }
 extern "C" __global__ void __launch_bounds__(1024) edges_scaled(const Job* job, const u32*) { work<true, true>(*job); }

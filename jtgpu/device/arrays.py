@@ -48,7 +48,7 @@ class DeviceArray:
 def device_array(value: Any) -> DeviceArray | None:
     """The array in a GPU's memory that an object of PyTorch, CuPy, JAX, Numba ... stands for; None for anything else.
 
-    By DLPack where there is a choice: its producer is told which stream reads the array, PyTorch's
+    By DLPack where there is a choice: its producer gets the stream that reads the array, and PyTorch's
     ``__cuda_array_interface__`` names none.
 
     Raises

@@ -199,8 +199,6 @@ class _Sweep:
         self._set(scratch=memory.empty(stride * n_blocks), stride=stride, few_lanes=shape.few_lanes)
         job = put(self.job)
         name = ("edges" if self.edges else "nodes") + ("_scaled" if scaled else "")
-        if shape.blocks == 3 and name == "nodes":
-            name = "nodes_dense"
         self._queue(name, n_blocks, shape.threads, job, 0)
         n_sums = -(-int(max(cells[1])) // 256)
         self._queue("sum_parts", max(min(n_sums, 16 * self.device.multiprocessors), 1), 256, job, int(self.edges) * job)

@@ -1,7 +1,7 @@
 """Networks as a Ray Serve application: `deployment`. Each replica holds the trees and answers the whole API.
 
 A replica batches its requests as `jtgpu serve` does, without a timer; Ray distributes requests over the replicas,
-replaces replicas that die, and starts more of them if it is told to.
+replaces replicas that die, and starts more of them on request.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def deployment(
         Plans by the names that clients use; one plan has the name of its network. A replica receives the plans, never
         plans itself, and compiles them.
     token : str
-        Clients send it as ``Authorization: Bearer TOKEN``. Empty: whoever reaches the cluster may ask.
+        Clients send it as ``Authorization: Bearer TOKEN``. Empty: everyone who reaches the cluster has access.
     name : str, default "jtgpu"
         Of the deployment.
     backend : str, default "auto"

@@ -94,6 +94,7 @@ def test_arrays_of_cupy_and_jax(gpu: Device) -> None:
             pytest.skip("there is neither CuPy nor JAX with a GPU")
 
 
+@pytest.mark.alone
 def test_memory_stays_the_same_over_many_calls(gpu: Device, torch: Any) -> None:
     states = torch.from_numpy(rows("asia", 64)).to(f"cuda:{gpu.ordinal}")
     with bundled("asia").compile("gpu", device=gpu.ordinal) as tree:

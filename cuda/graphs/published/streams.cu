@@ -4,7 +4,7 @@
 // every NVIR[u]-th neighbour from o on, so that the threads of a vertex read consecutive words. Every level looks at all
 // virtual vertices. Atomic sums of doubles make the last bits depend on time, as published.
 //
-// Mended: numbers of paths are doubles (`T` = u32 is as published and wraps around); levels are counted on the device,
+// Corrected: numbers of paths are doubles (`T` = u32 is as published and wraps around); levels are counted on the device,
 // so that a step has the same arguments in each round and can be captured in a graph.
 typedef unsigned int u32;
 

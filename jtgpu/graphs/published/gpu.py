@@ -208,7 +208,7 @@ class Program:
         self.device.synchronize()
 
     def _replay(self, name: str, step: Callable[[int, Any], None]) -> None:
-        """A step, as a CUDA graph where the setting says so."""
+        """A step, captured in a CUDA graph if the setting has graphs."""
         if name in self.graphs:
             self.graphs[name].launch(self.main)
             self.device.synchronize()

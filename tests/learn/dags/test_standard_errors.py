@@ -47,6 +47,13 @@ def four_standard_errors(first: StructurePosterior, second: StructurePosterior, 
     return bool((gap <= 4.0 * np.hypot(first.mcse.values, second.mcse.values) + slack).all())
 
 
+def test_a_short_run_is_within_four_standard_errors() -> None:
+    table = random_table(31, n=4, n_rows=40)
+    exact = jtgpu.learn.posterior(table, max_parents=3)
+    found = chains(table, seed=2, chains=8, steps=4_000, tolerance=1e-9, max_parents=3)
+    assert four_standard_errors(found, exact, 5e-3)
+
+
 @pytest.mark.slow
 def test_two_seeds_agree_whatever_the_candidates() -> None:
     """Sachs' 11 variables with 500 rows: two seeds, two numbers of candidates, and the exact posterior."""

@@ -270,7 +270,7 @@ def test_a_large_table_is_a_job_whose_events_show_progress(
     with open(waiting.value.path(), newline="", encoding="utf-8") as file:
         assert len(list(csv.DictReader(file))) == 200
     assert "events" in asked
-    assert asked[asked.index("events") + 1] == "file"  # the state was not asked for again
+    assert asked[asked.index("events") + 1] == "file"  # the page does not request the state again
     visit.page.wait_for_function(
         "() => /^200 cases answered/.test(document.querySelector('.table-result [role=status]').textContent)"
     )
