@@ -34,7 +34,7 @@ from jtgpu.util.system import cores
 Rows = Iterator[dict[str, Any]]
 SHAPES = tuple(
     gpu.Shape(*x)
-    for x in ((512, 2, 8), (512, 2, 4), (512, 2, 16), (512, 2, 32), (1024, 1, 8), (512, 3, 8), (512, 3, 16))
+    for x in ((512, 2, 8), (512, 2, 4), (512, 2, 16), (512, 2, 32), (1024, 1, 8))
 )
 # NVIDIA's figure for networkx's backend of cuGraph (networkx: 461 s); not run here, its card was not looked up
 PUBLISHED = ("cit-Patents, 3,774,768 vertices, k=10", "cuGraph (published)", 5.32)
