@@ -139,7 +139,8 @@ def _units(length: NDArray[np.float64]) -> NDArray[np.int64] | None:
     """Lengths in units of their greatest common divisor; None if sums of them are rounded."""
     if not len(length) or length.min() == length.max():
         return np.ones(len(length), np.int64)
-    scaled = length * FRACTION
+    with np.errstate(over="ignore"):
+        scaled = length * FRACTION
     if scaled.sum() >= EXACT or (scaled != np.floor(scaled)).any():
         return None
     units = scaled.astype(np.int64)

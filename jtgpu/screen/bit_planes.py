@@ -66,20 +66,45 @@ class BitPlanes(Engine):
 
     def search(self, rows: Rows, cuts: NDArray[np.float64], threads: int | None) -> tuple[NDArray[np.float64], int]:
         """See `Engine`."""
+        if self._sliced is None:
+            return self._search_columns(rows, cuts, threads)
+        is_known = self._planes.known(rows)
+        if is_known.all():
+            return self._search_slices(self._sliced, rows, cuts, threads)
+        weights, pairs = np.empty(len(rows)), 0
+        known, others = np.flatnonzero(is_known), np.flatnonzero(~is_known)
+        if len(known):
+            weights[known], pairs = self._search_slices(self._sliced, rows.take(known), cuts[known], threads)
+        weights[others], more = self._search_columns(rows.take(others), cuts[others], threads)
+        return weights, pairs + more
+
+    def _starts(self, rows: Rows) -> NDArray[np.int64]:
+        """For each row a reference that is probably near."""
+        found = np.searchsorted(self._sorted_places, self._planes.places(rows)).clip(max=len(self._order) - 1)
+        return found.astype(np.int64)
+
+    def _search_slices(
+        self, sliced: Sliced, rows: Rows, cuts: NDArray[np.float64], threads: int | None
+    ) -> tuple[NDArray[np.float64], int]:
+        """`search` of rows whose states the references have."""
         weights = np.empty(len(rows))
-        starts = np.searchsorted(self._sorted_places, self._planes.places(rows)).clip(max=len(self._order) - 1)
-        if self._sliced is not None and rows.codes.min(initial=0) >= 0:
-            masks = np.where(self._planes.sliced(rows)[0], ~np.uint64(0), np.uint64(0))
-            sliced = SlicedRows(masks, starts.astype(np.int64), rows.divisors(self._measure))
+        masks = np.where(self._planes.sliced(rows)[0], ~np.uint64(0), np.uint64(0))
+        encoded = SlicedRows(masks, self._starts(rows), rows.divisors(self._measure))
 
-            def work_sliced(some: slice) -> int:
-                part = SlicedRows._make(column[some] for column in sliced)
-                return int(_slices.search(self._sliced, part, self._k, cuts[some], weights[some]))
+        def work(some: slice) -> int:
+            part = SlicedRows._make(column[some] for column in encoded)
+            return int(_slices.search(sliced, part, self._k, cuts[some], weights[some]))
 
-            return weights, on_threads(work_sliced, len(rows), threads)
+        return weights, on_threads(work, len(rows), threads)
+
+    def _search_columns(
+        self, rows: Rows, cuts: NDArray[np.float64], threads: int | None
+    ) -> tuple[NDArray[np.float64], int]:
+        """`search` of any rows."""
+        weights = np.empty(len(rows))
         planes, observed, unseen = map(np.ascontiguousarray, self._planes.words(rows))
         numbers, divisors = np.ascontiguousarray(rows.numbers), rows.divisors(self._measure)
-        coded = CodedRows(planes, observed, unseen, numbers, starts.astype(np.int64), divisors)
+        coded = CodedRows(planes, observed, unseen, numbers, self._starts(rows), divisors)
 
         def work(some: slice) -> int:
             part = CodedRows._make(column[some] for column in coded)

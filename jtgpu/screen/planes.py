@@ -27,7 +27,8 @@ class Planes:
 
     def __init__(self, references: Rows):
         codes, numbers = references.codes, references.numbers
-        bits = [int(column.max(initial=0)).bit_length() or 1 for column in codes.T]
+        self._largest = np.maximum(codes.max(axis=0, initial=0), 0)
+        bits = [int(largest).bit_length() or 1 for largest in self._largest]
         by_bits = sorted(range(len(bits)), key=bits.__getitem__)
         self._groups = [by_bits[i : i + WORD] for i in range(0, len(by_bits), WORD)]
         self._planes = [max(bits[j] for j in group) for group in self._groups]
@@ -36,6 +37,13 @@ class Planes:
         spread = [float((r * np.exp(-r)).sum()) for r in self._rarity] + [2.0] * len(self._edges)  # entropies
         self._by_spread = sorted(range(len(spread)), key=lambda j: -spread[j])
         self.first = np.concatenate([[0], np.cumsum(self._planes, dtype=np.int64)]).astype(np.int64)
+
+    def known(self, rows: Rows) -> NDArray[np.bool_]:
+        """Rows without missing cells and without states above those of the references, (B,)."""
+        if rows.codes.min(initial=0) >= 0 and (rows.codes.max(axis=0, initial=0) <= self._largest).all():
+            return np.ones(len(rows), np.bool_)
+        found: NDArray[np.bool_] = ((rows.codes >= 0) & (rows.codes <= self._largest)).all(axis=1)
+        return found
 
     def words(self, rows: Rows) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
         """Planes, (B, P); observed and unseen columns as bits, (B, G)."""
@@ -46,6 +54,8 @@ class Planes:
             always = 0  # columns without missing cells
             for bit, j in enumerate(group):
                 codes, shift = np.ascontiguousarray(rows.codes[:, j]), np.uint64(bit)
+                if codes.max(initial=0) > self._largest[j]:  # the references may be some rows of a table
+                    codes = np.where(codes > self._largest[j], np.int32(UNSEEN), codes)
                 if codes.min(initial=0) >= 0:
                     always |= 1 << bit
                 else:
@@ -61,7 +71,7 @@ class Planes:
     def sliced(self, rows: Rows) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """The bit of each plane of columns in groups of eight, (B, P), and the first plane of each group, (G+1,).
 
-        Plane ``8 p + j`` of a group is bit p of its column j.
+        Plane ``8 p + j`` of a group is bit p of its column j. The rows must be `known`.
         """
         by_bits = [j for group in self._groups for j in group]
         bits = np.array([len(self._rarity[j]) - 1 for j in by_bits])

@@ -88,7 +88,7 @@ def as_floats(name: str, value: Any) -> NDArray[np.float64]:
             found = np.array(found.tolist(), np.float64)
         if found.dtype.kind not in "iuf" or not found.ndim:
             raise TypeError
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{name} must be an array of real numbers, not {shown(value)}") from None
     return found.astype(np.float64, copy=False)
 

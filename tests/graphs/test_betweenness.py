@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import warnings
 from fractions import Fraction
 from typing import Any
 
@@ -137,6 +138,15 @@ def test_inexact_weights_compare_paths_as_networkx_does() -> None:
         graph[u][v]["weight"] = (0.1, 0.2, 0.3)[i % 3]
     wanted = nx.betweenness_centrality(graph, weight="weight")
     assert graphs.betweenness(graph, weight="weight") == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("longest", [1e308, 5e-324])
+def test_weights_near_the_limits_of_float64(longest: float) -> None:
+    edges = {"source": ["a", "b", "c"], "target": ["b", "c", "d"], "weight": [1.0, longest, 1.0]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = graphs.betweenness(edges, weight="weight")
+    assert found == pytest.approx({"a": 0, "b": 2 / 3, "c": 2 / 3, "d": 0})
 
 
 @pytest.mark.parametrize(

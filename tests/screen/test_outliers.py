@@ -200,6 +200,33 @@ def test_new_rows(metric: str) -> None:
     np.testing.assert_array_equal(exact, reference.weights(new))
 
 
+@pytest.mark.parametrize("more", ["nothing", "numbers", "holes"])
+def test_rows_with_states_that_the_references_do_not_have(more: str) -> None:
+    rng = RNG(4)
+    cases: Any = {f"c{j}": [f"s{i}" for i in np.append([0, 1] * 10, rng.integers(0, 9, 80))] for j in range(11)}
+    if more == "numbers":
+        cases["x"] = rng.standard_normal(100)
+    elif more == "holes":
+        cases["c3"] = [None if i < 0.2 else c for i, c in zip(rng.random(100), cases["c3"], strict=True)]
+    weights = []
+    for backend in ("cpu", "reference"):
+        screened = screen.top_outliers(cases, 3, 4, backend=backend)._screened
+        weights.append(screened.against(screened.rows, np.arange(20)))
+    np.testing.assert_array_equal(weights[0], weights[1])
+
+
+def test_new_rows_with_states_of_the_model_that_the_table_does_not_have() -> None:
+    net = load("child")
+    names = [name for name in net.variables if len(net.states(name)) > 2][:6]
+    cases = {name: [net.states(name)[i % 2] for i in range(40 + j)][j:] for j, name in enumerate(names)}
+    new = {name: [net.states(name)[0], net.states(name)[-1]] for name in names}
+    weights = [
+        screen.top_outliers(cases, 3, 4, net=net, backend=backend).weights(new) for backend in ("cpu", "reference")
+    ]
+    np.testing.assert_array_equal(weights[0], weights[1])
+    assert weights[0][1] == 4.0  # it differs from all rows in all columns
+
+
 def test_frames_in_frames_out() -> None:
     pandas = pytest.importorskip("pandas")
     polars = pytest.importorskip("polars")

@@ -152,6 +152,11 @@ def test_wrong_orders_are_refused(order: Any) -> None:
         series.ar(simulated(1, 50, 1), order=order)
 
 
+def test_numbers_that_overflow_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="x must be an array of real numbers"):
+        series.ar([10**400, 1, 2], order=1)
+
+
 def test_residuals_are_white_and_the_backends_agree() -> None:
     x = simulated(6, 400, 7) + 10.0
     fit = series.ar(x)
