@@ -62,7 +62,7 @@ def check_same_run(before: Mapping[str, Any], now: Mapping[str, Any], folder: st
                 check_same_run(one, other, folder)
             raise JtgpuError(
                 f"{folder} holds a run with a different {key} ({_shortened(one)}, now {_shortened(other)}); pass "
-                "--force to discard it"
+                "force=True to discard it"
             )
 
 

@@ -25,7 +25,10 @@ def main() -> None:
     exit_on_interrupt()
     open_closed_streams()
     if "_JTGPU_COMPLETE" in os.environ:
-        import_module(".completion", __name__).join_findings()
+        request = import_module(".shell_request", __name__)
+        request.join_findings()
+        if request.answer():
+            return
     try:
         import_module(".commands", __name__).app(prog_name="jtgpu")
     except KeyboardInterrupt:

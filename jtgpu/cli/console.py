@@ -6,6 +6,7 @@ import errno
 import functools
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -109,8 +110,8 @@ def _exit_after(error: OSError) -> NoReturn:
 
 
 def print_error(error: BaseException) -> None:
-    """Print an error as one line on stderr."""
-    text = str(error)
+    """Print an error as one line on stderr; arguments that its message advises are written as options."""
+    text = re.sub(r"\b(force|resume)=True\b", r"--\1", str(error))
     if isinstance(error, OSError) and not isinstance(error, JtgpuError) and error.strerror:
         file = error.filename or ("stdout" if error.errno in _WRITE_ERRORS else "")
         text = f"{file}: {error.strerror}" if file else error.strerror

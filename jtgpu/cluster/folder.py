@@ -91,17 +91,17 @@ class Folder:
             raise JtgpuError(f"{output} is a {existing}")
         complete = existing and (self.output.local or self.output.child(SUCCESS).kind())
         if complete and not self._force:
-            raise OutputExists(f"{output} exists; pass --force to overwrite it")
+            raise OutputExists(f"{output} exists; pass force=True to overwrite it")
         before = self._read_record() if not complete or self.output.local else None
         if before is not None and not resume and not self._force:
             raise OutputExists(
-                f"{self.at.uri} holds an unfinished run: pass --resume to continue it or --force to discard it"
+                f"{self.at.uri} holds an unfinished run: pass resume=True to continue it or force=True to discard it"
             )
         if before is not None and resume:
             check_same_run(before["identity"], self._identity, self.at.uri)
             return before
         if not self.output.local and existing and not self._force and self.at.names():
-            raise OutputExists(f"{output} is not empty; pass --force to overwrite it")
+            raise OutputExists(f"{output} is not empty; pass force=True to overwrite it")
         return None
 
     def _read_record(self) -> dict[str, Any] | None:
@@ -113,7 +113,7 @@ class Folder:
             found = json.loads(record.read())
             return {"identity": dict(found["identity"]), "settled": dict(found["settled"])}
         except (ValueError, KeyError, TypeError):
-            raise JtgpuError(f"{record.uri} does not describe a run; pass --force to discard it") from None
+            raise JtgpuError(f"{record.uri} does not describe a run; pass force=True to discard it") from None
 
     def begin(self, settings: Mapping[str, Any]) -> None:
         """Lock the folder and record what a later run needs to continue.
@@ -215,7 +215,7 @@ class Folder:
         found = self.finished_parts()
         missing = sorted({p.number for p in parts} - set(found))
         if missing:
-            raise JtgpuError(f"{self.at.uri}: {part_name(missing[0])} is missing; continue with --resume")
+            raise JtgpuError(f"{self.at.uri}: {part_name(missing[0])} is missing; continue with resume=True")
         for number in set(found) - {p.number for p in parts}:
             self.at.child(part_name(number)).remove()
         counts = [found[p.number] for p in parts]

@@ -48,7 +48,7 @@ def test_an_invalid_row_keeps_the_chunks_before_it(
     with pytest.raises(jtgpu.UnknownState, match=r"row 322: column|cases:323: column"):
         run(tree, cases, out, chunk=20)
     assert not out.exists()
-    with pytest.raises(jtgpu.JtgpuError, match="pass --resume to continue"):
+    with pytest.raises(jtgpu.JtgpuError, match="pass resume=True to continue it or force=True"):
         run(tree, cases, out, chunk=20)
     # repaired; the size and what is hashed of the file differ, which is another file to the journal
     write(rows)
@@ -121,7 +121,7 @@ def test_a_run_resumes_after_a_limit_of_the_file_size(
     said = str(error.value)
     assert said.startswith(f"{out} would exceed the limit of the file size (ulimit -f): ")
     assert f"cases are saved in {out}.unfinished" in said
-    assert "--resume" in said
+    assert "resume=True" in said
     report = run(tree, cases, out, chunk=20, resume=True)
     assert report.resumed == 0 if room == 10 else 0 < report.resumed < N
     assert_same(answers(out), expected)
@@ -157,7 +157,7 @@ def test_a_run_resumes_after_a_full_disk(
 
     with monkeypatch.context() as patch:
         patch.setattr(output_module.ResumableFile, "_open", opened)
-        with pytest.raises(jtgpu.JtgpuError, match=r"no space left.*cases are saved.*--resume"):
+        with pytest.raises(jtgpu.JtgpuError, match=r"no space left.*cases are saved.*resume=True"):
             run(tree, cases, out, chunk=20)
     assert not out.exists()
     folder = tmp_path / f"{name}.unfinished"
@@ -274,7 +274,7 @@ def test_a_run_resumes_only_with_the_same_query(
     with pytest.raises(jtgpu.JtgpuError, match="different modified"):
         run(tree, cases, out, resume=True)
     run(tree, cases, out, force=True)
-    with pytest.raises(jtgpu.JtgpuError, match="--force to overwrite it"):
+    with pytest.raises(jtgpu.JtgpuError, match="force=True to overwrite it"):
         run(tree, cases, out)
 
 

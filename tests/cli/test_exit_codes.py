@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from jtgpu.cli.console import exit_code
+from jtgpu.cli.console import exit_code, print_error
 from jtgpu.errors import (
     EvidenceError,
     FormatError,
     ImpossibleEvidence,
     JtgpuError,
     OrderError,
+    OutputExists,
     ParseError,
     TableTooLarge,
     UnknownState,
@@ -45,6 +46,13 @@ from tests.conftest import ROOT
 )
 def test_every_error_has_an_exit_code(error: BaseException, code: int) -> None:
     assert exit_code(error) == code
+
+
+def test_arguments_that_a_message_advises_are_options_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_error(
+        OutputExists("a.csv holds an unfinished run: pass resume=True to continue it or force=True to discard it")
+    )
+    assert "pass --resume to continue it or --force to discard it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

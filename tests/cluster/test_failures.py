@@ -80,7 +80,7 @@ def test_a_run_resumes_with_the_finished_parts(
     (unfinished / "_tmp-part-000003.parquet-abc").write_bytes(b"half")
     (unfinished / part_name(6)).write_bytes(b"PAR1 no more")  # a disk that lost something
     (unfinished / part_name(99)).write_bytes((unfinished / part_name(1)).read_bytes())
-    with pytest.raises(JtgpuError, match="pass --resume to continue"):
+    with pytest.raises(JtgpuError, match="pass resume=True to continue"):
         answer_files(tree, cases, tmp_path / "out", part_rows=300, **ASK)
     with pytest.raises(JtgpuError, match="different targets"):
         answer_files(tree, cases, tmp_path / "out", resume=True, **{**ASK, "targets": "bronc"})
@@ -90,7 +90,7 @@ def test_a_run_resumes_with_the_finished_parts(
     assert report.resumed == N - 300 - 300
     assert read_parts(tmp_path / "out").equals(expected)
     assert part_name(99) not in files_of(tmp_path / "out")
-    with pytest.raises(JtgpuError, match="exists; pass --force"):
+    with pytest.raises(JtgpuError, match="exists; pass force=True"):
         answer_files(tree, cases, tmp_path / "out", **ASK)
     pq.write_table(table(10), cases / "c.parquet")
     assert answer_files(tree, cases, tmp_path / "out", force=True, **ASK).cases == N + 10
@@ -117,7 +117,7 @@ def test_joining_the_parts_can_be_resumed(
 
     monkeypatch.setattr(Unfinished, "append", failing)
     out = tmp_path / "out.parquet"
-    with pytest.raises(JtgpuError, match=r"no space left.*--resume"):
+    with pytest.raises(JtgpuError, match=r"no space left.*resume=True"):
         answer_files(tree, cases, out, part_rows=300, **ASK)
     assert not out.exists()
     workers.answered = []
@@ -175,7 +175,7 @@ def test_a_full_disk_leaves_only_complete_parts(
 
     with monkeypatch.context() as full:
         full.setattr(writer_module, "locate", located)
-        with pytest.raises(JtgpuError, match=r"no space left for .*out: finished parts are saved in .*--resume"):
+        with pytest.raises(JtgpuError, match=r"no space left for .*out: finished parts are saved in .*resume=True"):
             answer_files(tree, cases, tmp_path / "out", part_rows=300, **ASK)
     left = files_of(tmp_path / "out.unfinished")
     assert not (tmp_path / "out").exists()

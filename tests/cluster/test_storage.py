@@ -66,7 +66,7 @@ def test_storage_without_rename_marks_success(
     assert read_parts(tmp_path / "bucket" / "out").equals(expected)
     assert SUCCESS in files_of(tmp_path / "bucket" / "out")
     assert not any(n.startswith("_tmp") for n in files_of(tmp_path / "bucket" / "out"))
-    with pytest.raises(JtgpuError, match="exists; pass --force"):
+    with pytest.raises(JtgpuError, match="exists; pass force=True"):
         answer_files(tree, f"bucket://{cases}/*.parquet", out, part_rows=700, **ASK)
     (tmp_path / "bucket" / "out" / SUCCESS).unlink()
     (tmp_path / "bucket" / "out" / part_name(1)).unlink()
@@ -117,7 +117,7 @@ def test_cases_and_answers_can_be_in_object_storage(
     assert SUCCESS not in names()
     there = sum(n.startswith("part-") for n in names())
     assert there
-    with pytest.raises(JtgpuError, match="pass --resume to continue"):
+    with pytest.raises(JtgpuError, match="pass resume=True to continue"):
         answer_files(tree, "s3://bucket/cases/*.parquet", "s3://bucket/out", part_rows=700, **ASK)
     workers.fail, workers.answered = None, []
     report = answer_files(tree, "s3://bucket/cases/*.parquet", "s3://bucket/out", part_rows=700, resume=True, **ASK)
@@ -127,7 +127,7 @@ def test_cases_and_answers_can_be_in_object_storage(
     assert pa.concat_tables(pq.read_table(f"bucket/out/{n}", filesystem=bucket) for n in parts).equals(expected)
     assert SUCCESS in names()
     assert not any(n.startswith("_tmp") for n in names())
-    with pytest.raises(JtgpuError, match="exists; pass --force"):
+    with pytest.raises(JtgpuError, match="exists; pass force=True"):
         answer_files(tree, "s3://bucket/cases", "s3://bucket/out", **ASK)
     with pytest.raises(JtgpuError, match="no such file or folder"):
         answer_files(tree, "s3://bucket/nothing.parquet", "s3://bucket/other", **ASK)

@@ -36,9 +36,9 @@ def no_space(error: OSError, output: str, saved: str) -> JtgpuError:
     if error.errno == errno.EFBIG:
         return JtgpuError(
             f"{output} would exceed the limit of the file size (ulimit -f): {saved}; raise the limit "
-            "and continue with --resume"
+            "and continue with resume=True"
         )
-    return JtgpuError(f"no space left for {output}: {saved}; free some space and continue with --resume")
+    return JtgpuError(f"no space left for {output}: {saved}; free some space and continue with resume=True")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ResumableFile:
     Raises
     ------
     OutputExists
-        If the output or an unfinished run exists; the message names the options that resolve this.
+        If the output or an unfinished run exists; the message names the arguments that resolve this.
     JtgpuError
         If the output is a folder, its folder does not exist, or there is no space for it.
     """
@@ -96,7 +96,7 @@ class ResumableFile:
         if output.is_dir():
             raise JtgpuError(f"{output} is a folder")
         if output.exists() and not force:
-            raise OutputExists(f"{output} exists; pass --force to overwrite it")
+            raise OutputExists(f"{output} exists; pass force=True to overwrite it")
         try:
             self._open(resume)
         except OSError as error:
@@ -116,7 +116,7 @@ class ResumableFile:
         entries = self._journal.entries()
         if len(entries) > 1 and not resume and not self._force:
             raise OutputExists(
-                f"{self.folder} holds an unfinished run: pass --resume to continue it or --force to discard it"
+                f"{self.folder} holds an unfinished run: pass resume=True to continue it or force=True to discard it"
             )
         if resume and entries:
             self._continue(entries)

@@ -1,0 +1,102 @@
+"""Names that complete a word: networks, and the variables and states of a network.
+
+A shell waits for them at every press of Tab, so this module imports neither Typer nor, for the network that was
+completed last, NumPy and a parser: its names are stored in ``completion.json`` in the cache folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from ..util import atomic_file
+from ..util.system import cache_folder
+from ..util.version import __version__
+
+__all__ = ["Names", "match_findings", "match_networks", "match_variables", "read_names"]
+
+Names = Mapping[str, Sequence[str]]  # variables and their states
+
+
+def match_networks(text: str) -> list[str]:
+    """Network files and folders that begin with `text`, and bundled networks."""
+    from ..formats import formats
+    from ..formats.bundled import networks
+
+    suffixes = tuple(s + z for _, known, _ in formats() for s in known for z in ("", ".gz"))
+    found: list[str] = []
+    head, _, tail = text.rpartition("/")
+    folder = head + "/" if "/" in text else ""
+    with suppress(OSError):
+        for entry in sorted(os.scandir(os.path.expanduser(folder or ".")), key=lambda e: e.name):
+            if not entry.name.startswith(tail) or (entry.name.startswith(".") and not tail):
+                continue
+            if entry.is_dir():
+                found.append(f"{folder}{entry.name}/")
+            elif entry.name.lower().endswith(suffixes):
+                found.append(folder + entry.name)
+    if not folder:
+        with suppress(Exception):  # an incomplete installation
+            found += [n for n in networks() if n.startswith(text)]
+    return found
+
+
+def match_variables(names: Names, text: str) -> list[str]:
+    """Variables that begin with `text`, or a list ``a,b`` that one of them continues."""
+    found = [v for v in names if v.startswith(text)]
+    head, comma, tail = text.rpartition(",")
+    return found if found or not comma else [f"{head},{v}" for v in names if v.startswith(tail)]
+
+
+def match_findings(names: Names, text: str) -> list[str]:
+    """Findings ``name=state`` that begin with `text`: names first, then the states of one variable."""
+    matching = [v for v in names if f"{v}=".startswith(text) or text.startswith(f"{v}=")]
+    if len(matching) > 1 and not any(text.startswith(f"{v}=") for v in matching):
+        return [f"{v}=" for v in matching]
+    return [found for v in matching for s in names[v] if (found := f"{v}={s}").startswith(text)]
+
+
+def read_names(file: str | None) -> Names:
+    """The variables and states of a network file or a bundled network; empty if it cannot be read."""
+    if not file:
+        return {}
+    file = os.path.expanduser(file)  # the shell has not expanded the words of a request
+    with suppress(Exception):
+        return _stored(file) or _read(file)
+    return {}
+
+
+def _key(file: str) -> str:
+    """Identifies what `file` names: a bundled network if there is no such file."""
+    return os.path.abspath(file) if os.path.lexists(file) else file
+
+
+def _state(path: str) -> list[object]:
+    """What changes when a file, or the reader, changes."""
+    status = os.stat(path)
+    return [path, status.st_size, status.st_mtime_ns, __version__]
+
+
+def _stored(file: str) -> Names | None:
+    """The stored names, if they are those of the file as it is now."""
+    with suppress(OSError, ValueError, KeyError, TypeError, RuntimeError):
+        stored = json.loads((cache_folder() / "completion.json").read_bytes())
+        if stored["key"] == _key(file) and stored["state"] == _state(stored["state"][0]):
+            return {v: list(states) for v, states in stored["names"].items()}
+    return None
+
+
+def _read(file: str) -> Names:
+    """Read the network, and store its names in place of those of another one."""
+    from ..formats.bundled import load, network_path
+
+    path = os.path.abspath(network_path(file))
+    state = _state(path)
+    net = load(path)
+    names = {v: list(net.states(v)) for v in net.variables}
+    stored = json.dumps({"key": _key(file), "state": state, "names": names}).encode()
+    with suppress(OSError, RuntimeError):  # RuntimeError: no home folder
+        atomic_file.write_bytes(cache_folder() / "completion.json", stored, durable=False, make_folders=True)
+    return names
