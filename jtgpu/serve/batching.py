@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -32,10 +33,13 @@ INLINE = 4e-3  # seconds of a batch that the event loop computes itself
 SIZES = (1, 16, 64, 256)  # cases of the batches that are measured
 PATIENCE = 0.2  # seconds of the measurements of one size
 FASTER = 0.9  # share of a single case's time: a batch of one case that takes less answers single cases, too
+SLOWER = 4.0  # times the time of its cases one by one: above, larger batches are not measured
+SMALL = 8  # findings and targets of a small request, at most
+FINDINGS, TARGETS = 4, 3  # of the small requests that are measured
 
 
 class Rates(NamedTuple):
-    """Seconds of posteriors of all variables, as measured at start.
+    """Seconds of posteriors of all variables, or of a few targets, as measured at start.
 
     Attributes
     ----------
@@ -45,12 +49,16 @@ class Rates(NamedTuple):
         A batch of n cases takes ``batch + n * case``.
     threshold : int
         Cases from which a batch is faster; 1: always, single cases included.
+    small : Rates, optional
+        Those of requests with few findings and targets. In a large network few variables matter to one of them, but
+        most matter to a batch. Default: the same.
     """
 
     single: float
     batch: float
     case: float
     threshold: int
+    small: Rates | None = None
 
     def seconds(self, n: int) -> float:
         """Estimated seconds of n cases."""
@@ -58,37 +66,73 @@ class Rates(NamedTuple):
 
 
 def measure(tree: JunctionTree, seed: int = 0) -> Rates:
-    """Measure a tree on sampled cases that observe a tenth of the variables; this also loads all that answers need."""
-    model = tree.model
+    """Measure a tree on sampled cases; this also loads all that answers need.
+
+    Cases observe a tenth of the variables, those of small requests `FINDINGS`. No case repeats the evidence pattern of
+    another, whose program would be cached.
+    """
+    n_variables = len(tree.model)
     rng = np.random.default_rng(seed)
     states = _sampled(tree, max(SIZES), rng)
-    hidden = rng.random(states.shape) >= max(0.1, 2 / max(len(model), 1))
-    states[hidden] = -1
     backend = tree.intervened().backend
 
-    def rows(n: int, repeat: int) -> NDArray[np.int32]:
-        return np.ascontiguousarray(np.roll(states, repeat * n, axis=0)[:n])
+    def cases(share: float, n: int) -> NDArray[np.int32]:
+        table = states[rng.integers(len(states), size=n)]
+        table[rng.random(table.shape) >= share] = -1
+        return table
 
-    def shortest(n: int, run: Callable[[NDArray[np.int32]], object]) -> float:
-        run(rows(n, 0))  # loads what the first call needs, which is not measured
+    def all_targets(n: int) -> tuple[NDArray[np.int32], None]:
+        return cases(max(0.1, 2 / max(n_variables, 1)), n), None
+
+    def few_targets(n: int) -> tuple[NDArray[np.int32], list[int]]:
+        targets = sorted(set(rng.integers(n_variables, size=n * TARGETS).tolist()))
+        return cases(min(FINDINGS / n_variables, 0.5), n), targets
+
+    def run(table: NDArray[np.int32], targets: list[int] | None) -> object:
+        return backend.run(Evidence(table[0]), targets)
+
+    def run_batch(is_mixed: bool, table: NDArray[np.int32], targets: list[int] | None) -> object:
+        return backend.run_mixed(table) if is_mixed else backend.run_batch(table, None, targets)
+
+    found = _rates(all_targets, run, partial(run_batch, True))
+    if not n_variables:
+        return found
+    return found._replace(small=_rates(few_targets, run, partial(run_batch, found.threshold == 1)))
+
+
+def _rates(
+    make: Callable[[int], tuple[Any, ...]], run: Callable[..., object], run_batch: Callable[..., object]
+) -> Rates:
+    """Measure single cases and batches.
+
+    Parameters
+    ----------
+    make : callable
+        The arguments of n new cases.
+    run, run_batch : callable
+        Compute one case, and any number of cases.
+    """
+
+    def shortest(n: int, run: Callable[..., object]) -> float:
+        run(*make(n))  # loads what the first call needs, which is not measured
         found, spent = math.inf, 0.0
-        for repeat in range(1, 12):
-            table = rows(n, repeat)
+        for _ in range(11):
+            arguments = make(n)
             begun = time.perf_counter()
-            run(table)
+            run(*arguments)
             seconds = time.perf_counter() - begun
             found, spent = min(found, seconds), spent + seconds
             if spent > PATIENCE:
                 break
         return found
 
-    single = shortest(1, lambda table: backend.run(Evidence(table[0]), None))
+    single = shortest(1, run)
     seconds: dict[int, float] = {}
     for n in SIZES:
         if single > PATIENCE:
             break
-        seconds[n] = shortest(n, backend.run_mixed)
-        if seconds[n] > PATIENCE:
+        seconds[n] = shortest(n, run_batch)
+        if seconds[n] > PATIENCE or (n > 1 and seconds[n] > SLOWER * n * single):
             break
     return _fit(single, seconds)
 
@@ -141,6 +185,13 @@ class _Waiting:
     def __init__(self, case: Evidence, targets: list[int] | None, future: asyncio.Future[Answered]):
         self.case, self.targets, self.future = case, targets, future
         self.arrived = time.perf_counter()
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the request has few targets and few findings."""
+        if self.targets is None or len(self.targets) > SMALL:
+            return False
+        return int(np.count_nonzero(self.case.state >= 0)) + len(self.case.likelihood) <= SMALL
 
 
 class Batcher:
@@ -241,10 +292,10 @@ class Batcher:
         begun = time.perf_counter()
         n = len(items)
         try:
-            if not n or self._exact or n < self.rates.threshold:
-                found = [self._single(item) for item in items]
-            else:
-                found = self._batch(items)
+            together = self._together(items)
+            answers = iter(self._batch(together) if together else ())
+            shared = set(map(id, together))
+            found = [next(answers) if id(item) in shared else self._single(item) for item in items]
         except BaseException as error:  # every client has to get an answer
             found = [error] * n
         failed = next((f for f in found if isinstance(f, BackendUnavailable)), None)
@@ -255,6 +306,19 @@ class Batcher:
             f if isinstance(f, BaseException) else Answered(f[0], f[1], begun - item.arrived, computed, n)
             for f, item in zip(found, items, strict=True)
         ]
+
+    def _together(self, items: Sequence[_Waiting]) -> Sequence[_Waiting]:
+        """The requests that are answered by one batch; the others are answered one by one."""
+        rates = self.rates
+        if self._exact:
+            return ()
+        if rates.small is not None:
+            small = [item for item in items if item.is_small]
+            if len(small) < rates.small.threshold:
+                items = [item for item in items if not item.is_small]
+            elif len(items) < rates.threshold:
+                return small
+        return items if len(items) >= rates.threshold else ()
 
     def _single(self, item: _Waiting) -> tuple[list[float], float] | BaseException:
         tree = self.tree

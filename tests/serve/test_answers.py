@@ -211,3 +211,66 @@ def test_batches_have_the_answers_of_single_requests(alarm: JunctionTree) -> Non
         assert batched["log_evidence"] == pytest.approx(single["log_evidence"], abs=1e-12)
         for name, p in single["posteriors"].items():
             np.testing.assert_allclose(batched["posteriors"][name], p, atol=1e-12)
+
+
+@pytest.mark.parametrize(("small", "expected"), [(1 << 30, [5]), (4, [9]), (None, [9])])
+def test_small_requests_join_a_batch_only_if_that_is_faster_for_them(
+    alarm: JunctionTree, monkeypatch: pytest.MonkeyPatch, small: int | None, expected: list[int]
+) -> None:
+    from jtgpu.serve.batching import Batcher, Rates
+
+    app = App({"alarm": alarm})
+    app.warm()
+    rates = Rates(1e-4, 1e-4, 1e-5, 1)
+    of_small = None if small is None else Rates(1e-4, 1e-4, 1e-5, small)
+    app.networks["alarm"].batcher.rates = rates._replace(small=of_small)
+    sizes: list[int] = []
+    batch = Batcher._batch
+
+    def counting(self: Batcher, items: Any) -> Any:
+        sizes.append(len(items))
+        return batch(self, items)
+
+    monkeypatch.setattr(Batcher, "_batch", counting)
+    few, many = [*alarm.model.variables[:2]], [*alarm.model.variables[:20]]
+    bodies: list[dict[str, Any]] = [{"targets": few}, {"evidence": {"CO": 0}, "targets": few}] * 2
+    bodies += [{}, {"targets": many}, {"evidence": {"CO": 1}}]
+    bodies += [{"evidence": dict.fromkeys(many, 0), "targets": few}] * 2  # with many findings
+    found = [r.json() for r in together(app, posts("/v1/networks/alarm/posteriors", bodies))]
+    assert sizes == expected
+    for body, answered in zip(bodies[:-2], found[:-2], strict=True):
+        assert [*answered["posteriors"]] == body.get("targets", [*alarm.model.variables])
+    app.close()
+
+
+def test_measured_cases_do_not_repeat_an_evidence_pattern(alarm: JunctionTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jtgpu.serve.batching import measure
+
+    # a batch of one case that repeats the pattern of a single case finds its program in the cache
+    backend = alarm.intervened().backend
+    seen: set[bytes] = set()
+    repeated = 0
+    run, run_mixed = backend.run, backend.run_mixed
+
+    def record(states: Any) -> None:
+        nonlocal repeated
+        pattern = (states >= 0).tobytes()
+        repeated += pattern in seen
+        seen.add(pattern)
+
+    def one(evidence: Any, targets: Any = None) -> Any:
+        record(evidence.state)
+        return run(evidence, targets)
+
+    def mixed(states: Any, likelihood: Any = None) -> Any:
+        if len(states) == 1:
+            record(states[0])
+        return run_mixed(states, likelihood)
+
+    monkeypatch.setattr(backend, "run", one)
+    monkeypatch.setattr(backend, "run_mixed", mixed)
+    rates = measure(alarm)
+    assert len(seen) >= 20
+    assert repeated <= 2  # by chance
+    assert rates.small is not None
+    assert rates.small.single > 0

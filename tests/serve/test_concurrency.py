@@ -18,6 +18,7 @@ from jtgpu.serve.batching import INLINE, Rates
 from tests.serve.client import LOCAL, Client, posts, together
 
 SLOW = Rates(10 * INLINE, 1e-3, 1e-3, 4)  # answered by the thread
+ALONE, TOGETHER = Rates(1e-4, 0, 1e-5, 1 << 30), Rates(1e-4, 0, 1e-5, 1)
 
 
 def mixed(alarm: JunctionTree, n: int) -> list[dict[str, Any]]:
@@ -47,7 +48,18 @@ def mixed(alarm: JunctionTree, n: int) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("rates", [None, SLOW, Rates(1e-4, 0, 1e-5, 1), Rates(1e-4, 0, 1e-5, 1 << 30)])
+@pytest.mark.parametrize(
+    "rates",
+    [
+        None,
+        SLOW,
+        TOGETHER,
+        ALONE,
+        SLOW._replace(small=ALONE),
+        TOGETHER._replace(small=ALONE),
+        ALONE._replace(small=TOGETHER),
+    ],
+)
 def test_64_requests_at_once(alarm: JunctionTree, rates: Rates | None) -> None:
     app = App({"alarm": alarm})
     app.warm()
