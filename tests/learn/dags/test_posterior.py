@@ -204,6 +204,11 @@ def test_a_checkpoint_continues_with_the_same_bits(prior: str, tmp_path: Path, m
         sampled(80_000, prior=prior, checkpoint=path)
 
 
+def test_a_checkpoint_needs_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="there is no folder"):
+        sampled(80_000, checkpoint=tmp_path / "none" / "run.npz")
+
+
 def test_many_kept_graphs_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain_runs, "MAX_KEPT", 16)
     found = run(60_000)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....errors import NetworkError, TableTooLarge
+from ....errors import ArgumentError, NetworkError, TableTooLarge
 from ....model.network import BayesianNetwork
 from ....util.arguments import choice, number, whole_number
 from ....util.system import free_memory, parse_bytes
@@ -220,6 +220,8 @@ def posterior(  # noqa: PLR0913
         math.inf if time is None else number("time", time, above=0.0),
     )
     n_chains = CHAINS if chains == "auto" else whole_number("chains", chains, 4)
+    if checkpoint is not None and not (folder := Path(checkpoint).absolute().parent).is_dir():
+        raise ArgumentError(f"checkpoint {str(checkpoint)!r}: there is no folder {str(folder)!r}; create it first")
     coded = code_table(data, states=states, missing=missing, weights=weights)
     n = len(coded.names)
     weigh = make_prior(prior, n)
