@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import JtgpuError
+from ..errors import ArgumentError, JtgpuError
 
 __all__ = ["Cluster", "Share", "as_cluster", "connect", "connected", "import_ray", "quiet", "translate_error"]
 
@@ -111,7 +111,9 @@ def as_cluster(cluster: str | Cluster) -> Cluster:
         return cluster
     if cluster and isinstance(cluster, str):
         return Cluster(cluster)
-    raise ValueError(f"cluster must be 'auto', 'local', an address of Ray or a jtgpu.cluster.Cluster, not {cluster!r}")
+    raise ArgumentError(
+        f"cluster must be 'auto', 'local', an address of Ray or a jtgpu.cluster.Cluster, not {cluster!r}"
+    )
 
 
 def import_ray() -> Any:

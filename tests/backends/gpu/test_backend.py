@@ -12,7 +12,7 @@ from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu
 from jtgpu.device.context import Device
-from jtgpu.errors import BackendUnavailable, ImpossibleEvidence, JtgpuError
+from jtgpu.errors import ImpossibleEvidence, JtgpuError
 from tests.backends.gpu.engines import tables
 from tests.plans.test_plan import chain
 from tests.support.bundled import bundled
@@ -146,14 +146,6 @@ def test_an_unknown_option_is_an_error_that_names_the_nearest() -> None:
         plan.compile("gpu", dtype="float16")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="computes in float64"):
         plan.compile("gpu", engine="dataflow", dtype="float32")
-
-
-def test_expected_counts_are_not_supported_yet(emulated_gpu: Device) -> None:
-    net = bundled("asia")
-    backend = gpu.prepare(net.plan("min-fill", cache=False).plan, tables(net))
-    with pytest.raises(BackendUnavailable, match="backend='cpu'"):
-        backend.run_counts(np.full((1, len(net)), -1, np.int32))
-    backend.close()
 
 
 def test_the_saved_configuration_is_measured_on_request(

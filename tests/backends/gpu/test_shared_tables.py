@@ -75,7 +75,7 @@ class Engine(BatchEngine):
         self._buffers: Any = SimpleNamespace(size=SIZE, slots=self.slots)
         self.chunks: list[int] = []
 
-    def _program(self, *, weights: bool, smallest: float) -> Any:
+    def program(self, *, weights: bool, smallest: float) -> Any:
         return None
 
     def slots(self, program: Any, table: Table[Any], n: int) -> tuple[Slot, ...]:
