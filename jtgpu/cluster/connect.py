@@ -109,7 +109,7 @@ def as_cluster(cluster: str | Cluster) -> Cluster:
     """A `Cluster` from an address; a `Cluster` is returned unchanged."""
     if isinstance(cluster, Cluster):
         return cluster
-    if cluster and isinstance(cluster, str):
+    if isinstance(cluster, str) and cluster:
         return Cluster(cluster)
     raise ArgumentError(
         f"cluster must be 'auto', 'local', an address of Ray or a jtgpu.cluster.Cluster, not {cluster!r}"
