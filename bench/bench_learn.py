@@ -386,7 +386,7 @@ def main() -> None:
                 if not options.smoke:
                     append(options.out, [found])
         return
-    measured = dict(
+    measured: dict[str, Callable[[bool, int], Rows]] = dict(
         zip(
             PARTS,
             (
@@ -397,7 +397,7 @@ def main() -> None:
                 chains_of_partitions,
                 posteriors,
                 best_graphs,
-                lambda smoke, runs: published_sizes(smoke),
+                lambda smoke, _: published_sizes(smoke),
             ),
             strict=True,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import textwrap
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -109,10 +110,12 @@ def as_cluster(cluster: str | Cluster) -> Cluster:
     """A `Cluster` from an address; a `Cluster` is returned unchanged."""
     if isinstance(cluster, Cluster):
         return cluster
-    if isinstance(cluster, str) and cluster:
-        return Cluster(cluster)
+    given: object = cluster
+    if isinstance(given, str) and given:
+        return Cluster(given)
     raise ArgumentError(
-        f"cluster must be 'auto', 'local', an address of Ray or a jtgpu.cluster.Cluster, not {cluster!r}"
+        "cluster must be 'auto', 'local', an address of Ray or a jtgpu.cluster.Cluster, not "
+        f"{textwrap.shorten(repr(cluster), 60)}"
     )
 
 
@@ -151,7 +154,7 @@ def connect(cluster: Cluster) -> Any:
     except (ConnectionError, ValueError, RuntimeError, ImportError) as error:
         brief = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         hint = "; use 'local' to start one on this machine" if cluster.address == "auto" else ""
-        raise JtgpuError(f"no cluster at {cluster.address!r}: {brief}{hint}") from None
+        raise JtgpuError(f"no cluster at {cluster.address[:100]!r}: {brief[:500]}{hint}") from None
     if callable(on_term) and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, on_term)  # Ray has replaced it
     return ray

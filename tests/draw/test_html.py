@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jtgpu
+from tests.support.bundled import bundled
 
 LIMIT = 200_000  # bytes
 
@@ -33,7 +34,7 @@ def things(tree: jtgpu.JunctionTree) -> dict[str, Any]:
     e = {"xray": "yes"}
     cases = {"xray": ["yes", "no", "yes"]}
     return {
-        "network": tree.model, "cpt": tree.model.cpt("dysp"), "plan": tree.plan,
+        "network": tree.model, "cpt": bundled("asia").cpt("dysp"), "plan": tree.plan,
         "tree": tree, "posterior": tree.posterior("lung", e),
         "posteriors": tree.posteriors(e), "some posteriors": tree.posteriors(e, targets=["lung", "tub"]),
         "cases": tree.posteriors_batch(cases), "joint": tree.joint(["lung", "bronc"], e),
@@ -62,11 +63,12 @@ def test_a_result_with_its_evidence(asia: jtgpu.JunctionTree) -> None:
         assert "dysp; observed: yes" in shown(session.posteriors())
 
 
-def test_a_cpt_is_a_table_and_a_part_of_it_an_array(asia: jtgpu.JunctionTree) -> None:
-    text = shown(asia.model.cpt("dysp"))
+def test_a_cpt_is_a_table_and_a_part_of_it_an_array() -> None:
+    cpt = bundled("asia").cpt("dysp")
+    text = shown(cpt)
     assert "P(dysp | bronc, either)" in text
     assert "<th>dysp=yes</th>" in text
-    assert asia.model.cpt("dysp").view()._repr_html_() is None
+    assert cpt.view()._repr_html_() is None
 
 
 def test_a_table_has_bars(asia: jtgpu.JunctionTree) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,8 +104,8 @@ def test_threads_at_the_same_time() -> None:
 
 def test_a_large_network_runs_as_a_batch() -> None:
     with jtgpu.load("alarm").compile("cpu") as tree:
-        runner = tree.intervened().backend.runner
-        assert MixedCases(runner, runner.model).is_suitable
+        backend: Any = tree.intervened().backend
+        assert MixedCases(backend.runner, backend.runner.model).is_suitable
     with jtgpu.load("andes").compile("cpu", replan=False) as tree:
-        runner = tree.intervened().backend.runner
-        assert not MixedCases(runner, runner.model).is_suitable
+        backend = tree.intervened().backend
+        assert not MixedCases(backend.runner, backend.runner.model).is_suitable
