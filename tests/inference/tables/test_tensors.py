@@ -121,7 +121,7 @@ def test_wrong_tensors(cases: Any, text: str) -> None:
 def test_jax_arrays() -> None:
     jax: Any = pytest.importorskip("jax", reason="JAX is not installed")
     tree, states = tree_and_states()
-    array = jax.numpy.asarray(states)
+    array = jax.device_put(states, jax.devices("cpu")[0])  # the default device may be a GPU
     assert is_tensor(array)
     pointers = [x.__array_interface__["data"][0] for x in (as_array(array, "cases"), read_states(tree.model, array)[0])]
     assert pointers[0] == pointers[1] == array.unsafe_buffer_pointer()
