@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shutil
 import signal
@@ -44,6 +45,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     share_compilation()
 
 register_profiles()
+
+
+@pytest.fixture(autouse=True)
+def _warnings_are_logged() -> None:
+    """Every test: the package's logger is on, although servers of other tests configure the logging of the process."""
+    logger = logging.getLogger("jtgpu")
+    logger.disabled, logger.propagate = False, True
 
 
 @pytest.fixture(autouse=True)
