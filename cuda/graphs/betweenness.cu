@@ -3,7 +3,7 @@
 // A block takes one batch of sources after another and walks its levels forward and back; levels are separated by block
 // barriers, and blocks never wait for each other. A level lists the vertices that any lane has at this distance, with
 // the mask of these lanes. `state` has, for each vertex, the lanes that have reached it and the lanes of three levels
-// (modulo 3), so that a look along an arc reads 4 bytes, and numbers only where lanes agree. Numbers are pulled by the
+// (modulo 3), so that testing an arc reads 4 bytes, and numbers only where lanes agree. Numbers are pulled by the
 // vertex that they belong to, in the order of its arcs: sums are the same bits in each run, and no float atomics are
 // needed. A warp takes up to 32 entries of a level: vertices with few lanes and arcs get a thread each, the others the
 // whole warp, with a lane for each source.
@@ -128,9 +128,9 @@ struct Entries {
     __device__ bool is_small(u32 few_lanes) const { return arc_end - arc <= FEW_ARCS && __popc(mask) <= few_lanes; }
 };
 
-// Deal the entries of a level to warps: `visit(at, exists)` for each lane.
+// Distribute the entries of a level over the warps: every lane calls `visit(at, exists)`.
 template <class Visit>
-__device__ __forceinline__ void deal(u32 begin, u32 end, Visit visit) {
+__device__ __forceinline__ void distribute(u32 begin, u32 end, Visit visit) {
     const u32 n_warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     u32 step = (end - begin + n_warps - 1) / n_warps;
     if (step > 32) step = 32;
@@ -163,7 +163,7 @@ __device__ __forceinline__ void expand(
     const Job& job, const Scratch& s, u32 lo, u32 begin, u32 end, u32 slot, u32* n_listed
 ) {
     const u32 lane = threadIdx.x % 32;
-    deal(begin, end, [&](u32 at, bool exists) {
+    distribute(begin, end, [&](u32 at, bool exists) {
         const Entries own(s, job.out, lo, at, exists, -1);
         const bool wide = own.arc_end - own.arc > WIDE;
         if (!wide) mark(s, job.out.head, lo, own.arc, own.arc_end, 1, own.mask, slot, n_listed);
@@ -260,7 +260,7 @@ template <bool SCALED>
 __device__ __forceinline__ bool pull(const Job& job, const Scratch& s, u32 lo, u32 begin, u32 end, u32 now, u32 before) {
     const u32 lane = threadIdx.x % 32;
     bool large = false;
-    deal(begin, end, [&](u32 at, bool exists) {
+    distribute(begin, end, [&](u32 at, bool exists) {
         const Entries own(s, job.in, lo, at, exists, now);
         if (exists) {
             s.mask[at] = own.mask;
@@ -295,7 +295,7 @@ __device__ __forceinline__ void collect(
     u32* reached
 ) {
     const u32 lane = threadIdx.x % 32, now = 1 + level % 3, after = 1 + (level + 1) % 3;
-    deal(begin, end, [&](u32 at, bool exists) {
+    distribute(begin, end, [&](u32 at, bool exists) {
         const Entries own(s, job.out, lo, at, exists, -1);
         if (exists) s.state[4 * own.vertex + now] = own.mask;
         double* node = job.node + part.node + (lo + own.vertex - part.vertex);

@@ -202,13 +202,13 @@ class Program:
         self.device.launch(Launch(function, grid, threads, self.graph, self.table + i * STREAM.itemsize), stream)
 
     def _all(self, step: Callable[[int, Any], None]) -> None:
-        """A step of every stream, and wait for all, as published."""
+        """Run a step of every stream and wait for all of them, as published."""
         for i, stream in enumerate(self.streams):
             step(i, stream)
         self.device.synchronize()
 
     def _replay(self, name: str, step: Callable[[int, Any], None]) -> None:
-        """A step, captured in a CUDA graph if the setting has graphs."""
+        """Run a step, as a captured CUDA graph if the setting has graphs."""
         if name in self.graphs:
             self.graphs[name].launch(self.main)
             self.device.synchronize()
