@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import msgspec
+from starlette._utils import get_route_path
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -203,9 +204,7 @@ class App:
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request and answer it: without starlette where it is one for posteriors."""
-        path = scope["path"]
-        if scope.get("root_path"):
-            path = path.removeprefix(scope["root_path"])
+        path = get_route_path(scope)  # the path that the router sees: what is checked here is what it serves
         headers = headers_of(scope)
         await self._check(path, headers, scope)
         is_plain = scope["method"] == "POST" and not (self.settings.allow_origins and b"origin" in headers)

@@ -6,8 +6,7 @@ text is optional.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ from ..model.discrete import DiscreteModel
 __all__ = ["FormPage", "read_form"]
 
 MOST = 1 << 20  # bytes of a file
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors write it
 
 
 class FormQuestion(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -54,7 +54,7 @@ class FormTarget(Struct, forbid_unknown_fields=True, kw_only=True):
     Attributes
     ----------
     shown : list of str, optional
-        Names of the states that are shown. Default: all.
+        Names of the states that are shown, at least one. Default: all.
     """
 
     variable: str
@@ -74,6 +74,7 @@ class FormPage(Struct, forbid_unknown_fields=True, kw_only=True):
     text, note : str
         Above the questions, and below the targets.
     groups, targets : list
+        A variable may be in both: until the question is answered, the target shows its posterior.
     """
 
     title: str
@@ -101,14 +102,16 @@ def read_form(path: str, models: Mapping[str, DiscreteModel]) -> dict[str, Any]:
     Raises
     ------
     ArgumentError
-        If the file cannot be read, has an unknown field, or names what the network does not have.
+        If the file cannot be read, has an unknown field, names what the network does not have, or has a question or a
+        target twice.
     """
     try:
-        file = Path(path)
-        if file.stat().st_size > MOST:
-            raise ArgumentError(f"page {path!r} has more than {MOST:,} bytes")
-        page = msgspec.json.decode(file.read_bytes(), type=FormPage)
-    except (OSError, msgspec.MsgspecError) as error:
+        with open(path, "rb") as file:
+            data = file.read(MOST + 1)
+        if len(data) > MOST:
+            raise OSError(f"more than {MOST:,} bytes")
+        page = msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK), type=FormPage)
+    except (OSError, ValueError, msgspec.MsgspecError) as error:  # ValueError: NUL in the path, text that is not UTF-8
         raise ArgumentError(f"page {path!r}: {getattr(error, 'strerror', None) or error}") from None
     page.network = page.network or next(iter(models))
     if page.network not in models:
@@ -126,8 +129,24 @@ def read_form(path: str, models: Mapping[str, DiscreteModel]) -> dict[str, Any]:
                 model.state_index(entry.variable, state)
     except JtgpuError as error:
         raise ArgumentError(f"page {path!r}: {error}") from None
-    repeated = [q.variable for i, q in enumerate(questions) if q.variable in [p.variable for p in questions[:i]]]
-    if repeated:
-        raise ArgumentError(f"page {path!r} asks for {repeated[0]!r} twice")
+    for doing, variables in (
+        ("asks for", [question.variable for question in questions]),
+        ("shows", [target.variable for target in page.targets]),
+    ):
+        if (twice := _repeated(variables)) is not None:
+            raise ArgumentError(f"page {path!r} {doing} {twice!r} twice")
+    for target in page.targets:
+        if target.shown == []:
+            raise ArgumentError(f"page {path!r} shows no state of {target.variable!r}; without 'shown', all are")
     found: dict[str, Any] = msgspec.to_builtins(page)
     return found
+
+
+def _repeated(names: Iterable[str]) -> str | None:
+    """The first name that was there before."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

@@ -40,6 +40,8 @@ def test_without_a_form(client: Client) -> None:
         ({"targets": []}, "no targets"),
         ({"targets": [{"variable": "lungs"}]}, "lung"),
         ({"targets": [{"variable": "lung", "shown": ["maybe"]}]}, "maybe"),
+        ({"targets": [{"variable": "lung", "shown": []}]}, "shows no state of 'lung'"),
+        ({"targets": [{"variable": "lung"}, {"variable": "tub"}, {"variable": "lung"}]}, "shows 'lung' twice"),
         ({"groups": [{"questions": [{"variable": "xray", "states": {"no ": "x"}}]}]}, "no "),
         ({"groups": [{"questions": [{"variable": "xray"}, {"variable": "xray"}]}]}, "asks for 'xray' twice"),
         ({"colour": "red"}, "colour"),
@@ -56,9 +58,34 @@ def test_a_form_is_checked_against_the_network(
     assert message in str(error.value)
 
 
+def test_a_question_may_be_a_target(asia: JunctionTree, tmp_path: Path) -> None:
+    """Until it is answered, its bars show the posterior."""
+    path = tmp_path / "page.json"
+    change = {"targets": [{"variable": "xray"}]}
+    path.write_text(json.dumps(json.loads(EXAMPLE.read_text(encoding="utf-8")) | change), encoding="utf-8")
+    app = App({"asia": asia}, page=str(path))
+    found = Client(app).ask("asia", "posteriors", {"evidence": {"xray": "yes"}, "targets": ["xray"]})
+    assert found["posteriors"] == {"xray": [1, 0]}
+    app.close()
+
+
+def test_a_file_with_a_byte_order_mark(asia: JunctionTree, tmp_path: Path) -> None:
+    path = tmp_path / "page.json"
+    path.write_bytes(b"\xef\xbb\xbf" + EXAMPLE.read_bytes())
+    assert read_form(str(path), {"asia": asia.model}) == read_form(str(EXAMPLE), {"asia": asia.model})
+
+
+def test_files_without_an_end(asia: JunctionTree) -> None:
+    """The size of a device is zero."""
+    with pytest.raises(ArgumentError, match=r"more than 1,048,576 bytes"):
+        read_form("/dev/zero", {"asia": asia.model})
+
+
 def test_a_file_that_is_missing_or_no_json(asia: JunctionTree, tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="No such file"):
         App({"asia": asia}, page=str(tmp_path / "none.json"))
+    with pytest.raises(ArgumentError, match=r"page 'a\\x00b': embedded null byte"):
+        App({"asia": asia}, page="a\0b")
     (tmp_path / "bad.json").write_text("{", encoding="utf-8")
     with pytest.raises(ArgumentError, match="truncated"):
         App({"asia": asia}, page=str(tmp_path / "bad.json"))

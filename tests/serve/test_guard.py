@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from jtgpu.errors import ArgumentError
@@ -64,6 +66,22 @@ def test_the_token(protected: App, headers: dict[str, Any], status: int) -> None
     assert client.request("POST", "/v1/networks/asia/posteriors", json={}, headers=headers).status_code == status
     for path in ("/healthz", "/readyz", "/openapi.json"):
         assert client.get(path).status_code in (200, 503)
+
+
+@pytest.mark.parametrize("root", ["", "/app", "/v", "/v1", "/m", "/v1/networks", "/v1/networks/asia"])
+def test_the_token_below_a_prefix(protected: App, root: str) -> None:
+    """A prefix that ends within a name took it off the path that the guard saw: the answer came without a token."""
+    for path in ("/v1/networks", "/v1/networks/asia", "/metrics"):
+        for requested in (path, root + path):
+            transport = httpx.ASGITransport(app=protected, root_path=root)
+
+            async def get(headers: dict[str, str], transport: Any = transport, path: str = requested) -> int:
+                async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as client:
+                    return (await client.get(path, headers=headers)).status_code
+
+            with_token = asyncio.run(get({"authorization": "Bearer secret"}))
+            assert with_token in (200, 404)
+            assert asyncio.run(get({})) == (401 if with_token == 200 else 404), (root, requested)
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,16 @@ import { savedToken, saveToken, takeToken } from "./token.js";
 const MOST_BUTTONS = 5; // states; more are a menu
 const LONGEST_WAIT = 8; // seconds between tries
 
+/** The texts of a form for states of the network; a state may be called "constructor". */
+const textOf = (states, name) => (Object.hasOwn(states, name) ? states[name] : "");
+
 /** A question: one of the states of a variable, or none. */
 class Question {
   constructor(form, { variable, text, help, states }) {
     const { network } = form;
     this.form = form;
     this.v = network.number.get(variable);
-    this.texts = network.states[this.v].map((name, i) => states[name] || network.stateTexts[this.v][i]);
+    this.texts = network.states[this.v].map((name, i) => textOf(states, name) || network.stateTexts[this.v][i]);
     this.name = `q${form.questions.length}`;
     this.state = null;
     const title = text || network.labels[this.v] || network.texts[this.v];
@@ -61,7 +64,7 @@ class Target {
     this.v = network.number.get(variable);
     this.rows = network.states[this.v].flatMap((name, i) => {
       if (shown && !shown.includes(name)) return [];
-      const row = { state: i, text: states[name] || network.stateTexts[this.v][i], bar: el("span", { class: "state-bar" }), number: el("span", { class: "state-number" }) };
+      const row = { state: i, text: textOf(states, name) || network.stateTexts[this.v][i], bar: el("span", { class: "state-bar" }), number: el("span", { class: "state-number" }) };
       row.node = el("li", { class: "form-state" }, el("bdi", {}, row.text), el("span", { class: "state-track", "aria-hidden": "true" }, row.bar), row.number);
       return [row];
     });

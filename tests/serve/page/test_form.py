@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import jtgpu
 from jtgpu.serve.page_files import FOLDER
 from tests.serve.page.conftest import Site, Visit
+from tests.serve.page.hostile import PROTO, hostile_network
 from tests.serve.test_form_page import EXAMPLE
 
 
@@ -72,3 +75,25 @@ def test_the_network_is_one_link_away(form: Visit) -> None:
     page.get_by_role("link", name="Network").click()
     form.ready(boxes=True)
     assert page.locator(".map .box").count() == 8
+
+
+@pytest.mark.slow
+def test_names_that_objects_have_are_names(browser: Any, tmp_path: Path) -> None:
+    """States called "constructor" and "toString" had functions as their texts."""
+    page = {"title": "t", "groups": [{"questions": [{"variable": PROTO}]}],
+            "targets": [{"variable": PROTO, "states": {"toString": "in words"}}]}  # fmt: skip
+    (tmp_path / "page.json").write_text(json.dumps(page), encoding="utf-8")
+    server = Site({"hostile": hostile_network().compile("reference")}, page=str(tmp_path / "page.json"))
+    context = browser.new_context()
+    visit = Visit(context, server.url)
+    form = visit.open("", boxes=False)
+    group = form.get_by_role("group", name=PROTO)
+    assert group.locator("label").all_text_contents() == ["Not known", "constructor", "toString"]
+    assert form.locator(".form-state > bdi").all_text_contents() == ["constructor", "in words"]
+    group.get_by_label("toString").check()
+    form.wait_for_function("() => location.hash === '#__proto__=toString'")
+    visit.ready()
+    assert form.locator(".state-number").all_text_contents() == ["0 %", "100 %"]
+    context.close()
+    server.close()
+    assert visit.problems == []
