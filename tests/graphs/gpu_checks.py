@@ -33,6 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
 def test_nodes_and_edges_agree_with_rational_arithmetic_on_the_gpu(name: str) -> None:
     graph = GRAPHS[name]
@@ -52,6 +53,7 @@ def large() -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", large())
 def test_large_graphs_have_the_values_of_the_cpu(name: str) -> None:
     graph = large()[name]
@@ -63,6 +65,7 @@ def test_large_graphs_have_the_values_of_the_cpu(name: str) -> None:
             np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-17)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"endpoints": True}, {"k": 40, "seed": 3}, {"normalized": False}], ids=str)
 def test_options_have_the_values_of_the_cpu(options: dict[str, Any]) -> None:
     for name in ("hubs", "components"):
@@ -81,12 +84,14 @@ def many_paths(n: int, k: int | None) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_more_paths_than_float64_counts_on_the_gpu() -> None:
     graph = diamonds(40)
     agree(graphs.betweenness(graph, normalized=False, backend="gpu"), halves(diamond_sums(40), graph))
     many_paths(1030, 2)
 
 
+@pytest.mark.slow
 def test_any_number_of_cards_has_the_same_bits() -> None:
     for name in ("hubs", "components"):
         for edges in (False, True):
@@ -96,6 +101,7 @@ def test_any_number_of_cards_has_the_same_bits() -> None:
                 assert found.tobytes() == one.tobytes()
 
 
+@pytest.mark.slow
 def test_dags_have_the_values_of_the_cpu() -> None:
     dags = sample(30, 12)
     for directed in (False, True):
@@ -127,6 +133,7 @@ def test_a_card_that_is_not_there() -> None:
         graphs.betweenness(GRAPHS["grid"], devices=0, backend="cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"streams": 7}, {"streams": 7, "graph_capture": True}, {"neighbours": 1, "block": 64}, {"sigma": "uint32"}],
@@ -148,6 +155,7 @@ def test_published_numbers_of_paths_wrap_around() -> None:
     assert sum(abs(found[v] - x) > 0.01 * x for v, x in exact.items()) > 100
 
 
+@pytest.mark.slow
 def test_published_table() -> None:
     settings = [published.Setting(2), published.Setting(3, graph_capture=True)]
     rows = [*published.measure(GRAPHS["grid"], settings)]
@@ -157,6 +165,7 @@ def test_published_table() -> None:
         published.betweenness(GRAPHS["grid"], neighbours=3)
 
 
+@pytest.mark.slow
 def test_auto_takes_the_gpu_where_it_pays_and_the_cpu_where_it_fails(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

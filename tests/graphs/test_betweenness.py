@@ -11,7 +11,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -20,6 +20,7 @@ from jtgpu import DataError, TableTooLarge, graphs
 from jtgpu.errors import ArgumentError
 from jtgpu.graphs import cpu, layout
 from tests.graphs.exact import diamond_sums, diamonds, edge_sums, node_sums
+from tests.support.examples import examples, slow
 
 BACKENDS = ("cpu", "reference")
 
@@ -102,7 +103,7 @@ def test_weights_agree_with_rational_arithmetic(kind: str, directed: bool, backe
     agree(found, halves(edge_sums(graph, "cost"), graph))
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(
     n=st.integers(0, 12),
     pairs=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11), st.integers(1, 4)), max_size=30),
@@ -151,7 +152,7 @@ def test_weights_near_the_limits_of_float64(longest: float) -> None:
 
 @pytest.mark.parametrize(
     ("n", "weight"),
-    [(40, None), (40, "length"), (1100, None), pytest.param(1100, "length", marks=pytest.mark.slow)],
+    [(40, None), (40, "length"), *slow((1100, None), (1100, "length"))],
 )
 def test_more_paths_than_float64_counts(n: int, weight: str | None) -> None:
     graph = diamonds(n)

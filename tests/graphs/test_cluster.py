@@ -81,6 +81,7 @@ def test_a_cluster_has_the_bits_of_one_machine() -> None:
     assert FakeRay.running == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray", "emulated_gpu")
 def test_gpus_of_a_cluster_have_the_bits_of_one() -> None:
     found = graphs.betweenness(GRAPH, cluster="auto", backend="gpu", k=70, seed=1)

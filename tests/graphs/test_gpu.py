@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from functools import partial
 
+import networkx as nx
 import pytest
 
+from jtgpu import graphs
 from jtgpu.cli.commands import app
-from jtgpu.graphs import published
+from jtgpu.graphs import gpu, published
 from tests.graphs.gpu_checks import *  # noqa: F403 (tests of both GPUs)
 
 pytestmark = pytest.mark.usefixtures("emulated_gpu")
 
 
+def test_small_graphs_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "group_sums", lambda *_, **__: pytest.fail("the GPU is used"))
+    graph = nx.cycle_graph(40)
+    assert graphs.betweenness(graph) == pytest.approx(nx.betweenness_centrality(graph), rel=1e-12)
+
+
+@pytest.mark.slow
 def test_the_command_prints_the_published_program_with_ours(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

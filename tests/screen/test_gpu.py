@@ -48,15 +48,16 @@ def same_as_cpu(cases: Any, n: int, k: int, devices: Any = 0, **more: Any) -> sc
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "a", "k", "metric"),
     [
         (150, 2, 5, "euclidean"),
-        pytest.param(90, 3, 32, "manhattan", marks=pytest.mark.slow),
-        pytest.param(300, 11, 40, "euclidean", marks=pytest.mark.slow),
-        pytest.param(70, 2, 70, "euclidean", marks=pytest.mark.slow),
-        pytest.param(300, 3, 5, "gower", marks=pytest.mark.slow),
-        pytest.param(140, 1, 120, "manhattan", marks=pytest.mark.slow),
+        (90, 3, 32, "manhattan"),
+        (300, 11, 40, "euclidean"),
+        (70, 2, 70, "euclidean"),
+        (300, 3, 5, "gower"),
+        (140, 1, 120, "manhattan"),
         (33, 2, 1, "euclidean"),
     ],
 )
@@ -66,22 +67,24 @@ def test_numbers_have_the_bits_of_the_cpu(gpus: None, n: int, a: int, k: int, me
     same_as_cpu(np.round(x), 5, k, metric=metric)  # equal rows and equal weights
 
 
-@pytest.mark.parametrize("scale", [1e-200, pytest.param(1e6, marks=pytest.mark.slow), 1e300])
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [1e-200, 1e6, 1e300])
 def test_bounds_hold_for_numbers_beyond_float32(gpus: None, scale: float) -> None:
     x = RNG(5).standard_cauchy((80, 2))
     same_as_cpu(x / np.abs(x).max() * scale, 3, 9, metric="manhattan")
     same_as_cpu(x * 1e-3 + scale / 1e20, 3, 9, metric="manhattan")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("a", "n_states", "missing"),
     [
         (12, 4, "error"),
         (9, 3, "ignore"),
-        pytest.param(70, 3, "error", marks=pytest.mark.slow),
-        pytest.param(70, 3, "ignore", marks=pytest.mark.slow),
-        pytest.param(5, 40, "state", marks=pytest.mark.slow),
-        pytest.param(6, 2, "state", marks=pytest.mark.slow),
+        (70, 3, "error"),
+        (70, 3, "ignore"),
+        (5, 40, "state"),
+        (6, 2, "state"),
     ],
 )
 def test_states_have_the_bits_of_the_cpu(gpus: None, a: int, n_states: int, missing: str) -> None:
@@ -102,6 +105,7 @@ def test_several_gpus_have_the_bits_of_one(gpus: None, monkeypatch: pytest.Monke
     same_as_cpu(RNG(3).standard_normal((200, 2)), 5, 9, devices=[0, 1, 1])
 
 
+@pytest.mark.slow
 def test_new_rows(gpus: None) -> None:
     x, new = RNG(1).standard_normal((100, 3)), RNG(2).standard_normal((40, 3)) * 2
     found, wanted = (screen.top_outliers(x, 4, 6, backend=b) for b in ("gpu", "cpu"))
@@ -114,6 +118,7 @@ def test_new_rows(gpus: None) -> None:
     assert found.weights(unseen).tolist() == wanted.weights(unseen).tolist()
 
 
+@pytest.mark.slow
 def test_many_outliers_in_small_batches(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jtgpu.screen.gpu.engine.FIRST_BATCH", 4)
     x = RNG(9).standard_cauchy((300, 2))
@@ -123,6 +128,7 @@ def test_many_outliers_in_small_batches(gpus: None, monkeypatch: pytest.MonkeyPa
     assert found.stats["searched"] < 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 31, 33, 5000])
 def test_rows_are_sorted_by_their_places(emulated_gpu: Device, n: int) -> None:
     places = RNG(n).integers(0, 1 << 40, n) // 7 * 7
@@ -207,6 +213,7 @@ def test_errors(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "of GPU memory" in found.reason
 
 
+@pytest.mark.slow
 def test_auto(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
     x = RNG(1).standard_normal((50, 2))
     assert screen.top_outliers(x, 3, 5).reason == "auto: fewer than 400,000 rows"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -15,6 +15,7 @@ from jtgpu import DataError, load, screen
 from jtgpu.errors import ArgumentError
 from jtgpu.screen import Outliers
 from tests.screen import brute
+from tests.support.examples import examples, slow
 
 RNG = np.random.default_rng
 
@@ -75,13 +76,11 @@ def same_as_reference(cases: Any, n: int = 10, k: int = 21, **more: Any) -> Outl
     ("n", "a", "k", "more"),
     [
         (500, 3, 21, {}),
-        (500, 3, 21, {"metric": "manhattan"}),
         (500, 1, 5, {"scale": "std"}),
         (500, 5, 2, {"scale": "range", "metric": "manhattan"}),
-        (300, 11, 40, {}),
         (300, 3, 5, {"metric": "gower"}),
         (40, 2, 40, {}),
-        (40, 2, 1, {}),
+        *slow((500, 3, 21, {"metric": "manhattan"}), (300, 11, 40, {}), (40, 2, 1, {})),
     ],
 )
 def test_numbers_have_the_bits_of_the_reference(n: int, a: int, k: int, more: dict[str, Any]) -> None:
@@ -90,7 +89,7 @@ def test_numbers_have_the_bits_of_the_reference(n: int, a: int, k: int, more: di
     same_as_reference(np.round(x), min(10, n), k, **more)  # equal rows and equal weights
 
 
-@pytest.mark.parametrize(("a", "n_states"), [(6, 2), (12, 4), (20, 8), (70, 3), (5, 40)])
+@pytest.mark.parametrize(("a", "n_states"), [(12, 4), (70, 3), *slow((6, 2), (20, 8), (5, 40))])
 @pytest.mark.parametrize("missing", ["none", "ignore", "state"])
 def test_states_have_the_bits_of_the_reference(a: int, n_states: int, missing: str) -> None:
     cases = states(400, a, n_states, holes=0.0 if missing == "none" else 0.15)
@@ -98,7 +97,7 @@ def test_states_have_the_bits_of_the_reference(a: int, n_states: int, missing: s
 
 
 @pytest.mark.parametrize(
-    ("a", "n_states", "k"), [(70, 5, 21), pytest.param(20, 3, 1200, marks=pytest.mark.slow), (33, 4, 1), (130, 2, 40)]
+    ("a", "n_states", "k"), [(33, 4, 1), *slow((70, 5, 21), (20, 3, 1200), (130, 2, 40))]
 )
 def test_blocks_of_states(a: int, n_states: int, k: int) -> None:
     codes = RNG(a).integers(0, n_states, (2200, a))
@@ -120,7 +119,7 @@ def test_mixed_tables_have_the_bits_of_the_reference(missing: str) -> None:
     same_as_reference(mixed(400, holes=0.0), 10, 15, missing=missing)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(30)
 @given(st.data())
 def test_whole_numbers_against_exact_arithmetic(data: st.DataObject) -> None:
     n_rows, a = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 4))
@@ -134,7 +133,7 @@ def test_whole_numbers_against_exact_arithmetic(data: st.DataObject) -> None:
     assert brute.solving_set_holds(rows, found.solving_set.tolist(), n, k, "manhattan")
 
 
-@settings(max_examples=25, deadline=None)
+@examples(30)
 @given(st.data())
 def test_states_and_holes_against_exact_arithmetic(data: st.DataObject) -> None:
     n_rows, a = data.draw(st.integers(1, 40)), data.draw(st.sampled_from([1, 2, 4]))
@@ -328,6 +327,7 @@ def test_errors_of_new_rows() -> None:
     assert found.weights({"x": np.empty(0), "y": np.empty(0)}).shape == (0,)
 
 
+@pytest.mark.slow
 def test_against_scikit_learn() -> None:
     neighbors = pytest.importorskip("sklearn.neighbors")
     x = RNG(9).standard_normal((2000, 5))

@@ -25,11 +25,13 @@ def device() -> Iterator[Device]:
         yield open_device(0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("device")
 def test_models_are_those_of_the_cpu() -> None:
     checks.check_fits(40, [(1, 20), (16, 65), (32, 33)])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("device")
 def test_models_by_several_gpus_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_devices, "PART", 20_000)
@@ -37,11 +39,13 @@ def test_models_by_several_gpus_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     checks.check_predictors([(50, 6)], devices=[1, 0, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("device")
 def test_predictors_are_those_of_the_cpu() -> None:
     checks.check_predictors([(1, 0), (5, 1), (40, 8), (40, 20), (5, 33), (4, 260)])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("device")
 def test_solutions_are_those_of_the_cpu() -> None:
     checks.check_solutions([(2, 1, 1), (3, 2, 2), (3, 15, 1), (2, 17, 3), (1, 300, 1)])
@@ -50,10 +54,12 @@ def test_solutions_are_those_of_the_cpu() -> None:
         series.solve_toeplitz(c, np.ones(3), backend="gpu")
 
 
+@pytest.mark.slow
 def test_every_design_of_a_long_system(device: Device) -> None:
     checks.check_designs(device, 1300, checks.DESIGNS)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("device")
 def test_hard_systems() -> None:
     pytest.importorskip("mpmath")
@@ -62,6 +68,7 @@ def test_hard_systems() -> None:
     checks.check_hard_systems(HARD, exact_predictors)
 
 
+@pytest.mark.slow
 def test_arrays_in_the_memory_of_a_gpu(device: Device) -> None:
     checks.check_device_arrays(device, 35, 50)
 
@@ -84,6 +91,7 @@ def test_arrays_that_the_gpu_cannot_read(device: Device) -> None:
                 array.close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("device")
 def test_errors_name_the_series() -> None:
     x = checks.random_series(20, 30, 1)

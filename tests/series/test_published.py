@@ -31,6 +31,7 @@ def test_the_versions_agree(n: int, version: str) -> None:
     np.testing.assert_allclose(durbin32(r, version), recurrence(r), atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2, 99, 100, 101, 530])
 @pytest.mark.parametrize("version", KERNELS)
 @pytest.mark.usefixtures("emulated_gpu")
@@ -41,6 +42,7 @@ def test_the_versions_of_the_gpu_agree(n: int, version: str) -> None:
     assert np.array_equal(found, durbin32(r, version))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("emulated_gpu")
 def test_the_table_has_every_version(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []

@@ -143,7 +143,7 @@ def test_states_by_name_and_rounding(client: Client, asia: JunctionTree) -> None
 
 def test_equal_names_of_states_have_no_labels() -> None:
     net = jtgpu.BayesianNetwork({"a": ["x", "x", ""]}, {}, {"a": [0.2, 0.3, 0.5]})
-    with net.compile("reference") as tree:
+    with net.compile("cpu") as tree:
         app = App({"n": tree})
         client = Client(app)
         assert client.ask("n", "posteriors", {"evidence": {"a": 1}})["posteriors"] == {"a": [0.0, 1.0, 0.0]}
@@ -154,7 +154,7 @@ def test_equal_names_of_states_have_no_labels() -> None:
 
 def test_a_markov_network() -> None:
     net = jtgpu.MarkovNetwork({"a": ["0", "1"], "b": ["0", "1"]}, [(("a", "b"), [[1.0, 2.0], [3.0, 4.0]])])
-    with net.compile("reference") as tree:
+    with net.compile("cpu") as tree:
         app = App({"n": tree})
         client = Client(app)
         about = client.get("/v1/networks/n").json()
@@ -167,7 +167,7 @@ def test_a_markov_network() -> None:
 
 
 def test_a_sliced_plan_answers_posteriors(asia: JunctionTree) -> None:
-    with jtgpu.load("asia").plan(slices=["either"]).compile("reference") as tree:
+    with jtgpu.load("asia").plan(slices=["either"]).compile("cpu") as tree:
         app = App({"n": tree})
         client = Client(app)
         found = client.ask("n", "posteriors", {"evidence": {"xray": "yes"}, "targets": ["lung"]})

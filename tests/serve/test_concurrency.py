@@ -16,6 +16,7 @@ from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
 from jtgpu.serve.batching import INLINE, Rates
 from tests.serve.client import LOCAL, Client, posts, together
+from tests.support.examples import slow
 
 SLOW = Rates(10 * INLINE, 1e-3, 1e-3, 4)  # answered by the thread
 ALONE, TOGETHER = Rates(1e-4, 0, 1e-5, 1 << 30), Rates(1e-4, 0, 1e-5, 1)
@@ -53,11 +54,8 @@ def mixed(alarm: JunctionTree, n: int) -> list[dict[str, Any]]:
     [
         None,
         SLOW,
-        TOGETHER,
-        ALONE,
-        SLOW._replace(small=ALONE),
-        TOGETHER._replace(small=ALONE),
         ALONE._replace(small=TOGETHER),
+        *slow((TOGETHER,), (ALONE,), (SLOW._replace(small=ALONE),), (TOGETHER._replace(small=ALONE),)),
     ],
 )
 def test_64_requests_at_once(alarm: JunctionTree, rates: Rates | None) -> None:

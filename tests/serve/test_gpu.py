@@ -14,7 +14,6 @@ from jtgpu.serve import App
 from tests.serve.client import Client, posts, together
 from tests.support.emulated.install import installed, needs_compiler
 
-pytestmark = needs_compiler
 PATH = "/v1/networks/asia/posteriors"
 BODIES: list[dict[str, Any]] = [
     {"evidence": {"xray": "yes"}}, {"evidence": {"smoke": "no", "dysp": "yes"}}, {"targets": ["lung"]},
@@ -40,6 +39,7 @@ def _check(found: Any, tree: JunctionTree, body: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
+@needs_compiler
 def test_answers_alone_and_together(gpu: JunctionTree, asia: JunctionTree) -> None:
     app = App({"asia": gpu})
     try:
@@ -61,6 +61,7 @@ def test_answers_alone_and_together(gpu: JunctionTree, asia: JunctionTree) -> No
 
 
 @pytest.mark.slow
+@needs_compiler
 def test_the_cpu_answers_after_a_failure(
     gpu: JunctionTree, asia: JunctionTree, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -89,14 +90,17 @@ def test_the_cpu_answers_after_a_failure(
         app.close()
 
 
-def test_a_failure_while_warming_up(gpu: JunctionTree, asia: JunctionTree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_while_warming_up(asia: JunctionTree, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> None:
         raise BackendUnavailable("the GPU failed")
 
-    monkeypatch.setattr(gpu.intervened().backend, "run", fails)
-    app = App({"asia": gpu})
-    try:
-        app.warm()
-        _check(Client(app).ask("asia", "posteriors", BODIES[0]), asia, BODIES[0])
-    finally:
-        app.close()
+    with jtgpu.load("asia").compile("cpu") as tree:
+        monkeypatch.setattr(JunctionTree, "device", property(lambda self: "a GPU" if self is tree else ""))
+        monkeypatch.setattr(tree.intervened().backend, "run", fails)
+        app = App({"asia": tree})
+        try:
+            app.warm()
+            _check(Client(app).ask("asia", "posteriors", BODIES[0]), asia, BODIES[0])
+            assert Client(app).get("/readyz").json()["networks"]["asia"]["failure"] == "the GPU failed"
+        finally:
+            app.close()

@@ -47,7 +47,7 @@ def test_positions_of_a_file_point_down() -> None:
             {v: net.states(v) for v in net.variables}, {v: net.parents(v) for v in net.variables},
             {v: net.cpt(v) for v in net.variables}, attributes={"node": node},
         )  # fmt: skip
-        with placed.compile("reference") as tree:
+        with placed.compile("cpu") as tree:
             app = App({"n": tree})
             found = Client(app).get("/v1/networks/n").json()["variables"]
             assert [v["position"] for v in found] == [[10 * i, 10 * i] for i in range(len(net))]

@@ -92,7 +92,7 @@ def test_malformed_http(asia: JunctionTree) -> None:
 
 def test_slow_headers_and_large_headers(asia: JunctionTree, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("httptools", reason="limits of headers need httptools")
-    monkeypatch.setattr(listening, "PATIENCE", 0.3)
+    monkeypatch.setattr(listening, "PATIENCE", 0.1)
     with asia.serve() as server:
         with closing(socket.create_connection((server.host, server.port), timeout=20)) as sock:
             sock.sendall(b"GET /healthz HTTP/1.1\r\nhost: ")
@@ -100,7 +100,7 @@ def test_slow_headers_and_large_headers(asia: JunctionTree, monkeypatch: pytest.
         with closing(socket.create_connection((server.host, server.port), timeout=20)) as sock:
             sock.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert sock.recv(4096).startswith(b"HTTP/1.1 200")
-            time.sleep(0.6)  # idle connections stay open
+            time.sleep(0.25)  # idle connections stay open
             sock.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert sock.recv(4096).startswith(b"HTTP/1.1 200")
         with closing(socket.create_connection((server.host, server.port), timeout=20)) as sock:
