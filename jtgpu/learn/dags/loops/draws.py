@@ -13,6 +13,7 @@ from .exponential import exponential
 __all__ = ["ANY", "draw_set", "draw_sets", "lowest", "squeezed"]
 
 ANY = -1  # in place of a set that must be met: no such condition
+FIRST, BLOCK = 16, 64  # sets that are tested together, as the bits of a word
 NEGLIGIBLE = -700.0  # logarithm of a share that is never drawn
 
 
@@ -43,16 +44,24 @@ def draw_set(masks, weights, before, met, log_total, u):  # type: ignore[no-unty
     u : float64
         A uniform random number.
     """
-    found, left = 0, u
-    for i in range(len(masks)):
-        mask = masks[i]
-        if mask & ~before == 0 and (met == ANY or mask & met):
+    found, left, absent = 0, u, ~before
+    begin, end = 0, min(FIRST, len(masks))
+    while begin < len(masks):
+        allowed = np.int64(0)
+        block = masks[begin:end]
+        for j in range(len(block)):  # in vector registers
+            is_allowed = ((block[j] & absent) == 0) & (((block[j] & met) != 0) | (met == ANY))
+            allowed |= np.int64(is_allowed) << j
+        while allowed:
+            i = begin + lowest(allowed)
             if weights[i] == -math.inf:
-                break
+                return found
             found = i
             left -= exponential(min(max(weights[i] - log_total, NEGLIGIBLE), 0.0))
             if left < 0.0:
-                break
+                return found
+            allowed &= allowed - 1
+        begin, end = end, min(end + BLOCK, len(masks))
     return found
 
 

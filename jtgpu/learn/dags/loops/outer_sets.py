@@ -23,12 +23,13 @@ CORRECTION = 1  # last word of the counter of the random numbers by which orders
 @compiled(allocates=False)
 def with_outer(tables, v, before, met, total):  # type: ignore[no-untyped-def]
     """Add the weights of the outer sets of v within `before` that have a member in `met` to a total; logarithms."""
-    absent, masks, counts = ~before, tables.outer_masks[v], tables.outer_counts[v]
+    absent = ~before
     for s in range(tables.outer_units.shape[1]):
         if tables.outer_totals[v, s] <= total + NEGLIGIBLE_REST:
             break
-        count = np.int64(0)
-        for i in range(tables.outer_ends[v, s], tables.outer_ends[v, s + 1]):
+        begin, end, count = tables.outer_ends[v, s], tables.outer_ends[v, s + 1], np.int64(0)
+        masks, counts = tables.outer_masks[v, begin:end], tables.outer_counts[v, begin:end]
+        for i in range(len(masks)):  # from 0: indices that may be negative are not vectorised
             allowed = ((masks[i] & absent) == 0) & ((masks[i] & met) != 0)
             count += counts[i] & -np.int64(allowed)
         if count:

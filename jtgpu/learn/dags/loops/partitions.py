@@ -335,9 +335,11 @@ def _change_partition(tables, chain, m, kind, beta, random):  # type: ignore[no-
 
 @compiled(allocates=False)
 def _draw_parents(tables, chain, v, u):  # type: ignore[no-untyped-def]
-    """Draw the parents of v, given the partition; returns the number of the set."""
-    met = chain.last[v] if chain.part[v] else ANY
-    return draw_set(tables.masks[v], tables.weights[v], chain.before[v], met, _current(tables, chain, v), u)
+    """Draw the parents of v, given the partition; returns the set and its weight."""
+    if not chain.before[v]:
+        return np.int64(0), tables.sums[v, 0]
+    i = draw_set(tables.masks[v], tables.weights[v], chain.before[v], chain.last[v], _current(tables, chain, v), u)
+    return tables.masks[v, i], tables.weights[v, i]
 
 
 @compiled(allocates=False)
@@ -400,7 +402,7 @@ def _reverse(tables, chain, m, random):  # type: ignore[no-untyped-def]
         k = tables.candidates.shape[1]
     for v in range(n):
         if parents[v] == ANY:
-            parents[v] = tables.masks[v, _draw_parents(tables, chain, v, uniform(_word(random, DRAWS + v)))]
+            parents[v], _ = _draw_parents(tables, chain, v, uniform(_word(random, DRAWS + v)))
         arcs += popcount(np.uint64(parents[v]))
     if not arcs:
         return m, 0.0, True
@@ -494,9 +496,8 @@ def _take_sample(tables, chain, random, arcs, best, highest):  # type: ignore[no
     """Draw a graph and add it to the sums; returns the highest weight of a graph."""
     n, weight = len(chain.part), 0.0
     for v in range(n):
-        chosen = _draw_parents(tables, chain, v, uniform(_word(random, DRAWS + n + v)))
-        chain.parents[v] = tables.masks[v, chosen]
-        weight += tables.weights[v, chosen]
+        chain.parents[v], x = _draw_parents(tables, chain, v, uniform(_word(random, DRAWS + n + v)))
+        weight += x
     _add_arcs(tables, chain, arcs)
     if weight > highest:
         highest = weight
