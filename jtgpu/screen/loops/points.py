@@ -12,6 +12,7 @@ import numpy as np
 
 from ...util.jit import compiled
 from ..arrays import Tree
+from .nearest import add_near, weight
 
 __all__ = ["Tree", "build", "search"]
 
@@ -146,24 +147,6 @@ def _box_key(low, high, x, is_squared):  # type: ignore[no-untyped-def]
     return total * MARGIN
 
 
-@compiled(allocates=False)
-def _insert(near, key):  # type: ignore[no-untyped-def]
-    """Replace the largest of some ascending numbers by a smaller one."""
-    i = len(near) - 1
-    while i > 0 and near[i - 1] > key:
-        near[i] = near[i - 1]
-        i -= 1
-    near[i] = key
-
-
-@compiled(allocates=False)
-def _weight(near, is_squared):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for i in range(len(near)):
-        total += math.sqrt(near[i]) if is_squared else near[i]
-    return total
-
-
 @compiled("Tree, const(f8[:, :]), i8, const(f8[:]), f8[:]")
 def search(tree, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
     """Weights of rows: the sums of their k smallest distances to the rows of a tree.
@@ -193,8 +176,8 @@ def search(tree, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
         x, cut = rows[b], cuts[b]
         near[:] = math.inf
         nodes[0], least[0], depth = 1, 0.0, 1
-        weight, is_new = math.inf, False
-        while depth and not weight < cut:
+        least_sum, is_new = math.inf, False
+        while depth and not least_sum < cut:
             depth -= 1
             if least[depth] >= near[k - 1]:
                 continue
@@ -216,9 +199,9 @@ def search(tree, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
             worst = near[k - 1]
             for r in range(last - first):
                 if found[r] < worst:
-                    _insert(near, found[r])
+                    add_near(near, found[r], 1)
                     worst, is_new = near[k - 1], True
             if is_new and worst < math.inf:
-                weight, is_new = _weight(near, tree.is_squared), False
-        weights[b] = weight
+                least_sum, is_new = weight(near, tree.is_squared), False
+        weights[b] = least_sum
     return pairs

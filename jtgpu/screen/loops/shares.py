@@ -12,43 +12,19 @@ import numpy as np
 
 from ...util.jit import compiled
 from ..arrays import Coded, CodedRows
+from .nearest import add_near, nth_block, ones, weight
 
 __all__ = ["Coded", "CodedRows", "search"]
 
 BLOCK = 512  # references at a time: their keys stay in the L1 cache
 CHUNK = 32  # keys that are compared at once
 LARGE = 1 << 40  # more than any number of columns
-PAIRS, FOURS, NIBBLES, BYTES = (
-    np.uint64(x) for x in (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F, 0x0101010101010101)
-)
-ONE, TWO, FOUR, TOP = (np.uint64(x) for x in (1, 2, 4, 56))
 
 
 @compiled(allocates=False)
-def _ones(x):  # type: ignore[no-untyped-def]
-    """Number of bits that are set; LLVM makes it one instruction where there is one."""
-    x = x - ((x >> ONE) & PAIRS)
-    x = (x & FOURS) + ((x >> TWO) & FOURS)
-    x = (x + (x >> FOUR)) & NIBBLES
-    return np.int64((x * BYTES) >> TOP)
-
-
-@compiled(allocates=False)
-def _add_one_plane(a, x, unseen, observed, counts):  # type: ignore[no-untyped-def]
-    for r in range(len(counts)):
-        counts[r] += _ones(((a[r] ^ x) | unseen) & observed)
-
-
-@compiled(allocates=False)
-def _add_two_planes(a, b, x, y, unseen, observed, counts):  # type: ignore[no-untyped-def]
-    for r in range(len(counts)):
-        counts[r] += _ones(((a[r] ^ x) | (b[r] ^ y) | unseen) & observed)
-
-
-@compiled(allocates=False)
-def _add_three_planes(a, b, c, x, y, z, unseen, observed, counts):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    for r in range(len(counts)):
-        counts[r] += _ones(((a[r] ^ x) | (b[r] ^ y) | (c[r] ^ z) | unseen) & observed)
+def _first_plane(a, x, unseen, union):  # type: ignore[no-untyped-def]
+    for r in range(len(union)):
+        union[r] = (a[r] ^ x) | unseen
 
 
 @compiled(allocates=False)
@@ -60,13 +36,13 @@ def _add_plane(a, x, union):  # type: ignore[no-untyped-def]
 @compiled(allocates=False)
 def _add_ones(words, observed, counts):  # type: ignore[no-untyped-def]
     for r in range(len(counts)):
-        counts[r] += _ones(words[r] & observed)
+        counts[r] += ones(words[r] & observed)
 
 
 @compiled(allocates=False)
 def _add_masked(words, holes, observed, counts):  # type: ignore[no-untyped-def]
     for r in range(len(counts)):
-        counts[r] += _ones(words[r] & holes[r] & observed)
+        counts[r] += ones(words[r] & holes[r] & observed)
 
 
 @compiled(allocates=False)
@@ -104,20 +80,9 @@ def _keys_of(refs, first, last, row, scratch):  # type: ignore[no-untyped-def]
             common[r], keys[r] = 0, 0.0
     for g in range(len(refs.first) - 1):
         p, n = refs.first[g], refs.first[g + 1] - refs.first[g]
-        x, some, new = planes[p : p + n], observed[g], unseen[g]
-        if n <= 3 and not refs.has_holes:
-            a = refs.planes[p, first:last]
-            if n == 1:
-                _add_one_plane(a, x[0], new, some, counts)
-            elif n == 2:
-                _add_two_planes(a, refs.planes[p + 1, first:last], x[0], x[1], new, some, counts)
-            else:
-                b, c = refs.planes[p + 1, first:last], refs.planes[p + 2, first:last]
-                _add_three_planes(a, b, c, x[0], x[1], x[2], new, some, counts)
-            continue
-        for r in range(m):
-            union[r] = new
-        for i in range(n):
+        x, some = planes[p : p + n], observed[g]
+        _first_plane(refs.planes[p, first:last], x[0], unseen[g], union)
+        for i in range(1, n):
             _add_plane(refs.planes[p + i, first:last], x[i], union)
         if refs.has_holes:
             _add_masked(union, refs.observed[g, first:last], some, counts)
@@ -138,19 +103,6 @@ def _any_below(keys, limit):  # type: ignore[no-untyped-def]
     for r in range(len(keys)):
         found += 1 if keys[r] < limit else 0
     return found > 0
-
-
-@compiled(allocates=False)
-def _add_near(near, key, count):  # type: ignore[no-untyped-def]
-    """Put a key that is below the last into an ascending list, as often as its row occurs."""
-    k = len(near)
-    while count and key < near[k - 1]:
-        i = k - 1
-        while i > 0 and near[i - 1] > key:
-            near[i] = near[i - 1]
-            i -= 1
-        near[i] = key
-        count -= 1
 
 
 @compiled("Coded, CodedRows, i8, const(f8[:]), f8[:]")
@@ -182,10 +134,9 @@ def search(refs, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
     for b in range(len(cuts)):
         near[:] = math.inf
         row = (rows.planes[b], rows.observed[b], rows.unseen[b], rows.numbers[b])
-        weight, is_new, first_block = math.inf, False, rows.starts[b] // BLOCK
+        least, is_new = math.inf, False
         for i in range(n_blocks):
-            step = (i + 1) // 2
-            block = (first_block + (step if i % 2 else n_blocks - step)) % n_blocks
+            block = nth_block(i, rows.starts[b] // BLOCK, n_blocks)
             first = block * BLOCK
             last = min(first + BLOCK, n)
             _keys_of(refs, first, last, row, scratch)
@@ -198,14 +149,11 @@ def search(refs, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
                     for r in range(at, end):
                         key = float(counts[r]) if is_whole else keys[r]
                         if key < worst:
-                            _add_near(near, key, refs.counts[first + r])
+                            add_near(near, key, refs.counts[first + r])
                             worst, is_new = near[k - 1], True
             if is_new and worst < math.inf:
-                total = 0.0
-                for j in range(k):
-                    total += near[j]
-                weight, is_new = total / rows.divisors[b], False
-                if weight < cuts[b]:
+                least, is_new = weight(near, False) / rows.divisors[b], False
+                if least < cuts[b]:
                     break
-        weights[b] = weight
+        weights[b] = least
     return pairs

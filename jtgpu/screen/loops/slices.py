@@ -13,6 +13,7 @@ import numpy as np
 
 from ...util.jit import compiled
 from ..arrays import Sliced, SlicedRows
+from .nearest import UNIT, add_near, nth_block, ones, weight
 
 __all__ = ["Sliced", "SlicedRows", "search"]
 
@@ -20,10 +21,7 @@ WORDS = 16  # of 64 references each: a block; loops over them are vectorised
 BITS = 64
 SMALL = 6  # counters that eight columns are added to at once
 LEVELS = 16  # of counters: up to 65,535 columns
-ZERO, UNIT, TWO, FOUR, TOP = (np.uint64(x) for x in (0, 1, 2, 4, 56))
-PAIRS, FOURS, NIBBLES, BYTES = (
-    np.uint64(x) for x in (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F, 0x0101010101010101)
-)
+ZERO = np.uint64(0)
 W1, W2, W3, W4, W5, W6, W7, W8 = (np.uint64(WORDS * i) for i in range(1, 9))  # unsigned: no index is negative
 W9, W10, W11, W12, W13, W14, W15 = (np.uint64(WORDS * i) for i in range(9, 16))
 
@@ -35,23 +33,32 @@ def _add(a, b, c):  # type: ignore[no-untyped-def]
     return either ^ c, (a & b) | (either & c)
 
 
+@compiled(allocates=False, inline="always")
+def _add_words(counts, carry, w, x0, x1, x2, x3, x4, x5, x6, x7):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Add a word of each of eight columns to the lowest six counters; `carry` are the sixty-fours."""
+    s, c0 = _add(counts[w], x0, x1)
+    s, c1 = _add(s, x2, x3)
+    s, c2 = _add(s, x4, x5)
+    s, c3 = _add(s, x6, x7)
+    t, d0 = _add(counts[w + W1], c0, c1)
+    t, d1 = _add(t, c2, c3)
+    f, e = _add(counts[w + W2], d0, d1)
+    counts[w], counts[w + W1], counts[w + W2] = s, t, f
+    eights, sixteens, more = counts[w + W3], counts[w + W4], counts[w + W5]
+    counts[w + W3], e = eights ^ e, eights & e
+    counts[w + W4], e = sixteens ^ e, sixteens & e
+    counts[w + W5], carry[w] = more ^ e, more & e
+
+
 @compiled(allocates=False)
 def _add_eight(p, q, counts, carry):  # type: ignore[no-untyped-def]
-    """Add eight columns of one plane to the lowest six counters; `carry` are the sixty-fours."""
+    """Add eight columns of one plane."""
     for i in range(WORDS):
         w = np.uint64(i)
-        s, c0 = _add(counts[w], p[w] ^ q[0], p[w + W1] ^ q[1])
-        s, c1 = _add(s, p[w + W2] ^ q[2], p[w + W3] ^ q[3])
-        s, c2 = _add(s, p[w + W4] ^ q[4], p[w + W5] ^ q[5])
-        s, c3 = _add(s, p[w + W6] ^ q[6], p[w + W7] ^ q[7])
-        t, d0 = _add(counts[w + W1], c0, c1)
-        t, d1 = _add(t, c2, c3)
-        f, e = _add(counts[w + W2], d0, d1)
-        counts[w], counts[w + W1], counts[w + W2] = s, t, f
-        eights, sixteens, more = counts[w + W3], counts[w + W4], counts[w + W5]
-        counts[w + W3], e = eights ^ e, eights & e
-        counts[w + W4], e = sixteens ^ e, sixteens & e
-        counts[w + W5], carry[w] = more ^ e, more & e
+        _add_words(
+            counts, carry, w, p[w] ^ q[0], p[w + W1] ^ q[1], p[w + W2] ^ q[2], p[w + W3] ^ q[3], p[w + W4] ^ q[4],
+            p[w + W5] ^ q[5], p[w + W6] ^ q[6], p[w + W7] ^ q[7],
+        )  # fmt: skip
 
 
 @compiled(allocates=False)
@@ -61,18 +68,12 @@ def _add_eight_pairs(p, q, counts, carry):  # type: ignore[no-untyped-def]
     r0, r1, r2, r3, r4, r5, r6, r7 = q[8], q[9], q[10], q[11], q[12], q[13], q[14], q[15]
     for i in range(WORDS):
         w = np.uint64(i)
-        s, c0 = _add(counts[w], (p[w] ^ q0) | (p[w + W8] ^ r0), (p[w + W1] ^ q1) | (p[w + W9] ^ r1))
-        s, c1 = _add(s, (p[w + W2] ^ q2) | (p[w + W10] ^ r2), (p[w + W3] ^ q3) | (p[w + W11] ^ r3))
-        s, c2 = _add(s, (p[w + W4] ^ q4) | (p[w + W12] ^ r4), (p[w + W5] ^ q5) | (p[w + W13] ^ r5))
-        s, c3 = _add(s, (p[w + W6] ^ q6) | (p[w + W14] ^ r6), (p[w + W7] ^ q7) | (p[w + W15] ^ r7))
-        t, d0 = _add(counts[w + W1], c0, c1)
-        t, d1 = _add(t, c2, c3)
-        f, e = _add(counts[w + W2], d0, d1)
-        counts[w], counts[w + W1], counts[w + W2] = s, t, f
-        eights, sixteens, more = counts[w + W3], counts[w + W4], counts[w + W5]
-        counts[w + W3], e = eights ^ e, eights & e
-        counts[w + W4], e = sixteens ^ e, sixteens & e
-        counts[w + W5], carry[w] = more ^ e, more & e
+        _add_words(
+            counts, carry, w, (p[w] ^ q0) | (p[w + W8] ^ r0), (p[w + W1] ^ q1) | (p[w + W9] ^ r1),
+            (p[w + W2] ^ q2) | (p[w + W10] ^ r2), (p[w + W3] ^ q3) | (p[w + W11] ^ r3),
+            (p[w + W4] ^ q4) | (p[w + W12] ^ r4), (p[w + W5] ^ q5) | (p[w + W13] ^ r5),
+            (p[w + W6] ^ q6) | (p[w + W14] ^ r6), (p[w + W7] ^ q7) | (p[w + W15] ^ r7),
+        )  # fmt: skip
 
 
 @compiled(allocates=False)
@@ -117,15 +118,6 @@ def _below(counts, limit, n_levels, found):  # type: ignore[no-untyped-def]
 
 
 @compiled(allocates=False)
-def _ones(x):  # type: ignore[no-untyped-def]
-    """Number of bits that are set; LLVM makes it one instruction where there is one."""
-    x = x - ((x >> UNIT) & PAIRS)
-    x = (x & FOURS) + ((x >> TWO) & FOURS)
-    x = (x + (x >> FOUR)) & NIBBLES
-    return np.int64((x * BYTES) >> TOP)
-
-
-@compiled(allocates=False)
 def _first_limit(counts, k, n_levels, found):  # type: ignore[no-untyped-def]
     """Mark the references of a block below the least limit that k of them are below; all, if there are fewer."""
     low, high = 1, 1 << n_levels
@@ -134,7 +126,7 @@ def _first_limit(counts, k, n_levels, found):  # type: ignore[no-untyped-def]
         _below(counts, middle, n_levels, found)
         n = 0
         for w in range(WORDS):
-            n += _ones(found[w])
+            n += ones(found[w])
         if n >= k:
             high = middle
         else:
@@ -168,19 +160,6 @@ def _count_block(refs, block, masks, scratch):  # type: ignore[no-untyped-def]
             _carry_on(counts, carry, refs.n_levels)
 
 
-@compiled(allocates=False)
-def _add_near(near, key, count):  # type: ignore[no-untyped-def]
-    """Put a key into an ascending list, as often as its row occurs and while it is below the last."""
-    k = len(near)
-    while count and key < near[k - 1]:
-        i = k - 1
-        while i > 0 and near[i - 1] > key:
-            near[i] = near[i - 1]
-            i -= 1
-        near[i] = key
-        count -= 1
-
-
 @compiled("Sliced, SlicedRows, i8, const(f8[:]), f8[:]")
 def search(refs, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
     """Weights of rows: the sums of their k smallest numbers of columns that differ, divided by the number of columns.
@@ -211,10 +190,9 @@ def search(refs, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
     n_searched = 0
     for b in range(len(cuts)):
         near[:] = highest + 1
-        weight, is_new, first_block = math.inf, False, rows.starts[b] // size
+        least, is_new = math.inf, False
         for i in range(n_blocks):
-            step = (i + 1) // 2
-            block = (first_block + (step if i % 2 else n_blocks - step)) % n_blocks
+            block = nth_block(i, rows.starts[b] // size, n_blocks)
             _count_block(refs, block, rows.masks[b], scratch)
             n_searched += min(size, refs.n_rows - block * size)
             if near[k - 1] > highest:  # the last block has rows that count zero times: no limit there
@@ -230,14 +208,11 @@ def search(refs, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
                     for level in range(refs.n_levels):
                         key |= np.int64(counts[level * WORDS + w] & lowest != ZERO) << level
                     if key < near[k - 1]:
-                        _add_near(near, key, refs.counts[block * size + w * BITS + _ones(lowest - UNIT)])
+                        add_near(near, key, refs.counts[block * size + w * BITS + ones(lowest - UNIT)])
                         is_new = True
             if is_new and near[k - 1] <= highest:
-                total = 0.0
-                for j in range(k):
-                    total += near[j]
-                weight, is_new = total / rows.divisors[b], False
-                if weight < cuts[b]:
+                least, is_new = weight(near, False) / rows.divisors[b], False
+                if least < cuts[b]:
                     break
-        weights[b] = weight
+        weights[b] = least
     return n_searched
