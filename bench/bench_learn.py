@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from learn_on_gpu import (
     cards_of,
+    gpu_exact,
     gpu_orders,
     gpu_partitions,
     gpu_posteriors,
@@ -58,7 +59,7 @@ from jtgpu.learn.dags.scores.score_table import ScoreTable, score_families
 
 RESULTS = ROOT / "bench" / "results" / "learn.jsonl"
 PARTS = ("scores", "table", "exact", "orders", "partitions", "posterior", "structure", "published")
-GPU_PARTS = ("scores", "table", "orders", "partitions", "published", "posterior")
+GPU_PARTS = ("scores", "table", "orders", "partitions", "exact", "published", "posterior")
 CANDIDATES = 16
 TOLERANCE = 1e-8
 
@@ -354,6 +355,9 @@ def on_gpu(part: str, smoke: bool, runs: int, devices: int) -> Rows:
         size = (100, 1, 4) if smoke else (3_700, runs, 1_056)
         measured = gpu_orders if part == "orders" else gpu_partitions
         yield from measured(name, sample(name, n_rows, 1)[1], k, size, cards_of(devices))
+    elif part == "exact":
+        name, n_rows = ("asia", 300) if smoke else ("alarm", 1_000)
+        yield from gpu_exact(name, sample(name, n_rows, 1)[1], smoke, min(runs, 3))
     elif part == "posterior":
         cases = [(name, sample(name, 1_000, 1)[1]) for name in (("asia",) if smoke else ("alarm", "hailfinder"))]
         yield from gpu_posteriors(cases, min(runs, 3), cards_of(devices))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,14 @@ from jtgpu.learn.dags.chains.gpu import GpuOrderChains, GpuPartitionChains
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
 from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints
+from jtgpu.learn.dags.exact.gpu import workspace
+from jtgpu.learn.dags.exact.gpu.orders import orders_on_gpu
+from jtgpu.learn.dags.exact.gpu.partitions import partitions_on_gpu
+from jtgpu.learn.dags.exact.posteriors import ExactPosterior, exact_by_orders, exact_by_partitions
 from jtgpu.learn.dags.priors import make_prior
 from jtgpu.learn.dags.scores import gpu
 from jtgpu.learn.dags.scores.coded import CodedTable
-from jtgpu.learn.dags.scores.combinations import family_of, n_parent_sets
+from jtgpu.learn.dags.scores.combinations import family_of, n_parent_sets, parent_masks
 from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.scores.set_values import MAX_CELLS
@@ -36,8 +40,8 @@ from jtgpu.learn.published.rows import aligned_rows
 from jtgpu.learn.published.score_cache import FamilyScores, published_seconds, table_bytes
 
 __all__ = [
-    "TOLERANCE", "cards_of", "gpu_orders", "gpu_partitions", "gpu_posteriors", "gpu_published", "gpu_scores",
-    "gpu_tables", "published_sizes",
+    "TOLERANCE", "cards_of", "gpu_exact", "gpu_orders", "gpu_partitions", "gpu_posteriors", "gpu_published",
+    "gpu_scores", "gpu_tables", "published_sizes",
 ]  # fmt: skip
 
 TOLERANCE = 1e-8
@@ -288,6 +292,74 @@ def gpu_partitions(name: str, table: CodedTable, n_candidates: int, size: tuple[
             rate = 8 * replicas * steps / float(np.median(seconds))
             label = f"jtgpu, {cards} GPU, {8 * replicas} chains"
             yield _gpu_row("partitions", name, label, seconds, rate=rate, candidates=n_candidates, same=same)
+
+
+def _launch_seconds(work: Callable[[], object]) -> dict[str, float]:
+    """Seconds of each kernel of exact posteriors, which are waited for."""
+    launch, found = workspace.Workspace.launch, dict[str, float]()
+
+    def timed(w: workspace.Workspace, name: str, n_blocks: int, arguments: Any, **options: Any) -> None:
+        w.stream.synchronize()
+        begin = time.perf_counter()
+        launch(w, name, n_blocks, arguments, **options)
+        w.stream.synchronize()
+        found[name] = found.get(name, 0.0) + time.perf_counter() - begin
+
+    workspace.Workspace.launch = timed  # type: ignore[method-assign, assignment]
+    try:
+        work()
+    finally:
+        workspace.Workspace.launch = launch  # type: ignore[method-assign]
+    return found
+
+
+def gpu_exact(name: str, table: CodedTable, smoke: bool, runs: int) -> Rows:
+    """Exact posteriors of the first variables of a data set: of the GPU's part, and of the whole call.
+
+    Small ones are compared with the CPU's; of all, the probabilities of a variable's parent sets must add up to 1, and
+    two calls must return the same bits.
+    """
+    device = open_device()
+    sizes: list[tuple[str, list[int], int]] = [("order", [6], 8), ("uniform", [6], 8)]
+    if not smoke:
+        sizes = [("order", [*range(15, 21), 22, 25, 28], 20), ("uniform", [11, 12, 13, 16, 17, 18], 13)]
+    for prior, numbers, most_on_cpu in sizes:
+        for n in numbers:
+            own = CodedTable(table.names[:n], table.states[:n], np.ascontiguousarray(table.codes[:n]))
+            scores = score_families(own, ScoreRule(), min(4, n - 1), backend="gpu")
+            weigh = make_prior(prior, n)
+            rows = family_weights(scores, weigh, make_constraints(own.names, 4))
+            masks, by_orders = parent_masks(n, scores.max_parents), prior == "order"
+
+            def run(rows: Any = rows, masks: Any = masks, by_orders: bool = by_orders) -> ExactPosterior:
+                if by_orders:
+                    return orders_on_gpu(device, rows, masks, np.empty((len(rows), 0)))[0]
+                return partitions_on_gpu(device, rows, masks, np.empty((len(rows) + 1, 0)))[0]
+
+            found, again = run(), run()
+            gap = float(np.abs(found.families.sum(axis=1) - 1.0).max())
+            more: dict[str, Any] = {}
+            if n <= most_on_cpu:
+                begin = time.process_time()
+                expected = exact_by_orders(rows, masks) if by_orders else exact_by_partitions(rows, masks)
+                more["cpu"] = time.process_time() - begin
+                gap = max(gap, float(np.abs(found.families - expected.families).max()))
+            if not gap <= 1e-10 or not (found.families == again.families).all():
+                raise SystemExit(f"{prior}, {n} variables: the posterior is wrong by {gap:g}; nothing is timed")
+            seconds, whole = [], []
+            for _ in range(runs):
+                begin = time.perf_counter()
+                run()
+                seconds.append(time.perf_counter() - begin)
+                begin = time.perf_counter()
+                learn.posterior(own, prior=prior, method="exact", backend="gpu")
+                whole.append(time.perf_counter() - begin)
+            kernels = {k: round(x, 5) for k, x in _launch_seconds(run).items()}
+            print(f"{prior} {n}: {kernels}", flush=True)
+            label = f"first {n} of {name}"
+            more |= {"rows": table.codes.shape[1], "difference": gap}
+            yield _gpu_row("exact", label, f"jtgpu, 1 GPU, {prior}, sums", seconds, kernels=kernels, **more)
+            yield _gpu_row("exact", label, f"jtgpu, 1 GPU, {prior}, whole call", whole, **more)
 
 
 def gpu_posteriors(cases: list[tuple[str, CodedTable]], runs: int, devices: int) -> Rows:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import jtgpu
 from jtgpu.device.context import Device, device_numbers, open_device
 from jtgpu.learn.dags.candidates.family_weights import family_weights
-from jtgpu.learn.dags.candidates.tables import candidate_tables, choose_candidates
+from jtgpu.learn.dags.candidates.tables import all_parents, candidate_tables, choose_candidates
 from jtgpu.learn.dags.chains import partitions
 from jtgpu.learn.dags.chains.gpu import GpuOrderChains, GpuPartitionChains
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
 from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints
+from jtgpu.learn.dags.exact.gpu.exact import GpuExact
+from jtgpu.learn.dags.exact.gpu.orders import best_order, orders_on_gpu
+from jtgpu.learn.dags.exact.gpu.partitions import partitions_on_gpu
+from jtgpu.learn.dags.exact.posteriors import exact_by_orders, exact_by_partitions
 from jtgpu.learn.dags.priors import make_prior
+from jtgpu.learn.dags.scores.combinations import parent_masks
 from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
+from jtgpu.learn.dags.search.best_graph import exact_best
 from jtgpu.learn.published.gpu import OrderKernels
 from jtgpu.learn.published.orders import CpuSums, flip, start
 from tests.learn.dags.data import random_table, table_of
@@ -92,6 +100,40 @@ def test_chains_over_partitions_are_those_of_the_cpu(n: int, k: int) -> None:
     np.testing.assert_allclose(trace, info.trace[:, -1], rtol=1e-12)
     np.testing.assert_array_equal(best, info.best)
     np.testing.assert_allclose(found.arcs / 2.0**32, expected.arcs / 2.0**32, atol=1e-6)
+
+
+@pytest.mark.parametrize(("n", "by_orders"), [(6, True), (14, True), (17, True), (6, False), (11, False)])
+def test_exact_posteriors_are_those_of_the_cpu(gpu: Device, n: int, by_orders: bool) -> None:
+    table = random_table(n, n=n, n_rows=300, most=3)
+    weights = family_weights(
+        score_families(table, ScoreRule(), 3), make_prior("uniform", n), make_constraints(table.names, 3)
+    )
+    masks, device = parent_masks(n, 3), open_device(gpu.ordinal)
+    u = np.random.default_rng(0).random((n + (not by_orders), 100))
+    exact: Any = orders_on_gpu if by_orders else partitions_on_gpu
+    expected = exact_by_orders(weights, masks) if by_orders else exact_by_partitions(weights, masks)
+    (found, draws), (again, more) = exact(device, weights, masks, u), exact(device, weights, masks, u)
+    np.testing.assert_allclose(found.families, expected.families, rtol=0, atol=1e-11)
+    assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)
+    np.testing.assert_array_equal(found.families, again.families)
+    np.testing.assert_array_equal(draws.before, more.before)
+    assert (best_order(device, weights, masks) == exact_best(weights, masks).order).all()
+
+
+@pytest.mark.parametrize(("n", "prior"), [(17, "order"), (14, "uniform")])
+def test_exact_posteriors_of_many_variables_add_up(n: int, prior: str) -> None:
+    table = random_table(n, n=n, n_rows=300, most=3)
+    found = jtgpu.learn.posterior(table, prior=prior, backend="gpu")
+    assert found.method == "exact"
+    weights = family_weights(
+        score_families(table, ScoreRule(), 4), make_prior(prior, n), make_constraints(table.names, 4)
+    )
+    exact, graphs = GpuExact(None, prior == "order", 0).posterior(all_parents(weights, parent_masks(n, 4)), 2000)
+    np.testing.assert_allclose(exact.families.sum(axis=1), 1.0, atol=1e-10)
+    drawn = np.array(
+        [[(graphs[:, v] >> u - (u > v) & 1).mean() if u != v else 0.0 for v in range(n)] for u in range(n)]
+    )
+    assert np.abs(drawn - found.edge_probabilities.values).max() < 0.06
 
 
 @pytest.mark.parametrize("score", ["bdeu", "k2", "bic"])

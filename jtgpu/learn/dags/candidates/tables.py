@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..constraints import Constraints
     from ..priors import StructurePrior
 
-__all__ = ["CandidateTables", "candidate_tables", "choose_candidates"]
+__all__ = ["CandidateTables", "all_parents", "candidate_tables", "choose_candidates"]
 
 _set_sums = loops("jtgpu.learn.dags.loops.set_sums")
 _counts = loops("jtgpu.learn.dags.loops.counts")
@@ -108,6 +108,16 @@ def choose_candidates(
         own = select_candidates(log_weights[v], unsqueeze(members, v), n, found.shape[1], required)
         found[v, : len(own)] = own
     return found
+
+
+def all_parents(log_weights: NDArray[np.float64], masks: NDArray[np.int64]) -> CandidateTables:
+    """Tables in which all other variables are candidates, from the weights of all families."""
+    n = len(log_weights)
+    others = np.array([[u for u in range(n) if u != v] for v in range(n)], np.int64).reshape(n, -1)
+    bit_in = np.zeros((n, n), np.int64)
+    for v in range(n):
+        bit_in[others[v], v] = np.int64(1) << np.arange(n - 1)
+    return CandidateTables(others, bit_in, masks, log_weights)
 
 
 def candidate_tables(  # noqa: PLR0913

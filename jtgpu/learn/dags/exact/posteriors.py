@@ -15,7 +15,7 @@ from ....util.system import cores, free_memory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ExactPosterior", "exact_by_orders", "exact_by_partitions"]
+__all__ = ["ExactPosterior", "exact_by_orders", "exact_by_partitions", "require_finite"]
 
 _orders = loops("jtgpu.learn.dags.loops.exact_orders")
 _set_sums = loops("jtgpu.learn.dags.loops.set_sums")
@@ -79,7 +79,7 @@ def exact_by_orders(
     threads = threads or cores()
     _require_size(n, MAX_BY_ORDERS, 8 * half * (n + 4 + 4 * threads), memory_limit)
     top = log_weights.max(axis=1, keepdims=True)
-    _require_finite(top)
+    require_finite(top)
     scaled = np.ascontiguousarray(log_weights - top)
     sums, found = np.empty((n, half)), np.empty_like(scaled)
     forward, backward = np.empty(2 * half), np.empty(2 * half)
@@ -103,7 +103,7 @@ def exact_by_partitions(
     n = len(log_weights)
     _require_size(n, MAX_BY_PARTITIONS, 16 * (2 * 3**n + 2 * n * n * 2**n), memory_limit)
     top = log_weights.max(axis=1, keepdims=True)
-    _require_finite(top)
+    require_finite(top)
     found = np.empty_like(log_weights)
     log_z = _partitions.partition_posteriors(np.ascontiguousarray(log_weights - top), masks, found)
     if log_z == -math.inf:
@@ -120,6 +120,7 @@ def _require_size(n: int, most: int, needed: int, limit: int | None) -> None:
         )
 
 
-def _require_finite(top: NDArray[np.float64]) -> None:
+def require_finite(top: NDArray[np.float64]) -> None:
+    """Raise `NetworkError` if a variable has no possible parent set."""
     if not np.isfinite(top).all():
         raise NetworkError("the constraints leave a variable without a possible set of parents")

@@ -28,12 +28,14 @@ from ..candidates.preparation import (
     screened_size,
     wide_size,
 )
-from ..candidates.tables import CandidateTables, candidate_tables
+from ..candidates.tables import CandidateTables, all_parents, candidate_tables
 from ..chains import orders, partitions
 from ..chains.run_files import RunFile
 from ..chains.runs import MAX_STEPS, ChainRun, Engine, Estimate, GpuPartitionEngine, OrderEngine, PartitionEngine, Stop
 from ..chains.set_tables import set_tables, table_bytes
 from ..constraints import Constraints, make_constraints
+from ..exact.draws import draw_by_orders, draw_by_partitions
+from ..exact.gpu.exact import GpuExact
 from ..exact.posteriors import exact_by_orders, exact_by_partitions
 from ..priors import StructurePrior, make_prior
 from ..scores.coded import CodedTable, code_table
@@ -43,7 +45,7 @@ from ..search.best_graph import BestGraph, best_by_orders, exact_best, graph_of_
 from ..search.structure import Structure, prior_of, structure_of
 from .arc_tables import variable_number
 from .result import StructurePosterior
-from .sources import ChainSource, Covered, ExactSource, Given
+from .sources import DRAWS, ChainSource, Covered, ExactSource, Given
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,6 +57,7 @@ __all__ = ["POSTERIOR_METHODS", "posterior"]
 
 POSTERIOR_METHODS = ("auto", "exact", "mcmc")
 AUTO_BY_ORDERS, AUTO_BY_PARTITIONS = 20, 13  # variables up to which the exact posterior takes seconds
+GPU_BY_ORDERS, GPU_BY_PARTITIONS = 28, 17  # the same on a GPU
 CHAINS = 8
 FIRST_STEPS = 20  # of the order chains before the estimates, for each n^2 ln n
 MAX_FIRST_STEPS = 200_000
@@ -154,7 +157,7 @@ def posterior(  # noqa: PLR0913
         all their subsets have 100,000 times their weight. Lists exclude all other parents. `coverage` says which share
         of the posterior is summed.
     method : {"auto", "exact", "mcmc"}
-        ``"auto"``: exact for up to 13 variables (20 with ``prior="order"``), else Markov chains.
+        ``"auto"``: exact for up to 13 variables (20 with ``prior="order"``), or 17 (28) on a GPU, else Markov chains.
     tolerance : float
         Chains stop when the largest standard error of the probability of an arc is at most this, and R-hat is at most
         1.05.
@@ -171,8 +174,8 @@ def posterior(  # noqa: PLR0913
     threads : int, optional
         Default: the number of cores.
     backend : {"cpu", "gpu"}
-        On GPUs, families are scored, and each of the chains over partitions runs as 512 replicas. Exact posteriors, and
-        chains over orders (``prior="order"``), run on the CPU.
+        On GPUs, families are scored, exact posteriors are summed on the first one, and each of the chains over
+        partitions runs as 512 replicas. Chains over orders (``prior="order"``) run on the CPU.
     devices : "all", int or sequence of int, optional
         GPUs that share the work. Default: one. The result does not depend on it.
     checkpoint : path, optional
@@ -231,7 +234,8 @@ def posterior(  # noqa: PLR0913
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     problem = _Problem(coded, rule, weigh, constraints, table, seed, limit, threads, backend, devices)
     by_orders = weigh.name == "order"
-    few = n <= (AUTO_BY_ORDERS if by_orders else AUTO_BY_PARTITIONS)
+    limits = (GPU_BY_ORDERS, GPU_BY_PARTITIONS) if backend == "gpu" else (AUTO_BY_ORDERS, AUTO_BY_PARTITIONS)
+    few = n <= limits[0 if by_orders else 1]
     if method == "exact" or (method == "auto" and few and n * n_parent_sets(n, problem.most) <= MAX_SCREENED // 10):
         try:
             return _exact(problem, by_orders)
@@ -249,19 +253,30 @@ def posterior(  # noqa: PLR0913
 
 def _exact(problem: _Problem, by_orders: bool) -> StructurePosterior:
     n = len(problem.coded.names)
+    limit, seed, threads = problem.limit, problem.seed, problem.threads
+    on_gpu = None
+    if problem.backend == "gpu":
+        on_gpu = GpuExact(problem.devices, by_orders, seed, threads)
+        on_gpu.require_memory(n, n_parent_sets(n, problem.most))
     scores = problem.scores(problem.most)
     rows, masks = family_weights(scores, problem.prior, problem.constraints), parent_masks(n, scores.max_parents)
+    tables = all_parents(rows, masks)
+    if on_gpu is not None:
+        exact, drawn = on_gpu.posterior(tables, DRAWS)
+        given = problem.given(tables, on_gpu.best(tables), "exact")
+        return ExactSource(given, exact, lambda n: on_gpu.posterior(tables, n)[1], drawn).posterior()
     if by_orders:
-        exact = exact_by_orders(rows, masks, memory_limit=problem.limit, threads=problem.threads)
+        exact = exact_by_orders(rows, masks, memory_limit=limit, threads=threads)
     else:
-        exact = exact_by_partitions(rows, masks, memory_limit=problem.limit)
-    others = _all_others(n)
-    bit_in = np.zeros((n, n), np.int64)
-    for v in range(n):
-        bit_in[others[v], v] = np.int64(1) << np.arange(n - 1)
-    tables = CandidateTables(others, bit_in, masks, rows)
-    best = exact_best(rows, masks, memory_limit=problem.limit, threads=problem.threads)
-    return ExactSource(problem.given(tables, best, "exact"), exact, by_orders=by_orders).posterior()
+        exact = exact_by_partitions(rows, masks, memory_limit=limit)
+
+    def draw(n_draws: int) -> NDArray[np.int64]:
+        if by_orders:
+            return draw_by_orders(tables, exact, n_draws, seed, threads)
+        return draw_by_partitions(tables, n_draws, seed, threads)
+
+    best = exact_best(rows, masks, memory_limit=limit, threads=threads)
+    return ExactSource(problem.given(tables, best, "exact"), exact, draw).posterior()
 
 
 def _all_others(n: int) -> NDArray[np.int64]:

@@ -10,7 +10,6 @@ import numpy as np
 from ..chains.diagnostics import effective_samples
 from ..chains.partitions import MOVES, parts_of
 from ..chains.runs import MAX_STEPS, ChainRun, Estimate, PartitionEngine, Stop
-from ..exact.draws import draw_by_orders, draw_by_partitions
 from ..search.best_graph import BestGraph
 from .facts import Facts
 from .result import StructurePosterior
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from ..scores.coded import CodedTable
     from ..search.structure import Structure
 
-__all__ = ["ChainSource", "Covered", "ExactSource", "Given"]
+__all__ = ["DRAWS", "ChainSource", "Covered", "ExactSource", "Given"]
 
 GROUPS = 20  # of independent draws, whose spread gives standard errors
 DRAWS = 2000
@@ -93,22 +92,31 @@ class Covered(NamedTuple):
 
 
 class ExactSource:
-    """Graphs are drawn independently when they are needed; parent sets are exact."""
+    """Graphs are drawn independently when they are needed; parent sets are exact.
 
-    def __init__(self, given: Given, exact: ExactPosterior, *, by_orders: bool):
-        self._given, self._exact, self._by_orders = given, exact, by_orders
-        self._drawn = np.empty((0, GROUPS, len(given.table.names)), np.int64)
+    Parameters
+    ----------
+    given : Given
+    exact : ExactPosterior
+    draw : callable
+        Draws a number of graphs, (D, n) bits of the candidates.
+    drawn : (DRAWS, n) ndarray of int64, optional
+        What it returned for `DRAWS`.
+    """
+
+    def __init__(
+        self, given: Given, exact: ExactPosterior, draw: Callable[[int], NDArray[np.int64]],
+        drawn: NDArray[np.int64] | None = None,
+    ):  # fmt: skip
+        self._given, self._exact, self._draw = given, exact, draw
+        n = len(given.table.names)
+        self._drawn = (np.empty((0, n), np.int64) if drawn is None else drawn).reshape(-1, GROUPS, n)
 
     def graphs(self, n: int | None = None) -> NDArray[np.int64]:
         """See `jtgpu.learn.dags.posterior.facts.Source`."""
         wanted = -(-max(n or 0, DRAWS) // GROUPS)
         if len(self._drawn) != wanted:
-            tables, seed, threads = self._given.tables, self._given.seed, self._given.threads
-            if self._by_orders:
-                found = draw_by_orders(tables, self._exact, wanted * GROUPS, seed, threads)
-            else:
-                found = draw_by_partitions(tables, wanted * GROUPS, seed, threads)
-            self._drawn = found.reshape(wanted, GROUPS, -1)
+            self._drawn = self._draw(wanted * GROUPS).reshape(wanted, GROUPS, -1)
         return self._drawn
 
     def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:

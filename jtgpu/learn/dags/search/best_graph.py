@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..candidates.tables import CandidateTables
     from ..constraints import Constraints
 
-__all__ = ["BestGraph", "best_by_orders", "exact_best", "graph_of_order"]
+__all__ = ["BestGraph", "best_by_orders", "exact_best", "graph_of_best_order", "graph_of_order"]
 
 _set_sums = loops("jtgpu.learn.dags.loops.set_sums")
 _best = loops("jtgpu.learn.dags.loops.best_graph")
@@ -85,23 +85,21 @@ def exact_best(
         list(pool.map(lambda v: _set_sums.best_of_subsets(rows[v], masks, best_sets[v]), range(n)))
     if _best.best_order(best_sets, np.empty(2 * half), order) == -math.inf:
         raise NetworkError("no graph satisfies the constraints")
-    position = np.argsort(order)
-    parents = []
+    return graph_of_best_order(order, rows, masks)
+
+
+def graph_of_best_order(
+    order: NDArray[np.int64], log_weights: NDArray[np.float64], masks: NDArray[np.int64]
+) -> BestGraph:
+    """The best graph that an order of the variables allows, among all parent sets of `exact_best`."""
+    n, position = len(order), np.argsort(order)
+    parents, weight = [], 0.0
     for v in range(n):
         others = [u for u in range(n) if u != v]
         before = sum(1 << i for i, u in enumerate(others) if position[u] < position[v])
-        best = _best_within(rows[v], masks, before)
+        best = _best_within(log_weights[v], masks, before)
         parents.append([u for i, u in enumerate(others) if masks[best] >> i & 1])
-    return _graph(parents, order, rows, masks)
-
-
-def _graph(
-    parents: list[list[int]], order: NDArray[np.int64], rows: NDArray[np.float64], masks: NDArray[np.int64]
-) -> BestGraph:
-    number = {int(mask): i for i, mask in enumerate(masks)}
-    weight = 0.0
-    for v, members in enumerate(parents):
-        weight += float(rows[v, number[sum(1 << u - (u > v) for u in members)]])
+        weight += float(log_weights[v, best])
     return BestGraph(parents, order, weight)
 
 

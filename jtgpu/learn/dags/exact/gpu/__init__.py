@@ -1,0 +1,1 @@
+"""Exact posteriors on a GPU."""
