@@ -105,7 +105,7 @@ setup(
         "jtgpu": ["py.typed", "util/ahead/*.c"],
         "jtgpu.serve": ["page/*.html", "page/*.css", "page/*.js"],
         "jtgpu.cuda": ["**/*.cu", "**/*.cuh", "*.rst"],
-        "jtgpu.nets": ["*.net", "*.net.gz", "*.num", "*.rst"],
+        "jtgpu.nets": ["*.net", "*.net.xz", "*.num", "*.rst"],
     },
     # the wheel gets the tag of this Python and platform
     ext_modules=[] if BUILD_LOOPS == "0" else [Extension("jtgpu._loops_v3", sources=[])],

@@ -23,7 +23,7 @@ def wanted() -> set[str]:
     names = {"jtgpu/py.typed"}
     names |= {p.relative_to(ROOT).as_posix() for p in (ROOT / "jtgpu").rglob("*.py")}
     names |= {p.relative_to(ROOT).as_posix() for p in (ROOT / "jtgpu" / "serve" / "page").iterdir()}
-    for pattern in ("cuda/**/*.cu", "cuda/**/*.cuh", "nets/*.net", "nets/*.net.gz", "nets/*.num", "nets/README.rst"):
+    for pattern in ("cuda/**/*.cu", "cuda/**/*.cuh", "nets/*.net", "nets/*.net.xz", "nets/*.num", "nets/README.rst"):
         names |= {f"jtgpu/{p.relative_to(ROOT).as_posix()}" for p in ROOT.glob(pattern)}
     return names
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make the benchmark networks of ``nets/`` from the BIF files inside a pgmpy release.
 
-    python tools/make_nets.py            writes nets/*.net, nets/*.net.gz and the tables of nets/README.rst
+    python tools/make_nets.py            writes nets/*.net, nets/*.net.xz and the tables of nets/README.rst
     python tools/make_nets.py --check    writes nothing; fails where a file differs from what would be written
     python tools/make_nets.py --wheel F  takes the release from a file instead of fetching it with pip
 
@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from jtgpu.errors import JtgpuError  # noqa: E402
 from jtgpu.formats.bif import reader as bif  # noqa: E402
-from jtgpu.formats.common.files import write_bytes  # noqa: E402
+from jtgpu.formats.common.files import read_bytes, write_bytes  # noqa: E402
 from jtgpu.formats.common.text import decode  # noqa: E402
 from jtgpu.formats.hugin import reader as hugin  # noqa: E402
 from jtgpu.formats.hugin import writer as hugin_writer  # noqa: E402
@@ -95,7 +95,7 @@ class Made(NamedTuple):
     @property
     def file(self) -> str:
         """The file's name in nets/."""
-        return f"{self.name}.net.gz" if len(self.text) > PACK_ABOVE else f"{self.name}.net"
+        return f"{self.name}.net.xz" if len(self.text) > PACK_ABOVE else f"{self.name}.net"
 
 
 def fetch(folder: Path) -> Path:
@@ -157,7 +157,7 @@ def unpacked(path: Path) -> bytes | None:
     """What a file of nets/ holds; None where it is not there."""
     if not path.is_file():
         return None
-    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return read_bytes(path)
 
 
 def main() -> int:

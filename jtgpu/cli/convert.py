@@ -24,7 +24,7 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="FROM",
-        help="Network file (.net, .bif, ...), optionally gzipped (.gz), or the name of a bundled network.",
+        help="Network file (.net, .bif, ...), optionally compressed (.gz, .xz), or the name of a bundled network.",
         autocompletion=complete_networks,
     ),
 ]
@@ -32,7 +32,7 @@ Destination = Annotated[
     str | None,
     typer.Argument(
         metavar="TO",
-        help="Output file; the suffix selects the format, append .gz to compress.",
+        help="Output file; the suffix selects the format, append .gz or .xz to compress.",
         show_default=False,
     ),
 ]

@@ -22,10 +22,10 @@ Names = Mapping[str, Sequence[str]]  # variables and their states
 
 def match_networks(text: str) -> list[str]:
     """Network files and folders that begin with `text`, and bundled networks."""
-    from ..formats import formats
     from ..formats.bundled import networks
+    from ..formats.registry import file_suffixes
 
-    suffixes = tuple(s + z for _, known, _ in formats() for s in known for z in ("", ".gz"))
+    suffixes = file_suffixes()
     found: list[str] = []
     head, _, tail = text.rpartition("/")
     folder = head + "/" if "/" in text else ""

@@ -10,8 +10,9 @@ from typing import Any
 import typer
 
 from ..errors import OutputExists, UnknownVariable, closest
-from ..formats import formats, load
+from ..formats import load
 from ..formats.bundled import network_path
+from ..formats.registry import file_suffixes
 from ..model.network import BayesianNetwork, DiscreteModel
 from .console import shown, warn
 
@@ -45,7 +46,7 @@ def warn_of_repairs(net: DiscreteModel, file: str) -> None:
 
 def network_files(given: list[str]) -> list[str]:
     """The files as they are, those of bundled networks, and the network files of folders, sorted by name."""
-    suffixes = tuple(s + z for _, known, _ in formats() for s in known for z in ("", ".gz"))
+    suffixes = file_suffixes()
     files = []
     for name in given:
         if not Path(name).is_dir():

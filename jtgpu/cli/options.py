@@ -87,7 +87,7 @@ def _output(*names: str, **more: Any) -> Any:
 
 
 FILE_HELP = (
-    "Network file (.net, .bif, .xdsl, .uai, ...), optionally gzipped (.gz), or the name of a bundled network "
+    "Network file (.net, .bif, .xdsl, .uai, ...), optionally compressed (.gz, .xz), or the name of a bundled network "
     "such as asia."
 )
 File = Annotated[

@@ -15,7 +15,7 @@ import typer
 from .. import serve as room
 from ..backends import free_on_devices
 from ..errors import BackendUnavailable, TableTooLarge, format_bytes
-from ..formats import formats
+from ..formats.registry import file_suffixes
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
 from ..serve.addresses import is_loopback, url_of
@@ -33,7 +33,7 @@ __all__ = ["serve"]
 
 EXAMPLES = (
     "jtgpu serve alarm --open",
-    "jtgpu serve nets/asia.net --name big=models/munin.net.gz --port 0",
+    "jtgpu serve nets/asia.net --name big=models/munin.net.xz --port 0",
     "jtgpu serve alarm --host 0.0.0.0 --token-file token.txt --workers 4 --log json",
 )
 MEMORY_SHARE = 0.8  # of the free memory
@@ -179,7 +179,7 @@ def _networks(files: Sequence[str], named: Sequence[str]) -> dict[str, str]:
 def _name(file: str) -> str:
     """The name of a file without its suffix."""
     name = Path(file).name
-    suffixes = sorted((s + z for _, known, _ in formats() for s in known for z in (".gz", "")), key=len, reverse=True)
+    suffixes = sorted(file_suffixes(), key=len, reverse=True)
     return next((name[: -len(s)] for s in suffixes if name.lower().endswith(s) and len(name) > len(s)), name)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import JtgpuError, closest
-from .common.files import MissingFileError
+from .common.files import MissingFileError, unpacked_name
 from .network_files import read
 
 if TYPE_CHECKING:
@@ -127,13 +127,13 @@ def benchmark_files(names: Sequence[str] = BENCHMARK) -> list[Path]:
 
 def _files() -> dict[str, Path]:
     """The file of every bundled network."""
-    return {stem(p): p for p in networks_folder().iterdir() if p.name.endswith((".net", ".net.gz"))}
+    return {stem(p): p for p in networks_folder().iterdir() if unpacked_name(p.name).endswith(".net")}
 
 
 def stem(path: str | os.PathLike[str]) -> str:
-    """Name of a network file without folder and suffixes: ``"nets/link.net.gz"`` gives ``"link"``."""
+    """Name of a network file without folder and suffixes: ``"nets/munin.net.xz"`` gives ``"munin"``."""
     name = os.path.basename(os.fspath(path))
-    root, _ = os.path.splitext(name[:-3] if name.lower().endswith(".gz") else name)
+    root, _ = os.path.splitext(unpacked_name(name))
     return root or name
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..errors import FormatError
 from ..model.network import DiscreteModel
 from ..util.arguments import choice
-from .common.files import read_bytes, write_bytes
+from .common.files import read_bytes, unpacked_name, write_bytes
 from .common.text import decode
 from .common.xml_encoding import declared_text
 from .registry import FORMATS, UNSUPPORTED, Format, format_of_suffix, supported
@@ -77,7 +77,7 @@ def open_text(path: str | os.PathLike[str]) -> Opened:
 
 
 def write(net: DiscreteModel, path: str | os.PathLike[str]) -> None:
-    """Write a network in the format of the file's suffix; append ``.gz`` to compress.
+    """Write a network in the format of the file's suffix; append ``.gz`` or ``.xz`` to compress.
 
     The file is written completely or not at all.
 
@@ -97,13 +97,13 @@ def writer_of(path: str | os.PathLike[str]) -> Format:
     """The format of a file's suffix; raises `FormatError` if no format with this suffix can be written."""
     name = os.fspath(path)
     chosen = format_of_suffix(name)
-    if chosen is None or not chosen.writer or name.lower().removesuffix(".gz").endswith(chosen.only_read):
+    if chosen is None or not chosen.writer or unpacked_name(name.lower()).endswith(chosen.only_read):
         raise FormatError(f"{name}: no writer for this suffix; supported are {supported(writing=True)}")
     return chosen
 
 
 def save_text(text: str, path: str | os.PathLike[str]) -> int:
-    """Write a text completely or not at all, compressed if the name ends in ``.gz``; its uncompressed size in bytes."""
+    """Write a text completely or not at all, compressed if its name says so; its uncompressed size in bytes."""
     name = os.fspath(path)
     try:
         data = text.encode("utf-8")

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .common.files import PACKED, unpacked_name
+
 if TYPE_CHECKING:
     from ..model.network import DiscreteModel
 
-__all__ = ["FORMATS", "UNSUPPORTED", "Format", "format_of_suffix", "formats", "supported"]
+__all__ = ["FORMATS", "UNSUPPORTED", "Format", "file_suffixes", "format_of_suffix", "formats", "supported"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Format:
     name : str
         As messages and ``jtgpu info`` show it.
     suffixes : tuple of str
-        Lower case, with the dot; ``.gz`` may follow each.
+        Lower case, with the dot; ``.gz`` or ``.xz`` may follow each.
     reader : str
         Module of this package with ``sniff`` and ``parse``.
     writer : str
@@ -76,7 +78,6 @@ FORMATS: tuple[Format, ...] = (
 UNSUPPORTED = (
     ("a zip archive", r"PK\x03\x04"),
     ("a file compressed by bzip2", r"BZh[1-9]1AY"),
-    ("a file compressed by xz", r"\xfd7zXZ"),
     ("a file compressed by Zstandard", r"\x28\xb5\x2f\xfd"),
     ("a file compressed by 7-Zip", r"7z\xbc\xaf\x27\x1c"),
     ("a PDF document", r"%PDF-"),
@@ -92,6 +93,11 @@ def formats() -> list[tuple[str, tuple[str, ...], bool]]:
     return [(f.name, f.suffixes, bool(f.writer)) for f in FORMATS]
 
 
+def file_suffixes() -> tuple[str, ...]:
+    """The suffixes of network files, without compression and with it."""
+    return tuple(suffix + packed for known in FORMATS for suffix in known.suffixes for packed in ("", *PACKED))
+
+
 def supported(*, writing: bool = False) -> str:
     """The formats that are read, or those that are written, in words."""
     listed = [
@@ -99,10 +105,10 @@ def supported(*, writing: bool = False) -> str:
         for f in FORMATS
         if f.writer or not writing
     ]
-    return f"{', '.join(listed)}, and each with .gz"
+    return f"{', '.join(listed)}, and each with .gz or .xz"
 
 
 def format_of_suffix(path: str) -> Format | None:
     """The format that a file name belongs to, if any."""
-    name = path.lower().removesuffix(".gz")
+    name = unpacked_name(path.lower())
     return next((f for f in FORMATS if name.endswith(f.suffixes)), None)

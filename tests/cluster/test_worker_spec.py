@@ -46,7 +46,7 @@ def tree(plan: Any) -> jtgpu.JunctionTree:
 # What is sent, and where to ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["asia.net", "munin2.net.gz"])
+@pytest.mark.parametrize("name", ["asia.net", "munin2.net.xz"])
 def test_models_and_plans_can_be_sent(name: str) -> None:
     net = jtgpu.read(ROOT / "nets" / name)
     plan = net.plan("min-fill", memory_limit=float("inf"), max_table=None)

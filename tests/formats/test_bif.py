@@ -435,7 +435,7 @@ def test_any_network_reads_back_bit_for_bit(net: BayesianNetwork) -> None:
 
 
 def nets_of(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.glob("*.*") if p.name.endswith((".net", ".net.gz", ".oobn")))
+    return sorted(p for p in folder.glob("*.*") if p.name.endswith((".net", ".net.gz", ".net.xz", ".oobn")))
 
 
 def round_trips(path: Path, tmp_path: Path) -> None:

@@ -400,7 +400,7 @@ def test_any_network_reads_back_bit_for_bit(net: BayesianNetwork) -> None:
 
 
 def every_file(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.glob("*.net*") if p.name.endswith((".net", ".net.gz")))
+    return sorted(p for p in folder.glob("*.net*") if p.name.endswith((".net", ".net.gz", ".net.xz")))
 
 
 @pytest.mark.parametrize("path", slow_when_large(every_file(ROOT / "nets")))

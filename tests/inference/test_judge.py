@@ -11,12 +11,13 @@ import pytest
 
 from jtgpu import JunctionTree, NetworkPlan
 from jtgpu.formats import read
+from jtgpu.formats.common.files import unpacked_name
 from jtgpu.model.network import BayesianNetwork
 from tests.support import judge
 from tests.support.bundled import slow_when_large
 
 NETS = Path(__file__).parents[2] / "nets"
-NAMES = sorted(p.name for p in NETS.iterdir() if p.name.endswith((".net", ".net.gz")))
+NAMES = sorted(p.name for p in NETS.iterdir() if unpacked_name(p.name).endswith(".net"))
 SHARES = (0.0, 0.05, 0.1, 0.2)
 
 # What the judge itself does not answer in reasonable time or memory (without evidence: munin1 needs a minute of two
@@ -37,7 +38,7 @@ def prepared(name: str) -> tuple[BayesianNetwork, Any, JunctionTree]:
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("name", slow_when_large(NAMES))
 def test_posteriors_agree_with_pyagrum(name: str, share: float) -> None:
-    if (name.removesuffix(".gz"), share) in BEYOND_THE_JUDGE:
+    if (unpacked_name(name), share) in BEYOND_THE_JUDGE:
         pytest.skip("pyAgrum does not answer this one in reasonable time or memory; compared with `reference` below")
     net, bn, tree = prepared(name)
     evidence = judge.sampled_evidence(net, share, seed=2014)
@@ -50,7 +51,7 @@ def test_posteriors_agree_with_pyagrum(name: str, share: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "share"), sorted(BEYOND_THE_JUDGE))
 def test_posteriors_agree_with_the_definition_if_pyagrum_has_no_answer(name: str, share: float) -> None:
-    file = next(p for p in NETS.iterdir() if p.name.removesuffix(".gz") == name)
+    file = next(p for p in NETS.iterdir() if unpacked_name(p.name) == name)
     net, _, tree = prepared(file.name)
     evidence = judge.sampled_evidence(net, share, seed=2014)
     post = tree.posteriors(evidence)

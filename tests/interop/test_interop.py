@@ -46,7 +46,7 @@ def bayesian(name: str) -> BayesianNetwork:
 # pyAgrum --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["asia.net", "alarm.net", "barley.net.gz", "munin1.net"])
+@pytest.mark.parametrize("name", ["asia.net", "alarm.net", "barley.net.xz", "munin1.net"])
 def test_pyagrum_round_trip(name: str, gum: Any) -> None:
     net = bayesian(name)
     theirs = jtgpu.to_pyagrum(net)

@@ -21,7 +21,7 @@ LARGE = {"andes", "barley", "diabetes", "link", "mildew", "munin", "munin1", "mu
 def bundled(name: str) -> BayesianNetwork:
     """One of nets/, compressed or not."""
     path = ROOT / "nets" / f"{name}.net"
-    net = jtgpu.read(path if path.exists() else path.with_name(f"{name}.net.gz"))
+    net = jtgpu.read(path if path.exists() else path.with_name(f"{name}.net.xz"))
     assert isinstance(net, BayesianNetwork)
     return net
 

@@ -1,4 +1,4 @@
-"""Reading and writing bytes: gzip, size limits, atomic writes, and errors that name the file."""
+"""Reading and writing bytes: gzip and xz, size limits, atomic writes, and errors that name the file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import zlib
+from collections.abc import Iterator
 from typing import BinaryIO
 
 from ...errors import FormatError, JtgpuError, format_bytes
@@ -13,14 +14,18 @@ from ...util import atomic_file
 from ...util.system import free_memory
 from .text import near
 
-__all__ = ["FileError", "MissingFileError", "read_bytes", "write_bytes"]
+__all__ = ["PACKED", "FileError", "MissingFileError", "read_bytes", "unpacked_name", "write_bytes"]
 
-GZIP_MAGIC = b"\x1f\x8b"
+PACKED = (".gz", ".xz")  # suffixes of compressed files
+GZIP_MAGIC, XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"
 MAX_BYTES = 4 << 30  # of a file, compressed or not; its text and tables need several times as much memory
 PART_BYTES = 8 << 20  # read at a time
-# Networks compress well (mostly zeros), but no known one by more than a factor of 60. After FREE_BYTES, no beginning of
-# a file may unpack to more than MAX_RATIO times its size, so that memory is bounded by the bytes that have been read.
-MAX_RATIO, FREE_BYTES = 100, 32 << 20
+# Networks compress well (mostly zeros), but no known one by more than a factor of 60 (gzip) or 70 (xz, which gains more
+# from repetition). After FREE_BYTES, no beginning of a file may unpack to more than this many times its size, so that
+# memory is bounded by the bytes that have been read.
+MAX_RATIO = {"gzip": 100, "xz": 500}
+FREE_BYTES = 32 << 20
+XZ_MEMORY = 256 << 20  # for the dictionary that a file declares; `xz -9` declares 64 MiB
 COPIES = 3  # of the bytes of a file in memory at the same time: parts, joined bytes, text
 
 
@@ -51,14 +56,14 @@ def _missing(path: str) -> MissingFileError:
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The contents of a file, decompressed if they are gzip data (recognised by content).
+    """The contents of a file, decompressed if they are gzip or xz data (recognised by content).
 
     Raises
     ------
     FileError
         If the file is missing (`MissingFileError`), a folder, or unreadable.
     FormatError
-        If gzip data are damaged, or the limits of this module or the free memory are exceeded; raised before the
+        If compressed data are damaged, or the limits of this module or the free memory are exceeded; raised before the
         memory is allocated.
     """
     name = os.fspath(path)
@@ -74,7 +79,9 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         raise _file_error(known, name, "read") from None
     if raw is None or len(raw) > limit:
         raise FormatError(f"{name}: larger than {format_bytes(limit)}, {_why(limit)}")
-    return _unpack(raw, name, limit) if raw.startswith(GZIP_MAGIC) else raw
+    if raw.startswith(GZIP_MAGIC):
+        return _unpack(raw, name, limit, "gzip")
+    return _unpack(raw, name, limit, "xz") if raw.startswith(XZ_MAGIC) else raw
 
 
 def _limit() -> int:
@@ -98,32 +105,68 @@ def _up_to(file: BinaryIO, limit: int, expected: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _unpack(raw: bytes, name: str, limit: int) -> bytes:
-    """Decompress gzip data, of which every beginning has to keep to the limits."""
+def _unpack(raw: bytes, name: str, limit: int, kind: str) -> bytes:
+    """Decompress data, of which every beginning has to keep to the limits."""
     parts, size = [], 0
     packed = io.BytesIO(raw)
     try:
-        with gzip.GzipFile(fileobj=packed) as file:
-            while part := file.read(min(PART_BYTES, FREE_BYTES)):
-                parts.append(part)
-                size += len(part)
-                if size > limit:
-                    raise FormatError(f"{name}: unpacks to more than {format_bytes(limit)}, {_why(limit)}")
-                if size > FREE_BYTES + MAX_RATIO * packed.tell():
-                    raise FormatError(
-                        f"{name}: found {format_bytes(packed.tell())} of gzip data that unpack to more than "
-                        f"{format_bytes(size)}, expected at most a factor of {MAX_RATIO}; no known network exceeds "
-                        "it (unpack the file with gunzip to read it all the same)"
-                    )
+        for part in (_gzip_parts if kind == "gzip" else _xz_parts)(packed):
+            parts.append(part)
+            size += len(part)
+            if size > limit:
+                raise FormatError(f"{name}: unpacks to more than {format_bytes(limit)}, {_why(limit)}")
+            if size > FREE_BYTES + MAX_RATIO[kind] * packed.tell():
+                raise FormatError(
+                    f"{name}: found {format_bytes(packed.tell())} of {kind} data that unpack to more than "
+                    f"{format_bytes(size)}, expected at most a factor of {MAX_RATIO[kind]}; no known network exceeds "
+                    f"it (unpack the file with {'gunzip' if kind == 'gzip' else 'unxz'} to read it all the same)"
+                )
     except (OSError, EOFError, zlib.error) as error:
-        raise FormatError(f"{name}: damaged gzip data ({error})") from None
+        raise FormatError(f"{name}: damaged {kind} data ({error})") from None
+    except ImportError:
+        raise FormatError(f"{name}: found {kind} data; this Python was built without them (unpack the file)") from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _gzip_parts(packed: io.BytesIO) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=packed) as file:
+        while part := file.read(min(PART_BYTES, FREE_BYTES)):
+            yield part
+
+
+def _xz_parts(packed: io.BytesIO) -> Iterator[bytes]:
+    """Parts of one or several streams, which zeros may follow; `lzma.LZMAFile` has no limit on memory."""
+    import lzma  # a Python may have been built without it
+
+    data = packed.read(1 << 16)
+    try:
+        while data:
+            decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
+            while not decoder.eof:
+                if decoder.needs_input and not data:
+                    data = packed.read(1 << 16)
+                    if not data:
+                        raise EOFError("the file ended before the end of the stream")
+                if part := decoder.decompress(data, min(PART_BYTES, FREE_BYTES)):
+                    yield part
+                data = b""
+            data = decoder.unused_data.lstrip(b"\0")
+            while not data and (more := packed.read(1 << 16)):
+                data = more.lstrip(b"\0")
+    except lzma.LZMAError as error:
+        raise OSError(str(error)) from None
+
+
+def unpacked_name(name: str) -> str:
+    """A file name without the suffix of compression."""
+    return name[:-3] if name.lower().endswith(PACKED) else name
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file completely or not at all (see `jtgpu.util.atomic_file`).
 
-    If the name ends in ``.gz``, the data are compressed, without a time or a name, so that equal data give equal files.
+    If the name ends in ``.gz`` or ``.xz``, the data are compressed, without a time or a name, so that equal data give
+    equal files.
 
     Raises
     ------
@@ -133,6 +176,8 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     name = os.fspath(path)
     if name.lower().endswith(".gz"):
         data = gzip.compress(data, compresslevel=9, mtime=0)
+    elif name.lower().endswith(".xz"):
+        data = _xz(data, name)
     try:
         atomic_file.write_bytes(path, data)
     except IsADirectoryError:
@@ -142,3 +187,14 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     except (OSError, ValueError) as error:
         known = error if isinstance(error, OSError) else OSError(str(error))
         raise _file_error(known, name, "write") from None
+
+
+def _xz(data: bytes, name: str) -> bytes:
+    """Compressed data, which need a dictionary no larger than themselves to be unpacked."""
+    try:
+        import lzma
+    except ImportError:
+        raise FileError(f"cannot write {name!r}: this Python was built without xz; use .gz") from None
+    dictionary = min(max(len(data), 1 << 16), 64 << 20)
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "pb": 0, "dict_size": dictionary}]
+    return lzma.compress(data, format=lzma.FORMAT_XZ, filters=filters)

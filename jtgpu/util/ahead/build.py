@@ -96,7 +96,7 @@ def _link(text: Path, objects: list[str], target: Path) -> None:
 
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     command = [
-        *compiler, "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{sysconfig.get_path('include')}",
+        *compiler, "-O2", "-fPIC", "-shared", "-s", "-fvisibility=hidden", f"-I{sysconfig.get_path('include')}",
         f"-I{numpy.get_include()}", str(text), *objects, "-lm", "-o", str(target),
     ]  # fmt: skip
     try:

@@ -50,7 +50,7 @@ def test_rows_of_a_pattern_stand_together(data: st.DataObject) -> None:
     assert [rows[i:j].tolist() for i, j in pairwise(ptr.tolist())] == list(expected.values())
 
 
-@pytest.mark.parametrize("name", ["alarm", "barley.net.gz", "win95pts"])
+@pytest.mark.parametrize("name", ["alarm", "barley.net.xz", "win95pts"])
 @pytest.mark.parametrize("share", [0.0, 0.1])
 def test_the_same_bits_for_any_number_of_threads(name: str, share: float) -> None:
     net = jtgpu.read(ROOT / "nets" / name) if "." in name else network(name)
