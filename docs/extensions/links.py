@@ -1,8 +1,9 @@
 """Links between pages that are written for readers of the repository, and names in single backticks.
 
 A page links to another one as ```user guide <guide.rst>`_``, which works where the files are read. On the site the link
-becomes one to the page. Files of the repository that are no pages are shown as code. `name` in a docstring is a link if
-the name is documented, else code: NumPy's format marks parameters in this way.
+becomes one to the page; a text that is the name of the file becomes the page's title. Files of the repository that are no
+pages are shown as code. `name` in a docstring is a link if the name is documented, else code: NumPy's format marks
+parameters in this way.
 """
 
 from __future__ import annotations
@@ -56,9 +57,10 @@ def resolve_file_links(app: Sphinx, doctree: nodes.document) -> None:
             file = ROOT / "bench" / path
         page = page_of(file)
         if page in app.env.found_docs:
+            text = node.astext()
             target = pending_xref(
-                "", nodes.inline("", node.astext()), refdomain="std", reftype="doc", refdoc=here,
-                reftarget=f"/{page}", refexplicit=True, refwarn=True,
+                "", nodes.inline("", text), refdomain="std", reftype="doc", refdoc=here,
+                reftarget=f"/{page}", refexplicit=not text.endswith((".rst", ".md")), refwarn=True,
             )  # fmt: skip
             node.replace_self(target)
         elif file.exists():
