@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Constraints", "make_constraints"]
 
 Arc = tuple[str, str]
+MAX_PARENTS = 4  # by default
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,10 @@ class Constraints:
     def is_empty(self) -> bool:
         """Whether no arc is forbidden or required."""
         return not (self.forbidden.any() or self.required.any())
+
+    def requiring(self, arcs: NDArray[np.bool_]) -> Constraints:
+        """The same with more required arcs, [parent, child]."""
+        return replace(self, required=self.required | arcs)
 
     def possible(self, v: int, members: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which parent sets of v are possible.
@@ -84,6 +89,7 @@ def make_constraints(
     forbidden: Iterable[Arc] = (),
     required: Iterable[Arc] = (),
     tiers: Iterable[Iterable[str]] | None = None,
+    within_tiers: bool = True,
 ) -> Constraints:
     """Check constraints and convert them to matrices.
 
@@ -91,10 +97,12 @@ def make_constraints(
     ----------
     names : sequence of str
     max_parents : int or mapping of str to int
-        A mapping limits its variables only.
+        Variables that a mapping does not name have at most 4 parents.
     forbidden, required : iterable of (parent, child)
     tiers : iterable of iterables of str, optional
         No arc points from a later tier to an earlier one. Variables in no tier are free.
+    within_tiers : bool
+        Whether arcs between variables of the same tier are possible.
 
     Raises
     ------
@@ -120,11 +128,12 @@ def make_constraints(
     if len(both):
         raise NetworkError(f"the arc {_arc(names, *both[0])} is both required and forbidden")
     if tiers is not None:
-        backward = _against_tiers(tiers, number)
-        both = np.argwhere(backward & yes)
+        excluded = _against_tiers(tiers, number, within_tiers)
+        both = np.argwhere(excluded & yes)
         if len(both):
-            raise NetworkError(f"the required arc {_arc(names, *both[0])} points to an earlier tier")
-        no |= backward
+            where = "points to an earlier tier" if within_tiers else "points to the same tier or an earlier one"
+            raise NetworkError(f"the required arc {_arc(names, *both[0])} {where}")
+        no |= excluded
     n_required = yes.sum(axis=0)
     if (n_required > limits).any():
         v = int(np.argmax(n_required > limits))
@@ -150,15 +159,15 @@ def _number(name: str, number: Mapping[str, int]) -> int:
 
 
 def _limits(max_parents: Any, names: list[str], number: Mapping[str, int]) -> NDArray[np.int64]:
-    limits = np.full(len(names), len(names) - 1, np.int64)
+    limits = np.full(len(names), min(MAX_PARENTS, len(names) - 1), np.int64)
     given = max_parents if isinstance(max_parents, Mapping) else dict.fromkeys(names, max_parents)
     for name, limit in given.items():
         limits[_number(name, number)] = min(whole_number("max_parents", limit, 0), len(names) - 1)
     return limits
 
 
-def _against_tiers(tiers: Iterable[Any], number: Mapping[str, int]) -> NDArray[np.bool_]:
-    """[u, v]: whether u is in a later tier than v."""
+def _against_tiers(tiers: Iterable[Any], number: Mapping[str, int], within: bool) -> NDArray[np.bool_]:
+    """[u, v]: whether u is in a later tier than v, or in the same one unless arcs within tiers are possible."""
     tier = np.full(len(number), -1, np.int64)
     for i, members in enumerate(tiers):
         if isinstance(members, str):
@@ -169,7 +178,10 @@ def _against_tiers(tiers: Iterable[Any], number: Mapping[str, int]) -> NDArray[n
                 raise NetworkError(f"{name!r} is in two tiers")
             tier[v] = i
     known = tier >= 0
-    return np.asarray((tier[:, None] > tier[None, :]) & known[:, None] & known[None, :])
+    excluded = tier[:, None] > tier[None, :]
+    if not within:
+        excluded |= (tier[:, None] == tier[None, :]) & ~np.eye(len(tier), dtype=np.bool_)
+    return np.asarray(excluded & known[:, None] & known[None, :])
 
 
 def _arc(names: Sequence[str], u: int, v: int) -> str:

@@ -32,8 +32,16 @@ def test_every_constraint_removes_families() -> None:
     assert possible_families(forbidden=[("a", "b")]) == {f for f in families if f[0] != 1 or 0 not in f[1]}
     assert possible_families(required=[("a", "b")]) == {f for f in families if f[0] != 1 or 0 in f[1]}
     assert possible_families(tiers=[["c"], ["a", "b"]]) == {f for f in families if f[0] != 2 or not {0, 1} & {*f[1]}}
+    apart = possible_families(tiers=[["c"], ["a", "b"]], within_tiers=False)
+    assert apart == {f for f in families if not ((f[0] == 2 and {0, 1} & {*f[1]}) or {f[0], *f[1]} >= {0, 1} and (
+        f[0] in (0, 1)))}  # fmt: skip
     assert possible_families(max_parents=1) == {f for f in families if len(f[1]) < 2}
     assert possible_families(max_parents={"d": 0}) == {f for f in families if f[0] != 3 or not f[1]}
+
+
+def test_variables_that_a_mapping_does_not_name_have_the_default_limit() -> None:
+    names = tuple("abcdefg")
+    assert make_constraints(names, {"b": 6, "c": 0}).max_parents.tolist() == [4, 6, 0, 4, 4, 4, 4]
 
 
 def test_first_order_follows_required_arcs() -> None:
@@ -46,6 +54,7 @@ def test_first_order_follows_required_arcs() -> None:
         ({"required": [("a", "b"), ("b", "c"), ("c", "a")]}, NetworkError, "cycle: '[abc]' -> '[abc]' -> '[abc]' -> "),
         ({"required": [("a", "b")], "forbidden": [("a", "b")]}, NetworkError, "'a' -> 'b' is both required and"),
         ({"required": [("a", "b")], "tiers": [["b"], ["a"]]}, NetworkError, "'a' -> 'b' points to an earlier tier"),
+        ({"required": [("a", "b")], "tiers": [["a", "b"]], "within_tiers": False}, NetworkError, "to the same tier or"),
         ({"required": [("a", "c"), ("b", "c")], "max_parents": 1}, NetworkError, "'c' has 2 required parents"),
         ({"forbidden": [("a", "a")]}, NetworkError, "to itself"),
         ({"tiers": [["a"], ["a"]]}, NetworkError, "'a' is in two tiers"),

@@ -143,6 +143,29 @@ def test_few_candidates_have_the_probabilities_of_all(prior: str, k: int) -> Non
     assert max(found.edge(u, v) for u, v in others) > 0.05
 
 
+@pytest.mark.parametrize(
+    ("seed", "options"),
+    [(5, {}), (8, {}), (5, {"required": [("a", "b"), ("c", "b")]}), (8, {"required": [("a", "b"), ("c", "b")]})],
+)
+def test_outer_sets_that_have_most_of_the_weight(seed: int, options: dict[str, Any]) -> None:
+    """Chains over orders were stuck at the best orders of two candidates, and said that they had converged."""
+    table = random_table(seed, n=6, n_rows=1500)
+    exact = jtgpu.learn.posterior(table, prior="order", **options)
+    found = jtgpu.learn.posterior(table, prior="order", method="mcmc", candidates=2, seed=1, **options)
+    gaps = np.abs(found.edge_probabilities.values - exact.edge_probabilities.values)
+    assert (gaps <= 5.0 * found.mcse.values + 1e-3).all()
+
+
+def test_chains_start_from_a_graph() -> None:
+    table = random_table(5, n=6, n_rows=80)
+    exact = jtgpu.learn.posterior(table)
+    far = [("f", "e"), ("e", "d"), ("d", "c"), ("c", "b"), ("b", "a")]
+    found = jtgpu.learn.posterior(table, method="mcmc", start=far)
+    assert np.abs(found.edge_probabilities.values - exact.edge_probabilities.values).max() < 0.045
+    with pytest.raises(NetworkError, match="the start graph has a cycle: 'a' -> 'b' -> 'a'"):
+        jtgpu.learn.posterior(table, start=[("a", "b"), ("b", "a")])
+
+
 def sampled(steps: int, threads: int = 2, **options: Any) -> StructurePosterior:
     table = random_table(8, n=6, n_rows=90)
     return jtgpu.learn.posterior(table, method="mcmc", tolerance=1e-9, steps=steps, threads=threads, seed=4, **options)

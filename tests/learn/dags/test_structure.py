@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.errors import DataError, NetworkError, TableTooLarge
+from jtgpu.errors import DataError, NetworkError, TableTooLarge, UnknownVariable
 from jtgpu.learn.dags.graphs import adjacency, compelled_arcs, structural_hamming_distance
 from jtgpu.learn.dags.scores.coded import code_table
 from tests.learn.dags import oracle
@@ -97,6 +97,28 @@ def test_tabu_search_leaves_local_optima() -> None:
     assert sum(t > g + 1e-6 for g, t in zip(found["greedy"], found["tabu"], strict=True)) > 0
 
 
+@pytest.mark.parametrize("method", ["greedy", "tabu", "order"])
+def test_no_search_returns_less_than_its_start(method: str) -> None:
+    table = random_table(3, n=9, n_rows=90)
+    best = jtgpu.learn.structure(table, max_parents=3)
+    for start in (best, best.dag, best.arcs, {v: best.parents(v) for v in best.names}, best.network()):
+        found = jtgpu.learn.structure(table, method=method, max_parents=3, start=start, candidates=1)
+        assert found.score == pytest.approx(best.score, abs=1e-6)
+
+
+def test_restarts_find_better_graphs() -> None:
+    tables = [random_table(s, n=8, n_rows=80) for s in range(8)]
+    options: dict[str, Any] = {"method": "greedy", "required": [("a", "b")], "tiers": [["b", "c"], ["d"]]}
+    once = [jtgpu.learn.structure(table, **options) for table in tables]
+    again = [jtgpu.learn.structure(table, restarts=10, **options) for table in tables]
+    gains = [b.score - a.score for a, b in zip(once, again, strict=True)]
+    assert min(gains) >= -1e-9
+    assert max(gains) > 1e-3
+    assert all(b.steps > a.steps > 0 and ("a", "b") in b.arcs for a, b in zip(once, again, strict=True))
+    assert not any({("d", "b"), ("d", "c")} & {*b.arcs} for b in again)
+    assert again[0].arcs == jtgpu.learn.structure(tables[0], restarts=10, **options).arcs
+
+
 def test_result_for_users() -> None:
     pytest.importorskip("networkx")
     found = jtgpu.learn.structure(DATA, tiers=[["rain", "noise"], ["wet"]])
@@ -112,6 +134,9 @@ def test_result_for_users() -> None:
     assert net.cpt("wet") == pytest.approx((counts + 0.25) / (counts.sum(axis=1, keepdims=True) + 0.5))
     fitted = jtgpu.learn.fit(found, {v: DATA[v].tolist() for v in DATA}, prior="bdeu:1").network
     assert fitted.cpt("wet") == pytest.approx(net.cpt("wet"), abs=1e-12)
+    half = {v: DATA[v][:100] for v in DATA}
+    counts = np.bincount(half["noise"], minlength=2)
+    assert found.network(half).cpt("noise") == pytest.approx((counts + 0.5) / 101)
     plain = found.network(ess=0.0)
     assert plain.cpt("noise") == pytest.approx(np.bincount(DATA["noise"]) / 200)
     assert net.compile(backend="reference").posterior("rain", {"wet": "1"})["1"] > 0.5
@@ -141,6 +166,14 @@ def test_prior_weighs_arcs() -> None:
         ({"memory_limit": 100, "method": "order"}, TableTooLarge, "limit"),
         ({"required": [("rain", "wet"), ("wet", "rain")]}, NetworkError, "cycle"),
         ({"weights": [1]}, DataError, "weights must be 200"),
+        ({"restarts": -1}, ValueError, "restarts must be"),
+        ({"within_tiers": 1}, ValueError, "within_tiers must be True or False"),
+        ({"start": [("wet", "snow")]}, UnknownVariable, "'snow', which is no column"),
+        ({"start": ["wet"]}, NetworkError, "pairs"),
+        ({"start": 3}, NetworkError, "the structure must be"),
+        ({"start": [("wet", "rain")], "forbidden": [("wet", "rain")]}, NetworkError, "'wet' -> 'rain', which is forb"),
+        ({"start": [], "required": [("wet", "rain")]}, NetworkError, "does not have the required arc 'wet' -> 'rain'"),
+        ({"start": [("wet", "rain")], "max_parents": 0}, NetworkError, "1 parents of 'rain', more than max_parents=0"),
     ],
 )
 def test_wrong_arguments(options: dict[str, Any], error: type[Exception], message: str) -> None:

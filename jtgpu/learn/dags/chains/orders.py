@@ -34,6 +34,9 @@ _outer_sets = loops("jtgpu.learn.dags.loops.outer_sets")
 ONE = 2.0**32  # probabilities are added as multiples of 1/ONE: sums do not depend on their order
 
 
+SHARE_OF_FULL = 4  # variables for each that is relocated by the full weights between two samples
+
+
 class OrderSampler(NamedTuple):
     """What all chains share.
 
@@ -142,12 +145,13 @@ def run_corrected_chains(
     tables : SetTables
     """
     n_chains, n_samples = len(state.order), n_steps // thin
+    n_full = -(-state.order.shape[1] // SHARE_OF_FULL)
     order, arcs = state.order.copy(), state.arcs.copy()
     trace, settings = np.empty((n_chains, n_samples)), np.array([1.0, 1.0, sampler.share_of_swaps])
 
     def run(chain: int) -> None:
         _outer_sets.corrected_order_steps(
-            n_samples, state.n_steps, thin, chain, np.uint64(sampler.seed), settings, tables, sampler.tables.bit_in,
+            n_samples, state.n_steps, thin, n_full, chain, np.uint64(sampler.seed), settings, tables, sampler.tables.bit_in,
             order[chain], arcs[chain], trace[chain],
         )  # fmt: skip
 

@@ -11,13 +11,13 @@ from ..chain_records import SetTables
 from .draws import ANY, NEGLIGIBLE, lowest, squeezed
 from .exponential import exponential
 from .orders import order_steps, start_order
-from .philox import philox, uniform
+from .philox import below, philox, uniform
 
 __all__ = ["SetTables", "corrected_order_steps", "totals_of_order", "with_outer"]
 
 NEGLIGIBLE_REST = -16.0  # ln of the share of outer sets that are not summed
 ONE = 4294967296.0
-CORRECTION = 1  # last word of the counter of the random numbers by which orders are accepted
+CORRECTION = 1  # last word of the counter of the random numbers by which orders are accepted; more are for relocations
 
 
 @compiled(allocates=False)
@@ -90,19 +90,78 @@ def _add_shares(tables, v, before, total, shares):  # type: ignore[no-untyped-de
                     mask &= mask - 1
 
 
-@compiled("i8, i8, i8, i8, u8, f8[:], SetTables, i8[:, :], i8[:], u8[:, :], f8[:]")
+@compiled(allocates=False)
+def _total_of(tables, v, before):  # type: ignore[no-untyped-def]
+    """ln of the total weight of the parent sets of v within `before`."""
+    inner = (1 << tables.hits.shape[1]) - 1
+    return with_outer(tables, v, before, ANY, tables.sums[v, before & inner])
+
+
+@compiled(allocates=False)
+def _relocate(v, u, tables, bits, order, before, totals, scratch):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    """Move v to a position that is drawn by the full weights; see `jtgpu.learn.dags.loops.orders.relocate`.
+
+    ``bits[u, v]`` is the bit of u among the possible parents of v, or 0.
+    """
+    n, now = len(order), 0
+    while order[now] != v:
+        now += 1
+    weights, other, gain, own = scratch[0], scratch[1], scratch[2], scratch[3]
+    base = 0.0  # sum of the totals of the others if all follow v
+    for i in range(n - 1):
+        w = order[i if i < now else i + 1]
+        other[i] = _total_of(tables, w, before[w] ^ bits[v, w]) if bits[v, w] else totals[w]
+        gain[i] = totals[w] - other[i] if i < now else other[i] - totals[w]
+        base += other[i] if i < now else totals[w]
+    mask = 0
+    own[0] = _total_of(tables, v, 0)
+    for p in range(n):
+        if p > 0:
+            w = order[p - 1 if p <= now else p]
+            base += gain[p - 1]
+            own[p] = own[p - 1]
+            if bits[w, v]:
+                mask |= bits[w, v]
+                own[p] = _total_of(tables, v, mask)
+        weights[p] = base + own[p]
+    most = weights[0]
+    for p in range(1, n):
+        most = max(most, weights[p])
+    total = 0.0
+    for p in range(n):
+        weights[p] = exponential(max(weights[p] - most, NEGLIGIBLE))
+        total += weights[p]
+    left, p = u * total, 0
+    while p < n - 1 and left >= weights[p]:
+        left -= weights[p]
+        p += 1
+    step = 1 if p > now else -1
+    for i in range(now, p, step):
+        w = order[i + step]
+        order[i] = w
+        if bits[v, w]:
+            before[w] ^= bits[v, w]
+            totals[w] = other[i if step > 0 else i - 1]
+    order[p], before[v], totals[v] = v, 0, own[p]
+    for i in range(p):
+        before[v] |= bits[order[i], v]
+
+
+@compiled("i8, i8, i8, i8, i8, u8, f8[:], SetTables, i8[:, :], i8[:], u8[:, :], f8[:]")
 def corrected_order_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    n_samples, first, thin, chain, seed, settings, tables, bit_in, order, arcs, trace
+    n_samples, first, thin, n_full, chain, seed, settings, tables, bit_in, order, arcs, trace
 ):  # fmt: skip
     """Run a chain over orders whose weights include the outer sets.
 
     Steps look up the sums over candidates. After `thin` of them, the new order is accepted or rejected by the weight of
     the outer sets, or the old one restored (surrogate transitions, Liu, 2001): `thin` steps, each of which is one of
-    several moves at random, are a move in balance with the weight without outer sets.
+    several moves at random, are a move in balance with the weight without outer sets. Then `n_full` variables are
+    relocated by the full weights, so that the chain moves also where most of the weight is that of outer sets.
 
     Parameters
     ----------
     n_samples : int64
+    n_full : int64
     first, thin, chain, seed, settings
         See `jtgpu.learn.dags.loops.orders.order_steps`.
     tables : SetTables
@@ -126,9 +185,15 @@ def corrected_order_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     nothing, no_arcs, last, shares = np.empty((n, 1, 0)), np.zeros((n, n), np.uint64), np.empty(1), np.empty(m)
     start_order(order, bit_in, tables.sums, position, masks, values)
     totals_of_order(order, tables, before, totals)
-    excess, accepted = totals.sum() - values.sum(), 0
+    bits, scratch = np.zeros((n, n), np.int64), np.empty((4, n))
+    for v in range(n):
+        for j in range(m):
+            if tables.candidates[v, j] >= 0:
+                bits[tables.candidates[v, j], v] = 1 << j
+    accepted = 0
     for s in range(n_samples):
         old[:] = order
+        excess = totals.sum() - values.sum()
         begin = first + s * thin
         order_steps(
             thin, begin, thin, chain, seed, settings, order, position, masks, values, bit_in, tables.sums,
@@ -138,12 +203,14 @@ def corrected_order_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
         new = totals.sum() - values.sum()
         w, _, _, _ = philox(seed, np.uint64(begin + thin - 1), np.uint64(chain), np.uint64(CORRECTION))
         if math.log(uniform(w)) < new - excess:
-            excess = new
             accepted += 1
         else:
             order[:] = old
-            start_order(order, bit_in, tables.sums, position, masks, values)
             totals_of_order(order, tables, before, totals)
+        for r in range(n_full):
+            w, u, _, _ = philox(seed, np.uint64(begin + thin - 1), np.uint64(chain), np.uint64(CORRECTION + 1 + r))
+            _relocate(below(w, n), uniform(u), tables, bits, order, before, totals, scratch)
+        start_order(order, bit_in, tables.sums, position, masks, values)
         trace[s] = totals.sum()
         for v in range(n):
             _add_shares(tables, v, before[v], totals[v], shares)

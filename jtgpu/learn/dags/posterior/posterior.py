@@ -14,7 +14,7 @@ import numpy as np
 
 from ....errors import ArgumentError, NetworkError, TableTooLarge
 from ....model.network import BayesianNetwork
-from ....util.arguments import choice, number, whole_number
+from ....util.arguments import choice, flag, number, whole_number
 from ....util.system import free_memory, parse_bytes
 from ..candidates.coverage import covered_shares
 from ..candidates.family_weights import family_weights
@@ -37,12 +37,14 @@ from ..constraints import Constraints, make_constraints
 from ..exact.draws import draw_by_orders, draw_by_partitions
 from ..exact.gpu.exact import GpuExact
 from ..exact.posteriors import exact_by_orders, exact_by_partitions
+from ..graphs import adjacency
 from ..priors import StructurePrior, make_prior
 from ..scores.coded import CodedTable, code_table
 from ..scores.combinations import n_parent_sets, parent_masks
 from ..scores.rules import ScoreRule
 from ..search.best_graph import BestGraph, best_by_orders, exact_best, graph_of_order
 from ..search.structure import Structure, prior_of, structure_of
+from ..start_graph import start_graph, start_order
 from .arc_tables import variable_number
 from .result import StructurePosterior
 from .sources import DRAWS, ChainSource, Covered, ExactSource, Given
@@ -78,6 +80,12 @@ class _Problem:
     threads: int | None
     backend: str = "cpu"
     devices: Any = None
+    start: NDArray[np.bool_] | None = None
+
+    @property
+    def first(self) -> NDArray[np.int64] | None:
+        """The order from which the first chain starts."""
+        return None if self.start is None else start_order(self.start)
 
     @property
     def most(self) -> int:
@@ -94,6 +102,10 @@ class _Problem:
             self.coded, self.rule, self.prior, self.constraints, candidates, self.most, memory_limit=self.limit,
             threads=self.threads,
         )  # fmt: skip
+
+    def best(self, tables: CandidateTables) -> BestGraph:
+        """A graph of high weight, by search."""
+        return best_by_orders(tables, self.constraints, seed=self.seed, threads=self.threads, first=self.first)
 
     def given(self, tables: CandidateTables, best: BestGraph, method: str, notes: tuple[str, ...] = ()) -> Given:
         named = None
@@ -122,6 +134,7 @@ def posterior(  # noqa: PLR0913
     forbidden: Iterable[tuple[str, str]] = (),
     required: Iterable[tuple[str, str]] = (),
     tiers: Iterable[Iterable[str]] | None = None,
+    within_tiers: bool = True,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
     missing: str = "error",
     weights: Any = None,
@@ -137,6 +150,7 @@ def posterior(  # noqa: PLR0913
     devices: Any = None,
     checkpoint: str | Path | None = None,
     progress: Callable[[str], None] | None = None,
+    start: Any = None,
 ) -> StructurePosterior:
     """Compute the posterior over directed acyclic graphs: how probable arcs, paths and parent sets are.
 
@@ -145,7 +159,7 @@ def posterior(  # noqa: PLR0913
 
     Parameters
     ----------
-    data, score, ess, max_parents, forbidden, required, tiers, states, missing, weights, table
+    data, score, ess, max_parents, forbidden, required, tiers, within_tiers, states, missing, weights, table
         See `jtgpu.learn.structure`. The scores ``"bic"`` and ``"aic"`` approximate ln P(data | graph).
     prior : {"uniform", "fair", "order"} or ("edge", p)
         Prior weights of graphs: uniform; 1 / C(n - 1, k) for each set of k parents; p / (1 - p) for each arc. With
@@ -183,6 +197,8 @@ def posterior(  # noqa: PLR0913
         as without the interruption.
     progress : callable, optional
         Is called with a line of text after every round.
+    start : network, graph, mapping from child to parents, or iterable of (parent, child), optional
+        A graph from which the first chain starts. Default: the order of the variables, and random ones.
 
     Returns
     -------
@@ -230,9 +246,13 @@ def posterior(  # noqa: PLR0913
     weigh = make_prior(prior, n)
     if table is not None:
         require_same(table, coded, rule)
-    constraints = make_constraints(coded.names, max_parents, forbidden=forbidden, required=required, tiers=tiers)
+    constraints = make_constraints(
+        coded.names, max_parents, forbidden=forbidden, required=required, tiers=tiers,
+        within_tiers=flag("within_tiers", within_tiers),
+    )  # fmt: skip
+    begin = start_graph(start, coded.names, constraints)
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
-    problem = _Problem(coded, rule, weigh, constraints, table, seed, limit, threads, backend, devices)
+    problem = _Problem(coded, rule, weigh, constraints, table, seed, limit, threads, backend, devices, begin)
     by_orders = weigh.name == "order"
     limits = (GPU_BY_ORDERS, GPU_BY_PARTITIONS) if backend == "gpu" else (AUTO_BY_ORDERS, AUTO_BY_PARTITIONS)
     few = n <= limits[0 if by_orders else 1]
@@ -307,7 +327,6 @@ def _chains(
             first = engine.start(first)
         else:
             engine = PartitionEngine(chain_tables, problem.seed, problem.threads)
-    best = best_by_orders(sets.search_tables, problem.constraints, seed=problem.seed, threads=problem.threads)
     run = ChainRun(engine, first)
     file = None
     if checkpoint is not None:
@@ -320,7 +339,7 @@ def _chains(
         if progress is not None:
             progress(_progress_line(run, estimate, stop.tolerance))
 
-    given = problem.given(tables, best, "order", sets.notes)
+    given = problem.given(tables, sets.best, "order", sets.notes)
     shares = None if sets.coverage is None else sets.coverage(state.order)
     covered = Covered(chain_tables.candidates, shares, sets.by_lists)
     return ChainSource(given, covered, run, stop.tolerance, after_round)
@@ -333,8 +352,7 @@ class _ChainSets:
     Attributes
     ----------
     tables : CandidateTables
-    search_tables : CandidateTables
-        For the best graph.
+    best : BestGraph
     chain_tables : SetTables
     coverage : callable
         Returns the shares of the posterior of each variable's parents that are summed, (n,), given some orders; None if
@@ -345,7 +363,7 @@ class _ChainSets:
     """
 
     tables: CandidateTables
-    search_tables: CandidateTables
+    best: BestGraph
     chain_tables: SetTables
     coverage: Callable[[NDArray[np.int64]], NDArray[np.float64]] | None
     by_lists: bool
@@ -361,27 +379,31 @@ def _chain_sets(problem: _Problem, candidates: Any) -> _ChainSets:
     if k == n - 1:
         tables = problem.tables(_all_others(n))
         chain_tables = set_tables(tables, memory_limit=limit, threads=threads)
-        return _ChainSets(tables, tables, chain_tables, None, False, notes)
-    size = screened_size(n, problem.most) if k == 0 else wide_size(problem.coded.cardinality, problem.most)
+        return _ChainSets(tables, problem.best(tables), chain_tables, None, False, notes)
+    by_lists = k == 0
+    size = screened_size(n, problem.most) if by_lists else wide_size(problem.coded.cardinality, problem.most)
     scores = problem.scores(size)
     rows = family_weights(scores, problem.prior, problem.constraints)
-    if k == 0:
+    if by_lists:
         chosen, outer = _named_candidates(problem, candidates), None
-        search_tables = tables = problem.tables(chosen)
+        tables = problem.tables(chosen)
+        best = problem.best(tables)
     else:
-        few = scores.with_max_parents(screened_size(n, problem.most))
-        chosen = screened_candidates(few, problem.prior, problem.constraints, k)
+        few, constraints = scores.with_max_parents(screened_size(n, problem.most)), problem.constraints
+        more = max(number_of_candidates("auto", n, limit), k)
+        best = problem.best(problem.tables(screened_candidates(few, problem.prior, constraints, more)))
+        # chains over orders first run on candidates alone: they have to find the region of the best graph
+        wanted = constraints.requiring(adjacency(best.parents))
+        k = max(k, int(wanted.required.sum(axis=0).max()))
+        chosen = screened_candidates(few, problem.prior, wanted, k)
         outer = outer_sets(rows, scores.max_parents, chosen, threads)
-        search_tables = tables = problem.tables(chosen)
-        more = number_of_candidates("auto", n, limit)
-        if k < more:
-            search_tables = problem.tables(screened_candidates(few, problem.prior, problem.constraints, more))
+        tables = problem.tables(chosen)
     chain_tables = set_tables(tables, outer, memory_limit=limit, threads=threads)
 
     def coverage(some: NDArray[np.int64]) -> NDArray[np.float64]:
         return covered_shares(rows, scores.max_parents, chosen, outer, some)
 
-    return _ChainSets(tables, search_tables, chain_tables, coverage, k == 0, notes)
+    return _ChainSets(tables, best, chain_tables, coverage, by_lists, notes)
 
 
 def _named_candidates(problem: _Problem, given: Mapping[str, Iterable[str]]) -> NDArray[np.int64]:
@@ -418,6 +440,8 @@ def _first_orders(problem: _Problem, tables: CandidateTables, n_chains: int) -> 
     sampler = orders.OrderSampler(tables, tables.sums(problem.threads), np.empty((n, k, 0)), problem.seed)
     n_steps = min(int(FIRST_STEPS * n * n * math.log(max(n, 2))), MAX_FIRST_STEPS)
     start = orders.start_chains(problem.constraints, n_chains, problem.seed)
+    if problem.first is not None:
+        start.order[0] = problem.first
     for chain, order in enumerate(start.order):  # an order of finite weight
         if not math.isfinite(graph_of_order(tables, order).weight):
             raise NetworkError(
@@ -441,6 +465,7 @@ def _digests(problem: _Problem, tables: SetTables, chains: str) -> dict[str, str
         "candidates": digest(tables.candidates, tables.masks, tables.weights),
         "chains": chains,
         "seed": str(problem.seed),
+        "start": "" if problem.start is None else digest(problem.start),
     }
 
 

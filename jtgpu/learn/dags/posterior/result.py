@@ -19,7 +19,7 @@ from ....util.atomic_file import write_bytes
 from ..chains.diagnostics import standard_errors
 from ..graphs import digraph
 from ..networks import fitted_network
-from ..scores.coded import CodedTable, code_table
+from ..scores.coded import CodedTable, cases_like
 from ..search.structure import Structure
 from .arc_tables import Arc, ArcTable, ParentSet, ParentSets, variable_number
 from .averaging import AveragedNetworks, clique_entries
@@ -241,7 +241,7 @@ class StructurePosterior(Printed):
             arcs = np.array([[self.structure.dag.has_edge(u, v) for v in self.names] for u in self.names])
         else:
             arcs = self._consensus(threshold)
-        return fitted_network(self._cases(data), arcs, self._ess)
+        return fitted_network(cases_like(self._table_of_cases, data), arcs, self._ess)
 
     def average(
         self,
@@ -277,21 +277,9 @@ class StructurePosterior(Printed):
         graphs = self._source.graphs(wanted)
         graphs = graphs.reshape(-1, graphs.shape[-1])
         graphs, weights = distinct(graphs[evenly(len(graphs), wanted)])
-        cases, known = self._cases(data), dict[tuple[int, ...], Any]()
+        cases, known = cases_like(self._table_of_cases, data), dict[tuple[int, ...], Any]()
         networks = [fitted_network(cases, arcs, self._ess, known) for arcs in arcs_of(graphs, self._of_candidates)]
         return AveragedNetworks(networks, weights, max_entries=limit, backend=backend, threads=threads)
-
-    def _cases(self, data: Any) -> CodedTable:
-        """Cases with the posterior's states."""
-        if data is None:
-            return self._table_of_cases
-        table = self._table_of_cases
-        uniform = [np.full(len(s), 1.0 / len(s)) for s in table.states]
-        states = BayesianNetwork(
-            dict(zip(table.names, table.states, strict=True)), dict.fromkeys(table.names, ()),
-            dict(zip(table.names, uniform, strict=True)),
-        )  # fmt: skip
-        return code_table(data, states=states)
 
     def more(self, *, steps: int | None = None, time: float | None = None) -> StructurePosterior:
         """Continue the chains: the posterior after more steps; itself if it is exact.

@@ -22,7 +22,7 @@ from .sources import ColumnValues, read_columns
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CodedTable", "code_table"]
+__all__ = ["CodedTable", "cases_like", "code_table"]
 
 MAX_STATES = 255  # of a variable: states are uint8
 MIN_IDENTIFIER = 20  # rows above which a column of distinct values is taken for an identifier
@@ -127,6 +127,15 @@ def code_table(
         raise DataError(f"the table has {table.n_cases:,} cases, more than {MAX_ROWS:,}")
     _warn_of_copies(table)
     return table
+
+
+def cases_like(table: CodedTable, data: Any) -> CodedTable:
+    """Other cases with the columns and states of a table; the table itself for None."""
+    if data is None:
+        return table
+    uniform = {v: np.full(len(s), 1.0 / len(s)) for v, s in zip(table.names, table.states, strict=True)}
+    states = dict(zip(table.names, table.states, strict=True))
+    return code_table(data, states=BayesianNetwork(states, dict.fromkeys(table.names, ()), uniform))
 
 
 def _declared_states(states: Any, names: list[str]) -> dict[str, list[Any]]:

@@ -40,11 +40,14 @@ class BestGraph(NamedTuple):
     order : (n,) ndarray of int64
     weight : float
         Sum of the weights of its families.
+    n_steps : int
+        Steps of the search.
     """
 
     parents: list[list[int]]
     order: NDArray[np.int64]
     weight: float
+    n_steps: int = 0
 
 
 def exact_best(
@@ -111,6 +114,7 @@ def best_by_orders(
     restarts: int = 4,
     steps: int | None = None,
     threads: int | None = None,
+    first: NDArray[np.int64] | None = None,
 ) -> BestGraph:
     """A graph of high weight: the best of the orders that annealed chains of relocations visit.
 
@@ -126,13 +130,15 @@ def best_by_orders(
         Of each chain. Default: 1,600 for each variable.
     threads : int, optional
         The result does not depend on it.
+    first : (n,) ndarray of int64, optional
+        Order from which the first chain starts. No graph that it allows is better than the result.
     """
     n = len(tables.candidates)
     steps = STEPS * n if steps is None else steps
     best_sets = tables.best(threads)
 
     def search(chain: int) -> tuple[float, NDArray[np.int64]]:
-        order = start_order(constraints, chain, seed)
+        order = start_order(constraints, chain, seed) if chain or first is None else first.copy()
         position, masks, values = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
         _orders.start_order(order, tables.bit_in, best_sets, position, masks, values)
         best, settings = np.empty(n, np.int64), np.array([FIRST_BETA, LAST_BETA, 0.0])
@@ -146,7 +152,10 @@ def best_by_orders(
     with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
         found = list(pool.map(search, range(restarts)))
     _, order = max(found, key=lambda item: item[0])  # the first one of the best
-    return graph_of_order(tables, order)
+    best = graph_of_order(tables, order)
+    if first is not None:
+        best = max(best, graph_of_order(tables, first), key=lambda graph: graph.weight)
+    return best._replace(n_steps=restarts * steps)
 
 
 def graph_of_order(tables: CandidateTables, order: NDArray[np.int64]) -> BestGraph:

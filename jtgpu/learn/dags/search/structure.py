@@ -11,7 +11,7 @@ import numpy as np
 
 from ....errors import ArgumentError
 from ....model.network import BayesianNetwork
-from ....util.arguments import choice, whole_number
+from ....util.arguments import choice, flag, whole_number
 from ....util.system import free_memory, parse_bytes
 from ..candidates.family_weights import family_weights
 from ..candidates.preparation import (
@@ -27,10 +27,11 @@ from ..constraints import make_constraints
 from ..graphs import adjacency, compelled_arcs, digraph
 from ..networks import fitted_network
 from ..priors import StructurePrior, make_prior
-from ..scores.coded import CodedTable, code_table
+from ..scores.coded import CodedTable, cases_like, code_table
 from ..scores.combinations import n_parent_sets, parent_masks
 from ..scores.rules import ScoreRule
 from ..scores.score_table import ScoreTable
+from ..start_graph import start_graph, start_order
 from .best_graph import BestGraph, best_by_orders, exact_best
 from .greedy import climb
 
@@ -62,6 +63,8 @@ class Structure:
         An order of the variables that the graph allows.
     candidates : dict
         Candidate parents of each variable; None if all variables were candidates.
+    steps : int
+        Moves of single arcs (``"greedy"``, ``"tabu"``) or relocations of a variable (``"order"``); 0 if exact.
     """
 
     names: tuple[str, ...]
@@ -73,6 +76,7 @@ class Structure:
     _arcs: NDArray[np.bool_] = field(repr=False)
     _table: CodedTable = field(repr=False)
     _ess: float = field(repr=False)
+    steps: int = 0
 
     def __repr__(self) -> str:
         return f"<Structure: {len(self.names)} variables, {len(self.arcs)} arcs, score {self.score:.2f}, {self.method}>"
@@ -106,17 +110,19 @@ class Structure:
         """Entries of the clique tables of the network's junction tree: what exact inference in it costs."""
         return int(self.network().plan().cost().entries)
 
-    def network(self, ess: float | None = None) -> BayesianNetwork:
-        """The network of this graph, with CPTs from the data it was learned from.
+    def network(self, data: Any = None, *, ess: float | None = None) -> BayesianNetwork:
+        """The network of this graph, with CPTs from data.
 
         Each CPT is the posterior mean under the Dirichlet prior of BDeu: (count + ess / (q r)) / (n + ess / q).
 
         Parameters
         ----------
+        data : table, optional
+            Cases with the same columns and states. Default: those that the graph was learned from.
         ess : float, optional
             Equivalent sample size. Default: that of the score, else 1.
         """
-        return fitted_network(self._table, self._arcs, self._ess if ess is None else ess)
+        return fitted_network(cases_like(self._table, data), self._arcs, self._ess if ess is None else ess)
 
 
 def structure(  # noqa: PLR0913
@@ -131,6 +137,7 @@ def structure(  # noqa: PLR0913
     forbidden: Iterable[tuple[str, str]] = (),
     required: Iterable[tuple[str, str]] = (),
     tiers: Iterable[Iterable[str]] | None = None,
+    within_tiers: bool = True,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
     missing: str = "error",
     weights: Any = None,
@@ -138,6 +145,10 @@ def structure(  # noqa: PLR0913
     seed: int = 0,
     memory_limit: int | str | None = None,
     threads: int | None = None,
+    start: Any = None,
+    restarts: int = 0,
+    backend: str = "cpu",
+    devices: Any = None,
 ) -> Structure:
     """Find the directed acyclic graph of the highest score.
 
@@ -156,13 +167,15 @@ def structure(  # noqa: PLR0913
         Prior weights of graphs: uniform; 1 / C(n - 1, k) for each set of k parents; or p / (1 - p) for each arc, with a
         number or an (n, n) matrix [parent, child].
     max_parents : int or mapping
-        Largest number of parents, of all variables or of those in a mapping.
+        Largest number of parents, of all variables or of those in a mapping; the others have at most 4.
     candidates : int or "auto" or "all"
         Method ``"order"``: number of candidate parents of each variable. Default: 16, or fewer if memory is short.
     forbidden, required : iterable of (parent, child)
         Arcs that the graph must not have, and must have.
     tiers : iterable of iterables of str, optional
         No arc points from a later tier to an earlier one.
+    within_tiers : bool
+        Whether arcs between variables of the same tier are possible.
     states : mapping or network, optional
         States of variables, in order. Default: the categories of a categorical column, otherwise the values in the
         data, sorted.
@@ -178,13 +191,21 @@ def structure(  # noqa: PLR0913
         Bytes, or a text such as ``"8GiB"``. Default: 80 % of the free memory.
     threads : int, optional
         Default: the number of cores.
+    start : network, graph, mapping from child to parents, or iterable of (parent, child), optional
+        A graph to start from: the search returns none that is worse. Exact search ignores it.
+    restarts : int
+        Of methods ``"greedy"`` and ``"tabu"``: how often to search again, from the best graph after random moves.
+    backend : {"cpu", "gpu"}
+        Where families are scored for the exact search, and for the choice of candidates.
+    devices : "all", int or sequence of int, optional
+        GPUs that share the work. Default: one. The graph does not depend on it.
 
     Raises
     ------
     DataError
         If the data cannot be learned from; the message names column and row.
     NetworkError
-        If the constraints contradict each other.
+        If the constraints contradict each other, or the start graph breaks them.
     TableTooLarge
         If the tables exceed the memory limit, or an exact search would have too many variables.
     ValueError
@@ -201,6 +222,8 @@ def structure(  # noqa: PLR0913
     ('rain', 'wet')
     """
     choice("method", method, METHODS)
+    choice("backend", backend, ("cpu", "gpu"))
+    restarts = whole_number("restarts", restarts, 0)
     rule, seed = ScoreRule(score, ess), whole_number("seed", seed, 0, 2**63 - 1)
     coded = code_table(data, states=states, missing=missing, weights=weights)
     n = len(coded.names)
@@ -209,25 +232,33 @@ def structure(  # noqa: PLR0913
         raise ArgumentError("prior='order' weighs orders, not graphs; use 'uniform', 'fair' or ('edge', p)")
     if table is not None:
         require_same(table, coded, rule)
-    constraints = make_constraints(coded.names, max_parents, forbidden=forbidden, required=required, tiers=tiers)
+    constraints = make_constraints(
+        coded.names, max_parents, forbidden=forbidden, required=required, tiers=tiers,
+        within_tiers=flag("within_tiers", within_tiers),
+    )  # fmt: skip
+    begin = start_graph(start, coded.names, constraints)
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     most = int(constraints.max_parents.max())
-    k = max(number_of_candidates(candidates, n, limit), int(constraints.required.sum(axis=0).max()))
+    needed = constraints.required if begin is None else constraints.required | begin
+    k = max(number_of_candidates(candidates, n, limit), int(needed.sum(axis=0).max()))
     if method in ("greedy", "tabu"):
-        best = climb(coded, rule, weigh, constraints, tabu=method == "tabu")
+        best = climb(
+            coded, rule, weigh, constraints, tabu=method == "tabu", start=begin, restarts=restarts, seed=seed
+        )
         return structure_of(best, coded, rule, method, None, prior_of(best, weigh))
     if method == "exact" or (method == "auto" and n <= AUTO_EXACT and _fits(n, most)):
-        scores = scores_up_to(table, coded, rule, most, limit, threads)
+        scores = scores_up_to(table, coded, rule, most, limit, threads, backend, devices)
         rows = family_weights(scores, weigh, constraints)
         best = exact_best(rows, parent_masks(n, scores.max_parents), memory_limit=limit, threads=threads)
         return structure_of(best, coded, rule, "exact", None, prior_of(best, weigh))
     if k == n - 1:
         chosen = np.array([[u for u in range(n) if u != v] for v in range(n)], np.int64)
     else:
-        few = scores_up_to(table, coded, rule, screened_size(n, most), limit, threads)
-        chosen = screened_candidates(few, weigh, constraints, k)
+        few = scores_up_to(table, coded, rule, screened_size(n, most), limit, threads, backend, devices)
+        chosen = screened_candidates(few, weigh, constraints if begin is None else constraints.requiring(begin), k)
     tables = candidate_tables(coded, rule, weigh, constraints, chosen, most, memory_limit=limit, threads=threads)
-    best = best_by_orders(tables, constraints, seed=seed, threads=threads)
+    first = None if begin is None else start_order(begin)
+    best = best_by_orders(tables, constraints, seed=seed, threads=threads, first=first)
     named = {v: [coded.names[u] for u in row if u >= 0] for v, row in zip(coded.names, chosen, strict=True)}
     return structure_of(best, coded, rule, "order", named if k < n - 1 else None, prior_of(best, weigh))
 
@@ -262,4 +293,5 @@ def structure_of(
         adjacency(best.parents),
         table,
         rule.ess if rule.name in ("bdeu", "bds") else 1.0,
+        best.n_steps,
     )
