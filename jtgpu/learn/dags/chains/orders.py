@@ -151,8 +151,8 @@ def run_corrected_chains(
 
     def run(chain: int) -> None:
         _outer_sets.corrected_order_steps(
-            n_samples, state.n_steps, thin, n_full, chain, np.uint64(sampler.seed), settings, tables, sampler.tables.bit_in,
-            order[chain], arcs[chain], trace[chain],
+            n_samples, state.n_steps, thin, n_full, chain, np.uint64(sampler.seed), settings, tables,
+            sampler.tables.bit_in, order[chain], arcs[chain], trace[chain],
         )  # fmt: skip
 
     with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
