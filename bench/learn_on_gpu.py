@@ -29,9 +29,10 @@ from jtgpu.learn.dags.exact.gpu.orders import orders_on_gpu
 from jtgpu.learn.dags.exact.gpu.partitions import partitions_on_gpu
 from jtgpu.learn.dags.exact.posteriors import ExactPosterior, exact_by_orders, exact_by_partitions
 from jtgpu.learn.dags.priors import make_prior
-from jtgpu.learn.dags.scores import gpu
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.combinations import family_of, n_parent_sets, parent_masks
+from jtgpu.learn.dags.scores.gpu.device_scores import DeviceScores
+from jtgpu.learn.dags.scores.gpu.problem import make_problem
 from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.scores.set_values import MAX_CELLS
@@ -74,21 +75,23 @@ def _formula(table: CodedTable, v: int, parents: tuple[int, ...]) -> float:
     return total
 
 
-def _worker(table: CodedTable, k: int) -> gpu.DeviceScores:
+def _worker(table: CodedTable, k: int, warps: int | None) -> DeviceScores:
     """A table's planes on the GPU; used while its context is current."""
     rule = ScoreRule()
     functions = rule.functions(table.cardinality, k + 1, MAX_CELLS, table.n_cases)
-    return gpu.DeviceScores(open_device(), gpu.make_problem(table, rule, functions, k, MAX_CELLS))
+    return DeviceScores(open_device(), make_problem(table, rule, functions, k, MAX_CELLS), warps)
 
 
-def _kernels(table: CodedTable, k: int, runs: int, checked: int) -> tuple[list[float], list[float], float]:
+def _kernels(
+    table: CodedTable, k: int, runs: int, checked: int, warps: int | None = None
+) -> tuple[list[float], list[float], float]:
     """Kernel seconds of counting and of subtracting, and the largest difference of some scores from the formula."""
     n, device = len(table.names), open_device()
     n_sets = n_parent_sets(n, k)
     counting, filling, gap = [], [], 0.0
     with device.active():
         for run in range(runs + 1):
-            worker = _worker(table, k)
+            worker = _worker(table, k, warps)
             try:
                 for size in range(2, k + 2):
                     worker.count(size)
@@ -125,16 +128,14 @@ def gpu_scores(name: str, table: CodedTable, runs: int, devices: int) -> Rows:
         raise SystemExit(f"GPU scores differ from the CPU's by {gap:g}; nothing is timed")
     n = found.size
     more = {"rows": table.codes.shape[1], "families": n, "difference": gap}
-    combos = gpu.MAX_COMBOS
-    for label, most in (("", combos), (", planes below 96 combinations", 96), (", planes below 1536", 1536)):
-        gpu.MAX_COMBOS = most
-        counting, filling, _ = _kernels(table, 3, runs, 20)
+    for warps in (None, 0, 2, 4, 8, 16):
+        label = "" if warps is None else f", {warps} warps share the words" if warps else ", a thread a set"
+        counting, filling, _ = _kernels(table, 3, runs, 20, warps)
         seconds = [a + b for a, b in zip(counting, filling, strict=True)]
         rate = n / float(np.median(seconds))
         yield _gpu_row(
             "scores", name, f"jtgpu, GPU kernels{label}", seconds, rate=rate, fill=float(np.median(filling)), **more
         )
-    gpu.MAX_COMBOS = combos
     for cards in sorted({1, devices}):
         seconds = []
         for _ in range(runs + 1):
@@ -147,23 +148,21 @@ def gpu_scores(name: str, table: CodedTable, runs: int, devices: int) -> Rows:
 
 def gpu_tables(sizes: list[tuple[int, int]], runs: int) -> Rows:
     """The published tables by today's kernels: (number of variables, parents)."""
-    tiles = gpu.MAX_TILE
     for n, k in sizes:
         table = ternary(n)
         entries = n * n_parent_sets(n, k)
-        for most in (tiles, tiles // 4):
-            gpu.MAX_TILE = most
+        for warps in (None, 4):
             try:
-                counting, filling, gap = _kernels(table, k, runs, 10)
+                counting, filling, gap = _kernels(table, k, runs, 10, warps)
             except TableTooLarge as error:
                 print(f"ternary {n}, {k} parents: {error}", flush=True)
                 break
             seconds = [a + b for a, b in zip(counting, filling, strict=True)]
+            label = "" if warps is None else f", {warps} warps share the words"
             yield _gpu_row(
-                "table", f"ternary {n}", f"jtgpu, GPU kernels, {k} parents, tiles of {most}", seconds, entries=entries,
+                "table", f"ternary {n}", f"jtgpu, GPU kernels, {k} parents{label}", seconds, entries=entries,
                 rate=entries / float(np.median(seconds)), fill=float(np.median(filling)), difference=gap,
             )  # fmt: skip
-    gpu.MAX_TILE = tiles
 
 
 def gpu_published(sizes: list[tuple[int, int]]) -> Rows:

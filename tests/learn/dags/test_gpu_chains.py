@@ -23,7 +23,7 @@ from jtgpu.learn.dags.search.best_graph import graph_of_order
 from tests.learn.dags.data import random_table
 from tests.support.emulated.install import installed, needs_compiler
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -15,7 +15,7 @@ from jtgpu.learn.dags.posterior.result import StructurePosterior
 from tests.learn.dags.data import random_table
 from tests.support.emulated.install import installed, needs_compiler
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -35,7 +35,6 @@ def run(monkeypatch: pytest.MonkeyPatch, steps: int, devices: Any = None) -> Str
         )
 
 
-@pytest.mark.slow
 def test_posterior_on_gpus_is_the_exact_one(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = posterior(random_table(2, n=6, n_rows=60, most=3), method="exact", max_parents=2)
     found = run(monkeypatch, 4000)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from jtgpu.errors import ArgumentError, TableTooLarge
-from jtgpu.learn.dags.scores import gpu
 from jtgpu.learn.dags.scores.coded import CodedTable
+from jtgpu.learn.dags.scores.gpu import device_scores, scores
 from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
 from tests.learn.dags.data import random_table, table_of
 from tests.support.emulated.install import installed, needs_compiler
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.slow]
 TOLERANCE = 1e-10  # of the largest score
 
 
@@ -80,8 +80,20 @@ def test_gpu_scores_do_not_depend_on_the_number_of_gpus() -> None:
 
 
 def test_words_of_a_prefix_are_loaded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "TILE_BYTES", 64 * 5)
+    monkeypatch.setattr(device_scores, "TILE_BYTES", 64 * 5)
+    monkeypatch.setattr(device_scores, "WARPS", ())
     check(random_table(10, n=6, n_rows=700, weighted=True), ScoreRule(), 3)
+
+
+@pytest.mark.parametrize("warps", [2, 4, 8, 16])
+def test_warps_share_the_words(monkeypatch: pytest.MonkeyPatch, warps: int) -> None:
+    monkeypatch.setattr(device_scores, "WARPS", ((1, warps),))
+    check(random_table(11, n=9, n_rows=700, most=5), ScoreRule(), 3)
+    check(random_table(12, n=6, n_rows=300, weighted=True), ScoreRule(), 2)
+    check(random_table(13, n=7, n_rows=33, most=3), ScoreRule(), 4, devices=[0, 1])
+    rng = np.random.default_rng(0)
+    cards = [2, 30, 3, 12, 9, 40]
+    check(table_of(np.array([rng.integers(0, r, 80) for r in cards]), cards), ScoreRule(), 3)
 
 
 def test_gpu_refuses_what_it_cannot_score() -> None:
@@ -93,6 +105,6 @@ def test_gpu_refuses_what_it_cannot_score() -> None:
 
 
 def test_values_that_exceed_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "SHARE", 1e-9)
+    monkeypatch.setattr(scores, "SHARE", 1e-9)
     with pytest.raises(TableTooLarge, match="lower max_parents"):
         score_families(random_table(1), ScoreRule(), 2, backend="gpu")

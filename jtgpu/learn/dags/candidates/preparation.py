@@ -10,7 +10,7 @@ from ....errors import ArgumentError, DataError
 from ....util.arguments import whole_number
 from ..constraints import Constraints
 from ..scores.combinations import n_parent_sets
-from ..scores.gpu import gpu_can_score
+from ..scores.gpu.problem import gpu_can_score
 from ..scores.score_table import ScoreTable, score_families
 from .family_weights import family_weights
 from .tables import MAX_CANDIDATES, choose_candidates

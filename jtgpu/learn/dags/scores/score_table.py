@@ -22,7 +22,7 @@ from ....util.system import free_memory, parse_bytes
 from ..npz import DAMAGED, read_arrays
 from .coded import code_table
 from .combinations import binomial_table, family_of, n_parent_sets, parent_index
-from .gpu import gpu_scores
+from .gpu.scores import gpu_scores
 from .rules import ScoreRule
 from .set_values import MAX_CELLS, run_chunks, set_values
 
