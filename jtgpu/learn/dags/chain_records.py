@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...util.array_types import Cube, Matrix
 
-__all__ = ["SetTables"]
+__all__ = ["Ladder", "SetTables"]
 
 
 class SetTables(NamedTuple):
@@ -32,3 +32,12 @@ class SetTables(NamedTuple):
     outer_totals: Matrix[np.float64]  # (n, S) ln of the total weight of a segment and all later ones; -inf: none
     outer_ratios: NDArray[np.float64]  # (n,) ln of the weight of all outer sets relative to that of the others
     log_factorials: NDArray[np.float64]  # (n + 1,)
+
+
+class Ladder(NamedTuple):
+    """The levels of R replicas of a chain: at level i, the target is the posterior to the power betas[i]."""
+
+    betas: NDArray[np.float64]  # (R,) descending from 1
+    levels: NDArray[np.int64]  # (R,) of each replica; updated by the chain
+    swaps: Matrix[np.float64]  # (R - 1, 2) attempts to exchange each pair of levels, and the sum of their probabilities
+    every: int  # steps between two attempts: even pairs, then odd pairs

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from jtgpu.learn.dags.candidates.outer_sets import OuterSets
 from jtgpu.learn.dags.candidates.tables import CandidateTables
-from jtgpu.learn.dags.chain_records import SetTables
+from jtgpu.learn.dags.chain_records import Ladder, SetTables
 from jtgpu.learn.dags.chains.orders import arc_probabilities
 from jtgpu.learn.dags.chains.partitions import (
     PartitionChains,
@@ -98,7 +98,7 @@ class Moves:
         self.tables = chain_tables(weights, N, k)
 
     def step(
-        self, part: Partition, parents: Graph | None, kind: int, words: dict[int, int]
+        self, part: Partition, parents: Graph | None, kind: int, words: dict[int, int], beta: float = 1.0
     ) -> tuple[Partition, Graph, float]:
         script = np.full((1, WIDTH), 1 << 31, np.uint64)
         script[0, 0], script[0, 5:7] = 1 << 31, 0  # accepted whenever the ratio is above 1e-10
@@ -108,10 +108,11 @@ class Moves:
         masks = np.full(N, -1, np.int64)
         if parents is not None:
             masks = np.array([sum(1 << u - (u > v) for u in parents[v]) for v in range(N)], np.int64)
-        settings, ratio = np.array([1.0, *(float(k == kind) for k in range(3))]), np.empty(1)
+        shares, ratio = np.array([float(k == kind) for k in range(3)]), np.empty(1)
+        ladder = Ladder(np.array([beta]), np.zeros(1, np.int64), np.empty((0, 2)), 1)
         _partitions.partition_steps(
-            1, 0, 2, 0, np.uint64(0), settings, self.tables, of, masks, np.zeros((N, N), np.uint64), np.empty(0),
-            np.empty(N, np.int64), np.zeros(8, np.int64), script, ratio,
+            1, 0, 2, 0, np.uint64(0), shares, self.tables, ladder, of[None], masks[None], np.zeros((N, N), np.uint64),
+            np.empty(0), np.empty(N, np.int64), np.zeros(8, np.int64), script, ratio,
         )  # fmt: skip
         found = tuple(tuple(np.flatnonzero(of == i).tolist()) for i in range(of.max() + 1))
         graph = tuple(
@@ -166,18 +167,18 @@ MOVES = {1: (split_words, splits_and_merges), 2: (swap_words, swaps), 3: (reloca
 
 @pytest.mark.parametrize("kind", MOVES)
 @pytest.mark.parametrize("forbidden", [0, 1])
-@pytest.mark.parametrize("k", [None, 1, 2])
-def test_every_pair_of_partitions_is_in_balance(kind: int, forbidden: int, k: int | None) -> None:
+@pytest.mark.parametrize(("k", "beta"), [(None, 1.0), (1, 1.0), (2, 1.0), (None, 0.3), (2, 0.3)])
+def test_every_pair_of_partitions_is_in_balance(kind: int, forbidden: int, k: int | None, beta: float) -> None:
     """pi(x) q(x, y) a(x, y) = pi(y) q(y, x) a(y, x), with q and a as the loops have them; q is the reference's."""
     weights = random_weights(2, forbidden)
     moves, (words_of, reference) = Moves(weights, k), MOVES[kind]
-    pi = {parts: math.exp(partition_score(weights, parts)) for parts in PARTITIONS}
+    pi = {parts: math.exp(beta * partition_score(weights, parts)) for parts in PARTITIONS}
     flow: dict[tuple[Partition, Partition], float] = {}
     for x in PARTITIONS:
         if pi[x]:
             found: dict[Partition, float] = {}
             for words, share in words_of(x):
-                y, _, log_ratio = moves.step(x, None, kind, words)
+                y, _, log_ratio = moves.step(x, None, kind, words, beta)
                 if y != x:
                     found[y] = found.get(y, 0.0) + share
                     flow[x, y] = flow.get((x, y), 0.0) + pi[x] * share * min(1.0, math.exp(log_ratio))

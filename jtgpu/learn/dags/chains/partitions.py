@@ -13,14 +13,20 @@ import numpy as np
 
 from ....util.loops import loops
 from ....util.system import cores
+from ..chain_records import Ladder
 from .chain_info import ChainInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from ..chain_records import SetTables
 
-__all__ = ["MOVES", "PartitionChains", "PartitionSampler", "parts_of", "run_chains", "start_chains"]
+__all__ = [
+    "MOVES", "PartitionChains", "PartitionSampler", "ReplicaStates", "advance", "parts_of", "run_chains",
+    "start_chains",
+]  # fmt: skip
 
 _partitions = loops("jtgpu.learn.dags.loops.partitions")
 
@@ -37,14 +43,14 @@ class PartitionSampler(NamedTuple):
     seed : int
     shares : tuple of float
         Shares of the moves, in the order of `MOVES`; the last one is what is left.
-    beta : float
-        The target is the posterior to this power. Reversals are only correct for 1.
+    first_chain : int
+        Number of the first chain, where others run elsewhere.
     """
 
     tables: SetTables
     seed: int = 0
     shares: tuple[float, float, float] = (0.6, 0.13, 0.13)
-    beta: float = 1.0
+    first_chain: int = 0
 
 
 class PartitionChains(NamedTuple):
@@ -121,21 +127,47 @@ def run_chains(
     threads : int, optional
         The result does not depend on it.
     """
-    n_chains, n = state.part.shape
     part, parents, arcs, moves = state.part.copy(), state.parents.copy(), state.arcs.copy(), state.moves.copy()
-    trace, best = np.empty((n_chains, n_steps // thin)), np.full((n_chains, n), NOT_DRAWN)
-    settings = np.array([sampler.beta, *sampler.shares])
-    script, ratios = np.empty((0, 0), np.uint64), np.empty(0)
+    alone = Ladder(np.ones(1), np.zeros(1, np.int64), np.empty((0, 2)), 1)
+    chains = [
+        ReplicaStates(alone, part[c : c + 1], parents[c : c + 1], arcs[c], moves[c]) for c in range(len(state.part))
+    ]
+    info = advance(sampler, chains, state.n_steps, n_steps, thin, threads)
+    after = PartitionChains(part, parents, arcs, moves, state.n_steps + n_steps, state.n_samples + n_steps // thin)
+    return after, info
 
-    def run(chain: int) -> float:
-        counts = moves[chain].reshape(-1)
+
+class ReplicaStates(NamedTuple):
+    """Arrays of one chain with R replicas, which `advance` updates; see `Ladder` and `PartitionChains`."""
+
+    ladder: Ladder
+    part: NDArray[np.int64]  # (R, n)
+    parents: NDArray[np.int64]  # (R, n)
+    arcs: NDArray[np.uint64]  # (n, n)
+    moves: NDArray[np.int64]  # (4, 2)
+
+
+def advance(  # noqa: PLR0913
+    sampler: PartitionSampler,
+    chains: Sequence[ReplicaStates],
+    first: int,
+    n_steps: int,
+    thin: int,
+    threads: int | None,
+) -> ChainInfo:
+    """Run some steps of all chains in place; `first`: the number of the first step."""
+    n = chains[0].part.shape[1]
+    trace, best = np.empty((len(chains), n_steps // thin)), np.full((len(chains), n), NOT_DRAWN)
+    shares, script, ratios = np.array(sampler.shares), np.empty((0, 0), np.uint64), np.empty(0)
+
+    def run(i: int) -> float:
+        own = chains[i]
         highest = _partitions.partition_steps(
-            n_steps, state.n_steps, thin, chain, np.uint64(sampler.seed), settings, sampler.tables, part[chain],
-            parents[chain], arcs[chain], trace[chain], best[chain], counts, script, ratios,
+            n_steps, first, thin, sampler.first_chain + i, np.uint64(sampler.seed), shares, sampler.tables, own.ladder,
+            own.part, own.parents, own.arcs, trace[i], best[i], own.moves.reshape(-1), script, ratios,
         )  # fmt: skip
         return float(highest)
 
     with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
-        weights = np.array(list(pool.map(run, range(n_chains))))
-    after = PartitionChains(part, parents, arcs, moves, state.n_steps + n_steps, state.n_samples + n_steps // thin)
-    return after, ChainInfo(trace, best, weights)
+        weights = np.array(list(pool.map(run, range(len(chains)))))
+    return ChainInfo(trace, best, weights)

@@ -4,6 +4,9 @@ The state is a graph and its ordered partition: part i holds the variables whose
 Swaps, splits, merges and relocations change the partition, whose weight is the sum over all its graphs; the parents of
 a variable are drawn again if its predecessors have changed. The reversal of an arc (Grzegorczyk and Husmeier, 2008)
 changes the graph. `jtgpu.learn.dags.reference_partitions` defines all moves.
+
+A chain may have replicas at other levels of a ladder (parallel tempering, MC3): level i has the weights of partitions to
+the power beta_i, and neighbouring levels exchange their states. `jtgpu.learn.dags.reference_tempering` defines it.
 """
 
 from __future__ import annotations
@@ -16,15 +19,16 @@ from numpy.typing import NDArray
 
 from ....util.array_types import Matrix
 from ....util.jit import compiled
-from ..chain_records import SetTables
+from ..chain_records import Ladder, SetTables
 from .bits import popcount
 from .draws import ANY, NEGLIGIBLE, draw_set, lowest, squeezed
 from .exponential import exponential
 from .outer_sets import with_outer
 from .philox import below, philox, uniform
 
-__all__ = ["SetTables", "partition_steps"]
+__all__ = ["Ladder", "SetTables", "partition_steps"]
 
+EXCHANGE = 0xFFFFFFFF  # last word of the counter of the random numbers that exchange levels
 ADJACENT = 0.8  # share of swaps between neighbouring parts
 OF_ALL = 0.25  # share of reversals that draw parents from all sets, not only from those of candidates
 KIND, FIRST, SECOND, THIRD, FOURTH, ACCEPT, CONFIRM, SETS, DRAWS = 0, 1, 2, 3, 4, 5, 6, 7, 8  # words of a step
@@ -88,8 +92,7 @@ def _of_candidates(tables, v, before, last):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def _value(tables, v, before, last):  # type: ignore[no-untyped-def]
-    """ln of the total weight of the parent sets of v within `before` that have a member in `last`, unless v is a root.
-    """
+    """ln of the total weight of the parent sets of v within `before` that have a member in `last`, if v is no root."""
     if not before:
         return tables.sums[v, 0]
     return with_outer(tables, v, before, last, _of_candidates(tables, v, before, last))
@@ -506,11 +509,64 @@ def _take_sample(tables, chain, random, arcs, best, highest):  # type: ignore[no
     return highest
 
 
-@compiled("i8, i8, i8, i8, u8, f8[:], SetTables, i8[:], i8[:], u8[:, :], f8[:], i8[:], i8[:], u8[:, :], f8[:]")
+@compiled(allocates=False)
+def _step(tables, chain, m, shares, beta, random):  # type: ignore[no-untyped-def]
+    """A move of a kind that is drawn by the shares; reversals, which change the graph, only if beta is 1.
+
+    Returns
+    -------
+    (int64, int64, float64, bool)
+        The kind, and the results of `_change_partition`.
+    """
+    u = uniform(_word(random, KIND))
+    x = u - shares[0] if beta == 1.0 else u * (1.0 - shares[0])
+    if x < 0.0:
+        m, log_ratio, accepted = _reverse(tables, chain, m, random)
+        return 0, m, log_ratio, accepted
+    kind = 1 if x < shares[1] else 2 if x < shares[1] + shares[2] else 3
+    m, log_ratio, accepted = _change_partition(tables, chain, m, kind, beta, random)
+    return kind, m, log_ratio, accepted
+
+
+@compiled(allocates=False)
+def _weight(tables, chain):  # type: ignore[no-untyped-def]
+    """ln weight of the partition."""
+    total = 0.0
+    for v in range(len(chain.part)):
+        total += _current(tables, chain, v)
+    return total
+
+
+@compiled(allocates=False)
+def _exchange(ladder, weights, seed, step, chain, parents):  # type: ignore[no-untyped-def]
+    """Exchange neighbouring levels between replicas: even pairs of levels, or odd ones, in turn.
+
+    A replica that comes to the first level draws its graph again: the others have none.
+    """
+    n_levels = len(weights)
+    for level in range(np.int64(step) // ladder.every % 2, n_levels - 1, 2):
+        i, j = -1, -1
+        for r in range(n_levels):
+            i = r if ladder.levels[r] == level else i
+            j = r if ladder.levels[r] == level + 1 else j
+        log_ratio = (ladder.betas[level] - ladder.betas[level + 1]) * (weights[j] - weights[i])
+        ladder.swaps[level, 0] += 1.0
+        ladder.swaps[level, 1] += math.exp(min(log_ratio, 0.0))
+        w, _, _, _ = philox(seed, step, np.uint64(chain * n_levels + level), np.uint64(EXCHANGE))
+        if math.log(uniform(w)) < log_ratio:
+            ladder.levels[i], ladder.levels[j] = level + 1, level
+            if level == 0:
+                for v in range(parents.shape[1]):
+                    parents[i, v], parents[j, v] = ANY, ANY
+
+
+@compiled(
+    "i8, i8, i8, i8, u8, f8[:], SetTables, Ladder, i8[:, :], i8[:, :], u8[:, :], f8[:], i8[:], i8[:], u8[:, :], f8[:]"
+)
 def partition_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    n_steps, first, thin, chain, seed, settings, tables, part, parents, arcs, trace, best, counts, script, ratios
+    n_steps, first, thin, chain, seed, shares, tables, ladder, part, parents, arcs, trace, best, counts, script, ratios
 ):  # fmt: skip
-    """Run a chain.
+    """Run a chain of R replicas, each at a level of the ladder; the first level has the posterior.
 
     Parameters
     ----------
@@ -519,18 +575,20 @@ def partition_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     thin : int64
         After every `thin` steps a graph is drawn; its arcs are added to `arcs`, the partition's weight to `trace`.
     chain, seed : int64, uint64
-    settings : (4,) float64
-        beta; shares of reversals, of splits and merges, and of swaps. The other steps relocate a variable.
+    shares : (3,) float64
+        Of reversals, of splits and merges, and of swaps. The other steps relocate a variable.
     tables : SetTables
-    part, parents : (n,) int64
+    ladder : Ladder
+        `levels` and `swaps` are updated.
+    part, parents : (R, n) int64
         The state, updated: the part of each variable, and its parents as bits, or -1 where they are not drawn.
     arcs : (n, n) uint64
-        Sums over the samples, in units of 2**-32.
+        Sums over the samples of the first level, in units of 2**-32.
     trace : (n_steps // thin,) float64, output
     best : (n,) int64, output
         Parents in the drawn graph of the highest weight.
     counts : (8,) int64
-        Proposals and acceptances of each kind of move, in the order of `settings`; updated.
+        Proposals and acceptances of each kind of move at the first level, in the order of `shares`; updated.
     script : (n_steps, W) uint64
         Random words for each step, for tests; none: they are functions of the counters.
     ratios : (n_steps,) float64, output
@@ -541,31 +599,50 @@ def partition_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     float64
         The weight of `best`; -inf if no graph was drawn.
     """
-    n = len(part)
-    own = _Chain(
-        part, parents, np.full(n, -2), np.full(n, -2), np.zeros(n), np.zeros(n), np.zeros(n, np.int64),
-        np.zeros(n + 1, np.int64), np.zeros((5, n), np.int64), np.zeros((2, n)),
-    )  # fmt: skip
-    m = _sort(own)
-    _evaluate(tables, own)
-    beta, highest = settings[0], -math.inf
-    for t in range(n_steps):
-        random = _Random(seed, np.uint64(first + t), np.uint64(chain), script, t)
-        x = uniform(_word(random, KIND)) - settings[1]
-        if x < 0.0:
-            kind = 0
-            m, log_ratio, accepted = _reverse(tables, own, m, random)
-        else:
-            kind = 1 if x < settings[2] else 2 if x < settings[2] + settings[3] else 3
-            m, log_ratio, accepted = _change_partition(tables, own, m, kind, beta, random)
-        counts[2 * kind] += 1
-        counts[2 * kind + 1] += accepted
-        if len(script):
-            ratios[t] = log_ratio
-        if (t + 1) % thin == 0:
-            total = 0.0
-            for v in range(n):
-                total += _current(tables, own, v)
-            trace[t // thin] = total
-            highest = _take_sample(tables, own, random, arcs, best, highest)
+    n_replicas, n = part.shape
+    before, last = np.full((n_replicas, n), -2), np.full((n_replicas, n), -2)
+    rough, values, weights = np.zeros((n_replicas, n)), np.zeros((n_replicas, n)), np.zeros(n_replicas)
+    order, start = np.zeros((n_replicas, n), np.int64), np.zeros((n_replicas, n + 1), np.int64)
+    new, gains, sizes = np.zeros((5, n), np.int64), np.zeros((2, n)), np.zeros(n_replicas, np.int64)
+    highest, done, n_parts = -math.inf, 0, 0
+    while done < n_steps:
+        end = min(done - done % thin + thin, n_steps)
+        if n_replicas > 1:
+            end = min(end, done + ladder.every - (first + done) % ladder.every)
+        for r in range(n_replicas):
+            own = _Chain(
+                part[r], parents[r], before[r], last[r], rough[r], values[r], order[r], start[r], new, gains
+            )  # fmt: skip
+            level = ladder.levels[r]
+            if not sizes[r]:
+                sizes[r] = _sort(own)
+                _evaluate(tables, own)
+            n_parts = sizes[r]
+            for t in range(done, end):
+                random = _Random(seed, np.uint64(first + t), np.uint64(chain * n_replicas + r), script, t)
+                kind, n_parts, log_ratio, accepted = _step(tables, own, n_parts, shares, ladder.betas[level], random)
+                if level == 0:
+                    counts[2 * kind] += 1
+                    counts[2 * kind + 1] += accepted
+                if len(script):
+                    ratios[t] = log_ratio
+            sizes[r] = n_parts
+        done = end
+        step = np.uint64(first + done - 1)
+        if n_replicas > 1 and (first + done) % ladder.every == 0:
+            for r in range(n_replicas):
+                own = _Chain(
+                    part[r], parents[r], before[r], last[r], rough[r], values[r], order[r], start[r], new, gains
+                )  # fmt: skip
+                weights[r] = _weight(tables, own)
+            _exchange(ladder, weights, seed, step, chain, parents)
+        if done % thin == 0:
+            for r in range(n_replicas):
+                if ladder.levels[r] == 0:
+                    own = _Chain(
+                        part[r], parents[r], before[r], last[r], rough[r], values[r], order[r], start[r], new, gains
+                    )  # fmt: skip
+                    trace[done // thin - 1] = _weight(tables, own)
+                    random = _Random(seed, step, np.uint64(chain * n_replicas + r), script, done - 1)
+                    highest = _take_sample(tables, own, random, arcs, best, highest)
     return highest

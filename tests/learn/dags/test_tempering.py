@@ -1,0 +1,188 @@
+"""Parallel tempering: balance of exchanges pair by pair, compiled chains against the reference, exact probabilities."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jtgpu.learn.dags.chain_records import Ladder
+from jtgpu.learn.dags.chains.partitions import PartitionSampler, ReplicaStates, advance, start_chains
+from jtgpu.learn.dags.chains.tempering import (
+    REJECTED,
+    SWAP_STEPS,
+    TemperedChains,
+    even_ladder,
+    run_tempered,
+    start_tempered,
+    tuned,
+)
+from jtgpu.learn.dags.reference import Weights, all_families
+from jtgpu.learn.dags.reference_partitions import Partition, partition_of, partition_score
+from jtgpu.learn.dags.reference_tempering import (
+    exchange_probability,
+    exchanges,
+    exchanges_of_graphs,
+    log_target,
+)
+from tests.learn.dags import oracle
+from tests.learn.dags.test_partitions import chain_tables
+from tests.learn.dags.test_reference_partitions import random_weights
+
+BETAS = (1.0, 0.6, 0.25)
+
+
+def weights_of_three(seed: int) -> Weights:
+    """Weights of all families of three variables; c is no parent of b."""
+    families = list(all_families(3, 2))
+    weights = dict(zip(families, np.random.default_rng(seed).normal(0.0, 2.0, len(families)).tolist(), strict=True))
+    return {(v, s): -math.inf if v == 1 and 2 in s else w for (v, s), w in weights.items()}
+
+
+def balanced(states: list[Any], log_pi: Callable[[Any], float], outcomes: Callable[[Any], Any]) -> int:
+    """Asserts pi(x) P(x, y) = pi(y) P(y, x) for all pairs of states; the number of pairs."""
+    rows: dict[Any, dict[Any, float]] = {}
+    for x in states:
+        rows[x] = {}
+        for y, p in outcomes(x):
+            rows[x][y] = rows[x].get(y, 0.0) + p
+        assert sum(rows[x].values()) == pytest.approx(1.0, abs=1e-12)
+    n_pairs = 0
+    for x, row in rows.items():
+        for y, forth in row.items():
+            if x != y and forth > 0.0:
+                flow = math.exp(log_pi(x)) * forth
+                assert flow == pytest.approx(math.exp(log_pi(y)) * rows[y][x], rel=1e-12)
+                n_pairs += 1
+    return n_pairs
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_exchanges_of_partitions_are_in_balance(first: int) -> None:
+    weights = weights_of_three(1)
+    parts = sorted({partition_of(g) for g in oracle.all_graphs(3)})
+    possible = [p for p in parts if partition_score(weights, p) > -math.inf]
+    assert (len(parts), len(possible)) == (13, 11)
+    states = [*itertools.product(possible, repeat=3)]
+    n_pairs = balanced(
+        states, lambda x: log_target(weights, BETAS, x), lambda x: exchanges(weights, BETAS, x, first)
+    )  # fmt: skip
+    assert n_pairs == 11 * 11 * 10
+
+
+def test_exchanges_of_graphs_are_in_balance() -> None:
+    """The state is the graph of the first level and the partition of the second."""
+    weights = weights_of_three(2)
+
+    def log_weight(g: oracle.Graph) -> float:
+        return sum(weights[v, g[v]] for v in range(3))
+
+    graphs = [g for g in oracle.all_graphs(3) if log_weight(g) > -math.inf]
+    parts = sorted({partition_of(g) for g in graphs})
+    states = [*itertools.product(graphs, parts)]
+
+    def log_pi(state: tuple[oracle.Graph, Partition]) -> float:
+        return log_weight(state[0]) + BETAS[1] * partition_score(weights, state[1])
+
+    assert balanced(states, log_pi, lambda x: exchanges_of_graphs(weights, BETAS, x, graphs)) > 1000
+
+
+def tempered(k: int | None, replicas: int = 4, n_chains: int = 2) -> tuple[PartitionSampler, TemperedChains, Weights]:
+    weights = random_weights(3, forbidden=1)
+    tables = chain_tables(weights, 4, k)
+    start = np.zeros((n_chains, 4), np.int64)
+    start[:, 3] = 1  # d must have the parent a
+    return PartitionSampler(tables, 5), start_tempered(start_chains(start, tables.candidates), replicas), weights
+
+
+@pytest.mark.parametrize("k", [None, 2])
+def test_compiled_replicas_and_exchanges_are_those_of_the_reference(k: int | None) -> None:
+    """Between exchanges each replica makes the steps of a chain alone; exchanges have the reference's probabilities."""
+    sampler, state, weights = tempered(k)
+    n_chains, n_replicas, n = state.part.shape
+    n_exchanged, expected = 0, 0.0
+    for block in range(200):
+        parents = state.parents.copy()
+        alone = [
+            ReplicaStates(
+                Ladder(state.betas[state.levels[c, r]][None], np.zeros(1, np.int64), np.empty((0, 2)), 1),
+                state.part[c, r][None].copy(), parents[c, r][None], np.zeros((n, n), np.uint64),
+                np.zeros((4, 2), np.int64),
+            )
+            for c in range(n_chains)
+            for r in range(n_replicas)
+        ]  # fmt: skip
+        advance(sampler, alone, state.n_steps, SWAP_STEPS, 10**6, 1)
+        new, _ = run_tempered(sampler, state, SWAP_STEPS, 10**6, threads=1)
+        assert (new.part.reshape(-1, n) == np.concatenate([one.part for one in alone])).all()
+        for c in range(n_chains):
+            at = [int(np.flatnonzero(state.levels[c] == level)[0]) for level in range(n_replicas)]
+            parts = tuple(
+                tuple(tuple(np.flatnonzero(own == i).tolist()) for i in range(own.max() + 1)) for own in new.part[c, at]
+            )
+            first = block % 2
+            for level in range(first, n_replicas - 1, 2):
+                p = exchange_probability(weights, state.betas.tolist(), parts, level)
+                assert new.swaps[c, level, 0] - state.swaps[c, level, 0] == 1.0
+                assert new.swaps[c, level, 1] - state.swaps[c, level, 1] == pytest.approx(p, abs=1e-9)
+                pair = new.levels[c, at[level]], new.levels[c, at[level + 1]]
+                assert pair in ((level, level + 1), (level + 1, level))
+                n_exchanged += pair[0] > level
+                expected += p
+                if level == 0 and pair[0] > level:
+                    assert (new.parents[c, at[:2]] == -1).all()  # its graph is drawn again
+            assert new.swaps[c, 1 - first :: 2, 0].tolist() == state.swaps[c, 1 - first :: 2, 0].tolist()
+        state = new
+    assert 100 < n_exchanged < 600
+    assert abs(n_exchanged - expected) < 60.0
+
+
+def test_tempered_chains_continue_with_the_same_bits() -> None:
+    sampler, start, _ = tempered(2)
+    whole, info = run_tempered(sampler, start, 630, 30, threads=1)
+    half, first = run_tempered(sampler, start, 270, 30, threads=2)
+    again, second = run_tempered(sampler, half, 360, 30, threads=3)
+    for name in ("part", "parents", "levels", "swaps", "arcs", "moves"):
+        assert np.array_equal(getattr(whole, name), getattr(again, name))
+    assert (info.trace == np.hstack([first.trace, second.trace])).all()
+    assert (again.n_steps, again.n_samples) == (630, 21)
+    assert (whole.arcs[:, 0, 3] == 21 << 32).all()  # required
+    assert (whole.moves[..., 0].sum(axis=1) == 630).all()  # of the first level
+    one = run_tempered(sampler._replace(first_chain=1), start._replace(
+        **{f: getattr(start, f)[1:] for f in ("part", "parents", "levels", "swaps", "arcs", "moves")}
+    ), 630, 30)[0]  # fmt: skip
+    assert (one.arcs[0] == whole.arcs[1]).all()  # chains by global number
+
+
+def test_the_ladder_is_even() -> None:
+    def barrier(x: float) -> float:  # of a model: cumulative rejection at depth x = -ln beta
+        return 2.0 * x**1.5
+
+    betas = 0.85 ** np.arange(8)
+    for _ in range(6):
+        depths = -np.log(betas)
+        rejected = np.minimum([barrier(b) - barrier(a) for a, b in itertools.pairwise(depths)], 1.0)
+        betas = even_ladder(betas, rejected)
+        assert betas[0] == 1.0
+        assert (np.diff(betas) < 0.0).all()
+    assert rejected == pytest.approx(np.full(7, REJECTED), abs=0.03)
+    for rejected in (np.zeros(7), np.ones(7), np.full(7, 1e-9)):
+        for _ in range(20):
+            betas = even_ladder(betas, rejected)
+        assert betas[0] == 1.0
+        assert (np.diff(betas) < 0.0).all()
+        assert betas[-1] >= 0.01 - 1e-12
+
+
+def test_tuning_needs_attempts() -> None:
+    sampler, state, _ = tempered(None)
+    assert (tuned(state).betas == state.betas).all()
+    state, _ = run_tempered(sampler, state, 2000, 10)
+    new = tuned(state)
+    assert not (new.betas == state.betas).all()
+    assert not new.swaps.any()
+    assert ((state.swap_rates() > 0.0) & (state.swap_rates() <= 1.0)).all()
