@@ -147,7 +147,7 @@ class ReplicaStates(NamedTuple):
     moves: NDArray[np.int64]  # (4, 2)
 
 
-def advance(  # noqa: PLR0913
+def advance(
     sampler: PartitionSampler,
     chains: Sequence[ReplicaStates],
     first: int,

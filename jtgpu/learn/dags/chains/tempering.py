@@ -1,9 +1,9 @@
 """Parallel tempering (MC3) of chains over partitions: replicas of each chain at levels of a ladder.
 
-At level i, the target is the posterior to the power beta_i, with 1 = beta_0 > beta_1 > ...: flatter levels cross valleys
-between graphs of high weight, and exchanges of neighbouring levels bring them to the posterior. Even pairs of levels are
-exchanged, then odd pairs (deterministic even-odd scheme; Okabe et al., 2001). During the burn-in the ladder is spaced so
-that all pairs are rejected equally often (Syed et al., 2022); then it stays as it is.
+At level i, the target is the posterior to the power beta_i, with 1 = beta_0 > beta_1 > ...: flatter levels cross the
+valleys between graphs of high weight, and exchanges of neighbouring levels bring these to the posterior. Even pairs of
+levels are exchanged, then odd pairs (Okabe et al., 2001). During the burn-in the ladder is spaced so that all pairs are
+rejected equally often (Syed et al., 2022); then it stays as it is.
 """
 
 from __future__ import annotations

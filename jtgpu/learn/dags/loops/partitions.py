@@ -5,8 +5,8 @@ Swaps, splits, merges and relocations change the partition, whose weight is the 
 a variable are drawn again if its predecessors have changed. The reversal of an arc (Grzegorczyk and Husmeier, 2008)
 changes the graph. `jtgpu.learn.dags.reference_partitions` defines all moves.
 
-A chain may have replicas at other levels of a ladder (parallel tempering, MC3): level i has the weights of partitions to
-the power beta_i, and neighbouring levels exchange their states. `jtgpu.learn.dags.reference_tempering` defines it.
+A chain may have replicas at other levels of a ladder (parallel tempering, MC3): level i has the weights of partitions
+to the power beta_i, and neighbouring levels exchange their states. `jtgpu.learn.dags.reference_tempering` defines it.
 """
 
 from __future__ import annotations
@@ -58,6 +58,29 @@ class _Chain(NamedTuple):
     start: NDArray[np.int64]  # (n + 1,) where each part begins in the order
     new: Matrix[np.int64]  # (5, n) scratch: new parts, changed variables, their predecessors, two of reversals
     gains: Matrix[np.float64]  # (2, n) scratch: new rough and exact values
+
+
+class _Replicas(NamedTuple):
+    """The states of R replicas of a chain: the fields of `_Chain` with another axis, apart from the scratch."""
+
+    part: Matrix[np.int64]  # (R, n)
+    parents: Matrix[np.int64]
+    before: Matrix[np.int64]
+    last: Matrix[np.int64]
+    rough: Matrix[np.float64]
+    values: Matrix[np.float64]
+    order: Matrix[np.int64]
+    start: Matrix[np.int64]  # (R, n + 1)
+    new: Matrix[np.int64]  # (5, n)
+    gains: Matrix[np.float64]  # (2, n)
+
+
+@compiled()
+def _replica(s, r):  # type: ignore[no-untyped-def]
+    """The state of a replica."""
+    return _Chain(
+        s.part[r], s.parents[r], s.before[r], s.last[r], s.rough[r], s.values[r], s.order[r], s.start[r], s.new, s.gains
+    )
 
 
 @compiled(allocates=False)
@@ -600,24 +623,22 @@ def partition_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
         The weight of `best`; -inf if no graph was drawn.
     """
     n_replicas, n = part.shape
-    before, last = np.full((n_replicas, n), -2), np.full((n_replicas, n), -2)
-    rough, values, weights = np.zeros((n_replicas, n)), np.zeros((n_replicas, n)), np.zeros(n_replicas)
-    order, start = np.zeros((n_replicas, n), np.int64), np.zeros((n_replicas, n + 1), np.int64)
-    new, gains, sizes = np.zeros((5, n), np.int64), np.zeros((2, n)), np.zeros(n_replicas, np.int64)
-    highest, done, n_parts = -math.inf, 0, 0
+    replicas = _Replicas(
+        part, parents, np.full((n_replicas, n), -2), np.full((n_replicas, n), -2), np.zeros((n_replicas, n)),
+        np.zeros((n_replicas, n)), np.zeros((n_replicas, n), np.int64), np.zeros((n_replicas, n + 1), np.int64),
+        np.zeros((5, n), np.int64), np.zeros((2, n)),
+    )  # fmt: skip
+    weights, sizes = np.zeros(n_replicas), np.zeros(n_replicas, np.int64)
+    highest, done = -math.inf, 0
     while done < n_steps:
         end = min(done - done % thin + thin, n_steps)
         if n_replicas > 1:
             end = min(end, done + ladder.every - (first + done) % ladder.every)
         for r in range(n_replicas):
-            own = _Chain(
-                part[r], parents[r], before[r], last[r], rough[r], values[r], order[r], start[r], new, gains
-            )  # fmt: skip
-            level = ladder.levels[r]
-            if not sizes[r]:
-                sizes[r] = _sort(own)
+            own, level, n_parts = _replica(replicas, r), ladder.levels[r], sizes[r]
+            if not n_parts:
+                n_parts = _sort(own)
                 _evaluate(tables, own)
-            n_parts = sizes[r]
             for t in range(done, end):
                 random = _Random(seed, np.uint64(first + t), np.uint64(chain * n_replicas + r), script, t)
                 kind, n_parts, log_ratio, accepted = _step(tables, own, n_parts, shares, ladder.betas[level], random)
@@ -631,17 +652,12 @@ def partition_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
         step = np.uint64(first + done - 1)
         if n_replicas > 1 and (first + done) % ladder.every == 0:
             for r in range(n_replicas):
-                own = _Chain(
-                    part[r], parents[r], before[r], last[r], rough[r], values[r], order[r], start[r], new, gains
-                )  # fmt: skip
-                weights[r] = _weight(tables, own)
+                weights[r] = _weight(tables, _replica(replicas, r))
             _exchange(ladder, weights, seed, step, chain, parents)
         if done % thin == 0:
             for r in range(n_replicas):
                 if ladder.levels[r] == 0:
-                    own = _Chain(
-                        part[r], parents[r], before[r], last[r], rough[r], values[r], order[r], start[r], new, gains
-                    )  # fmt: skip
+                    own = _replica(replicas, r)
                     trace[done // thin - 1] = _weight(tables, own)
                     random = _Random(seed, step, np.uint64(chain * n_replicas + r), script, done - 1)
                     highest = _take_sample(tables, own, random, arcs, best, highest)
