@@ -223,21 +223,19 @@ class DeviceScores:
         tiles_at = self._put(tiles.astype(np.uint64))
         sets["first_tile"], sets["n_prefixes"], sets["n_sets"], sets["origin"] = tiles_at, len(pairs), n_sets, 0
         sets["begin"], sets["n_tiles"], sets["size"], sets["tile"] = begin, end - begin, size, tile
-        margins = None
+        margins, n_prefixes = Memory(self.device), 0
         if most_configs and end > begin:
             first_prefix, last_prefix = (int(np.searchsorted(tiles, t, side="right")) for t in (begin, end - 1))
+            n_prefixes = last_prefix - first_prefix + 1
             sets["first_prefix"], sets["most_configs"] = first_prefix - 1, most_configs
-            margins = Memory(self.device)
-            n_margins = (last_prefix - first_prefix + 1) * most_configs * (p.planes.words.shape[1] + 1)
-            sets["margins"] = margins.empty(4 * n_margins)
+            sets["margins"] = margins.empty(4 * n_prefixes * most_configs * (p.planes.words.shape[1] + 1))
         if end > begin:
             for first_value in range(0, p.n_values, MAX_VALUES):
                 sets["values"] = values + 8 * n_sets * first_value
                 sets["first_value"] = first_value
                 sets["n_values"] = min(p.n_values - first_value, MAX_VALUES)
-                self._launch(size, end - begin, 0 if margins is None else last_prefix - first_prefix + 1)
-        if margins is not None:
-            margins.close()
+                self._launch(size, end - begin, n_prefixes)
+        margins.close()
         self.values.append(values)
         return first, last
 
