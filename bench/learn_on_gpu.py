@@ -20,7 +20,8 @@ from jtgpu.errors import TableTooLarge
 from jtgpu.learn.dags.candidates.family_weights import family_weights
 from jtgpu.learn.dags.candidates.tables import candidate_tables, choose_candidates
 from jtgpu.learn.dags.chains import partitions
-from jtgpu.learn.dags.chains.gpu import GpuOrderChains, GpuPartitionChains
+from jtgpu.learn.dags.chains.gpu.orders import GpuOrderChains
+from jtgpu.learn.dags.chains.gpu.partitions import GpuPartitionChains
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
 from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints

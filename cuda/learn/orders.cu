@@ -3,7 +3,7 @@
 // Random numbers are functions of the seed, the step and the chain's number. A relocation of a variable evaluates all
 // positions at once: lanes are positions, the weights of the positions are prefix sums. Probabilities of arcs are added
 // as integers, so their sums depend neither on blocks nor on devices.
-// jtgpu/learn/dags/chains/gpu.py repeats the layout of Orders.
+// jtgpu/learn/dags/chains/gpu/orders.py repeats the layout of Orders.
 #include "learn/chains.cuh"
 
 #define NONE 255u  // in `bits`: no candidate

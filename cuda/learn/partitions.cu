@@ -3,7 +3,7 @@
 //
 // Lanes are variables, or the candidate parents of one, or sets of a list. Random numbers are functions of the seed, the
 // step and the chain's number; probabilities of arcs are added as integers.
-// jtgpu/learn/dags/chains/gpu.py repeats the layout of Partitions.
+// jtgpu/learn/dags/chains/gpu/partitions.py repeats the layout of Partitions.
 #include "learn/chains.cuh"
 
 #define ADJACENT 0.8

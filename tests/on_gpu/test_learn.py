@@ -12,7 +12,8 @@ from jtgpu.device.context import Device, device_numbers, open_device
 from jtgpu.learn.dags.candidates.family_weights import family_weights
 from jtgpu.learn.dags.candidates.tables import all_parents, candidate_tables, choose_candidates
 from jtgpu.learn.dags.chains import partitions
-from jtgpu.learn.dags.chains.gpu import GpuOrderChains, GpuPartitionChains
+from jtgpu.learn.dags.chains.gpu.orders import GpuOrderChains
+from jtgpu.learn.dags.chains.gpu.partitions import GpuPartitionChains
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
 from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints

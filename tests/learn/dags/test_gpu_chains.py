@@ -11,8 +11,10 @@ from jtgpu.errors import TableTooLarge
 from jtgpu.learn.dags.candidates.family_weights import family_weights
 from jtgpu.learn.dags.candidates.outer_sets import outer_sets
 from jtgpu.learn.dags.candidates.tables import CandidateTables, candidate_tables, choose_candidates
-from jtgpu.learn.dags.chains import gpu, partitions
-from jtgpu.learn.dags.chains.gpu import GpuOrderChains, GpuPartitionChains
+from jtgpu.learn.dags.chains import partitions
+from jtgpu.learn.dags.chains.gpu import base
+from jtgpu.learn.dags.chains.gpu.orders import GpuOrderChains
+from jtgpu.learn.dags.chains.gpu.partitions import GpuPartitionChains
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
 from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints
@@ -95,7 +97,7 @@ def test_replicas_differ() -> None:
 def test_tables_that_exceed_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     tables, _, _ = make_tables(5, 4)
     sampler = make_sampler(tables)
-    monkeypatch.setattr(gpu, "SHARE", 1e-9)
+    monkeypatch.setattr(base, "SHARE", 1e-9)
     with pytest.raises(TableTooLarge, match="fewer candidates"):
         GpuOrderChains(tables, sampler.sums, sampler.hits, 7)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jtgpu.learn.dags.chains import gpu, runs
+from jtgpu.learn.dags.chains.gpu import base, engines
 from jtgpu.learn.dags.posterior.posterior import posterior
 from jtgpu.learn.dags.posterior.result import StructurePosterior
 from tests.learn.dags.data import random_table
@@ -25,8 +25,8 @@ def emulated() -> Iterator[None]:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, steps: int, devices: Any = None) -> StructurePosterior:
-    monkeypatch.setattr(gpu, "REPLICAS", 3)
-    monkeypatch.setattr(runs.GpuPartitionEngine, "block_steps", min(steps // 8, 250))
+    monkeypatch.setattr(base, "REPLICAS", 3)
+    monkeypatch.setattr(engines.GpuPartitionEngine, "block_steps", min(steps // 8, 250))
     table = random_table(2, n=6, n_rows=60, most=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ....util.loops import loops
 from . import diagnostics, orders, partitions
-from .gpu import GpuPartitionChains
+from .gpu.engines import GpuPartitionEngine
 from .set_tables import ANY, draw_sets
 
 if TYPE_CHECKING:
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
     from ..candidates.tables import CandidateTables
     from ..chain_records import SetTables
 
-__all__ = ["ChainRun", "Engine", "Estimate", "GpuPartitionEngine", "OrderEngine", "PartitionEngine", "Stop"]
+__all__ = ["ChainRun", "Engine", "Estimate", "OrderEngine", "PartitionEngine", "Stop"]
 
 _outer_sets = loops("jtgpu.learn.dags.loops.outer_sets")
 
 BLOCK_STEPS = 1000  # at least; a graph of each chain is kept after each block
-GPU_BLOCK_STEPS = 250  # of many more chains
 BLOCKS = 8  # of a round
 FIRST_ROUNDS = 4  # before the first check
 MAX_KEPT = 1024  # graphs of a chain
@@ -109,46 +108,6 @@ class PartitionEngine:
 
     def release(self) -> None:
         """Nothing to free."""
-
-
-class GpuPartitionEngine:
-    """Replicas of chains over partitions on GPUs; see `jtgpu.learn.dags.chains.gpu`. What users see of a chain is its
-    first replica, and the arcs of all."""
-
-    name = "partition MCMC on GPUs"
-    block_steps = GPU_BLOCK_STEPS
-
-    def __init__(self, tables: SetTables, seed: int, devices: Any):
-        self._tables, self._seed, self._devices = tables, seed, devices
-        self._chains: GpuPartitionChains | None = None
-        self.thin = len(tables.candidates)
-
-    def start(self, chains: partitions.PartitionChains) -> partitions.PartitionChains:
-        """The first state of all replicas."""
-        return self._open().start(chains)
-
-    def _open(self) -> GpuPartitionChains:
-        if self._chains is None:
-            self._chains = GpuPartitionChains(self._tables, self._seed, devices=self._devices)
-        return self._chains
-
-    def run(self, state: Any, n_steps: int) -> tuple[Any, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-        """See `PartitionEngine.run`; the best graph of each replica."""
-        return self._open().run(state, n_steps, self.thin)
-
-    def graphs(self, state: Any) -> NDArray[np.int64]:
-        """The present graph of the first replica of each chain."""
-        return np.asarray(state.parents[:: len(state.parents) // len(state.arcs)], np.int64)
-
-    def restored(self, fields: dict[str, Any]) -> Any:
-        """The state of some fields."""
-        return partitions.PartitionChains(**fields)
-
-    def release(self) -> None:
-        """Free the memory of the GPUs until the next call of `run`."""
-        if self._chains is not None:
-            self._chains.close()
-        self._chains = None
 
 
 class OrderEngine:

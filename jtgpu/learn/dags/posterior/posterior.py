@@ -30,8 +30,9 @@ from ..candidates.preparation import (
 )
 from ..candidates.tables import CandidateTables, all_parents, candidate_tables
 from ..chains import orders, partitions
+from ..chains.gpu.engines import GpuPartitionEngine
 from ..chains.run_files import RunFile
-from ..chains.runs import MAX_STEPS, ChainRun, Engine, Estimate, GpuPartitionEngine, OrderEngine, PartitionEngine, Stop
+from ..chains.runs import MAX_STEPS, ChainRun, Engine, Estimate, OrderEngine, PartitionEngine, Stop
 from ..chains.set_tables import set_tables, table_bytes
 from ..constraints import Constraints, make_constraints
 from ..exact.draws import draw_by_orders, draw_by_partitions

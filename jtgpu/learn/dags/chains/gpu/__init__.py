@@ -1,0 +1,1 @@
+"""Chains over orders and partitions on GPUs, a warp a chain."""

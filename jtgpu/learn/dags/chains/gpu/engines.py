@@ -1,0 +1,59 @@
+"""Chains on GPUs as `jtgpu.learn.dags.chains.runs.ChainRun` runs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import partitions
+from .partitions import GpuPartitionChains
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...chain_records import SetTables
+
+__all__ = ["GpuPartitionEngine"]
+
+BLOCK_STEPS = 250  # fewer than on the CPU, of many more chains
+
+
+class GpuPartitionEngine:
+    """Replicas of chains over partitions on GPUs; see `jtgpu.learn.dags.chains.gpu`. What users see of a chain is its
+    first replica, and the arcs of all."""
+
+    name = "partition MCMC on GPUs"
+    block_steps = BLOCK_STEPS
+
+    def __init__(self, tables: SetTables, seed: int, devices: Any):
+        self._tables, self._seed, self._devices = tables, seed, devices
+        self._chains: GpuPartitionChains | None = None
+        self.thin = len(tables.candidates)
+
+    def start(self, chains: partitions.PartitionChains) -> partitions.PartitionChains:
+        """The first state of all replicas."""
+        return self._open().start(chains)
+
+    def _open(self) -> GpuPartitionChains:
+        if self._chains is None:
+            self._chains = GpuPartitionChains(self._tables, self._seed, devices=self._devices)
+        return self._chains
+
+    def run(self, state: Any, n_steps: int) -> tuple[Any, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+        """See `PartitionEngine.run`; the best graph of each replica."""
+        return self._open().run(state, n_steps, self.thin)
+
+    def graphs(self, state: Any) -> NDArray[np.int64]:
+        """The present graph of the first replica of each chain."""
+        return np.asarray(state.parents[:: len(state.parents) // len(state.arcs)], np.int64)
+
+    def restored(self, fields: dict[str, Any]) -> Any:
+        """The state of some fields."""
+        return partitions.PartitionChains(**fields)
+
+    def release(self) -> None:
+        """Free the memory of the GPUs until the next call of `run`."""
+        if self._chains is not None:
+            self._chains.close()
+        self._chains = None
