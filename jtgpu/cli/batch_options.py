@@ -10,10 +10,11 @@ import typer
 
 from ..cases.options import CsvDialect, FileOptions
 from .completion import complete_targets
+from .option_groups import Without
 from .options import CLUSTER, CSV, OUTPUT, RUNNING, EscapeFormulas, Force, one_of
 from .running import RunOptions
 
-__all__ = ["ClusterOptions", "CsvOptions", "OutputOptions", "TableQueryOptions"]
+__all__ = ["ClusterOptions", "CsvInput", "CsvOptions", "OutputOptions", "TableQueryOptions"]
 
 COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "brotli", "none")
 _NAMED_CHARACTERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "none": ""}
@@ -101,6 +102,9 @@ class CsvOptions:
         if not ascii_compatible:
             raise typer.BadParameter(f"{self.encoding!r} is not a superset of ASCII", param_hint="--encoding")
         return CsvDialect(delimiter, quote, self.encoding)
+
+
+CsvInput = Annotated[CsvOptions, Without("escape_formulas")]  # of commands that write no such files
 
 
 @dataclass(frozen=True)

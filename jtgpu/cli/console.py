@@ -34,6 +34,15 @@ from .process import INTERRUPTED, raise_on_interrupt
 __all__ = ["INTERRUPTED", "command", "exit_code", "format_seconds", "print_error", "print_json", "shown", "warn"]
 
 OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)
+# Python's spelling of options in messages, and that of the command line
+_OPTIONS = (
+    (r"\b(force|resume)=True\b", r"--\1"),
+    (r"\b(metric|missing|scale|time)='([^']*)'", r"--\1 \2"),
+    (r"\bhidden=\{'([^']*)': (\d+)\}", r"--hidden \1=\2"),
+    (r"\bpass k=([\d,]+)", r"use --samples \1"),
+    (r"\bmax_order\b", "--max-order"),
+    (r", or use on_error='flag'", ""),
+)
 _WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)
 CLOSED_PIPE = 141  # 128 + SIGPIPE, the exit code of `cat` when its reader goes away
 
@@ -111,7 +120,9 @@ def _exit_after(error: OSError) -> NoReturn:
 
 def print_error(error: BaseException) -> None:
     """Print an error as one line on stderr; arguments that its message advises are written as options."""
-    text = re.sub(r"\b(force|resume)=True\b", r"--\1", str(error))
+    text = str(error)
+    for python, option in _OPTIONS:
+        text = re.sub(python, option, text)
     if isinstance(error, OSError) and not isinstance(error, JtgpuError) and error.strerror:
         file = error.filename or ("stdout" if error.errno in _WRITE_ERRORS else "")
         text = f"{file}: {error.strerror}" if file else error.strerror

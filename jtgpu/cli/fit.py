@@ -16,7 +16,7 @@ from ..formats import save_text, writer_of
 from ..formats.conversion import carry
 from ..model.network import BayesianNetwork
 from ..util.atomic_file import write_text
-from .batch_options import ClusterOptions, CsvOptions
+from .batch_options import ClusterOptions, CsvInput
 from .console import INTERRUPTED, command, format_seconds, print_json, shown, warn
 from .fit_options import DataOptions, EmOptions, ModelOptions
 from .networks import check_output, read_network
@@ -49,9 +49,7 @@ def fit(  # noqa: PLR0913 (a Typer command)
     ],
     output: Annotated[
         str,
-        typer.Option(
-            "-o", "--output", metavar="OUT", help="Network file to write; the suffix selects the format."
-        ),
+        typer.Option("-o", "--output", metavar="OUT", help="Network file to write; the suffix selects the format."),
     ],
     report: Annotated[
         str | None,
@@ -65,7 +63,7 @@ def fit(  # noqa: PLR0913 (a Typer command)
     model: ModelOptions,
     em: EmOptions,
     data: DataOptions,
-    csv: Annotated[CsvOptions, Without("escape_formulas")],
+    csv: CsvInput,
     run: Annotated[RunOptions, Without("dtype")],
     cluster: Annotated[ClusterOptions, Without("part_rows")],
     json: Json = False,

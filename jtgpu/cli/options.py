@@ -20,6 +20,7 @@ __all__ = [
     "PLANNING",
     "RUNNING",
     "Backend",
+    "Columns",
     "Devices",
     "Digits",
     "Dtype",
@@ -116,6 +117,16 @@ Targets = Annotated[
         metavar="NAME",
         help="Variable to compute, or several separated by commas. Repeatable. Default: all.",
         autocompletion=complete_targets,
+    ),
+]
+
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--columns",
+        metavar="A,B,...",
+        show_default=False,
+        help="Columns to use; leave out those that number or name the rows. Repeatable. Default: all.",
     ),
 ]
 

@@ -11,6 +11,7 @@ from ..cases.table_files import read_file
 from ..graphs.centrality import betweenness
 from ..model.discrete import DiscreteModel
 from ..util.atomic_file import write_text
+from .batch_options import CsvInput, CsvOptions
 from .console import command, print_json
 from .networks import check_output, read_network
 from .options import OUTPUT, Force, Json, Threads
@@ -74,6 +75,8 @@ def rank(  # noqa: PLR0913 (a Typer command)
     threads: Threads = None,
     output: Output = None,
     force: Force = False,
+    *,
+    csv: CsvInput,
     json: Json = False,
 ) -> None:
     """Rank the variables of a network by betweenness: the share of shortest paths through each.
@@ -81,7 +84,7 @@ def rank(  # noqa: PLR0913 (a Typer command)
     Betweenness of an edge (--edges) is the share of shortest paths along it. All values are exact unless --samples is
     given.
     """
-    graph = _read(file)
+    graph = _read(file, csv)
     if published:
         _print_published(graph)
         return
@@ -126,9 +129,10 @@ def _print_published(graph: Any) -> None:
     print_rows(("program", "streams", "neighbours", "block", "seconds", "sources measured"), rows)
 
 
-def _read(file: str) -> Any:
+def _read(file: str, csv: CsvOptions) -> Any:
     """A network, or a table of edges."""
-    return read_file(file) if file.lower().removesuffix(".gz").endswith(TABLES) else read_network(file)
+    is_table = file.lower().removesuffix(".gz").endswith(TABLES)
+    return read_file(file, dialect=csv.dialect()) if is_table else read_network(file)
 
 
 def _cells(key: Any, edges: bool) -> list[str]:

@@ -13,9 +13,10 @@ from ..screen.columns import METRICS, MISSING_RULES, SCALES, open_rows
 from ..screen.frames import like_cases, take_rows
 from ..screen.improbable import Cells, cell_surprise, row_surprise
 from ..screen.outliers import Outliers, top_outliers
+from .batch_options import CsvInput
 from .console import command, print_json
 from .networks import check_output, read_network, split_names
-from .options import CLUSTER, OUTPUT, Devices, Force, Json, Progress, Threads, one_of
+from .options import CLUSTER, OUTPUT, Columns, Devices, Force, Json, Progress, Threads, one_of
 from .progress import status
 from .tables import print_rows
 
@@ -65,15 +66,6 @@ Scale = Annotated[
         callback=one_of(*SCALES),
         show_default=False,
         help="Divide each column of numbers by its standard deviation (std) or range.",
-    ),
-]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--columns",
-        metavar="A,B,...",
-        show_default=False,
-        help="Columns to compare; leave out those that number or name the rows. Repeatable. Default: all.",
     ),
 ]
 Output = Annotated[
@@ -134,6 +126,8 @@ def screen(  # noqa: PLR0913 (a Typer command)
     cluster: OnCluster = None,
     progress: Progress = None,
     force: Force = False,
+    *,
+    csv: CsvInput,
     json: Json = False,
 ) -> None:
     """Find the rows of a table that do not belong, by distance and by improbability.
@@ -154,7 +148,7 @@ def screen(  # noqa: PLR0913 (a Typer command)
     numbers = devices if devices in (None, "all") else [int(number) for number in devices.split(",")]
     model = None if net is None else read_network(net)
     with status("reading", progress) as step:
-        table = read_file(data)
+        table = read_file(data, dialect=csv.dialect())
         names = None if columns is None else split_names(columns, table.column_names, "column")
         found = top_outliers(
             table, n, k, metric, missing, scale=scale, method="all" if every else "auto", net=model, columns=names,
@@ -171,7 +165,7 @@ def screen(  # noqa: PLR0913 (a Typer command)
         if output is not None:
             write_file(_result(table, found, scores), output)
         if drop is not None:
-            whole = read_file(data, as_text=True)
+            whole = read_file(data, dialect=csv.dialect(), as_text=True)
             write_file(take_rows(whole, open_rows(whole), found.others, {}), drop)
     _print(data, found, scores, json)
 

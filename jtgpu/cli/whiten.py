@@ -14,9 +14,10 @@ from ..series.autoregression import Autoregression, ar
 from ..series.slices import lag_parents, two_slices
 from ..series.whitening import whiten as residuals
 from ..util.atomic_file import write_text
+from .batch_options import CsvInput
 from .console import command, print_json
-from .networks import check_output
-from .options import OUTPUT, Force, Json, Threads
+from .networks import check_output, split_names
+from .options import OUTPUT, Columns, Force, Json, Threads
 from .tables import print_rows
 
 __all__ = ["whiten"]
@@ -84,11 +85,14 @@ def whiten(  # noqa: PLR0913 (a Typer command)
     order: Order = "bic",
     max_order: Annotated[int, typer.Option("--max-order", metavar="N", min=0, help="Highest order.")] = 16,
     time: Time = None,
+    columns: Columns = None,
     slices: Slices = None,
     lags: LagsFile = None,
     alpha: Alpha = 0.05,
     threads: Threads = None,
     force: Force = False,
+    *,
+    csv: CsvInput,
     json: Json = False,
 ) -> None:
     """Fit autoregressive models to time series, and write residuals or cases over time slices.
@@ -103,8 +107,11 @@ def whiten(  # noqa: PLR0913 (a Typer command)
     for path in (output, lags):
         if path is not None:
             check_output(path, force)
-    table = read_file(data)
+    table = read_file(data, dialect=csv.dialect())
     time = time or time_column(table)
+    if columns is not None:
+        names = split_names(columns, table.column_names, "column")
+        table = table.select([c for c in table.column_names if c in names or c == time])
     fit = ar(table, int(order) if order.isdecimal() else order, max_order, time=time, threads=threads)
     found = lag_parents(fit, alpha)
     if output is not None and slices is None:

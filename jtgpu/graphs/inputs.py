@@ -182,7 +182,10 @@ def _read_table(frame: Any, weight: Any) -> EdgeList:
     codes: list[Any] = []
     names: dict[Any, int] = {}
     for name in columns:
-        code, values = distinct_values(table.column(name))
+        try:
+            code, values = distinct_values(table.column(name))
+        except TypeError:
+            raise DataError(f"column {name!r} has cells that are not single values") from None
         if (code < 0).any():
             raise DataError(f"column {name!r}: the cell of {table.row_name(int(np.argmin(code)))} is missing")
         number = np.array([names.setdefault(value, len(names)) for value in values], np.int32)

@@ -138,6 +138,8 @@ def read_series(x: Any, time: str | None = None, columns: list[str] | None = Non
         return SeriesData(flat, [f"x{i}" for i in range(len(flat))], values.shape[:-1], None)
     check_times(table, time)
     names = [n for n in table.names if n != time] if columns is None else columns
+    if not table.n:
+        raise DataError("the table has no rows")
     if not names or len(set(names)) < len(names) or not {*names} <= {*table.names}:
         raise DataError(f"the table must have a column for each series {shown(names)}, not {shown(table.names)}")
     values = np.empty((len(names), table.n))

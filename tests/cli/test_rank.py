@@ -81,3 +81,11 @@ def test_errors(tmp_path: Path, words: list[str], code: int, text: str) -> None:
     done = run("rank", *(word.format(edges=path) for word in words))
     assert text in " ".join(done.output.replace("│", " ").split()), done.output
     assert done.exit_code == code
+
+
+def test_cells_that_are_not_single_values(tmp_path: Path) -> None:
+    from pyarrow import parquet, table
+
+    parquet.write_table(table({"from": [[1, 2]], "to": [[3]]}), tmp_path / "t.parquet")
+    done = run("rank", str(tmp_path / "t.parquet"))
+    assert (done.exit_code, done.stderr) == (2, "jtgpu: error: column 'from' has cells that are not single values\n")

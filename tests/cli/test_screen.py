@@ -86,3 +86,16 @@ def test_a_table_without_rows(tmp_path: Path) -> None:
     done = run("screen", str(path))
     assert done.exit_code == 2, done.output
     assert "the table has no rows" in done.output
+
+
+def test_advice_for_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n1,2\n,3\n4,5\n")
+    done = run("screen", str(path), "-n", "1", "-k", "2")
+    assert done.stderr == (
+        "jtgpu: error: row 1, column 'x': the value is missing (NaN); fill it, or use --metric gower\n"
+    )
+    path.write_bytes("x:y\n1:caf\xe9\n2:u\n".encode("latin-1"))
+    assert "t.csv:2:1: byte 0xe9 is not UTF-8" in run("screen", str(path), "-n", "1", "-k", "2").stderr
+    done = run("screen", str(path), "-n", "1", "-k", "2", "--encoding", "latin-1", "--delimiter", ":")
+    assert done.exit_code == 0, done.output

@@ -75,3 +75,19 @@ def test_outputs_and_errors(data: Path, tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "column 'day' must increase from row to row, but row 4 has '2026-01-04'" in done.stderr
     assert not (tmp_path / "new.parquet").exists()
+
+
+def test_columns_and_advice_for_the_command_line(data: Path, tmp_path: Path) -> None:
+    done = run("whiten", str(data), "--columns", "b", "--json")
+    assert [m["series"] for m in json.loads(done.stdout)["models"]] == ["b"]
+    commas = tmp_path / "commas.csv"
+    commas.write_text(data.read_text().replace(".", ","))
+    assert run("whiten", str(commas)).stdout == run("whiten", str(data)).stdout
+    done = run("whiten", str(data), "--max-order", "300")
+    assert done.stderr == "jtgpu: error: series of 300 values have no model of order 300; use a lower --max-order\n"
+    gap = tmp_path / "gap.csv"
+    gap.write_text("a,b\n1,2\n,3\n4,5\n")
+    done = run("whiten", str(gap), "--max-order", "1")
+    assert done.stderr == (
+        "jtgpu: error: series 'a', row 1: the value is missing (NaN); fill gaps or cut the series there\n"
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ParseError
-from ...inference.tables.arrow import arrow
+from ...inference.tables.arrow import arrow, arrow_csv
 from ...model.network import DiscreteModel
 from ..options import CsvDialect
 from .csv_rows import CsvRows, ParsedRows, count_byte
@@ -114,6 +114,42 @@ class CsvFile:
                 if rows <= 1 << 20:  # a larger number was requested explicitly
                     size = min(size, MAX_BLOCK)
                 yield chunk
+
+    @property
+    def delimiter(self) -> str:
+        """The delimiter of columns, one character."""
+        return self._rows.delimiter
+
+    def arrow_table(self, convert: Any, *, newlines: bool = False) -> Any:
+        """All rows at once, by Arrow's reader; its errors do not name the line, those of `chunks` do.
+
+        Parameters
+        ----------
+        convert : pyarrow.csv.ConvertOptions
+        newlines : bool
+            Whether quoted cells may have line ends in them, which takes longer.
+        """
+        csv, rows = arrow_csv(), self._rows
+        stream, _ = self._open()
+        with stream:
+            self._skip(stream, self._begin["byte"])
+            return csv.read_csv(
+                stream,
+                csv.ReadOptions(column_names=self.columns, encoding=rows.encoding),
+                csv.ParseOptions(
+                    delimiter=rows.delimiter, quote_char=rows.quote.decode() or False, newlines_in_values=newlines
+                ),
+                convert,
+            )
+
+    def has_open_quote(self) -> bool:
+        """Whether the number of quotes in the file is odd."""
+        stream, _ = self._open()
+        n = 0
+        with stream:
+            while self._rows.quote and (block := self._read(stream, READ_SIZE)):
+                n += count_byte(block, self._rows.quote)
+        return n % 2 == 1
 
     def _open(self) -> tuple[Any, Any]:
         """The decompressed stream, and the raw file, whose position shows the progress."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from ...errors import FormatError, JtgpuError
+from ...errors import FormatError
+from ...formats import FileError
 from ...model.network import DiscreteModel
 from ..options import CsvDialect
 from .csv_file import CsvFile
@@ -15,16 +16,7 @@ from .source import Source
 __all__ = ["open_cases"]
 
 
-class _UnreadableFile(JtgpuError, OSError):
-    """A file that cannot be opened: a `JtgpuError` that ``except OSError`` catches as well."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-def open_cases(
-    path: Path, model: DiscreteModel, dialect: CsvDialect | None = None, *, threads: bool = True
-) -> Source:
+def open_cases(path: Path, model: DiscreteModel, dialect: CsvDialect | None = None, *, threads: bool = True) -> Source:
     """Open a file of cases.
 
     Parameters
@@ -38,20 +30,20 @@ def open_cases(
 
     Raises
     ------
-    JtgpuError, OSError
-        If the file cannot be opened; the error has both types.
+    FileError
+        If the file cannot be opened.
     ParseError
         If the file has no header or is not text.
     """
     try:
         if stat.S_ISFIFO(path.stat().st_mode) or path.is_char_device():
-            raise _UnreadableFile(f"{path}: cases must be in a regular file, so that an interrupted run can continue")
+            raise FileError(f"{path}: cases must be in a regular file, so that an interrupted run can continue")
         with path.open("rb") as file:
             head = file.read(8)
-    except _UnreadableFile:
+    except FileError:
         raise
     except (OSError, ValueError) as error:  # ValueError: NUL in the name
-        raise _UnreadableFile(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        raise FileError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     if head[:4] == b"PAR1":
         return ParquetFile(path, threads)
     if head[:6] == b"ARROW1":

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...errors import EvidenceError, JtgpuError
 from .arrow import arrow, narwhals
+from .columns import reject_repeated
 from .plain_cells import CategoricalColumn
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ class NativeFrame:
             raise EvidenceError(
                 f"cases must be a data frame (pandas, Polars, Arrow, ...), not {type(native).__name__}{hint}"
             ) from None
-        except (ValueError, nw.exceptions.NarwhalsError) as error:  # columns of the same name
+        except (ValueError, nw.exceptions.NarwhalsError) as error:
+            names = [str(c) for c in getattr(native, "column_names", getattr(native, "columns", ()))]
+            reject_repeated(names, names, "the table")
             raise EvidenceError(f"cases cannot be read: {error}") from None
         self.names = [str(c) for c in self.frame.columns]
         self.n = len(self.frame)

@@ -140,7 +140,7 @@ def test_equal_columns_are_reported() -> None:
 
 def test_repeated_column_names() -> None:
     pandas = pytest.importorskip("pandas")
-    with pytest.raises(jtgpu.JtgpuError, match=r"two columns named 'a'|[dD]uplicate|unique"):
+    with pytest.raises(jtgpu.JtgpuError, match=r"2 columns named 'a'"):
         code_table(pandas.DataFrame([[0, 1], [1, 0]], columns=["a", "a"]))
 
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ....errors import DataError, EvidenceError, ParseError
-from ....formats import FileError
+from ....cases.table_files import read_file
+from ....errors import DataError, EvidenceError
 from ....inference.tables import distinct_values, open_table
-from ....inference.tables.arrow import arrow, arrow_csv, arrow_parquet
+from ....inference.tables.arrow import arrow
 from ....inference.tables.columns import reject_repeated
 from ....inference.tables.plain_cells import CategoricalColumn
-from ....inference.tables.states import MISSING
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["ColumnValues", "read_columns"]
-
-DELIMITERS = ",;\t|"
 
 
 class ColumnValues(NamedTuple):
@@ -47,11 +44,11 @@ def read_columns(data: Any) -> tuple[list[str], list[ColumnValues]]:
     ------
     DataError
         If it is not a table, two columns have the same name, or columns differ in length.
-    FileError, ParseError
-        If a file cannot be read.
+    JtgpuError
+        If a file cannot be opened or read.
     """
     if isinstance(data, (str, Path)):
-        data = _read_file(Path(data))
+        data = read_file(data)
     try:
         table = open_table(None, data)
         reject_repeated(table.names, table.names, "the table")
@@ -71,25 +68,3 @@ def _column(name: str, cells: Any) -> ColumnValues:
 def _is_dictionary(cells: Any) -> bool:
     """Whether it is an Arrow array of categories."""
     return type(cells).__module__.startswith("pyarrow") and arrow().types.is_dictionary(cells.type)
-
-
-def _read_file(path: Path) -> Any:
-    """A CSV (compressed or not) or Parquet file as an Arrow table."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(1 << 16)
-        if head[:4] == b"PAR1":
-            return arrow_parquet().read_table(path)
-        csv = arrow_csv()
-        lines = head.removeprefix(b"\xef\xbb\xbf").splitlines()
-        text = lines[0].decode("utf-8", "replace") if lines else ""
-        delimiter = max(DELIMITERS, key=text.count)
-        return csv.read_csv(
-            path,
-            parse_options=csv.ParseOptions(delimiter=delimiter),
-            convert_options=csv.ConvertOptions(null_values=list(MISSING), strings_can_be_null=True),
-        )
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror or error}") from None
-    except (arrow().ArrowInvalid, arrow().ArrowNotImplementedError) as error:
-        raise ParseError(str(error), str(path)) from None
