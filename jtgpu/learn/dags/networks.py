@@ -10,6 +10,7 @@ import numpy as np
 from ...model.network import BayesianNetwork
 from ...util.arguments import number
 from ..counting import cpt_from_counts
+from .scores.coded import NO_STATE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,9 +53,10 @@ def fitted_network(
         family = (*np.flatnonzero(arcs[:, v]).tolist(), v)
         if family not in known:
             cards = [len(table.states[u]) for u in family]
-            known[family] = cpt_from_counts(
-                [table.codes[u].astype(np.int64) for u in family], cards, weights, ess / math.prod(cards)
-            )
+            columns = [table.codes[u].astype(np.int64) for u in family]
+            if table.has_gaps:
+                columns = [np.where(column == NO_STATE, -1, column) for column in columns]
+            known[family] = cpt_from_counts(columns, cards, weights, ess / math.prod(cards))
         cpts[name] = known[family]
         parents[name] = [table.names[u] for u in family[:-1]]
     return BayesianNetwork(dict(zip(table.names, table.states, strict=True)), parents, cpts)

@@ -87,7 +87,7 @@ def scores_up_to(  # noqa: PLR0913
 ) -> ScoreTable:
     """The scores of all families of up to so many parents, from a given table if it has them."""
     if table is None or table.max_parents < min(max_parents, len(coded.names) - 1):
-        if backend == "gpu" and not gpu_can_score(rule, max_parents):
+        if backend == "gpu" and (coded.has_gaps or not gpu_can_score(rule, max_parents)):
             backend = "cpu"
         return score_families(
             coded, rule, max_parents, memory_limit=limit, threads=threads, backend=backend, devices=devices

@@ -162,7 +162,7 @@ def candidate_tables(  # noqa: PLR0913
         )
     max_parents = min(max_parents, k)
     masks, members = parent_masks(k + 1, max_parents), parent_members(k + 1, max_parents)
-    functions = rule.functions(coded.cardinality, max_parents + 1, MAX_CELLS, coded.n_cases)
+    functions = rule.functions(coded.cardinality, max_parents + 1, MAX_CELLS, coded.n_cases, coded.has_gaps)
     log_weights = np.full((n, len(masks)), -np.inf)
     bit_in = np.zeros((n, n), np.int64)
 

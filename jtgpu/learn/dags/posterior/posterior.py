@@ -243,6 +243,7 @@ def posterior(  # noqa: PLR0913
     if checkpoint is not None and not (folder := Path(checkpoint).absolute().parent).is_dir():
         raise ArgumentError(f"checkpoint {str(checkpoint)!r}: there is no folder {str(folder)!r}; create it first")
     coded = code_table(data, states=states, missing=missing, weights=weights)
+    rule.require_scorable(coded.has_gaps)
     n = len(coded.names)
     weigh = make_prior(prior, n)
     if table is not None:

@@ -1,4 +1,4 @@
-"""`CodedTable`: a complete table of discrete data as state numbers, checked."""
+"""`CodedTable`: a table of discrete data as state numbers, checked."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ from .sources import ColumnValues, read_columns
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CodedTable", "cases_like", "code_table"]
+__all__ = ["MISSING_CHOICES", "NO_STATE", "CodedTable", "cases_like", "code_table"]
 
 MAX_STATES = 255  # of a variable: states are uint8
+NO_STATE = 255  # in place of the state of a missing cell
 MIN_IDENTIFIER = 20  # rows above which a column of distinct values is taken for an identifier
+MISSING_CHOICES = ("error", "drop", "available")
 MAX_ROWS = 2**31 - 1  # sum of weights: counts are int32
 MAX_SHOWN = 40  # characters of a cell in a message
 
 
 @dataclass(frozen=True)
 class CodedTable:
-    """A complete table of discrete data.
+    """A table of discrete data.
 
     Attributes
     ----------
@@ -41,11 +43,11 @@ class CodedTable:
     states : tuple of tuple of str
         Names of the states of each variable, at least two and at most 255.
     codes : (n, N) ndarray of uint8
-        State of each variable in each row.
+        State of each variable in each row; 255: missing.
     weights : (N,) ndarray of int64, optional
         How often each row occurs. None: once.
     dropped : int
-        Number of rows with missing cells that were left out.
+        Number of rows that were left out, because cells are missing.
     """
 
     names: tuple[str, ...]
@@ -63,6 +65,11 @@ class CodedTable:
     def n_cases(self) -> int:
         """Number of cases: rows, or the sum of their weights."""
         return self.codes.shape[1] if self.weights is None else int(self.weights.sum())
+
+    @cached_property
+    def has_gaps(self) -> bool:
+        """Whether cells are missing."""
+        return bool((self.codes == NO_STATE).any())
 
     @cached_property
     def digest(self) -> str:
@@ -90,8 +97,8 @@ def code_table(
     states : mapping or network, optional
         The states of variables, in order. If it is a network, its variables must be columns, and only they are used.
         Default: the categories of a categorical column, otherwise the distinct values, sorted.
-    missing : {"error", "drop"}
-        How to treat rows with missing cells: refuse them, or leave them out.
+    missing : {"error", "drop", "available"}
+        How to treat rows with missing cells: refuse them, leave them out, or keep them unless all cells are missing.
     weights : (N,) array_like of int, optional
         How often each row occurs.
 
@@ -101,7 +108,7 @@ def code_table(
         If the table is empty or ragged, a cell is missing or not a declared state, or a column cannot be learned from:
         one value only, more than 255 values, numbers that are not whole, or values that all differ.
     """
-    choice("missing", missing, ("error", "drop"))
+    choice("missing", missing, MISSING_CHOICES)
     if isinstance(data, CodedTable):
         if states is not None or weights is not None:
             raise ArgumentError("a CodedTable has its states and weights; pass the original table to change them")
@@ -219,16 +226,20 @@ def _require_states(name: str, n_states: int) -> None:
 def _complete_rows(
     names: list[str], columns: list[NDArray[np.int16]], weights: NDArray[np.int64] | None, missing: str
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None]:
-    """The rows without missing cells, (n, N) uint8, and their weights."""
+    """The rows that are used, (n, N) uint8, and their weights."""
     gaps = [c < 0 for c in columns]
-    incomplete = np.logical_or.reduce(gaps)
-    if incomplete.any():
+    if missing == "available":
+        incomplete = np.logical_and.reduce(gaps)
+    else:
+        incomplete = np.logical_or.reduce(gaps)
+    if incomplete.any() and missing != "available":
         row = int(np.argmax(incomplete))
         column = next(name for name, gap in zip(names, gaps, strict=True) if gap[row])
         share = f"{int(incomplete.sum())} of {len(incomplete)} rows have missing cells"
         if missing == "error":
             raise DataError(
-                f"row {row}: column {column!r} has a missing value ({share}); missing='drop' leaves them out"
+                f"row {row}: column {column!r} has a missing value ({share}); missing='drop' leaves them out, missing='available' with "
+                "score='bic' keeps them"
             )
         if incomplete.all():
             raise DataError(f"{share}; missing='drop' leaves none")
@@ -238,7 +249,7 @@ def _complete_rows(
         weights = weights[whole]
     codes = np.empty((len(columns), int(whole.sum())), np.uint8)
     for v, states in enumerate(columns):
-        codes[v] = states if len(states) == codes.shape[1] else states[whole]
+        codes[v] = states if len(states) == codes.shape[1] else states[whole]  # -1 becomes 255
     return codes, weights
 
 

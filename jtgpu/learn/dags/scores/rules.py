@@ -16,13 +16,14 @@ from ..count_modes import BY_CELLS, BY_FAMILY, BY_ROWS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SCORES", "CellFunctions", "ScoreRule"]
+__all__ = ["AVAILABLE", "SCORES", "CellFunctions", "ScoreRule"]
 
 _counts = loops("jtgpu.learn.dags.loops.counts")
 
 SCORES = ("bdeu", "bds", "k2", "bdj", "bic", "aic")
 FUNCTION_BYTES = 64 << 20  # of tabulated functions; larger counts are computed when needed
 MIN_TABULATED = 64
+AVAILABLE = 3  # mode of data with missing cells: the scores by the rows in which a family is known
 PSEUDO_COUNTS = {"k2": 1.0, "bdj": 0.5}
 
 
@@ -35,7 +36,7 @@ class CellFunctions:
     Attributes
     ----------
     mode : int
-        One of `jtgpu.learn.dags.count_modes`.
+        One of `jtgpu.learn.dags.count_modes`, or `AVAILABLE`.
     shapes : (G,) float64
     products : (G,) int64
         Mode `BY_CELLS`: the number of cells of the tables that use a function, ascending.
@@ -54,7 +55,7 @@ class CellFunctions:
 
     def parent_row(self, r: int) -> int:
         """Which function of the parents' table is subtracted for a child of r states; -1 for a score by family."""
-        if self.mode == BY_FAMILY:
+        if self.mode in (BY_FAMILY, AVAILABLE):
             return -1
         return 1 + int(np.searchsorted(self.arities, r)) if len(self.arities) else 0
 
@@ -69,6 +70,9 @@ class ScoreRule:
     - ``"bds"``: the same, but divided among the configurations that occur (Scutari 2016); not score-equivalent
     - ``"k2"``, ``"bdj"``: a_jk = 1 and 1/2; not score-equivalent
     - ``"bic"``, ``"aic"``: log-likelihood minus ln(N)/2, or 1, for each free parameter
+
+    If cells are missing, ``"bic"`` takes the log-likelihood of the rows in which v and P are known, times N divided by
+    the number of these rows (node-average likelihood, Balov 2013).
 
     Parameters
     ----------
@@ -97,7 +101,22 @@ class ScoreRule:
             return math.log(n_cases) / 2.0
         return 1.0 if self.name == "aic" else 0.0
 
-    def functions(self, card: NDArray[np.int64], size: int, max_cells: int, n_cases: int) -> CellFunctions:
+    def require_scorable(self, has_gaps: bool) -> None:
+        """Reject data with missing cells, unless their score is BIC.
+
+        Raises
+        ------
+        ArgumentError
+        """
+        if has_gaps and self.name != "bic":
+            raise ArgumentError(
+                f"missing='available' scores each family by the rows in which it is known: that requires score='bic', "
+                f"not {self.name!r}"
+            )
+
+    def functions(
+        self, card: NDArray[np.int64], size: int, max_cells: int, n_cases: int, has_gaps: bool = False
+    ) -> CellFunctions:
         """Functions whose sums over the tables of sets of at most `size` variables give the scores.
 
         Parameters
@@ -108,7 +127,13 @@ class ScoreRule:
             Sets of more variables, and tables of more cells, are not counted.
         n_cases : int
             The largest count.
+        has_gaps : bool
+            Whether cells are missing.
         """
+        if has_gaps:
+            self.require_scorable(has_gaps)
+            none = np.zeros(0, np.int64)
+            return CellFunctions(AVAILABLE, np.array([self.penalty(n_cases)]), none, none, np.zeros((1, 0)))
         products = arities = np.zeros(0, np.int64)
         mode, shapes = BY_ROWS, np.zeros(1)
         if self.name == "bdeu":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....errors import FormatError, TableTooLarge, UnknownVariable, closest, format_bytes
+from ....errors import ArgumentError, FormatError, TableTooLarge, UnknownVariable, closest, format_bytes
 from ....model.network import BayesianNetwork
 from ....util.arguments import choice, whole_number
 from ....util.atomic_file import write_bytes
@@ -194,7 +194,7 @@ def score_table(  # noqa: PLR0913
     Parameters
     ----------
     data : data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
-        Complete, discrete data.
+        Discrete data.
     score : {"bdeu", "bds", "k2", "bdj", "bic", "aic"}
         See `jtgpu.learn.ScoreRule`.
     ess : float
@@ -204,8 +204,9 @@ def score_table(  # noqa: PLR0913
     states : mapping or network, optional
         States of variables, in order. Default: the categories of a categorical column, otherwise the values in the
         data, sorted.
-    missing : {"error", "drop"}
-        How to treat rows with missing cells.
+    missing : {"error", "drop", "available"}
+        How to treat rows with missing cells: refuse them, leave them out, or score each family by the rows in which its
+        variables are known (with ``score="bic"``; see `jtgpu.learn.ScoreRule`).
     weights : (N,) array_like of int, optional
         How often each row occurs.
     max_cells : int
@@ -270,8 +271,10 @@ def score_families(  # noqa: PLR0913
             8 * n * n_sets,
             limit,
         )
-    functions = rule.functions(card, max_parents + 1, max_cells, coded.n_cases)
+    functions = rule.functions(card, max_parents + 1, max_cells, coded.n_cases, coded.has_gaps)
     if backend == "gpu":
+        if coded.has_gaps:
+            raise ArgumentError("backend='gpu' requires complete rows; use backend='cpu', or missing='drop'")
         scores = gpu_scores(coded, rule, functions, max_parents, max_cells, devices=devices)
         return ScoreTable(coded.names, coded.states, rule, max_parents, scores, coded.n_cases, coded.digest)
     values = set_values(

@@ -16,6 +16,7 @@ from ....util.system import cores, free_memory
 from ..count_modes import BY_CELLS, BY_FAMILY
 from .bit_planes import BitPlanes, bit_planes
 from .combinations import binomial_table
+from .rules import AVAILABLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_CELLS", "run_chunks", "set_values"]
 
 _counts = loops("jtgpu.learn.dags.loops.counts")
+_available = loops("jtgpu.learn.dags.loops.available")
 
 MAX_CELLS = 1_000_000  # of a family's table
 CHUNKS = 16  # of each thread
@@ -73,6 +75,8 @@ def set_values(  # noqa: PLR0913
     TableTooLarge
         If the tables and values need more memory.
     """
+    if functions.mode == AVAILABLE:
+        return _available_values(table, functions, max_parents, max_cells, memory_limit, threads, only_last)
     card, n, sizes = table.cardinality, len(table.names), max_parents + 1
     by_family = functions.mode == BY_FAMILY
     n_values = 1 if functions.mode == BY_CELLS else len(functions.shapes)
@@ -104,6 +108,35 @@ def set_values(  # noqa: PLR0913
         run_chunks(count, first, n_prefixes, n_sets, threads)
         values.append(found)
         below = own
+    return values
+
+
+def _available_values(
+    table: CodedTable,
+    functions: CellFunctions,
+    max_parents: int,
+    max_cells: int,
+    memory_limit: int | None,
+    threads: int | None,
+    only_last: bool,
+) -> list[NDArray[np.float64]]:
+    """`set_values` of a table with missing cells: scores with each member as the child."""
+    card, n, sizes = table.cardinality, len(table.names), max_parents + 1
+    _require_memory([], n, sizes, sizes, memory_limit)
+    weights = np.zeros(0, np.int64) if table.weights is None else table.weights
+    data = np.ascontiguousarray(table.codes), weights, card, binomial_table(n, sizes + 1)
+    options = float(table.n_cases), float(functions.shapes[0]), max_cells
+    values = [np.zeros((1, 1))]
+    for size in range(1, sizes + 1):
+        n_sets = math.comb(n, size)
+        found = np.full((size, n_sets), -np.inf)
+
+        def count(chunk: tuple[int, int], size: int = size, out: Any = found) -> None:
+            _available.score_sets(size, *chunk, *data, *options, out)
+
+        first = math.comb(n - 1, size) if only_last and size == sizes else 0
+        run_chunks(count, first, n_sets, n_sets, threads)
+        values.append(found)
     return values
 
 

@@ -155,7 +155,7 @@ def structure(  # noqa: PLR0913
     Parameters
     ----------
     data : data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
-        Complete, discrete data.
+        Discrete data.
     method : {"auto", "exact", "order", "greedy", "tabu"}
         ``"exact"``: dynamic programming over all sets of variables, for up to 24 of them. ``"order"``: annealed search
         over orders of the variables, with `candidates`. ``"greedy"``, ``"tabu"``: hill climbing and tabu search by
@@ -179,8 +179,9 @@ def structure(  # noqa: PLR0913
     states : mapping or network, optional
         States of variables, in order. Default: the categories of a categorical column, otherwise the values in the
         data, sorted.
-    missing : {"error", "drop"}
-        How to treat rows with missing cells.
+    missing : {"error", "drop", "available"}
+        How to treat rows with missing cells: refuse them, leave them out, or score each family by the rows in which its
+        variables are known. The last one requires ``score="bic"``, and method ``"exact"`` or ``"order"``.
     weights : (N,) array_like of int, optional
         How often each row occurs.
     table : ScoreTable, optional
@@ -226,6 +227,9 @@ def structure(  # noqa: PLR0913
     restarts = whole_number("restarts", restarts, 0)
     rule, seed = ScoreRule(score, ess), whole_number("seed", seed, 0, 2**63 - 1)
     coded = code_table(data, states=states, missing=missing, weights=weights)
+    rule.require_scorable(coded.has_gaps)
+    if coded.has_gaps and method in ("greedy", "tabu"):
+        raise ArgumentError(f"method={method!r} requires complete rows; use method='order', or missing='drop'")
     n = len(coded.names)
     weigh = make_prior(prior, n)
     if weigh.name == "order":
