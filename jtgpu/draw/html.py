@@ -24,7 +24,7 @@ from .junction_tree import draw_junction_tree
 from .marks import marks
 from .network import draw_network
 from .pictures import show
-from .structures import heat_map
+from .structures import arcs, heat_map
 from .tables import html_table
 from .text import escaped
 
@@ -57,8 +57,13 @@ def _(thing: Printed) -> str:
         return table
     # a posterior over structures, whose module takes longer to import than all of this package
     posterior: Any = thing
-    drawn = heat_map(posterior)._repr_html_()
-    return table + drawn if len(drawn.encode()) < MAX_BYTES else table
+    pictures = [arcs(posterior)._repr_html_()] if len(posterior.names) <= MAX_BOXES else []
+    pictures.append(heat_map(posterior)._repr_html_())
+    left = MAX_BYTES - len(table.encode())
+    for drawn in pictures:
+        left -= len(drawn.encode())
+        table += drawn if left > 0 else ""
+    return table
 
 
 @html.register(Ranking)

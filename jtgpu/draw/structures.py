@@ -5,7 +5,8 @@ The functions take a `jtgpu.learn.StructurePosterior`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,10 +15,13 @@ from ..util.arguments import number
 from .boxes import Box, box_size, draw_box
 from .drawing import Drawing
 from .layered.arrange import arrange
+from .line_labels import label_places
 from .svg import ARROW, curve, picture
 from .text import escaped, shortened, text_width
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ..learn.dags.posterior.result import StructurePosterior
 
 __all__ = ["arcs", "heat_map", "trace"]
@@ -28,6 +32,7 @@ VISIBLE = 0.005  # probability from which a cell has a colour
 MAX_WIDTH = 2400  # pixels of a layer
 CHART, CURVE = 480, 160  # pixels of the chart of traces
 MAX_POINTS = 400  # of a trace
+UP, REVERSED = "\u2191", 0.05  # arrow before the probability of the reversed arc, shown from this one on
 COLOURS = ("#4a90d9", "#5aa469", "#d9822b", "#8e5bd0", "#c0504d", "#2a9d9d", "#a67c52", "#7f7f7f")
 
 
@@ -80,14 +85,18 @@ def _scale(x: int, y: int) -> list[str]:
 
 
 def arcs(posterior: StructurePosterior, threshold: float = 0.1) -> Drawing:
-    """Draw the probable arcs as a graph: the more probable an arc, the wider and darker its line.
+    """Draw the probable arcs as a graph, with their probabilities.
+
+    The width of a line is the probability that the two variables are linked, in either direction. Its arrowheads are as
+    dark as the arc and the reversed arc are probable; the number is the probability of the arc, the one after an arrow
+    upwards that of the reversed arc.
 
     Parameters
     ----------
     posterior : StructurePosterior
     threshold : float
-        Arcs are drawn from this probability on, the most probable first, each unless it closes a cycle with those
-        before it.
+        Arcs are drawn above this probability, the most probable first, each unless it closes a cycle with those before
+        it.
 
     Raises
     ------
@@ -96,33 +105,67 @@ def arcs(posterior: StructurePosterior, threshold: float = 0.1) -> Drawing:
     """
     if not 0.0 <= number("threshold", threshold) < 1.0:
         raise ArgumentError(f"threshold must be a number from 0 to below 1, not {threshold!r}")
-    names = posterior.names
+    names, p = posterior.names, posterior.edge_probabilities.values
     graph = posterior.consensus(threshold)
     pairs = [(names.index(u), names.index(v)) for u, v in graph.edges]
     boxes = [Box(v) for v in names]
     made = arrange([box_size(box) for box in boxes], pairs, MAX_WIDTH)
-    body = [f'<g transform="translate({PAD},{PAD + TITLE})">']
-    for (u, v), line in zip(pairs, made.lines, strict=True):
-        p = posterior.edge_probabilities[u, v]
-        x, y = line[-1]
-        (a, top), (b, bottom) = line[(len(line) - 1) // 2 : (len(line) - 1) // 2 + 2]
-        back = posterior.edge_probabilities[v, u]
-        tip = escaped(f"{names[u]} -> {names[v]}: {p:.3f}; reversed: {back:.3f}")
-        shade = f'stroke-opacity="{0.2 + 0.8 * p:.2f}"'
-        body.append(
-            f'<g><title>{tip}</title><path fill="none" stroke="currentColor" stroke-width="{0.5 + 2.5 * p:.2f}" '
-            f'{shade} d="{curve(line, ARROW - 1)}"/><path fill="currentColor" fill-opacity="{0.2 + 0.8 * p:.2f}" '
-            f'd="M{x} {y}l-4-{ARROW}h8z"/><text class="s" x="{(a + b) // 2 + 5}" '
-            f'y="{(top + bottom) // 2 + 4}">{_short(p)}</text></g>'
-        )
+    first = sorted(range(len(pairs)), key=lambda i: (-p[pairs[i]], i))
+    labels = [_label(p[pairs[i]], p[pairs[i][::-1]]) for i in first]
+    places = dict(zip(first, label_places(labels, [made.lines[i] for i in first], made.boxes), strict=True))
+    head, legend = _arcs_legend(len(pairs), threshold, any(UP in label for label in labels))
+    top = PAD + TITLE + (LINE if pairs else 0)
+    body = [f'<g transform="translate({PAD},{top})">']
+    heads: dict[tuple[int, int, int], float] = {}  # place and direction, and the largest probability there
+    for i, label in sorted(zip(first, labels, strict=True)):
+        body.append(_drawn_arc(names, p, pairs[i], made.lines[i], (places[i], label)))
+        ends = [((*made.lines[i][-1], -ARROW), p[pairs[i]])]
+        if UP in label:
+            ends.append(((*made.lines[i][0], ARROW), p[pairs[i][::-1]]))
+        for at, chance in ends:
+            heads[at] = max(heads.get(at, 0.0), float(chance))
+    body += [
+        f'<path fill="currentColor" fill-opacity="{0.2 + 0.8 * chance:.2f}" d="M{x} {y}l-5 {height}h10z"/>'
+        for (x, y, height), chance in heads.items()
+    ]
     body += [draw_box(box, x, y, w, h) for box, (x, y, w, h) in zip(boxes, made.boxes, strict=True)]
     body.append("</g>")
-    head = f"{len(pairs)} arcs with a probability above {threshold:g}"
     body.append(f'<text class="h" x="{PAD}" y="16">{escaped(head)}</text>')
-    width = max(made.width + 40, text_width(head) * 11 // 10) + 2 * PAD
-    height = made.height + TITLE + 2 * PAD
+    if pairs:
+        body.append(f'<text class="s" x="{PAD}" y="{16 + LINE}">{escaped(legend)}</text>')
+    wide = max((places[i][0] + text_width(label) for i, label in zip(first, labels, strict=True)), default=0)
+    width = max(made.width, wide, text_width(head) * 11 // 10, text_width(legend) if pairs else 0) + 2 * PAD
+    height = made.height + top + PAD
     title = f"Probable arcs between {len(names)} variables"
     return Drawing(picture(body, width, height, title), width, height, title)
+
+
+def _arcs_legend(n_arcs: int, threshold: float, has_reversed: bool) -> tuple[str, str]:
+    """A title, and what the numbers and lines mean."""
+    head = f"{n_arcs} arc{'' if n_arcs == 1 else 's'} with a probability above {threshold:g}"
+    legend = "number: P(arc)" + (f", {UP} P(reversed arc)" if has_reversed else "")
+    return head, legend + "; width of a line: P(link in either direction)"
+
+
+def _drawn_arc(
+    names: Sequence[str], p: NDArray[np.float64], pair: tuple[int, int], line: Sequence[tuple[int, int]], label: Any
+) -> str:
+    """The line of an arc and its label."""
+    (u, v), ((left, base), text) = pair, label
+    link = min(p[u, v] + p[v, u], 1.0)
+    tip = escaped(f"{names[u]} -> {names[v]}: {p[u, v]:.3f}; reversed: {p[v, u]:.3f}")
+    (x, y), *rest = line
+    start = [(x, y + (ARROW - 1 if UP in text else 0)), *rest]
+    return (
+        f'<g><title>{tip}</title><path fill="none" stroke="currentColor" stroke-width="{0.5 + 2.5 * link:.2f}" '
+        f'stroke-opacity="{0.2 + 0.6 * link:.2f}" d="{curve(start, ARROW - 1)}"/>'
+        f'<text class="s" x="{left}" y="{base}">{text}</text></g>'
+    )
+
+
+def _label(p: float, reverse: float) -> str:
+    """The probability of an arc, and of the reversed one if it is not small."""
+    return _short(p) + (f" {UP}{_short(reverse)}" if reverse >= REVERSED else "")
 
 
 def _short(p: float) -> str:

@@ -1,8 +1,9 @@
-"""The five imports of higher layers. All other modules of jtgpu import from their own layer or a lower one.
+"""The six imports of higher layers. All other modules of jtgpu import from their own layer or a lower one.
 
-Five methods need modules of higher layers: ``net.plan()``, ``net.compile()`` (with ``plan.compile()``),
-``tree.predict_proba()`` (with ``tree.predict()``), ``tree.serve()`` and ``_repr_html_()``. The functions of this module
-import these on the first call, so a program that only reads networks never imports the engine.
+Some methods need modules of higher layers: ``net.plan()``, ``net.compile()`` (with ``plan.compile()``),
+``tree.predict_proba()`` (with ``tree.predict()``), ``tree.serve()``, ``_repr_html_()``, and ``draw()`` of a posterior
+over structures. The functions of this module import these on the first call, so a program that only reads networks
+never imports the engine.
 """
 
 from __future__ import annotations
@@ -10,18 +11,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # what these methods return; pyproject.toml exempts the three imports from the layers
+if TYPE_CHECKING:  # what these methods return; pyproject.toml exempts these imports from the layers
+    from ..draw.drawing import Drawing as Drawing
     from ..inference.network_plan import NetworkPlan as NetworkPlan
     from ..inference.tree import JunctionTree as JunctionTree
     from ..serve import Server as Server
 
-__all__ = ["cases", "cluster", "compiling", "html", "planning", "serving"]
+__all__ = ["cases", "cluster", "compiling", "html", "planning", "serving", "structures"]
 
 PACKAGE = __name__.partition(".")[0]
 # door -> the module behind it
 DOORS = {
     "planning": "inference.planning", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster",
-    "html": "draw.html", "serving": "serve",
+    "html": "draw.html", "serving": "serve", "structures": "draw.structures",
 }  # fmt: skip
 
 
@@ -48,6 +50,11 @@ def cluster() -> Any:
 def serving() -> Any:
     """``tree.serve()``: the package `jtgpu.serve`."""
     return _open("serving")
+
+
+def structures() -> Any:
+    """``posterior.draw()``: the module `jtgpu.draw.structures`."""
+    return _open("structures")
 
 
 def html(thing: Any) -> str:

@@ -48,7 +48,7 @@ def test_arcs(posterior: StructurePosterior) -> None:
     graph = posterior.consensus(0.3)
     for u, v in graph.edges:
         assert f"{u} -&gt; {v}: {posterior.edge(u, v):.3f}; reversed: {posterior.edge(v, u):.3f}" in drawn.svg
-    assert drawn.svg.count("reversed") == len(graph.edges)
+    assert drawn.svg.count("; reversed: ") == len(graph.edges)
     with pytest.raises(ArgumentError, match="threshold"):
         jtgpu.draw.arcs(posterior, 1.0)
 
@@ -62,8 +62,37 @@ def test_trace(posterior: StructurePosterior) -> None:
         jtgpu.draw.trace(exact)
 
 
-def test_notebooks_show_a_table_and_a_heat_map(posterior: StructurePosterior) -> None:
+def test_labels_of_arcs_do_not_overlap() -> None:
+    """A dense graph: no label covers a box or another label."""
+    found = jtgpu.learn.posterior(random_table(5, n=8, n_rows=100))
+    drawn = jtgpu.draw.arcs(found, 0.004)
+    root = ElementTree.fromstring(drawn.svg)
+    places = [
+        (float(e.attrib["x"]), float(e.attrib["y"]), len(e.text or ""))
+        for e in root.iter(f"{SVG}text")
+        if re.fullmatch(r"(1|\.\d\d)( \u2191\.\d\d)?", e.text or "")
+    ]
+    assert len(places) == len(found.consensus(0.004).edges) > 8
+    for i, (x, y, n) in enumerate(places):
+        for a, b, _ in places[:i]:
+            assert abs(y - b) >= 11 or not x - 12 < a < x + 5 * n
+    assert max(x + 5 * n for x, _, n in places) <= drawn.width
+    assert "P(reversed arc)" in drawn.svg
+    again = jtgpu.draw.arcs(found, 0.004)
+    assert again.svg == drawn.svg
+
+
+def test_posteriors_draw_themselves(posterior: StructurePosterior) -> None:
+    assert posterior.draw().svg == jtgpu.draw.heat_map(posterior).svg
+    assert posterior.draw_network(0.3).svg == jtgpu.draw.arcs(posterior, 0.3).svg
+    assert posterior.plot_trace().svg == jtgpu.draw.trace(posterior).svg
+    with pytest.raises(ArgumentError, match="threshold"):
+        posterior.draw_network(1.5)
+
+
+def test_notebooks_show_a_table_and_two_pictures(posterior: StructurePosterior) -> None:
     page = posterior._repr_html_()
     assert "<table" in page
+    assert "width of a line" in page
     assert "arc of the best graph" in page
     assert "<svg" not in posterior.paths._repr_html_()

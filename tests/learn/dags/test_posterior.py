@@ -283,6 +283,24 @@ def test_average_is_exact_inference_over_graphs() -> None:
     assert found.structure.clique_entries in average.entries
 
 
+def test_consensus_of_the_fewest_expected_errors() -> None:
+    from jtgpu.learn.dags.posterior.consensus import fewest_errors
+
+    p = np.zeros((5, 5))
+    p[0, 1], p[1, 2], p[2, 0], p[2, 3], p[3, 4], p[4, 3] = 0.9, 0.6, 0.7, 0.55, 0.4, 0.45
+    assert [*map(tuple, np.argwhere(fewest_errors(p)).tolist())] == [(0, 1), (2, 0), (2, 3)]
+    rng = np.random.default_rng(2)
+    for _ in range(5):
+        p = rng.random((4, 4)) * 0.6 + 0.35
+        best = max(
+            sum(p[u, v] - 0.5 for v in range(4) for u in g[v]) for g in oracle.all_graphs(4)
+        )  # fmt: skip
+        found = fewest_errors(p)
+        assert (p - 0.5)[found].sum() == pytest.approx(best)
+    exact = jtgpu.learn.posterior(SMALL)
+    assert {*exact.consensus(None).edges} == {*exact.consensus(0.5).edges}
+
+
 def test_results_print_and_convert() -> None:
     found = jtgpu.learn.posterior(SMALL)
     lines = str(found).splitlines()

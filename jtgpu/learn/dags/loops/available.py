@@ -1,4 +1,4 @@
-"""Compiled loops that score families of data with missing cells, each by the rows in which all its variables are known."""
+"""Compiled loops that score families of data with missing cells, each by the rows in which all of it is known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MISSING = 255  # in place of a state
 
 
 @compiled(allocates=False)
-def _find_row_cells(members, first, n_members, codes, card, row_cell):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+def _find_row_cells(members, first, n_members, codes, card, row_cell):  # type: ignore[no-untyped-def]
     """Compute the cell of every row in the table of members `first` and later; -1 where one is missing."""
     for i in range(codes.shape[1]):
         row_cell[i] = 0
@@ -29,8 +29,8 @@ def _find_row_cells(members, first, n_members, codes, card, row_cell):  # type: 
 
 
 @compiled(allocates=False)
-def _likelihood_of(child, members, size, card, cells, n_cells):  # type: ignore[no-untyped-def]  # noqa: PLR0913
-    """Sum of count ln(count of the parents), over the cells: member number 0 has the largest stride, the others grow."""
+def _likelihood_of(child, members, size, card, cells, n_cells):  # type: ignore[no-untyped-def]
+    """Sum of n ln(n) over the configurations of the parents; member 0 has the largest stride, those of others grow."""
     stride = 1
     for t in range(1, child):
         stride *= card[members[t]]

@@ -14,6 +14,7 @@ from ....inference.results.frames import make_frame
 from ....inference.results.printed import Printed
 from ....inference.results.rankings import Ranking
 from ....model.network import BayesianNetwork
+from ....util import doors
 from ....util.arguments import number, whole_number
 from ....util.atomic_file import write_bytes
 from ..chains.diagnostics import standard_errors
@@ -23,6 +24,7 @@ from ..scores.coded import CodedTable, cases_like
 from ..search.structure import Structure
 from .arc_tables import Arc, ArcTable, ParentSet, ParentSets, variable_number
 from .averaging import AveragedNetworks, clique_entries
+from .consensus import fewest_errors, most_probable_first
 from .facts import Facts, Source
 from .graph_sets import arcs_of, compelled_probabilities, distinct, evenly, path_probabilities
 from .saved_file import file_contents
@@ -30,6 +32,8 @@ from .saved_file import file_contents
 if TYPE_CHECKING:
     import networkx
     from numpy.typing import NDArray
+
+    from ....util.doors import Drawing
 
 __all__ = ["StructurePosterior"]
 
@@ -180,19 +184,20 @@ class StructurePosterior(Printed):
         """The equivalence class of `map`: an undirected edge is a pair of arcs in both directions."""
         return self.structure.cpdag
 
-    def consensus(self, threshold: float = 0.5) -> networkx.DiGraph[str]:
-        """The graph of the arcs above a probability: the most probable first, each unless it closes a cycle."""
+    def consensus(self, threshold: float | None = 0.5) -> networkx.DiGraph[str]:
+        """A graph of probable arcs.
+
+        Parameters
+        ----------
+        threshold : float or None
+            The arcs above this probability: the most probable first, each unless it closes a cycle. None: the graph
+            that maximises the sum of P(arc) - 1/2 over its arcs, which has the fewest expected errors.
+        """
         return digraph(self.names, self._consensus(threshold))
 
-    def _consensus(self, threshold: float) -> NDArray[np.bool_]:
-        n = len(self.names)
-        arcs, reach = np.zeros((n, n), np.bool_), np.eye(n, dtype=np.bool_)
-        for arc in self.edges(threshold):
-            u, v = self.names.index(arc.parent), self.names.index(arc.child)
-            if arc.probability > threshold and not reach[v, u]:
-                arcs[u, v] = True
-                reach |= reach[:, [u]] & reach[[v], :]
-        return arcs
+    def _consensus(self, threshold: float | None) -> NDArray[np.bool_]:
+        p = self.edge_probabilities.values
+        return fewest_errors(p) if threshold is None else most_probable_first(p, number("threshold", threshold))
 
     def sample_dags(self, n: int = 100, *, max_entries: int | None = None) -> list[networkx.DiGraph[str]]:
         """Graphs from the posterior: independent ones if it is exact, evenly spaced ones of the chains otherwise.
@@ -325,6 +330,29 @@ class StructurePosterior(Printed):
         if table.weights is not None:
             arrays["weights"] = table.weights
         write_bytes(Path(path), file_contents(header, arrays))
+
+    # Pictures -----------------------------------------------------------------------------------------------------
+
+    def draw(self) -> Drawing:
+        """Draw the probability of every arc as a heat map: see `jtgpu.draw.heat_map`.
+
+        Returns
+        -------
+        Drawing
+            A notebook shows it; ``.save(path)`` writes an SVG or HTML file.
+        """
+        drawn: Drawing = doors.structures().heat_map(self)
+        return drawn
+
+    def draw_network(self, threshold: float = 0.1) -> Drawing:
+        """Draw the probable arcs as a graph, with their probabilities: see `jtgpu.draw.arcs`."""
+        drawn: Drawing = doors.structures().arcs(self, threshold)
+        return drawn
+
+    def plot_trace(self) -> Drawing:
+        """Draw the weights that the chains visited: see `jtgpu.draw.trace`."""
+        drawn: Drawing = doors.structures().trace(self)
+        return drawn
 
     # Texts --------------------------------------------------------------------------------------------------------
 

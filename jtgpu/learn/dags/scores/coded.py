@@ -238,8 +238,8 @@ def _complete_rows(
         share = f"{int(incomplete.sum())} of {len(incomplete)} rows have missing cells"
         if missing == "error":
             raise DataError(
-                f"row {row}: column {column!r} has a missing value ({share}); missing='drop' leaves them out, missing='available' with "
-                "score='bic' keeps them"
+                f"row {row}: column {column!r} has a missing value ({share}); missing='drop' leaves them out, "
+                "missing='available' with score='bic' keeps them"
             )
         if incomplete.all():
             raise DataError(f"{share}; missing='drop' leaves none")
