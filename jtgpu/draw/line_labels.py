@@ -59,7 +59,7 @@ def label_places(
     return found
 
 
-def _points(line: Sequence[Point], t: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def _points(line: Sequence[Point], t: np.ndarray) -> np.ndarray:
     """Points of each segment of a line at some shares of its length, (segments * shares, 2)."""
     ends = np.array(line, np.float64)
     (x0, y0), (x1, y1) = ends[:-1].T[:, :, None], ends[1:].T[:, :, None]
