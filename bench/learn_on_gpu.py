@@ -233,10 +233,11 @@ def gpu_orders(name: str, table: CodedTable, n_candidates: int, size: tuple[int,
     rows = family_weights(score_families(table, rule, 2), prior, constraints)
     chosen = choose_candidates(rows, 2, n_candidates, constraints)
     tables = candidate_tables(table, rule, prior, constraints, chosen, 3)
-    sums, hits = tables.sums(), tables.hits()
+    chain_tables = set_tables(tables)
+    sums, hits = chain_tables.sums, chain_tables.hits
     order = start_chains(constraints, 8, 1).order
     for share in (0.0, 0.5):
-        one = GpuOrderChains(tables, sums, hits, 1, replicas=1, share_of_swaps=share)
+        one = GpuOrderChains(chain_tables, 1, replicas=1, share_of_swaps=share)
         begin = one.start(order)
         found = one.run(begin, steps, n)[0].order
         one.close()
@@ -247,7 +248,7 @@ def gpu_orders(name: str, table: CodedTable, n_candidates: int, size: tuple[int,
         for cards in sorted({1, devices}):
             for replicas in (most // 4, most // 2, most):
                 engine = GpuOrderChains(
-                    tables, sums, hits, 1, replicas=replicas, share_of_swaps=share, devices=list(range(cards))
+                    chain_tables, 1, replicas=replicas, share_of_swaps=share, devices=list(range(cards))
                 )
                 state, _ = engine.run(engine.start(order), steps, n)
                 seconds = []

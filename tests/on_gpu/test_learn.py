@@ -10,11 +10,18 @@ import pytest
 import jtgpu
 from jtgpu.device.context import Device, device_numbers, open_device
 from jtgpu.learn.dags.candidates.family_weights import family_weights
+from jtgpu.learn.dags.candidates.outer_sets import outer_sets
 from jtgpu.learn.dags.candidates.tables import all_parents, candidate_tables, choose_candidates
 from jtgpu.learn.dags.chains import partitions
 from jtgpu.learn.dags.chains.gpu.orders import GpuOrderChains
 from jtgpu.learn.dags.chains.gpu.partitions import GpuPartitionChains
-from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
+from jtgpu.learn.dags.chains.orders import (
+    OrderSampler,
+    run_chains,
+    run_corrected_chains,
+    start_chains,
+    steps_between_samples,
+)
 from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints
 from jtgpu.learn.dags.exact.gpu.exact import GpuExact
@@ -74,13 +81,31 @@ def test_chains_over_orders_are_those_of_the_cpu(n: int, k: int) -> None:
     chosen = choose_candidates(rows, 2, k, constraints)
     tables = candidate_tables(table, ScoreRule(), prior, constraints, chosen, 2)
     sums, hits = tables.sums(), tables.hits()
-    engine = GpuOrderChains(tables, sums, hits, 7, replicas=1)
+    engine = GpuOrderChains(set_tables(tables), 7, replicas=1)
     state = engine.start(start_chains(constraints, 6, 7).order)
     expected, info = run_chains(OrderSampler(tables, sums, hits, 7), state, 1000, 50)
     found, trace = engine.run(state, 1000, 50)
     engine.close()
     np.testing.assert_array_equal(found.order, expected.order)
     np.testing.assert_allclose(trace, info.trace[:, -1], rtol=1e-12)
+    np.testing.assert_allclose(found.arcs / 2.0**32, expected.arcs / 2.0**32, atol=1e-6)
+
+
+def test_chains_over_orders_with_outer_sets_are_those_of_the_cpu() -> None:
+    n, k = 40, 5
+    table = random_table(n, n=n, n_rows=200, most=3)
+    constraints, prior = make_constraints(table.names, 2), make_prior("order", n)
+    rows = family_weights(score_families(table, ScoreRule(), 2), prior, constraints)
+    dense = candidate_tables(table, ScoreRule(), prior, constraints, choose_candidates(rows, 2, k, constraints), 2)
+    tables = set_tables(dense, outer_sets(rows, 2, dense.candidates))
+    engine, thin = GpuOrderChains(tables, 7, replicas=1), steps_between_samples(tables)
+    state = engine.start(start_chains(constraints, 6, 7).order)
+    sampler = OrderSampler(dense, tables.sums, tables.hits, 7)
+    expected, of_all = run_corrected_chains(sampler, tables, state, 10 * thin, thin)
+    found, trace = engine.run(state, 10 * thin, thin)
+    engine.close()
+    np.testing.assert_array_equal(found.order, expected.order)
+    np.testing.assert_allclose(trace, of_all[:, -1], rtol=1e-12)
     np.testing.assert_allclose(found.arcs / 2.0**32, expected.arcs / 2.0**32, atol=1e-6)
 
 

@@ -15,7 +15,13 @@ from jtgpu.learn.dags.chains import partitions
 from jtgpu.learn.dags.chains.gpu import base
 from jtgpu.learn.dags.chains.gpu.orders import GpuOrderChains
 from jtgpu.learn.dags.chains.gpu.partitions import GpuPartitionChains
-from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
+from jtgpu.learn.dags.chains.orders import (
+    OrderSampler,
+    run_chains,
+    run_corrected_chains,
+    start_chains,
+    steps_between_samples,
+)
 from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints
 from jtgpu.learn.dags.priors import make_prior
@@ -58,7 +64,7 @@ def best_graphs(tables: CandidateTables, orders: np.ndarray) -> np.ndarray:
 def test_chains_on_gpus_are_those_of_the_cpu(n: int, k: int) -> None:
     tables, _, order = make_tables(n, k)
     sampler = make_sampler(tables)
-    engine = GpuOrderChains(tables, sampler.sums, sampler.hits, 7, replicas=1)
+    engine = GpuOrderChains(set_tables(tables), 7, replicas=1)
     state = engine.start(order)
     expected, info = run_chains(sampler, state, 300, 50)
     found, trace = engine.run(state, 300, 50)
@@ -69,10 +75,25 @@ def test_chains_on_gpus_are_those_of_the_cpu(n: int, k: int) -> None:
     engine.close()
 
 
+@pytest.mark.parametrize(("n", "k"), [(8, 3), (40, 3)])
+def test_chains_with_outer_sets_are_those_of_the_cpu(n: int, k: int) -> None:
+    tables, rows, order = make_tables(n, k)
+    set_sums = set_tables(tables, outer_sets(rows, 2, tables.candidates))
+    assert set_sums.outer_units.shape[1]
+    engine = GpuOrderChains(set_sums, 7, replicas=1)
+    state, thin = engine.start(order), steps_between_samples(set_sums)
+    expected, of_all = run_corrected_chains(make_sampler(tables), set_sums, state, 6 * thin, thin)
+    found, trace = engine.run(state, 2 * thin, thin)
+    found, trace = engine.run(found, 4 * thin, thin)
+    np.testing.assert_array_equal(found.order, expected.order)
+    np.testing.assert_allclose(trace, of_all[:, -1], rtol=1e-12)
+    np.testing.assert_allclose(found.arcs / 2.0**32, expected.arcs / 2.0**32, atol=1e-8)
+    engine.close()
+
+
 def test_chains_do_not_depend_on_gpus_and_calls() -> None:
     tables, _, order = make_tables(6, 5)
-    sampler = make_sampler(tables)
-    given = tables, sampler.sums, sampler.hits, 7
+    given = set_tables(tables), 7
     one, two = GpuOrderChains(*given, replicas=3), GpuOrderChains(*given, replicas=3, devices=[0, 1])
     whole, trace = one.run(one.start(order), 60, 10)
     half, _ = two.run(two.start(order), 20, 10)
@@ -87,8 +108,7 @@ def test_chains_do_not_depend_on_gpus_and_calls() -> None:
 
 def test_replicas_differ() -> None:
     tables, _, order = make_tables(6, 5)
-    sampler = make_sampler(tables)
-    engine = GpuOrderChains(tables, sampler.sums, sampler.hits, 7, replicas=4)
+    engine = GpuOrderChains(set_tables(tables), 7, replicas=4)
     found, _ = engine.run(engine.start(order[:1]), 30, 10)
     assert len(np.unique(found.order, axis=0)) > 1
     engine.close()
@@ -96,10 +116,9 @@ def test_replicas_differ() -> None:
 
 def test_tables_that_exceed_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     tables, _, _ = make_tables(5, 4)
-    sampler = make_sampler(tables)
     monkeypatch.setattr(base, "SHARE", 1e-9)
     with pytest.raises(TableTooLarge, match="fewer candidates"):
-        GpuOrderChains(tables, sampler.sums, sampler.hits, 7)
+        GpuOrderChains(set_tables(tables), 7)
 
 
 @pytest.mark.parametrize(("n", "k", "has_outer"), [(5, 4, False), (34, 5, False), (8, 3, True), (40, 3, True)])

@@ -24,20 +24,26 @@ def emulated() -> Iterator[None]:
         yield
 
 
-def run(monkeypatch: pytest.MonkeyPatch, steps: int, devices: Any = None) -> StructurePosterior:
+def run(
+    monkeypatch: pytest.MonkeyPatch, steps: int, devices: Any = None, prior: str = "uniform"
+) -> StructurePosterior:
     monkeypatch.setattr(base, "REPLICAS", 3)
-    monkeypatch.setattr(engines.GpuPartitionEngine, "block_steps", min(steps // 8, 250))
+    for engine in (engines.GpuPartitionEngine, engines.GpuOrderEngine):
+        monkeypatch.setattr(engine, "block_steps", min(steps // 8, 250))
     table = random_table(2, n=6, n_rows=60, most=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return posterior(
-            table, method="mcmc", candidates=3, max_parents=2, chains=4, steps=steps, backend="gpu", devices=devices
-        )
+            table, method="mcmc", candidates=3, max_parents=2, chains=4, steps=steps, backend="gpu", devices=devices,
+            prior=prior,
+        )  # fmt: skip
 
 
-def test_posterior_on_gpus_is_the_exact_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = posterior(random_table(2, n=6, n_rows=60, most=3), method="exact", max_parents=2)
-    found = run(monkeypatch, 4000)
+@pytest.mark.parametrize("prior", ["uniform", "order"])
+def test_posterior_on_gpus_is_the_exact_one(monkeypatch: pytest.MonkeyPatch, prior: str) -> None:
+    exact = posterior(random_table(2, n=6, n_rows=60, most=3), method="exact", max_parents=2, prior=prior)
+    found = run(monkeypatch, 4000, prior=prior)
+    assert found.method.endswith("on GPUs")
     gap = np.abs(found.edge_probabilities.values - exact.edge_probabilities.values).max()
     assert gap < 0.05
     assert found.map_score == pytest.approx(exact.map_score)

@@ -15,6 +15,7 @@ import numpy as np
 from ....util.loops import loops
 from ....util.system import cores
 from .chain_info import ChainInfo
+from .set_tables import ANY, draw_sets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from ..constraints import Constraints
 
 __all__ = [
-    "OrderChains", "OrderSampler", "arc_probabilities", "run_chains", "run_corrected_chains", "start_chains",
-    "start_order",
+    "OrderChains", "OrderSampler", "arc_probabilities", "graphs_of_orders", "n_full", "run_chains",
+    "run_corrected_chains", "start_chains", "start_order", "steps_between_samples",
 ]  # fmt: skip
 
 _orders = loops("jtgpu.learn.dags.loops.orders")
@@ -34,6 +35,7 @@ _outer_sets = loops("jtgpu.learn.dags.loops.outer_sets")
 ONE = 2.0**32  # probabilities are added as multiples of 1/ONE: sums do not depend on their order
 
 
+OUTER_THIN = 4  # steps between two samples, for each variable, of chains with outer sets
 SHARE_OF_FULL = 4  # variables for each that is relocated by the full weights between two samples
 
 
@@ -145,19 +147,57 @@ def run_corrected_chains(
     tables : SetTables
     """
     n_chains, n_samples = len(state.order), n_steps // thin
-    n_full = -(-state.order.shape[1] // SHARE_OF_FULL)
     order, arcs = state.order.copy(), state.arcs.copy()
     trace, settings = np.empty((n_chains, n_samples)), np.array([1.0, 1.0, sampler.share_of_swaps])
 
     def run(chain: int) -> None:
         _outer_sets.corrected_order_steps(
-            n_samples, state.n_steps, thin, n_full, chain, np.uint64(sampler.seed), settings, tables,
+            n_samples, state.n_steps, thin, n_full(order.shape[1]), chain, np.uint64(sampler.seed), settings, tables,
             sampler.tables.bit_in, order[chain], arcs[chain], trace[chain],
         )  # fmt: skip
 
     with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
         list(pool.map(run, range(n_chains)))
     return OrderChains(order, arcs, state.n_steps + n_samples * thin, state.n_samples + n_samples), trace
+
+
+def steps_between_samples(tables: SetTables) -> int:
+    """Steps of a chain between two samples."""
+    return len(tables.candidates) * (OUTER_THIN if tables.outer_units.shape[1] else 1)
+
+
+def n_full(n: int) -> int:
+    """Variables that are relocated by the full weights between two samples."""
+    return -(-n // SHARE_OF_FULL)
+
+
+def graphs_of_orders(
+    tables: SetTables, order: NDArray[np.int64], seed: int, number: int, threads: int | None = None
+) -> NDArray[np.int64]:
+    """A graph that each order allows, drawn by its weight.
+
+    Parameters
+    ----------
+    tables : SetTables
+    order : (C, n) ndarray of int64
+    seed, number : int
+        The random numbers are a function of both.
+    threads : int, optional
+
+    Returns
+    -------
+    (C, n) ndarray of int64
+        Bits of the possible parents.
+    """
+    n_chains, n = order.shape
+    before, totals = np.empty((n_chains, n), np.int64), np.empty((n_chains, n))
+    for chain, own in enumerate(order):
+        _outer_sets.totals_of_order(np.ascontiguousarray(own), tables, before[chain], totals[chain])
+    u = np.random.Generator(np.random.Philox(key=[seed, number])).random((n, n_chains))
+    rows = np.ascontiguousarray(before.T)
+    met, of_rows = np.full_like(rows, ANY), np.ascontiguousarray(totals.T)
+    found = draw_sets(tables.masks, tables.weights, rows, met, of_rows, u, threads)
+    return np.ascontiguousarray(found.T)
 
 
 def arc_probabilities(state: OrderChains) -> NDArray[np.float64]:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ....util.loops import loops
 from . import diagnostics, orders, partitions
-from .gpu.engines import GpuPartitionEngine
-from .set_tables import ANY, draw_sets
+from .gpu.engines import GpuOrderEngine, GpuPartitionEngine
+from .set_tables import ANY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ChainRun", "Engine", "Estimate", "OrderEngine", "PartitionEngine", "Stop"]
 
-_outer_sets = loops("jtgpu.learn.dags.loops.outer_sets")
-
 BLOCK_STEPS = 1000  # at least; a graph of each chain is kept after each block
 BLOCKS = 8  # of a round
 FIRST_ROUNDS = 4  # before the first check
@@ -34,7 +31,6 @@ MAX_KEPT = 1024  # graphs of a chain
 MAX_R_HAT = 1.05
 MAX_STEPS = 4_000_000  # of a chain, by default
 ONE = 2.0**32
-OUTER_THIN = 4  # steps between two samples, for each variable, of chains over orders with outer sets
 
 
 class Stop(NamedTuple):
@@ -120,7 +116,7 @@ class OrderEngine:
         self._tables, self._seed, self._threads = chain_tables, seed, threads
         self._sampler = orders.OrderSampler(tables, chain_tables.sums, chain_tables.hits, seed)
         self._has_outer = chain_tables.outer_units.shape[1] > 0
-        self.thin = len(tables.candidates) * (OUTER_THIN if self._has_outer else 1)
+        self.thin = orders.steps_between_samples(chain_tables)
 
     def run(self, state: Any, n_steps: int) -> tuple[Any, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
         """See `PartitionEngine.run`; there is no best graph."""
@@ -136,15 +132,7 @@ class OrderEngine:
 
     def graphs(self, state: Any) -> NDArray[np.int64]:
         """A graph that the present order of each chain allows, drawn by its weight."""
-        n_chains, n = state.order.shape
-        before, totals = np.empty((n_chains, n), np.int64), np.empty((n_chains, n))
-        for chain, order in enumerate(state.order):
-            _outer_sets.totals_of_order(order, self._tables, before[chain], totals[chain])
-        u = np.random.Generator(np.random.Philox(key=[self._seed, state.n_steps])).random((n, n_chains))
-        rows = np.ascontiguousarray(before.T)
-        met, of_rows = np.full_like(rows, ANY), np.ascontiguousarray(totals.T)
-        found = draw_sets(self._tables.masks, self._tables.weights, rows, met, of_rows, u, self._threads)
-        return np.ascontiguousarray(found.T)
+        return orders.graphs_of_orders(self._tables, state.order, self._seed, state.n_steps, self._threads)
 
     def restored(self, fields: dict[str, Any]) -> Any:
         """The state of some fields."""
@@ -154,7 +142,7 @@ class OrderEngine:
         """Nothing to free."""
 
 
-Engine = PartitionEngine | OrderEngine | GpuPartitionEngine
+Engine = PartitionEngine | OrderEngine | GpuPartitionEngine | GpuOrderEngine
 
 
 class ChainRun:

@@ -30,7 +30,7 @@ from ..candidates.preparation import (
 )
 from ..candidates.tables import CandidateTables, all_parents, candidate_tables
 from ..chains import orders, partitions
-from ..chains.gpu.engines import GpuPartitionEngine
+from ..chains.gpu.engines import GpuOrderEngine, GpuPartitionEngine
 from ..chains.run_files import RunFile
 from ..chains.runs import MAX_STEPS, ChainRun, Engine, Estimate, OrderEngine, PartitionEngine, Stop
 from ..chains.set_tables import set_tables, table_bytes
@@ -189,8 +189,7 @@ def posterior(  # noqa: PLR0913
     threads : int, optional
         Default: the number of cores.
     backend : {"cpu", "gpu"}
-        On GPUs, families are scored, exact posteriors are summed on the first one, and each of the chains over
-        partitions runs as 512 replicas. Chains over orders (``prior="order"``) run on the CPU.
+        On GPUs, families are scored, exact posteriors are summed on the first one, and each chain runs as 512 replicas.
     devices : "all", int or sequence of int, optional
         GPUs that share the work. Default: one. The result does not depend on it.
     checkpoint : path, optional
@@ -329,6 +328,9 @@ def _chains(
             first = engine.start(first)
         else:
             engine = PartitionEngine(chain_tables, problem.seed, problem.threads)
+    elif problem.backend == "gpu":
+        engine = GpuOrderEngine(chain_tables, problem.seed, problem.devices, problem.threads)
+        first = engine.start(state.order)
     run = ChainRun(engine, first)
     file = None
     if checkpoint is not None:

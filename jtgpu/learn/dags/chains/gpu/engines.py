@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import partitions
+from .. import orders, partitions
+from ..set_tables import ANY
+from .orders import GpuOrderChains
 from .partitions import GpuPartitionChains
 
 if TYPE_CHECKING:
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     from ...chain_records import SetTables
 
-__all__ = ["GpuPartitionEngine"]
+__all__ = ["GpuOrderEngine", "GpuPartitionEngine"]
 
 BLOCK_STEPS = 250  # fewer than on the CPU, of many more chains
 
@@ -51,6 +53,48 @@ class GpuPartitionEngine:
     def restored(self, fields: dict[str, Any]) -> Any:
         """The state of some fields."""
         return partitions.PartitionChains(**fields)
+
+    def release(self) -> None:
+        """Free the memory of the GPUs until the next call of `run`."""
+        if self._chains is not None:
+            self._chains.close()
+        self._chains = None
+
+
+class GpuOrderEngine:
+    """Replicas of chains over orders on GPUs; see `GpuPartitionEngine`."""
+
+    name = "order MCMC on GPUs"
+    block_steps = BLOCK_STEPS
+
+    def __init__(self, tables: SetTables, seed: int, devices: Any, threads: int | None):
+        self._tables, self._seed, self._devices, self._threads = tables, seed, devices, threads
+        self._chains: GpuOrderChains | None = None
+        self.thin = orders.steps_between_samples(tables)
+
+    def start(self, order: NDArray[np.int64]) -> orders.OrderChains:
+        """The first state of all replicas, from the orders of the chains."""
+        return self._open().start(order)
+
+    def _open(self) -> GpuOrderChains:
+        if self._chains is None:
+            self._chains = GpuOrderChains(self._tables, self._seed, devices=self._devices)
+        return self._chains
+
+    def run(self, state: Any, n_steps: int) -> tuple[Any, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+        """Continue; there is no best graph."""
+        state, trace = self._open().run(state, n_steps, self.thin)
+        n_chains, n = state.arcs.shape[:2]
+        return state, trace, np.full((n_chains, n), ANY, np.int64), np.full(n_chains, -np.inf)
+
+    def graphs(self, state: Any) -> NDArray[np.int64]:
+        """A graph that the present order of the first replica of each chain allows, drawn by its weight."""
+        order = state.order[:: len(state.order) // len(state.arcs)]
+        return orders.graphs_of_orders(self._tables, order, self._seed, state.n_steps, self._threads)
+
+    def restored(self, fields: dict[str, Any]) -> Any:
+        """The state of some fields."""
+        return orders.OrderChains(**fields)
 
     def release(self) -> None:
         """Free the memory of the GPUs until the next call of `run`."""

@@ -1,4 +1,4 @@
-"""Chains over orders on GPUs: cuda/learn/orders.cu."""
+"""Chains over orders on GPUs: cuda/learn/orders.cu and cuda/learn/corrected_orders.cu."""
 
 from __future__ import annotations
 
@@ -6,23 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..orders import OrderChains
+from ..orders import OrderChains, n_full
 from .base import NONE, GpuChains
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ...candidates.tables import CandidateTables
+    from ...chain_records import SetTables
 
 __all__ = ["GpuOrderChains"]
 
 ORDERS = np.dtype(
     [
         (name, np.uint64)
-        for name in ("bits", "sums", "hits", "candidates", "orders", "arcs", "trace", "seed", "first")
+        for name in (
+            "bits", "sums", "hits", "candidates", "outer_masks", "outer_counts", "outer_ends", "outer_units",
+            "outer_totals", "orders", "arcs", "trace", "seed", "first",
+        )
     ]
     + [("share", np.float64)]
-    + [(name, np.uint32) for name in ("n", "k", "n_steps", "thin", "first_chain", "n_chains", "group", "pad")]
+    + [(name, np.uint32) for name in ("n", "k", "n_steps", "thin", "first_chain", "n_chains", "group", "m")]
+    + [(name, np.uint32) for name in ("n_outer", "n_segments", "n_full", "pad")]
 )  # fmt: skip
 
 
@@ -31,9 +35,8 @@ class GpuOrderChains(GpuChains):
 
     Parameters
     ----------
-    tables : CandidateTables
-    sums : (n, 2**k) ndarray of float64
-    hits : (n, k, 2**(k - 1)) ndarray of float64
+    tables : SetTables
+        With outer sets, the number of steps of a call must be a multiple of `thin`.
     seed : int
     devices : "all", int or sequence of int, optional
         Default: one GPU.
@@ -43,22 +46,22 @@ class GpuOrderChains(GpuChains):
         See `jtgpu.learn.dags.chains.orders.OrderSampler`.
     """
 
-    file = "orders"
-    kernel = "order_steps"
     record = ORDERS
 
     def __init__(
         self,
-        tables: CandidateTables,
-        sums: NDArray[np.float64],
-        hits: NDArray[np.float64],
+        tables: SetTables,
         seed: int,
         *,
         devices: Any = None,
         replicas: int | None = None,
         share_of_swaps: float = 0.5,
     ):
-        n = len(tables.candidates)
+        n, n_segments = len(tables.candidates), tables.outer_units.shape[1]
+        self.file, self.kernel = (
+            ("corrected_orders", "corrected_order_steps") if n_segments else ("orders", "order_steps")
+        )
+        self._has_outer = bool(n_segments)
         bits = np.full((n, n), NONE, np.uint8)  # [v, u]
         for v in range(n):
             for bit, u in enumerate(tables.candidates[v].tolist()):
@@ -66,18 +69,26 @@ class GpuOrderChains(GpuChains):
                     bits[v, u] = bit
         arrays: dict[str, NDArray[Any]] = {
             "bits": bits,
-            "sums": sums,
-            "hits": hits,
+            "sums": tables.sums,
+            "hits": tables.hits,
             "candidates": tables.candidates.astype(np.int32),
+            "outer_masks": tables.outer_masks,
+            "outer_counts": tables.outer_counts,
+            "outer_ends": tables.outer_ends.astype(np.uint32),
+            "outer_units": tables.outer_units,
+            "outer_totals": tables.outer_totals,
         }
-        super().__init__(tables.candidates.shape, arrays, devices, replicas)
+        super().__init__((n, tables.hits.shape[1]), arrays, devices, replicas)
         for loaded in self._loaded:
-            loaded.arguments["seed"], loaded.arguments["share"] = seed, share_of_swaps
+            s = loaded.arguments
+            s["seed"], s["share"], s["m"], s["n_full"] = seed, share_of_swaps, tables.candidates.shape[1], n_full(n)
+            s["n_outer"], s["n_segments"] = tables.outer_masks.shape[1], n_segments
 
     def chain_bytes(self) -> int:
         """See `GpuChains`."""
         n = self._shape[0]
-        return 8 * (5 * n + n % 2)
+        words = 5 * n + n % 2
+        return 8 * (words + 3 * n + (n + 3) // 4 if self._has_outer else words)
 
     def start(self, order: NDArray[np.int64]) -> OrderChains:
         """The first state: replicas of the orders of some chains, (C, n)."""
