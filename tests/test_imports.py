@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,6 +89,18 @@ class Import(NamedTuple):
     is_top: bool  # at the top of the file, neither within a function nor for types only
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def files_of(pattern: str) -> frozenset[Path]:
+    """The files of the package that a pattern names."""
+    return frozenset(PACKAGE.glob(pattern))
+
+
 def imports_of(path: Path) -> Iterator[Import]:
     """Imports of other packages in a file, without those for types only."""
 
@@ -107,7 +120,7 @@ def imports_of(path: Path) -> Iterator[Import]:
                 yield Import(path.relative_to(PACKAGE), line, name.split(".")[0], is_top)
             yield from walk(child, inner)
 
-    yield from walk(ast.parse(path.read_text(encoding="utf-8")), True)
+    yield from walk(parsed(path), True)
 
 
 def python(code: str) -> str:
@@ -135,8 +148,8 @@ def test_a_circle_is_found() -> None:
 
 def test_few_files_import_our_own_modules_by_name() -> None:
     found = set()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in sorted(p for p in PACKAGE.rglob("*.py") if "import_module" in p.read_text(encoding="utf-8")):
+        for node in ast.walk(parsed(path)):
             if not (isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module")):
                 continue
             named = node.args[0].value if isinstance(node.args[0], ast.Constant) else "."
@@ -152,7 +165,7 @@ def test_packages_are_imported_where_they_belong() -> None:
             continue
         if i.package not in PACKAGES:
             wrong.append(f"{i.file}:{i.line}: {i.package} is not a known dependency")
-        elif not any(PACKAGE / i.file in PACKAGE.glob(pattern) for pattern in PACKAGES[i.package]):
+        elif not any(PACKAGE / i.file in files_of(pattern) for pattern in PACKAGES[i.package]):
             wrong.append(f"{i.file}:{i.line}: {i.package} does not belong here")
         elif i.is_top and i.package in ON_USE:
             wrong.append(f"{i.file}:{i.line}: import {i.package} within functions")
@@ -165,7 +178,7 @@ def test_rooms_above_the_backends_do_not_inspect_backends_or_plans(room: str) ->
     files = [PACKAGE / room] if room.endswith(".py") else sorted((PACKAGE / room).rglob("*.py"))
     wrong = []
     for path in files:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "hasattr", "getattr"):
                 inspected = ast.unparse(node.args[0]).lower()
                 # an argument that may be a plan or a tree, or that has to be a name
@@ -179,7 +192,7 @@ def test_rooms_above_the_backends_do_not_inspect_backends_or_plans(room: str) ->
 def test_the_command_line_uses_no_array_of_a_plan() -> None:
     arrays = {f.name for f in fields(Plan)} - {"elimination_order", "cardinality"}  # models have these names, too
     for path in sorted((PACKAGE / "cli").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Attribute):
                 assert node.attr not in arrays, f"{path.name}:{node.lineno}: .{node.attr}"
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ROOT
 from tests.support.idioms import IDIOMS
 
@@ -36,6 +38,13 @@ def idioms_in(path: Path) -> list[str]:
     ]
 
 
+def test_an_idiom_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.test_words.ROOT", tmp_path)
+    (tmp_path / "a.py").write_text("x = 1\n# computed anew\n", encoding="utf-8")
+    assert idioms_in(tmp_path / "a.py") == ["a.py:2: anew"]
+
+
+@pytest.mark.slow
 def test_no_idioms() -> None:
     wrong = [line for path in watched() for line in idioms_in(path)]
     assert not wrong, "\n".join(wrong)

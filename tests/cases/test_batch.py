@@ -110,6 +110,7 @@ def test_a_killed_batch_run_can_be_resumed(
     only(tmp_path, "cases", "o.parquet")
 
 
+@pytest.mark.slow
 def test_batch_shows_a_progress_bar_only_on_a_terminal(rows: list[list[str]], tmp_path: Path) -> None:
     cases = parquet(tmp_path / "cases", rows)
     words = ["batch", ASIA, str(cases), "-t", "lung", "--backend", "reference", "--chunk", "20", "-o"]

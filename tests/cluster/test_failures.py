@@ -30,6 +30,7 @@ def bad(cases: Path, row: int, column: str, value: str) -> None:
     pq.write_table(found.set_column(at, column, pa.array(cells, pa.string())), cases / "a.parquet", row_group_size=170)
 
 
+@pytest.mark.slow
 def test_an_invalid_row_is_named_and_finished_parts_are_saved(
     workers: LocalWorkers, tree: jtgpu.JunctionTree, cases: Path, tmp_path: Path
 ) -> None:
@@ -49,6 +50,7 @@ def test_an_invalid_row_is_named_and_finished_parts_are_saved(
     assert found["lung=yes"][750].as_py() is None
 
 
+@pytest.mark.slow
 def test_a_run_without_parts_leaves_no_folder(
     workers: LocalWorkers, tree: jtgpu.JunctionTree, cases: Path, tmp_path: Path
 ) -> None:
@@ -96,6 +98,7 @@ def test_a_run_resumes_with_the_finished_parts(
     assert answer_files(tree, cases, tmp_path / "out", force=True, **ASK).cases == N + 10
 
 
+@pytest.mark.slow
 def test_joining_the_parts_can_be_resumed(
     workers: LocalWorkers,
     tree: jtgpu.JunctionTree,
@@ -157,6 +160,7 @@ class _Full:
         return pa.PythonFile(Stream(), "w")
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_only_complete_parts(
     workers: LocalWorkers,
     tree: jtgpu.JunctionTree,

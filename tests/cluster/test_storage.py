@@ -51,6 +51,7 @@ def test_files_are_found_by_folder_pattern_and_name(tmp_path: Path) -> None:
         find_cases("nonsense://bucket/file.csv")
 
 
+@pytest.mark.slow
 def test_storage_without_rename_marks_success(
     workers: LocalWorkers, tree: jtgpu.JunctionTree, cases: Path, expected: Any, tmp_path: Path
 ) -> None:

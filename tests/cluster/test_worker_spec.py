@@ -141,6 +141,7 @@ def test_a_worker_of_another_version_is_refused(plan: Any) -> None:
         worker.tree()
 
 
+@pytest.mark.slow
 def test_ray_is_imported_on_use_and_named_where_it_is_missing(tmp_path: Path) -> None:
     cases = tmp_path / "cases.parquet"
     pq.write_table(pa.table({"xray": ["yes", "no"]}), cases)

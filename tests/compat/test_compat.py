@@ -196,6 +196,7 @@ def pgmpy_script(VariableElimination: Callable[[Any], Any], model: Any, TabularC
     return out
 
 
+@pytest.mark.slow
 def test_the_same_script_of_pgmpy_on_both(pgmpy: Any) -> None:
     from jtgpu.compat.pgmpy import VariableElimination
 
@@ -208,6 +209,7 @@ def test_the_same_script_of_pgmpy_on_both(pgmpy: Any) -> None:
 
 
 @needs_modes
+@pytest.mark.slow
 def test_map_queries_of_pgmpy(pgmpy: Any) -> None:
     from jtgpu.compat.pgmpy import VariableElimination
 

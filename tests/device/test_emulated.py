@@ -30,7 +30,7 @@ CHOSEN = {
 }
 
 
-@pytest.mark.parametrize("name", ["sharing", *slow(*(n for n in CHOSEN if n != "sharing"))])
+@pytest.mark.parametrize("name", slow(*CHOSEN))
 def test_the_gpu_tests(name: str) -> None:
     command = ["-m", "pytest", "-p", "tests.support.emulated.plugin", "-p", "no:cacheprovider", "-q"]
     order = "mixed" if name in ("batch", "devices") else "late"  # where several streams have work, and where one has

@@ -315,6 +315,7 @@ def shared_files(shared: Path) -> list[Path]:
     return sorted(p for p in shared.rglob("*") if p.name.lower().endswith(suffixes))
 
 
+@pytest.mark.slow
 def test_every_shared_file_is_read_or_refused_with_a_place(shared_nets: Path) -> None:
     files = shared_files(shared_nets)
     assert len(files) > 100

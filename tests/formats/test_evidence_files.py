@@ -248,6 +248,7 @@ def test_files(tmp_path: Path) -> None:
         jtgpu.read_evidence(tmp_path / "b.evid", NET)
 
 
+@pytest.mark.slow
 def test_all_files_of_2014(shared_nets: Path) -> None:
     seen = 0
     for path in sorted((shared_nets / "uai2014").glob("*.evid")):

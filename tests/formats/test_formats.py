@@ -419,6 +419,7 @@ ORDER = (  # noqa: SIM905 - a list of names reads better as words
 ).split()
 
 
+@pytest.mark.slow
 def test_nets_are_there_packed_when_large_and_listed_with_their_sums() -> None:
     there = {p.name.split(".")[0]: p for p in NETS.iterdir() if ".net" in p.suffixes}
     assert set(there) == set(ORDER)

@@ -20,6 +20,7 @@ from jtgpu.inference import interventions, soft
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 from jtgpu.util.options import BackendName
 from tests.support import oracle, random_nets
+from tests.support.examples import slow
 from tests.support.trees import compiled
 
 HERE = ("reference", "cpu")
@@ -193,7 +194,7 @@ def test_an_idle_backend_is_reloaded_for_the_next_intervention(
     assert len(seen) <= 3  # two cached ones and an idle one
 
 
-@pytest.mark.parametrize("backend", HERE)
+@pytest.mark.parametrize("backend", ["cpu", *slow("reference")])
 def test_reload_gives_the_bits_of_a_new_tree(backend: BackendName) -> None:
     net = jtgpu.read(benchmark_files(["alarm"])[0])
     assert isinstance(net, jtgpu.BayesianNetwork)

@@ -32,6 +32,7 @@ from jtgpu.plans.ordering.exact import best_order
 from jtgpu.plans.ordering.greedy import RULES, greedy_order
 from jtgpu.plans.ordering.reduce import atoms, reduce_graph
 from jtgpu.plans.ordering.triangulation import atom_cost, fill_masks, perfect_order, remove_needless_fill
+from tests.support.examples import slow, some
 
 Graph = list[set[int]]
 
@@ -94,7 +95,7 @@ def cliques_by_hand(cards: list[int], around: Graph, order: list[int]) -> list[i
 # Costs ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", some(30))
 def test_order_cost_is_that_of_the_maximal_cliques(seed: int) -> None:
     cards, around = random_graph(seed, 9, 0.3, least=1)
     order = random.Random(seed).sample(range(9), 9)
@@ -106,6 +107,7 @@ def test_order_cost_is_that_of_the_maximal_cliques(seed: int) -> None:
     assert order_cost(cards, around, order, "time").cost > sum(sizes)
 
 
+@pytest.mark.slow
 def test_order_cost_does_not_overflow() -> None:
     n = 2000
     everyone = [set(range(n)) - {v} for v in range(n)]
@@ -151,10 +153,12 @@ def moral_graph(net: object) -> Graph:
     return around
 
 
+CASES = list(random_cases())
+
 # Reductions ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("seed", "cards", "around"), list(random_cases()))
+@pytest.mark.parametrize(("seed", "cards", "around"), CASES[:12] + slow(*CASES[12:]))
 @pytest.mark.parametrize("largest", [False, True])
 def test_reductions_lose_nothing(seed: int, cards: list[int], around: Graph, largest: bool) -> None:
     """The best order of the pieces, joined, is as good as the best of all orders."""
@@ -209,7 +213,7 @@ def test_atoms_of_two_cycles_that_share_an_edge() -> None:
     assert sorted(atoms(masks)) == [[0, 1, 2, 3], [2, 3, 4, 5]]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", some(30))
 def test_needless_fill_is_removed_and_the_cost_falls(seed: int) -> None:
     cards, around = random_graph(seed, 12, 0.25)
     masks = [sum(1 << u for u in s) for s in around]
@@ -234,14 +238,14 @@ def test_a_forest_and_its_order_are_one(seed: int) -> None:
 # The search ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", some(12))
 def test_best_finds_the_optimum_of_small_graphs(seed: int) -> None:
     cards, around = random_graph(100 + seed, 7, 0.45)
     best = min(order_cost(cards, around, o).entries for o in itertools.permutations(range(7)))
     assert find_order(cards, around, "best", n_steps=20_000, cache=False).entries == best
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", some(20))
 def test_exact_search_agrees_with_all_orders(seed: int) -> None:
     cards, around = random_graph(200 + seed, 7, 0.5)
     for atom in reduce_graph(cards, around).atoms:
@@ -509,6 +513,7 @@ def test_auto_does_not_depend_on_what_was_saved(own_cache: Path) -> None:
     assert "elimination order: given" in net.plan(best.order, max_table=None, memory_limit=math.inf).describe()
 
 
+@pytest.mark.slow
 def test_auto_remembers_the_orders_that_took_long(own_cache: Path) -> None:
     cards, around = grid(12)
     first = find_order(cards, around)

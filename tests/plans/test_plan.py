@@ -54,6 +54,7 @@ for net in (lawn(), chain(60)):
 """
 
 
+@pytest.mark.slow
 def test_plans_are_the_same_bytes_in_every_process() -> None:
     root = str(Path(__file__).resolve().parents[2])
     seen = set()

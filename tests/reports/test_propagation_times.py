@@ -49,6 +49,7 @@ def test_every_row_finds_its_place() -> None:
     assert many_points == {"JAX": [[0.0, 7.5e7]], "jtgpu, cpu": [[0.0, 2e5]], "jtgpu, gpu": [[0.0, 2e8]]}
 
 
+@pytest.mark.slow
 def test_the_same_rows_give_the_same_file(tmp_path: Path) -> None:
     source = tmp_path / "rows.jsonl"
     source.write_text("\n".join(json.dumps(r) for r in ROWS) + "\n\n", encoding="utf-8")

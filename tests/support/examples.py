@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-__all__ = ["FULL", "examples", "register_profiles", "slow"]
+__all__ = ["FULL", "examples", "register_profiles", "slow", "some"]
 
 FULL = 60  # examples of a test that does not say how many, in `make test-all`
 QUICK = 8  # in `make test`
@@ -43,3 +43,8 @@ def examples(n: int, **options: Any) -> Callable[[Any], Any]:
 def slow(*parameters: Any) -> list[Any]:
     """Parameters of a test, tuples where it has several, that run in ``make test-all`` only."""
     return [pytest.param(*(p if isinstance(p, tuple) else (p,)), marks=pytest.mark.slow) for p in parameters]
+
+
+def some(n: int, quick: int = 4) -> list[Any]:
+    """Seeds 0 to n - 1 as parameters of a test; those from ``quick`` on run in ``make test-all`` only."""
+    return [*range(quick), *slow(*range(quick, n))]

@@ -61,11 +61,13 @@ def pair() -> Pair:
     return Pair(np.arange(3.0), np.arange(6).reshape(2, 3), 2.0, 10, True)
 
 
+@pytest.mark.slow
 def test_it_says_what_it_was_built_from(extension: Any) -> None:
     assert (extension.digest, extension.level) == ("digest of the sources", "x86-64-v3")
     assert sorted(extension.functions) == sorted(f"{MODULE}.{name}" for name in NAMES)
 
 
+@pytest.mark.slow
 def test_arrays_numbers_and_flags(call: Any) -> None:
     found = call("scaled", np.arange(4.0), 3, True)
     assert found.tolist() == [0.0, -3.0, -6.0, -9.0]
@@ -82,6 +84,7 @@ def test_arrays_numbers_and_flags(call: Any) -> None:
     assert numbers.tolist() == [7, 7, 7]
 
 
+@pytest.mark.slow
 def test_tuples_of_arrays_and_numbers(call: Any) -> None:
     total, table, ints, flag, small = call("several", pair(), (np.arange(2), 5))
     assert (total, flag, small) == (6.0, True, 5)
@@ -93,6 +96,7 @@ def test_tuples_of_arrays_and_numbers(call: Any) -> None:
     assert call("in_order", np.array([3.0, 1.0, 2.0, 1.0])).tolist() == [1, 3, 2, 0]
 
 
+@pytest.mark.slow
 def test_results_outlive_the_call(call: Any) -> None:
     kept = [call("scaled", np.full(1000, float(i)), 1, False) for i in range(200)]
     views = [array[::2] for array in kept]
@@ -101,11 +105,13 @@ def test_results_outlive_the_call(call: Any) -> None:
     assert [view[-1] for view in views] == list(range(200))
 
 
+@pytest.mark.slow
 def test_results_are_those_of_numba(call: Any) -> None:
     numbers = np.random.default_rng(1).random(1000)
     assert call("half_sum", numbers) == jit.entry(small_loops.half_sum)(numbers)
 
 
+@pytest.mark.slow
 def test_constant_arrays_may_be_read_only(call: Any) -> None:
     numbers = np.ones(4)
     numbers.flags.writeable = False
@@ -114,6 +120,7 @@ def test_constant_arrays_may_be_read_only(call: Any) -> None:
         call("scaled", numbers, 1, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -129,12 +136,14 @@ def test_other_types_go_to_the_fallback(call: Any, arguments: tuple[object, ...]
         call("scaled", *arguments)
 
 
+@pytest.mark.slow
 def test_the_fallback_answers(extension: Any) -> None:
     extension.set_fallback(lambda name, arguments: (name, len(arguments)))
     assert extension.functions[f"{MODULE}.several"](pair(), (np.arange(2.0), 5)) == (f"{MODULE}.several", 2)
     assert extension.functions[f"{MODULE}.swapped"](tuple(pair())[:4]) == (f"{MODULE}.swapped", 1)
 
 
+@pytest.mark.slow
 def test_errors_of_loops_are_raised(call: Any) -> None:
     assert call("checked", 3) == 3
     with pytest.raises(ValueError, match="n is negative"):
@@ -143,6 +152,7 @@ def test_errors_of_loops_are_raised(call: Any) -> None:
         call("assigned", np.zeros(3, np.int64), np.zeros(2, np.int64))
 
 
+@pytest.mark.slow
 def test_compiled_code_calls_by_address(extension: Any) -> None:
     address = extension.addresses[f"{MODULE}.plain"]
     assert ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64, ctypes.c_double)(address)(3, 0.5) == 1.5

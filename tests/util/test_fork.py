@@ -20,6 +20,7 @@ import jtgpu
 from jtgpu.util import fork
 from jtgpu.util.lru import LRU
 from tests.conftest import ROOT
+from tests.support.examples import slow
 from tests.support.patience import patience
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -166,7 +167,7 @@ def test_the_child_answers_while_another_thread_holds_every_lock() -> None:
     assert answers()
 
 
-@pytest.mark.parametrize("kind", ["posteriors", "patterns", "batch", "session", "do"])
+@pytest.mark.parametrize("kind", ["posteriors", *slow("patterns", "batch", "session", "do")])
 def test_forks_while_threads_query_the_same_tree(kind: str) -> None:
     net = jtgpu.read(ROOT / "nets" / "alarm.net")
     tree = net.plan().compile("cpu", threads=2)
@@ -196,6 +197,7 @@ def test_forks_while_threads_query_the_same_tree(kind: str) -> None:
     assert work()
 
 
+@pytest.mark.slow
 def test_forks_while_a_cache_changes() -> None:
     cache: LRU[int, int] = LRU(8)
     counter = iter(range(10**9))

@@ -96,6 +96,7 @@ def test_a_full_disk_costs_only_the_cache(folder: Path, monkeypatch: pytest.Monk
     assert answer() == (42, 0)
 
 
+@pytest.mark.slow
 def test_a_limit_on_the_size_of_files_costs_only_the_cache(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     code = "from tests.util.test_jit_cache import answer; print(answer())"

@@ -38,7 +38,7 @@ def perturbed(factors: list[np.ndarray], seed: int) -> list[np.ndarray]:
     return [f / f.sum(axis=-1, keepdims=True) for f in made]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("options", [OPTIONS[0], *slow(*OPTIONS[1:])], ids=str)
 @pytest.mark.parametrize("name", ["asia", *slow("insurance")])
 def test_reloaded_numbers_give_the_answers_of_a_new_backend(
     emulated_gpu: Device, name: str, options: dict[str, Any]
@@ -102,6 +102,7 @@ def test_float32_that_does_not_hold_the_reloaded_numbers_is_not_used(emulated_gp
     backend.close()
 
 
+@pytest.mark.slow
 def test_a_case_too_improbable_for_the_dataflow_engine_is_computed_by_the_fallback(emulated_gpu: Device) -> None:
     n = 900
     net = chain(n, 3)

@@ -328,6 +328,7 @@ def test_columns_of_any_integers() -> None:
     assert ColumnTable.read([], np.zeros((0, 5), np.int8), EVERY, 3, 1.0).n == 5
 
 
+@pytest.mark.slow
 @examples(24, **ON_GPU)
 @given(data=st.data())
 def test_generated_kernels_agree_with_the_reference(emulated_gpu: Device, data: st.DataObject) -> None:
@@ -391,6 +392,7 @@ def test_split_sums_compute_the_same_tables() -> None:
     assert made == set(range(len(cut.scopes)))
 
 
+@pytest.mark.slow
 def test_structural_zeros_are_found() -> None:
     model = jtgpu.read(ROOT / "nets" / "water.net")
     plan = model.plan(order=ROOT / "nets" / "water.num").plan

@@ -261,6 +261,7 @@ def test_the_same_plan_gives_the_same_queues(shared_nets: Path) -> None:
         assert getattr(first.numbers, name).tobytes() == getattr(second.numbers, name).tobytes()
 
 
+@pytest.mark.slow
 def test_what_is_too_small_is_noticed(emulated_gpu: Device) -> None:
     n = 900
     net = chain(n, 3)

@@ -107,6 +107,7 @@ def test_a_pattern_gets_an_engine_of_its_own_and_frees_it(emulated_gpu: Device) 
     cache.close()  # the emulated GPU fails the test if memory is left
 
 
+@pytest.mark.slow
 def test_a_case_that_is_not_reliable_is_computed_by_the_usual_engine(
     emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

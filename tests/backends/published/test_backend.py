@@ -25,7 +25,7 @@ from tests.plans.test_plan import chain
 from tests.support import oracle, random_nets
 from tests.support.emulated import cards
 from tests.support.emulated.cards import queued
-from tests.support.examples import examples
+from tests.support.examples import examples, slow
 
 MODES: list[dict[str, Any]] = [
     {"engine": "host"},
@@ -42,7 +42,7 @@ def backend_of(model: DiscreteModel, options: dict[str, Any]) -> Indexed:
     return prepare(plan, [f.table for f in model_factors(model)], **options)
 
 
-@pytest.mark.parametrize("options", MODES, ids=str)
+@pytest.mark.parametrize("options", [*MODES[:2], *slow(*MODES[2:])], ids=str)
 @examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_mode_agrees_with_brute_force(data: st.DataObject, options: dict[str, Any]) -> None:
@@ -69,7 +69,7 @@ def test_every_mode_agrees_with_brute_force(data: st.DataObject, options: dict[s
         backend.close()
 
 
-@pytest.mark.parametrize("options", MODES[:4], ids=str)
+@pytest.mark.parametrize("options", [MODES[0], *slow(*MODES[1:4])], ids=str)
 def test_a_long_chain_does_not_underflow(options: dict[str, Any]) -> None:
     n = 700
     backend = backend_of(chain(n, 3), options)

@@ -42,6 +42,7 @@ shapes = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(shape=shapes, options=rules)
 @examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_launches_compute_what_they_should(emulated_gpu: Device, shape: Shape, options: dict[str, object]) -> None:

@@ -53,6 +53,7 @@ def test_published_speed_ups_are_those_of_their_times() -> None:
         assert column["average"] == column["entries"] // column["cliques"], name
 
 
+@pytest.mark.slow
 def test_the_published_figures_are_drawn(table: TimeTable, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from jtgpu.reports.published_report import draw

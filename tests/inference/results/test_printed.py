@@ -92,6 +92,7 @@ def test_expected_counts_print_a_line_for_each_row_of_a_cpt(tree: jtgpu.Junction
     assert len(str(tree.expected_counts([{}], variables=())).splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_large_networks_and_long_names_are_bounded() -> None:
     states = {f"variable number {i}": [f"a very long name of a state {k}" for k in range(30)] for i in range(500)}
     net = jtgpu.BayesianNetwork(states, {}, {v: np.full(30, 1 / 30) for v in states})
