@@ -1,4 +1,4 @@
-"""Arrays in device memory that other libraries read without a copy, and theirs that jtgpu reads."""
+"""Arrays in device memory that other libraries read without a copy."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import EvidenceError
 from .context import Device
-from .dlpack import CUDA, Tensor, contiguous_strides, make_capsule, read_capsule
-from .driver import After
+from .dlpack import CUDA, Tensor, contiguous_strides, make_capsule
 from .memory import Memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GpuArray", "device_of", "read_tensor"]
+__all__ = ["GpuArray"]
 
 
 class GpuArray:
@@ -119,69 +117,3 @@ class _Owner:
 def _free(device: Device, memory: Memory) -> None:
     with suppress(Exception), device.active():  # at the end of the process the context may be gone
         memory.close()
-
-
-def device_of(value: Any) -> int | None:
-    """The number of the GPU that holds a tensor; -1 if it does not say which, None if it is in host memory."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return None
-    if hasattr(type(value), "__dlpack_device__"):
-        with suppress(RuntimeError, ValueError, TypeError, BufferError):
-            kind, number = value.__dlpack_device__()
-            return int(number) if int(kind) == CUDA else None
-        return None
-    return -1 if hasattr(type(value), "__cuda_array_interface__") else None
-
-
-def read_tensor(value: Any, what: str, device: Device, stream: Any) -> Tensor:
-    """A tensor of another library, ready to be read by work on a stream. Used inside ``device.active()``.
-
-    Parameters
-    ----------
-    value : object with ``__dlpack__``, or with ``__cuda_array_interface__``
-    what : str
-        What it is, for messages.
-    device : Device
-    stream : stream of the device
-        Waits for the work of the tensor's producer.
-
-    Raises
-    ------
-    EvidenceError
-        If it is on another device, requires gradients, or has been deleted.
-    """
-    if getattr(value, "requires_grad", False) is True:
-        raise EvidenceError(
-            f"{what}: the tensor requires gradients, which this method does not compute; pass tensor.detach()"
-        )
-    number = device_of(value)
-    if number not in (device.ordinal, -1):
-        raise EvidenceError(
-            f"{what}: the tensor is on CUDA device {number}, the tree on CUDA device {device.ordinal} ({device.name})"
-        )
-    try:
-        if number == -1:
-            return _from_interface(value, device, stream)
-        return read_capsule(value.__dlpack__(stream=int(stream.handle)))
-    except (BufferError, RuntimeError, TypeError, ValueError, AttributeError, KeyError) as error:
-        dtype = getattr(value, "dtype", None)
-        of = "" if dtype is None else f" of dtype {dtype}"
-        reason = str(error).strip().partition("\n")[0]
-        raise EvidenceError(f"{what}: this {type(value).__name__}{of} cannot be read on the device: {reason}") from None
-
-
-def _from_interface(value: Any, device: Device, stream: Any) -> Tensor:
-    """By ``__cuda_array_interface__``."""
-    given = value.__cuda_array_interface__
-    producer = given.get("stream")
-    if producer is not None:
-        after = After(int(producer))
-        try:
-            after.order(stream)
-        finally:
-            after.close()
-    dtype, shape = np.dtype(given["typestr"]), tuple(int(n) for n in given["shape"])
-    strides = given.get("strides") or contiguous_strides(shape, dtype.itemsize)
-    return Tensor(int(given["data"][0]), shape, tuple(strides), dtype, (CUDA, device.ordinal), lambda: None)
-
-

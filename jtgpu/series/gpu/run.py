@@ -8,7 +8,6 @@ import numpy as np
 
 from ...device.arrays import DeviceArray
 from ...device.context import Device, open_device
-from ...device.driver import After
 from ...device.memory import Memory
 from ...errors import ArgumentError
 from . import batch, schur
@@ -43,15 +42,6 @@ def check_rows(name: str, x: DeviceArray) -> tuple[int, int, int, str]:
     return rows, length, (x.strides[-2] // size if len(x.shape) > 1 else length), str(x.dtype)
 
 
-def _order(x: DeviceArray, stream: Any) -> After | None:
-    """Make `stream` wait for the work that an array comes from."""
-    if x.stream is None:
-        return None
-    after = After(x.stream)
-    after.order(stream)
-    return after
-
-
 def fit(x: NDArray[np.float64], p: int, order: str | int, demean: bool, devices: Any) -> batch.BatchResult:
     """Models of the rows of a C-contiguous (B, T) array; p is at most `batch.HIGHEST`."""
     n, n_times = x.shape
@@ -84,13 +74,9 @@ def fit_resident(x: DeviceArray, p: int, order: str | int, demean: bool) -> batc
     device = open_device(x.ordinal)
     with device.active():
         stream = device.stream()
-        after = _order(x, stream)
-        try:
-            job = batch.BatchJob(device, x.address, n, stride, real, p, n_times=n_times, demean=demean, penalty=penalty)
-            _finish(job, stream, found, slice(0, n))
-        finally:
-            if after is not None:
-                after.close()
+        x.order(stream)
+        job = batch.BatchJob(device, x.address, n, stride, real, p, n_times=n_times, demean=demean, penalty=penalty)
+        _finish(job, stream, found, slice(0, n))
     return found
 
 
@@ -160,13 +146,9 @@ def predict_resident(r: DeviceArray, found: tuple[NDArray[Any], ...]) -> None:
     device = open_device(r.ordinal)
     with device.active():
         stream = device.stream()
-        after = _order(r, stream)
-        try:
-            job = batch.BatchJob(device, r.address, n, stride, real, width - 1)
-            _finish(_Selected(job), stream, found, slice(0, n))
-        finally:
-            if after is not None:
-                after.close()
+        r.order(stream)
+        job = batch.BatchJob(device, r.address, n, stride, real, width - 1)
+        _finish(_Selected(job), stream, found, slice(0, n))
 
 
 def download(x: DeviceArray) -> NDArray[np.float64]:
@@ -177,14 +159,9 @@ def download(x: DeviceArray) -> NDArray[np.float64]:
         device = open_device(x.ordinal)
         with device.active():
             stream = device.stream()
-            after = _order(x, stream)
-            try:
-                flat = rows.reshape(-1)[: (n - 1) * stride + length]
-                device.download(flat, x.address, stream)
-                stream.synchronize()
-            finally:
-                if after is not None:
-                    after.close()
+            x.order(stream)
+            device.download(rows.reshape(-1)[: (n - 1) * stride + length], x.address, stream)
+            stream.synchronize()
     return np.ascontiguousarray(rows[:, :length], np.float64).reshape(x.shape)
 
 

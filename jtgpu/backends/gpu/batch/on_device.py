@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....device.arrays import DeviceArray, device_of, read_cases
 from ....device.context import Device
-from ....device.dlpack import Tensor, contiguous_strides
+from ....device.dlpack import contiguous_strides
 from ....device.driver import Arguments, Kernels
 from ....device.memory import Memory
-from ....device.tensors import GpuArray, device_of, read_tensor
+from ....device.tensors import GpuArray
 from ....errors import EvidenceError, TableTooLarge, UnknownState, format_bytes
 from ....plans.plan import Plan
 from ...base import DeviceResult
@@ -85,28 +86,25 @@ class OnDevice:
             If the answers, or not even 32 cases, fit the memory.
         """
         temporary = Memory(self.device)
-        tensor: Tensor | None = None
         try:
             if device_of(states) is None:
                 tensor = self._uploaded(states, temporary)
             else:
-                tensor = read_tensor(states, "cases", self.device, self.stream)
+                tensor = read_cases(states, self.device, self.stream)
                 self._check(tensor)
             weights = scale_weights(likelihood, tensor.shape[0], self.plan.cardinality)
             return self._answer(tensor, weights, targets, temporary)
         finally:
             self.stream.synchronize()
             temporary.close()
-            if tensor is not None:
-                tensor.release()
 
-    def _uploaded(self, states: NDArray[Any], memory: Memory) -> Tensor:
+    def _uploaded(self, states: NDArray[Any], memory: Memory) -> DeviceArray:
         """States of the host, which have been checked."""
         states = np.ascontiguousarray(states)
         address, shape = memory.put(states, self.stream), (states.shape[0], states.shape[1])
-        return Tensor(address, shape, states.strides, states.dtype, (0, 0), lambda: None)
+        return DeviceArray(address, shape, states.strides, states.dtype, self.device.ordinal, None, memory)
 
-    def _check(self, tensor: Tensor) -> None:
+    def _check(self, tensor: DeviceArray) -> None:
         n_variables = self.plan.n_variables
         if len(tensor.shape) != 2 or tensor.shape[1] != n_variables:
             raise EvidenceError(f"cases: the tensor has shape {tensor.shape}, expected (B, {n_variables})")
@@ -115,7 +113,7 @@ class OnDevice:
         if tensor.shape[0] > 1 and tensor.strides != contiguous_strides(tensor.shape, tensor.dtype.itemsize):
             raise EvidenceError("cases: the tensor is not contiguous; pass tensor.contiguous()")
 
-    def _answer(self, tensor: Tensor, weights: Weights, targets: Targets, temporary: Memory) -> DeviceResult:
+    def _answer(self, tensor: DeviceArray, weights: Weights, targets: Targets, temporary: Memory) -> DeviceResult:
         n, n_out, n_weights = tensor.shape[0], targets.n_out, weights.values.shape[1]
         program = self._program(weights=n_weights > 0, smallest=weights.smallest)
         answers = Memory(self.device)
