@@ -6,16 +6,16 @@ import csv
 import io
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..draw import heat_map
+from ..draw import arcs, heat_map
 from ..formats import write
 from ..learn.dags.posterior.posterior import posterior
 from ..util.atomic_file import write_text
 from .console import print_json, warn
-from .networks import check_output
+from .learn_options import PosteriorOptions
 from .progress import status
 from .tables import print_rows
 
@@ -23,64 +23,40 @@ if TYPE_CHECKING:
     from ..learn.dags.posterior.result import StructurePosterior
     from ..learn.dags.scores.coded import CodedTable
 
-__all__ = ["Wanted", "check_files", "report_posterior"]
+__all__ = ["report_posterior"]
 
 MOST = 20  # arcs that are printed
 
 
-class Wanted(NamedTuple):
-    """Options about the posterior."""
-
-    edges: Path | None
-    draw: Path | None
-    threshold: float | None
-    tolerance: float
-    time: float | None
-    chains: int | None
-    checkpoint: Path | None
-    progress: bool | None
-
-    @property
-    def is_posterior(self) -> bool:
-        """Whether the posterior is needed."""
-        return self.edges is not None or self.draw is not None or self.threshold is not None
-
-
-def check_files(wanted: Wanted, force: bool) -> None:
-    """Check the outputs before the computation."""
-    if wanted.edges is not None:
-        check_output(wanted.edges, force)
-    if wanted.draw is not None:
-        if wanted.draw.suffix.lower() not in (".svg", ".html"):
-            raise typer.BadParameter(f"{wanted.draw.name!r} ends in neither .svg nor .html", param_hint="--draw")
-        check_output(wanted.draw, force)
-
-
-def report_posterior(
-    table: CodedTable, options: dict[str, Any], wanted: Wanted, output: str | None, data: str | None
+def report_posterior(  # noqa: PLR0913
+    table: CodedTable,
+    options: dict[str, Any],
+    wanted: PosteriorOptions,
+    progress: bool | None,
+    output: str | None,
+    data: str | None,
 ) -> None:
     """Compute the posterior, write the files, and print the likeliest arcs; as JSON if there is a name of the data."""
-    with status("scoring families", wanted.progress) as step, warnings.catch_warnings(record=True) as caught:
+    if wanted.checkpoint is not None and not wanted.resume:
+        wanted.checkpoint.unlink(missing_ok=True)  # --force: another run may have written it
+    with status("scoring families", progress) as step, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        found = posterior(
-            table,
-            tolerance=wanted.tolerance,
-            time=wanted.time,
-            chains="auto" if wanted.chains is None else wanted.chains,
-            checkpoint=wanted.checkpoint,
-            progress=step,
-            **options,
-        )
-        step("computing paths and equivalence classes")
-        text = edges_text(found) if wanted.edges is not None else ""
+        found = posterior(table, progress=step, **wanted.arguments(), **options)
+        text = ""
+        if wanted.edges is not None:
+            step("computing paths and equivalence classes")
+            text = edges_text(found)
     for warning in caught:
         warn(str(warning.message))
     if wanted.edges is not None:
         write_text(wanted.edges, text)
-    if wanted.draw is not None:
-        write_text(wanted.draw, heat_map(found).text(wanted.draw.suffix))
+    for path, picture in ((wanted.draw, heat_map), (wanted.draw_network, arcs)):
+        if path is not None:
+            write_text(path, picture(found).text(path.suffix))
+    if wanted.save is not None:
+        found.save(wanted.save)
     if output is not None:
-        write(found.network(threshold=wanted.threshold), output)
+        write(found.network(threshold=_number(wanted.threshold)), output)
     if data is not None:
         print_json(_report(found, table, wanted, output, data))
         return
@@ -89,6 +65,11 @@ def report_posterior(
         [(a.parent, a.child, f"{a.probability:.4f}", f"{a.mcse:.4f}") for a in found.edges(0.0)[:MOST]],
     )
     typer.echo(found.describe(), err=True)
+
+
+def _number(threshold: str | None) -> float | None:
+    """None: the best graph."""
+    return None if threshold in (None, "map") else float(str(threshold))
 
 
 def edges_text(found: StructurePosterior) -> str:
@@ -102,7 +83,7 @@ def edges_text(found: StructurePosterior) -> str:
 
 
 def _report(
-    found: StructurePosterior, table: CodedTable, wanted: Wanted, output: str | None, data: str
+    found: StructurePosterior, table: CodedTable, wanted: PosteriorOptions, output: str | None, data: str
 ) -> dict[str, Any]:
     """The result as values that JSON can hold."""
     return {
@@ -122,5 +103,11 @@ def _report(
         "arcs": [list(arc) for arc in found.structure.arcs],
         "score": found.map_score,
         "output": output,
-        "edges_file": None if wanted.edges is None else str(wanted.edges),
+        "edges_file": _name(wanted.edges),
+        "pictures": [str(path) for path in (wanted.draw, wanted.draw_network) if path is not None],
+        "saved": _name(wanted.save),
     }
+
+
+def _name(path: Path | None) -> str | None:
+    return None if path is None else str(path)
