@@ -89,7 +89,8 @@ def _read(data: str, dialect: CsvDialect, model: ModelOptions) -> CodedTable:
     states = model.declared()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        table = _with_options(lambda: code_table(read_file(data, dialect=dialect), states=states, missing=model.missing))
+        rows = read_file(data, dialect=dialect)
+        table = _with_options(lambda: code_table(rows, states=states, missing=model.missing))
     for found in caught:
         warn(str(found.message))
     return table

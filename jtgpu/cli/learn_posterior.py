@@ -17,7 +17,7 @@ from ..util.atomic_file import write_text
 from .console import print_json, warn
 from .learn_options import PosteriorOptions
 from .progress import status
-from .tables import print_rows
+from .tables import on_terminal, print_rows
 
 if TYPE_CHECKING:
     from ..learn.dags.posterior.result import StructurePosterior
@@ -28,7 +28,7 @@ __all__ = ["report_posterior"]
 MOST = 20  # arcs that are printed
 
 
-def report_posterior(  # noqa: PLR0913
+def report_posterior(
     table: CodedTable,
     options: dict[str, Any],
     wanted: PosteriorOptions,
@@ -64,6 +64,7 @@ def report_posterior(  # noqa: PLR0913
         ("parent", "child", "probability", "mcse"),
         [(a.parent, a.child, f"{a.probability:.4f}", f"{a.mcse:.4f}") for a in found.edges(0.0)[:MOST]],
     )
+    typer.echo(("" if on_terminal() else "# ") + found.summary())
     typer.echo(found.describe(), err=True)
 
 

@@ -105,7 +105,8 @@ def test_probabilities_of_arcs_are_written(data: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert lines[0] == "parent\tchild\tprobability\tmcse"
-    assert len(lines) == 7
+    assert len(lines) == 8
+    assert lines[-1] == "# exact probabilities"
     assert "3 variables, 40 cases, prior uniform: exact" in done.stderr
     found = jtgpu.learn.posterior(data)
     rows = [line.split(",") for line in edges.read_text().splitlines()]
@@ -134,11 +135,15 @@ def test_markov_chains(data: Path, tmp_path: Path) -> None:
         "--json",
         "--checkpoint",
         tmp_path / "run.npz",
+        "--progress",
     )
     done = run(*words, "--threshold", "0.9", "-o", net)
     found = json.loads(done.stdout)
     assert found["method"] == "partition MCMC"
     assert found["converged"] is True
+    assert "8 chains over orders look for the graphs" in done.stderr
+    assert "partition MCMC: 8 chains, " in done.stderr
+    assert " a second in all; largest standard error 0.0" in done.stderr
     assert found["largest_mcse"] <= 0.05
     assert (tmp_path / "run.npz").exists()
     model = jtgpu.read(net)
@@ -147,14 +152,78 @@ def test_markov_chains(data: Path, tmp_path: Path) -> None:
     done = run(data, "--edges", edges, "--force", "--method", "mcmc", "--tolerance", "1e-9", "--time", "0.01")
     assert done.exit_code == 0
     assert "not converged" in done.stderr
+    assert done.stdout.splitlines()[-1].startswith("# NOT converged: largest standard error 0.")
+    done = run(data, "--method", "mcmc", "--steps", "1", "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["converged"] is False
+
+
+def test_runs_are_continued(data: Path, tmp_path: Path) -> None:
+    run_file, whole, parts = tmp_path / "run.npz", tmp_path / "whole.npz", tmp_path / "parts.npz"
+    words = data, "--method", "mcmc", "--tolerance", "1e-9", "--seed", "3"
+    assert run(*words, "--steps", "33000", "--save", whole).exit_code == 0
+    missing = run(*words, "--checkpoint", run_file, "--resume")
+    assert missing.exit_code == 2
+    assert "there is no run to continue" in " ".join(missing.stderr.replace("│", " ").split())
+    assert run(*words, "--steps", "8000", "--checkpoint", run_file).exit_code == 0
+    refused = run(*words, "--steps", "33000", "--checkpoint", run_file)
+    assert refused.exit_code == 6
+    assert run(*words, "--steps", "33000", "--checkpoint", run_file, "--resume", "--save", parts).exit_code == 0
+    assert parts.read_bytes() == whole.read_bytes()
+    assert run(*words, "--steps", "8000", "--checkpoint", run_file, "--force").exit_code == 0
+    other = run(*words, "--steps", "9000", "--checkpoint", run_file, "--resume", "--ess", "2")
+    assert other.exit_code == 1
+    assert "another run: other score" in other.stderr
+
+
+def test_pictures_and_saved_posteriors(data: Path, tmp_path: Path) -> None:
+    graph, page, saved = tmp_path / "graph.svg", tmp_path / "heat.html", tmp_path / "post.npz"
+    done = run(data, "--draw-network", graph, "--draw", page, "--save", saved, "--json")
+    assert done.exit_code == 0, done.output
+    post = jtgpu.learn.load(saved)
+    assert graph.read_text() == post.draw_network().text(".svg")
+    assert page.read_text() == post.draw().text(".html")
+    assert json.loads(done.stdout)["saved"] == str(saved)
+
+
+def test_constraints_from_files(data: Path, tmp_path: Path) -> None:
+    tiers, start = tmp_path / "tiers.txt", tmp_path / "start.net"
+    tiers.write_text("# causes first\nrain, noise\n\nwet  # effects\n")
+    done = run(data, "--tiers", tiers, "--no-within-tiers", "--json")
+    assert json.loads(done.stdout)["arcs"] == [["rain", "wet"]]
+    assert run(data, "--require", "wet,rain", "-o", start).exit_code == 0
+    done = run(data, "--start", start, "--method", "greedy", "--json")
+    assert json.loads(done.stdout)["arcs"] == [["wet", "rain"]]
+    refused = run(data, "--start", start, "--tiers", tiers)
+    assert refused.exit_code == 1
+    assert "the start graph has the arc 'wet' -> 'rain', which is forbidden" in refused.stderr
+    assert run(data, "--tiers", tiers, "--tier", "rain").exit_code == 2
+    assert run(data, "--tiers", tmp_path / "no.txt").exit_code == 2
+
+
+def test_missing_cells_and_dialects(tmp_path: Path) -> None:
+    data = tmp_path / "cases.csv"
+    data.write_text("rain;wet\n" + "no;no\nyes;yes\n;yes\nno;\n" * 9)
+    done = run(data, "--score", "bic", "--missing", "available", "--delimiter", ";", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["cases"] == 36
+    refused = run(data, "--missing", "available")
+    assert refused.exit_code == 2
+    assert "--missing available scores each family by the rows" in refused.stderr
+    assert "requires --score bic" in refused.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--method", "mcmc"], "with --edges"),
-        (["--prior", "order"], "requires --edges"),
-        (["--edges", "e.csv", "--method", "tabu"], "without --edges"),
+        (["--edges", "e.csv", "--method", "tabu"], "tabu finds a graph, not the probabilities"),
+        (["--prior", "order", "--method", "greedy"], "greedy finds a graph, not the probabilities"),
+        (["--resume"], "--resume requires --checkpoint"),
+        (["--threshold", "1.5"], "neither a number from 0 to 1, nor map"),
+        (["--candidates", "0"], "neither a number above 0, nor auto or all"),
+        (["--devices", "0"], "--devices requires --backend gpu"),
+        (["--draw-network", "e.png"], "neither .svg nor .html"),
+        (["--save", "nowhere/e.npz"], "does not exist"),
         (["--draw", "e.png"], "neither .svg nor .html"),
         (["--edges", "e.csv", "--tolerance", "0"], "tolerance"),
     ],

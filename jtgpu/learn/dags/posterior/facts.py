@@ -59,14 +59,20 @@ class Facts(NamedTuple):
     moves: dict[str, float] | None = None
     notes: tuple[str, ...] = ()
 
+    def summary(self, largest_error: float) -> str:
+        """How precise the posterior is, in one line."""
+        if not self.n_chains:
+            return "exact probabilities"
+        state = "converged" if self.converged else "NOT converged"
+        return f"{state}: largest standard error {largest_error:.4f}, R-hat {self.rhat:.3f}"
+
     def describe(self, largest_error: float) -> list[str]:
         """How precise the posterior is, in some lines."""
         lines = []
         if self.n_chains:
-            state = "converged" if self.converged else "NOT converged"
             lines.append(
-                f"{state}: largest standard error {largest_error:.4f}, R-hat {self.rhat:.3f}, largest difference "
-                f"between halves of the chains {self.max_difference:.4f}"
+                f"{self.summary(largest_error)}, largest difference between halves of the chains "
+                f"{self.max_difference:.4f}"
             )
             lines.append(
                 f"{self.n_chains} chains of {self.n_steps:,} steps, {self.n_samples:,} samples after the burn-in, "

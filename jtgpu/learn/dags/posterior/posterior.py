@@ -6,8 +6,9 @@ import hashlib
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,6 +83,7 @@ class _Problem:
     backend: str = "cpu"
     devices: Any = None
     start: NDArray[np.bool_] | None = None
+    say: Callable[[str], None] = lambda _: None  # takes a line about each stage
 
     @property
     def first(self) -> NDArray[np.int64] | None:
@@ -94,9 +96,15 @@ class _Problem:
         return int(self.constraints.max_parents.max())
 
     def scores(self, max_parents: int) -> ScoreTable:
-        return scores_up_to(
+        n = len(self.coded.names)
+        self.say(f"scoring {n * n_parent_sets(n, min(max_parents, n - 1)):,} families")
+        begin = perf_counter()
+        found = scores_up_to(
             self.table, self.coded, self.rule, max_parents, self.limit, self.threads, self.backend, self.devices
         )
+        seconds = max(perf_counter() - begin, 1e-9)
+        self.say(f"{len(found):,} families scored, {len(found) / seconds:,.0f} a second; selecting candidate parents")
+        return found
 
     def tables(self, candidates: NDArray[np.int64]) -> CandidateTables:
         return candidate_tables(
@@ -196,7 +204,7 @@ def posterior(  # noqa: PLR0913
         A file in which the chains are saved every 30 seconds. If it exists, they continue from it, with the same result
         as without the interruption.
     progress : callable, optional
-        Is called with a line of text after every round.
+        Is called with a line of text about each stage, and after every round of the chains.
     start : network, graph, mapping from child to parents, or iterable of (parent, child), optional
         A graph from which the first chain starts. Default: the order of the variables, and random ones.
 
@@ -254,6 +262,8 @@ def posterior(  # noqa: PLR0913
     begin = start_graph(start, coded.names, constraints)
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     problem = _Problem(coded, rule, weigh, constraints, table, seed, limit, threads, backend, devices, begin)
+    if progress is not None:
+        problem = replace(problem, say=progress)
     by_orders = weigh.name == "order"
     limits = (GPU_BY_ORDERS, GPU_BY_PARTITIONS) if backend == "gpu" else (AUTO_BY_ORDERS, AUTO_BY_PARTITIONS)
     few = n <= limits[0 if by_orders else 1]
@@ -317,6 +327,7 @@ def _chains(
     """Tables and first states."""
     sets = _chain_sets(problem, candidates)
     tables, chain_tables = sets.tables, sets.chain_tables
+    problem.say(f"{n_chains} chains over orders look for the graphs to start from")
     state = _first_orders(problem, tables, n_chains)
     engine: Engine = OrderEngine(tables, chain_tables, problem.seed, problem.threads)
     first: Any = orders.OrderChains(state.order, np.zeros_like(state.arcs), 0, 0)
@@ -337,11 +348,13 @@ def _chains(
         file = RunFile(checkpoint, _digests(problem, chain_tables, f"{n_chains}, {engine.name}"))
         file.resume(run)
 
+    begin, done = perf_counter(), run.state.n_steps
+
     def after_round(run: ChainRun, estimate: Estimate, complete: bool) -> None:
         if file is not None:
             file.write(run, estimate, complete)
         if progress is not None:
-            progress(_progress_line(run, estimate, stop.tolerance))
+            progress(_progress_line(run, estimate, stop.tolerance, (run.state.n_steps - done, perf_counter() - begin)))
 
     given = problem.given(tables, sets.best, "order", sets.notes)
     shares = None if sets.coverage is None else sets.coverage(state.order)
@@ -473,14 +486,27 @@ def _digests(problem: _Problem, tables: SetTables, chains: str) -> dict[str, str
     }
 
 
-def _progress_line(run: ChainRun, estimate: Estimate, tolerance: float) -> str:
-    """What is known after a round; the error shrinks like the square root of the steps."""
-    error, done = float(estimate.errors.max()), run.state.n_steps
-    needed = "" if error <= tolerance else f", about {done * (error / tolerance) ** 2:,.0f} steps in all"
+def _progress_line(run: ChainRun, estimate: Estimate, tolerance: float, made: tuple[int, float]) -> str:
+    """What is known after a round; the error shrinks like the square root of the steps.
+
+    Parameters
+    ----------
+    run, estimate, tolerance
+    made : (int, float)
+        Steps of each chain, and seconds, since the chains began.
+    """
+    error, done, n_chains = float(estimate.errors.max()), run.state.n_steps, len(run.state.arcs)
+    rate = made[0] / max(made[1], 1e-9)
+    left = done * ((error / tolerance) ** 2 - 1.0) / max(rate, 1e-9)
+    needed = f", about {_duration(left)} left" if error > tolerance and math.isfinite(left) else ""
     return (
-        f"{run.engine.name}: {len(run.state.arcs)} chains, {done:,} steps each{needed}; largest standard error "
-        f"{error:.4f}, R-hat {estimate.r_hat:.3f}"
+        f"{run.engine.name}: {n_chains} chains, {done:,} steps each, {rate * n_chains:,.0f} a second in all; largest "
+        f"standard error {error:.4f}, R-hat {estimate.r_hat:.3f}{needed}"
     )
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:,.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
 
 
 def _unconverged(found: StructurePosterior, tolerance: float) -> str:

@@ -356,6 +356,10 @@ class StructurePosterior(Printed):
 
     # Texts --------------------------------------------------------------------------------------------------------
 
+    def summary(self) -> str:
+        """How precise the probabilities are, in one line."""
+        return self._facts.summary(float(self.mcse.values.max()))
+
     def describe(self) -> str:
         """How the posterior was computed, and how precise it is, in some lines."""
         n, cases = len(self.names), self._table_of_cases.n_cases
