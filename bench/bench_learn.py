@@ -59,7 +59,7 @@ from jtgpu.learn.dags.scores.score_table import ScoreTable, score_families
 
 RESULTS = ROOT / "bench" / "results" / "learn.jsonl"
 PARTS = ("scores", "table", "exact", "orders", "partitions", "posterior", "structure", "published")
-GPU_PARTS = ("scores", "table", "orders", "partitions", "exact", "published", "posterior")
+GPU_PARTS = ("scores", "table", "orders", "partitions", "exact-order", "exact-uniform", "published", "posterior")
 CANDIDATES = 16
 TOLERANCE = 1e-8
 
@@ -355,9 +355,9 @@ def on_gpu(part: str, smoke: bool, runs: int, devices: int) -> Rows:
         size = (100, 1, 4) if smoke else (3_700, runs, 1_056)
         measured = gpu_orders if part == "orders" else gpu_partitions
         yield from measured(name, sample(name, n_rows, 1)[1], k, size, cards_of(devices))
-    elif part == "exact":
+    elif part.startswith("exact"):
         name, n_rows = ("asia", 300) if smoke else ("alarm", 1_000)
-        yield from gpu_exact(name, sample(name, n_rows, 1)[1], smoke, min(runs, 3))
+        yield from gpu_exact(name, sample(name, n_rows, 1)[1], smoke, min(runs, 3), part[6:])
     elif part == "posterior":
         cases = [(name, sample(name, 1_000, 1)[1]) for name in (("asia",) if smoke else ("alarm", "hailfinder"))]
         yield from gpu_posteriors(cases, min(runs, 3), cards_of(devices))
@@ -376,7 +376,7 @@ def show(found: dict[str, Any]) -> None:
 def main() -> None:
     """Parse, measure, print, store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
+    parser.add_argument("parts", nargs="*", choices=[[], *dict.fromkeys((*PARTS, *GPU_PARTS))], help="default: all")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--smoke", action="store_true", help="small data, one run, nothing stored")
     parser.add_argument("--out", type=Path, default=RESULTS)

@@ -20,15 +20,19 @@ from jtgpu.errors import TableTooLarge
 from jtgpu.learn.dags.candidates.family_weights import family_weights
 from jtgpu.learn.dags.candidates.tables import candidate_tables, choose_candidates
 from jtgpu.learn.dags.chains import partitions
+from jtgpu.learn.dags.chains.gpu import engines
 from jtgpu.learn.dags.chains.gpu.orders import GpuOrderChains
 from jtgpu.learn.dags.chains.gpu.partitions import GpuPartitionChains
 from jtgpu.learn.dags.chains.orders import OrderSampler, run_chains, start_chains
+from jtgpu.learn.dags.chains.runs import ChainRun
 from jtgpu.learn.dags.chains.set_tables import set_tables
 from jtgpu.learn.dags.constraints import make_constraints
 from jtgpu.learn.dags.exact.gpu import workspace
 from jtgpu.learn.dags.exact.gpu.orders import orders_on_gpu
 from jtgpu.learn.dags.exact.gpu.partitions import partitions_on_gpu
 from jtgpu.learn.dags.exact.posteriors import ExactPosterior, exact_by_orders, exact_by_partitions
+from jtgpu.learn.dags.posterior import posterior as posteriors
+from jtgpu.learn.dags.posterior.sources import ChainSource
 from jtgpu.learn.dags.priors import make_prior
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.combinations import family_of, n_parent_sets, parent_masks
@@ -295,6 +299,42 @@ def gpu_partitions(name: str, table: CodedTable, n_candidates: int, size: tuple[
             yield _gpu_row("partitions", name, label, seconds, rate=rate, candidates=n_candidates, same=same)
 
 
+def _stage_seconds(work: Callable[[], object]) -> dict[str, float]:
+    """Wall seconds of the stages of a posterior by chains, those within others included, and of the whole."""
+    found = dict[str, float]()
+    engine = engines.GpuPartitionEngine
+    places: list[tuple[Any, str]] = [
+        (posteriors, name)
+        for name in (
+            "scores_up_to", "family_weights", "screened_candidates", "candidate_tables", "best_by_orders", "outer_sets",
+            "set_tables", "_first_orders", "covered_shares", "structure_of",
+        )
+        if hasattr(posteriors, name)
+    ]  # fmt: skip
+    places += [(engine, name) for name in ("start", "run", "graphs")] + [(ChainRun, "estimate")]
+    places += [(GpuPartitionChains, "_run_part"), (ChainSource, "posterior")]
+    kept = [getattr(place, name) for place, name in places]
+
+    def timed(name: str, call: Any) -> Any:
+        def run(*args: Any, **options: Any) -> Any:
+            begin = time.perf_counter()
+            try:
+                return call(*args, **options)
+            finally:
+                found[name] = round(found.get(name, 0.0) + time.perf_counter() - begin, 4)
+
+        return run
+
+    for (place, name), call in zip(places, kept, strict=True):
+        setattr(place, name, timed(name, call))
+    try:
+        timed("all", work)()
+    finally:
+        for (place, name), call in zip(places, kept, strict=True):
+            setattr(place, name, call)
+    return found
+
+
 def _launch_seconds(work: Callable[[], object]) -> dict[str, float]:
     """Seconds of each kernel of exact posteriors, which are waited for."""
     launch, found = workspace.Workspace.launch, dict[str, float]()
@@ -314,7 +354,7 @@ def _launch_seconds(work: Callable[[], object]) -> dict[str, float]:
     return found
 
 
-def gpu_exact(name: str, table: CodedTable, smoke: bool, runs: int) -> Rows:
+def gpu_exact(name: str, table: CodedTable, smoke: bool, runs: int, only: str) -> Rows:
     """Exact posteriors of the first variables of a data set: of the GPU's part, and of the whole call.
 
     Small ones are compared with the CPU's; of all, the probabilities of a variable's parent sets must add up to 1, and
@@ -323,9 +363,9 @@ def gpu_exact(name: str, table: CodedTable, smoke: bool, runs: int) -> Rows:
     device = open_device()
     sizes: list[tuple[str, list[int], int]] = [("order", [6], 8), ("uniform", [6], 8)]
     if not smoke:
-        sizes = [("order", [*range(15, 21), 22, 25, 28], 20), ("uniform", [11, 12, 13, 16, 17, 18], 13)]
-    for prior, numbers, most_on_cpu in sizes:
-        for n in numbers:
+        sizes = [("order", [*range(15, 21), 22, 25, 28], 20), ("uniform", [11, 12, 13, 16, 17, 18, 19], 13)]
+    for prior, n, most_on_cpu in [(prior, n, most) for prior, numbers, most in sizes for n in numbers]:
+        if only in ("", prior):
             own = CodedTable(table.names[:n], table.states[:n], np.ascontiguousarray(table.codes[:n]))
             scores = score_families(own, ScoreRule(), min(4, n - 1), backend="gpu")
             weigh = make_prior(prior, n)
@@ -388,9 +428,15 @@ def gpu_posteriors(cases: list[tuple[str, CodedTable]], runs: int, devices: int)
                         table, backend="gpu", tolerance=tolerance, seed=seed, devices=list(range(cards)), **options
                     )
                     seconds.append(time.perf_counter() - begin)
+                stages = _stage_seconds(
+                    lambda table=table, cards=cards, options=options: learn.posterior(  # type: ignore[misc]
+                        table, backend="gpu", tolerance=tolerance, seed=0, devices=list(range(cards)), **options
+                    )
+                )
+                print(f"{name}, {label}: {stages}", flush=True)
                 yield _gpu_row(
-                    "posterior", name, f"jtgpu, {cards} GPU, {label}", seconds, mcse=float(post.mcse.values.max()),
-                    converged=post.converged, rhat=post.rhat, **more,
+                    "posterior", name, f"jtgpu, {cards} GPU, {label}", seconds, stages=stages,
+                    mcse=float(post.mcse.values.max()), converged=post.converged, rhat=post.rhat, **more,
                 )  # fmt: skip
 
 

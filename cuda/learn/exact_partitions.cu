@@ -16,7 +16,6 @@
 #define CHUNK 64  // subsets L
 #define ROW 512   // sets X that are in shared memory at a time
 #define MOST 20   // variables
-#define ANY (-1ll)
 
 struct Partitions {
     const double* hits;      // (n, n, 2**n) [v, u, U]: of the parent sets of v within U that contain u
@@ -25,7 +24,7 @@ struct Partitions {
     const u32* sets;         // (2**n,) by size
     const u32* rank;         // (2**n,) number among the sets of the size
     double* partial;         // (n_sets, n_splits, 2**(n - level))
-    double* shares;          // (n_sets, n - level, 2**level)
+    double* shares;          // of some levels, from starts[level] on: (n_sets, n - level, 2**level)
     double* of_hits;         // (n, n, 2**n) derivatives, updated
     const double* log_weights;  // (n, n_parent_sets)
     const long long* masks;  // (n_parent_sets,)
@@ -37,7 +36,8 @@ struct Partitions {
     double* totals;          // (n, n_draws)
     double log_z;
     u64 first;               // of `sets`, of this level
-    u32 n, level, n_sets, n_tiles, n_splits, n_parent_sets, n_draws, pad;
+    u64 starts[MOST + 1];
+    u32 n, level, n_sets, n_tiles, n_splits, n_parent_sets, n_draws, last_level;  // gather_shares: level to last_level
 };
 
 struct Own {  // a set U and its members, in shared memory
@@ -311,7 +311,7 @@ __device__ __forceinline__ void backward_chunk(const Partitions& p, const Own& o
         const Wide factor = sums.get(j * CHUNK + l);
         double x = -infinity();
         if (sum.m > 0.0 && of_graphs > -infinity()) x = of_graphs + log(sum.m / factor.m) + (sum.e - factor.e) * LN2;
-        p.shares[(((u64)number * c + j) << p.level) + at_low] = x;
+        p.shares[p.starts[p.level] + (((u64)number * c + j) << p.level) + at_low] = x;
     }
 }
 
@@ -329,29 +329,30 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward_level(GRID_CONSTA
 
 // Derivatives by the sum that the highest member of L added: those of all L with the same lower members. A block a row.
 extern "C" __global__ void __launch_bounds__(THREADS) fold_shares(GRID_CONSTANT Partitions p) {
-    double* row = p.shares + ((u64)blockIdx.x << p.level);
+    double* row = p.shares + p.starts[p.level] + ((u64)blockIdx.x << p.level);
     for (int b = (int)p.level - 1; b > 0; b--) {
         __syncthreads();
         for (u32 i = 1 + threadIdx.x; i < 1u << b; i += THREADS) row[i] = log_add(row[i], row[(1u << b) + i]);
     }
 }
 
-// Add the derivatives of a level by hits[v, u, B]: U is B and members D of L that are lower than u. A thread a cell.
+// Add the derivatives of some levels by hits[v, u, B]: U is B and members D of L that are lower than u. A thread a cell.
 extern "C" __global__ void __launch_bounds__(THREADS) gather_shares(GRID_CONSTANT Partitions p) {
     const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
     const u32 within = (u32)(i & ((1u << p.n) - 1)), pair = (u32)(i >> p.n), v = pair / p.n, u = pair % p.n;
     if (v >= p.n || v == u || within >> v & 1 || !(within >> u & 1)) return;
-    const u32 free = ~within & ((1u << u) - 1) & ~(1u << v), c = p.n - p.level, size = (u32)__popc(within);
-    if (size > p.level || (u32)__popc(free) < p.level - size) return;
+    const u32 free = ~within & ((1u << u) - 1) & ~(1u << v), size = (u32)__popc(within);
+    if (size > p.last_level || size + (u32)__popc(free) < p.level) return;
     Wide sum = zero();
     u32 d = 0;
     do {
-        if ((u32)__popc(d) == p.level - size) {
+        const u32 level = size + (u32)__popc(d);
+        if (p.level <= level && level <= p.last_level) {
             const u32 set = within | d;
-            const u64 row = (u64)p.rank[set] * c + __popc(~set & ((1u << v) - 1));
+            const u64 row = (u64)p.rank[set] * (p.n - level) + __popc(~set & ((1u << v) - 1));
             u32 at = 1u << __popc(set & ((1u << u) - 1));
             for (u32 left = d; left; left &= left - 1) at |= 1u << __popc(set & ((left & (0u - left)) - 1));
-            add(sum, split(p.shares[(row << p.level) + at]));
+            add(sum, split(p.shares[p.starts[level] + (row << level) + at]));
         }
         d = (d - free) & free;
     } while (d);

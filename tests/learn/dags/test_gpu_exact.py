@@ -10,7 +10,7 @@ import pytest
 from jtgpu.device.context import open_device
 from jtgpu.errors import NetworkError, TableTooLarge
 from jtgpu.learn.dags.exact.draws import draw_by_orders, draw_by_partitions
-from jtgpu.learn.dags.exact.gpu import workspace
+from jtgpu.learn.dags.exact.gpu import partitions, workspace
 from jtgpu.learn.dags.exact.gpu.exact import GpuExact
 from jtgpu.learn.dags.exact.gpu.orders import best_order, orders_on_gpu
 from jtgpu.learn.dags.exact.gpu.partitions import partitions_on_gpu
@@ -62,6 +62,14 @@ def test_partitions_are_those_of_the_cpu(n: int, k: int, spread: float) -> None:
     found, _ = partitions_on_gpu(open_device(), weights, masks, np.random.default_rng(1).random((n + 1, 40)))
     np.testing.assert_allclose(found.families, expected.families, rtol=0, atol=1e-11)
     assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)
+
+
+def test_derivatives_are_gathered_level_by_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights, masks = random_weights(7, 3, 20.0)
+    expected, _ = partitions_on_gpu(open_device(), weights, masks, np.empty((8, 0)))
+    monkeypatch.setattr(partitions, "PART", 1 << 40)
+    found, _ = partitions_on_gpu(open_device(), weights, masks, np.empty((8, 0)))
+    np.testing.assert_allclose(found.families, expected.families, rtol=0, atol=1e-13)
 
 
 def test_what_is_impossible_on_gpus() -> None:

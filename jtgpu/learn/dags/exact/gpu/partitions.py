@@ -22,6 +22,7 @@ __all__ = ["MAX_VARIABLES", "PartitionDraws", "bytes_for", "partitions_on_gpu"]
 MAX_VARIABLES = 20  # 3**20 cells have numbers of 32 bits
 THREADS = 128  # of a block
 CHUNK, ROW, LOW = 64, 512, 3  # as in the kernels
+PART = 32  # free bytes for each derivative that is stored
 BLOCKS = 2048  # of a launch, if there are so many subsets
 ANY = -1  # of a part that has no parts before
 
@@ -33,10 +34,10 @@ PARTITIONS = np.dtype(
             "masks", "families", "ends", "last", "u", "before", "met", "totals",
         )
     ]
-    + [("log_z", np.float64), ("first", np.uint64)]
+    + [("log_z", np.float64), ("first", np.uint64), ("starts", np.uint64, MAX_VARIABLES + 1)]
     + [
         (name, np.uint32)
-        for name in ("n", "level", "n_sets", "n_tiles", "n_splits", "n_parent_sets", "n_draws", "pad")
+        for name in ("n", "level", "n_sets", "n_tiles", "n_splits", "n_parent_sets", "n_draws", "last_level")
     ]
 )  # fmt: skip
 
@@ -97,8 +98,13 @@ def _most_partial(n: int) -> int:
     return max(math.comb(n, level) * _n_splits(n, level) << (n - level) for level in range(1, n + 1))
 
 
+def _n_shares(n: int, level: int) -> int:
+    """Derivatives by the sums over the parent sets that meet a part, of a level."""
+    return math.comb(n, level) * (n - level) << level
+
+
 def _most_shares(n: int) -> int:
-    return max((math.comb(n, level) * (n - level) << level for level in range(1, n)), default=0)
+    return max((_n_shares(n, level) for level in range(1, n)), default=0)
 
 
 def bytes_for(n: int, n_sets: int) -> int:
@@ -188,16 +194,26 @@ def _forward(w: Workspace, p: NDArray[np.void], sets: _Sets) -> None:
 
 
 def _backward(w: Workspace, p: NDArray[np.void], sets: _Sets) -> None:
-    """B, and the derivatives of ln Z by the sums over the parent sets with each member."""
+    """B, and the derivatives of ln Z by the sums over the parent sets with each member.
+
+    Derivatives of several levels are gathered together, as many as fit a quarter of the free memory.
+    """
     n = int(p["n"][0])
-    p["shares"], p["of_hits"] = w.empty(8 * _most_shares(n)), w.empty(8 * n * n << n)
+    p["of_hits"] = w.empty(8 * n * n << n)
     w.clear(int(p["of_hits"][0]), n * n << n)
+    limit = max(min(w.device.free_memory() // PART, sum(_n_shares(n, level) for level in range(1, n))), _most_shares(n))
+    p["shares"] = w.empty(8 * limit)
+    end, p["last_level"] = 0, n - 1
     for level in range(n - 1, 0, -1):
         c, count = n - level, _begin_level(p, sets, n, level)
+        p["starts"][0, level] = end
+        end += _n_shares(n, level)
         shared = CELL_BYTES * (c * CHUNK + -(-c // 3) * 8 * CHUNK + ROW + (c + 1) * THREADS)
         w.launch("backward_level", count << max(level - 6, 0), p, threads=THREADS, shared=shared)
         w.launch("fold_shares", count * c, p, threads=THREADS)
-        _launch(w, p, "gather_shares", n * n << n)
+        if level == 1 or end + _n_shares(n, level - 1) > limit:
+            _launch(w, p, "gather_shares", n * n << n)
+            end, p["last_level"] = 0, level - 1
 
 
 def _families(w: Workspace, p: NDArray[np.void], shape: tuple[int, int]) -> NDArray[np.float64]:
@@ -207,9 +223,8 @@ def _families(w: Workspace, p: NDArray[np.void], shape: tuple[int, int]) -> NDAr
     _launch(w, p, "partition_families", shape[0] * shape[1])
     found = w.get(np.empty(shape), int(p["families"][0]))
     roots = np.exp(_ends(w, p, "root_parts"))
-    subsets = np.arange(1 << n)
     for v in range(n):
-        found[v, 0] = math.fsum(roots[subsets >> v & 1 > 0])
+        found[v, 0] = roots.reshape(-1, 2, 1 << v)[:, 1].sum()
     return np.asarray(found)
 
 

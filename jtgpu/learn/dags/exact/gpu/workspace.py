@@ -132,7 +132,7 @@ class Workspace:
     ) -> None:
         """Queue a kernel with the present contents of its arguments."""
         kernels = self._kernels[name]
-        if shared > 48 << 10:
+        if shared > 40 << 10:  # beyond 48 KB together with the static arrays
             kernels.allow_shared(name, shared)
         kernels.launch(name, n_blocks, threads, self.stream, Arguments(arguments), shared=shared)
 
