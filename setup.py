@@ -76,7 +76,7 @@ EXTRAS = {
         "playwright>=1.45",  # drives the system's Chromium; it downloads no browser
     ],
 }
-EXTRAS["docs"] += [*EXTRAS["serve"], *EXTRAS["frames"]]
+EXTRAS["docs"] += [*EXTRAS["serve"], *EXTRAS["frames"], *EXTRAS["plot"]]
 EXTRAS["test"] += [*EXTRAS["serve"], *EXTRAS["notebook"]]
 EXTRAS["dev"] = [
     *EXTRAS["test"], "ruff>=0.11", "mypy>=1.15", "types-networkx", "types-setuptools", "build>=1.2",

@@ -54,7 +54,8 @@ nb_merge_streams = True
 
 html_theme = "furo"
 html_title = f"jtgpu {release}"
-html_static_path = ["pictures"]
+html_static_path = ["pictures", "static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

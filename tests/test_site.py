@@ -129,6 +129,7 @@ def run_cell(code: str, names: dict[str, object]) -> None:
 )
 def test_notebooks_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed").use("Agg")
     monkeypatch.chdir(path.parent)
     cells = re.findall(r"^```\{code-cell\} ipython3\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.S)
     assert len(cells) >= 3

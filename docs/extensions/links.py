@@ -1,9 +1,9 @@
 """Links between pages that are written for readers of the repository, and names in single backticks.
 
 A page links to another one as ```user guide <guide.rst>`_``, which works where the files are read. On the site the link
-becomes one to the page; a text that is the name of the file becomes the page's title. Files of the repository that are no
-pages are shown as code. `name` in a docstring is a link if the name is documented, else code: NumPy's format marks
-parameters in this way.
+becomes one to the page, and the page's title replaces a text that is the name of the file. Files of the repository that
+are no pages are shown as code. `name` in a docstring is a link if the name is documented, else code: NumPy's format
+marks parameters in this way.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Picture(SphinxDirective):
         names = self.env.temp_data.setdefault("picture-names", {"jtgpu": jtgpu})
         svg = drawn("\n".join(self.content), names)
         label = html.escape(self.arguments[0], quote=True)
-        box = f'<figure role="img" aria-label="{label}" style="overflow-x:auto;margin:1em 0">{svg}</figure>'
+        box = f'<figure class="picture" role="img" aria-label="{label}">{svg}</figure>'
         return [nodes.raw("", box, format="html")]
 
 

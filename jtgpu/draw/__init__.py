@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from . import plots  # noqa: F401 (jtgpu.draw.plots needs no import of its own)
 from .drawing import Drawing
 from .pictures import Layout, layout, show
 from .ranks import show_ranks

@@ -63,7 +63,8 @@ def draw_tornado(sensitivity: Sensitivity, n: int = 10, spread: float = 0.1) -> 
         return round(left + (value - low) * scale, 1)
 
     what = f"P({sensitivity.target[0]} = {sensitivity.target[1]})"
-    title = f"{shortened(what, LABEL)} = {p:.6g}, parameters changed by {100 * spread:g} %"
+    change = f"{100 * spread:g} %"
+    title = f"{shortened(what, LABEL)} = {p:.6g}; parameters lowered (blue) and raised (green) by {change}"
     body = [f'<text class="h" x="{PAD}" y="16">{escaped(title)}</text>']
     for i, (bar, label) in enumerate(zip(bars, labels, strict=True)):
         y = TITLE + i * ROW

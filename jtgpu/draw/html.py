@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import singledispatch
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -70,8 +71,11 @@ def _(thing: Printed) -> str:
 @html.register(Scores)
 def _(thing: Any) -> str:
     names, columns, fixed = thing._table()
-    numbers = (j for j, column in enumerate(columns) if len(column) and isinstance(column[0], (float, np.number)))
-    return html_table(thing._title()[:MAX_TEXT], names, columns, fixed=fixed, bars=next(numbers, None))
+    numbers = [j for j, column in enumerate(columns) if len(column) and isinstance(column[0], (float, np.number))]
+    # the quantity by which the rows are sorted, largest first
+    descending = (j for j in numbers if all(a >= b for a, b in pairwise(columns[j])))
+    bars = next(descending, next(iter(numbers), None))
+    return html_table(thing._title()[:MAX_TEXT], names, columns, fixed=fixed, bars=bars)
 
 
 @html.register

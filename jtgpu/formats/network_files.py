@@ -103,7 +103,7 @@ def writer_of(path: str | os.PathLike[str]) -> Format:
 
 
 def save_text(text: str, path: str | os.PathLike[str]) -> int:
-    """Write a text completely or not at all, compressed if its name says so; its uncompressed size in bytes."""
+    """Write a text completely or not at all, compressed according to its suffix; its uncompressed size in bytes."""
     name = os.fspath(path)
     try:
         data = text.encode("utf-8")

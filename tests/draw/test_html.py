@@ -78,6 +78,12 @@ def test_a_table_has_bars(asia: jtgpu.JunctionTree) -> None:
     assert widths[0] == 60
 
 
+def test_bars_of_a_ranking_are_the_quantity_that_it_is_sorted_by(asia: jtgpu.JunctionTree) -> None:
+    text = shown(asia.value_of_information("lung", evidence={"dysp": "yes"}))
+    first, second = re.findall(r"width:(\d+)px\"></i>([0-9.]+)", text)[:2]
+    assert (first, second) == (("60", "0.280682"), ("45", "0.209155"))
+
+
 def test_tornado(asia: jtgpu.JunctionTree) -> None:
     found = asia.sensitivity(("lung", "yes"), {"xray": "yes"})
     text = shown(found)
