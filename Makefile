@@ -10,7 +10,7 @@ ARGS   ?=
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test test-all check check-lint check-types check-package check-kernels docs bench bench-smoke gpu-test gpu-bench gpu-sanitize clean
+.PHONY: help run test test-all check check-lint check-types check-package check-kernels check-recipes docs bench bench-smoke gpu-test gpu-bench gpu-sanitize clean
 
 help: ## this list
 	@echo "make TARGET [PYTHON=python3] [VENV=.venv] [ARGS='...']"
@@ -30,7 +30,7 @@ WORKERS ?= 2
 PYTEST = $(BIN)/python -m pytest --ignore=tests/on_gpu -n $(WORKERS) --dist worksteal \
          -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 
-check: check-lint check-types check-kernels check-package ## lint, types, kernels compile, the wheel holds everything
+check: check-lint check-types check-kernels check-recipes check-package ## lint, types, kernels compile, the wheel holds everything
 
 check-lint: $(VENV)/.stamp-dev ## ruff, and the layers of the package (import-linter)
 	$(BIN)/ruff check .
@@ -43,7 +43,10 @@ check-types: $(VENV)/.stamp-dev
 check-kernels: $(VENV)/.stamp-test ## compile every kernel with nvcc, if there is one
 	$(BIN)/python tools/check_kernels.py
 
-check-package: $(VENV)/.stamp-dev ## build the wheel, look inside, run it away from the checkout
+check-recipes: $(VENV)/.stamp-dev ## the recipe for conda (rattler-build) and the container files (hadolint)
+	$(BIN)/python tools/check_recipes.py
+
+check-package: $(VENV)/.stamp-dev ## build the wheel, look inside, install it apart, type in every page's first example
 	$(BIN)/python tools/check_package.py
 
 docs: $(VENV)/.stamp-docs ## the documentation site, to build/docs; warnings are errors, internal links are checked

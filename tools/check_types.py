@@ -26,14 +26,25 @@ reveal_type(tree)  # JunctionTree
 reveal_type(tree.posterior("lung", {"xray": "yes"}))  # Posterior
 reveal_type(tree.posteriors({"xray": "yes"}))  # Posteriors
 reveal_type(tree.log_evidence())  # float
+reveal_type(tree.posteriors({"xray": "yes"})["lung"])  # Posterior
+reveal_type(tree.posterior("lung").mode)  # str
+reveal_type(net.plan())  # NetworkPlan
 reveal_type(net.plan().cost().entries)  # int
+reveal_type(net.plan("min-fill", memory_limit="2GiB").compile("cpu", threads=2))  # JunctionTree
+reveal_type(net.compile(backend="reference", order="auto", seed=1))  # JunctionTree
+reveal_type(jtgpu.BayesianNetwork({"a": ["n", "y"]}, {}, {"a": [0.5, 0.5]}).compile())  # JunctionTree
 reveal_type(jtgpu.learn.fit(net, "cases.csv"))  # Fit
 reveal_type(jtgpu.learn.structure("cases.csv").network())  # BayesianNetwork
 reveal_type(jtgpu.draw.show(tree))  # Drawing
 reveal_type(jtgpu.screen.top_outliers({"a": [1.0, 2.0]}, n=1))  # Outliers
 net.compile("cpus")  # wrong
 net.plan(memory=3)  # wrong
+net.plan(tim_limit=3)  # wrong
+net.compile(thread=2)  # wrong
+net.plan().compile("cpu", treads=2)  # wrong
 tree.posteriors(evidence=3)  # wrong
+tree.posteriors_batch({"xray": ["yes"]}, on_impossible="ignore")  # wrong
+jtgpu.read("x.net", zero_rows="keep")  # wrong
 """
 
 
