@@ -16,9 +16,9 @@ from .datasets import answer_dataset
 from .files import ClusterReport, answer_files, columns_of
 from .frame_solver import solver_on
 from .slices import RaySlices
-from .tasks import run_tasks
+from .tasks import TaskRunner, run_tasks
 
 __all__ = [
-    "Cluster", "ClusterCounts", "ClusterReport", "RaySlices", "answer_dataset", "answer_files", "columns_of",
-    "run_tasks", "solver_on",
+    "Cluster", "ClusterCounts", "ClusterReport", "RaySlices", "TaskRunner", "answer_dataset", "answer_files",
+    "columns_of", "run_tasks", "solver_on",
 ]  # fmt: skip

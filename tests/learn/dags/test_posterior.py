@@ -11,7 +11,7 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import ArgumentError, DataError, JtgpuError, NetworkError, TableTooLarge, UnknownVariable
-from jtgpu.learn.dags.chains import runs as chain_runs
+from jtgpu.learn.dags.chains import kept as chain_records
 from jtgpu.learn.dags.chains.runs import ChainRun
 from jtgpu.learn.dags.posterior.result import StructurePosterior
 from jtgpu.learn.dags.scores.coded import CodedTable
@@ -233,7 +233,7 @@ def test_a_checkpoint_needs_a_folder(tmp_path: Path) -> None:
 
 
 def test_many_kept_graphs_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain_runs, "MAX_KEPT", 16)
+    monkeypatch.setattr(chain_records, "MAX_KEPT", 16)
     found = run(60_000)
     assert 8 <= found.trace.shape[1] <= 16
     with pytest.raises(ArgumentError, match="have kept"):

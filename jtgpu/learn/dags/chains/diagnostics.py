@@ -10,7 +10,9 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["effective_samples", "r_hat", "r_hat_of_arcs", "standard_errors"]
+__all__ = [
+    "effective_samples", "nested_r_hat", "nested_r_hat_of_arcs", "r_hat", "r_hat_of_arcs", "standard_errors",
+]  # fmt: skip
 
 RARE = 0.01  # arcs with a probability below this, or above 1 minus this, have no R-hat
 
@@ -75,6 +77,47 @@ def r_hat(traces: NDArray[np.float64]) -> float:
     if within <= 0.0:
         return math.inf
     return math.sqrt((half - 1) / half + between / within)
+
+
+def nested_r_hat(values: NDArray[np.float64]) -> float:
+    """Nested R-hat of rank-normalised values (Margossian et al., 2024), for superchains: chains with a common start.
+
+    Parameters
+    ----------
+    values : (K, M, T) ndarray of float64
+        T values of each of M chains in K superchains.
+
+    Returns
+    -------
+    float
+        1 if all values are equal or there are fewer than two superchains or values of a chain, infinite if chains are
+        constant at different values.
+    """
+    n_super, _, length = values.shape
+    if n_super < 2 or length < 2 or (values == values.flat[0]).all():
+        return 1.0
+    z = _normal_scores(values)
+    return _nested(z.mean(axis=2), z.var(axis=2, ddof=1))
+
+
+def nested_r_hat_of_arcs(means: NDArray[np.float64]) -> float:
+    """The largest nested R-hat of the indicators of arcs, from the probability of each in each chain, (K, M, n, n)."""
+    p = means.mean(axis=(0, 1))
+    if len(means) < 2:
+        return 1.0
+    found = [_nested(means[:, :, u, v], means[:, :, u, v] * (1.0 - means[:, :, u, v]))
+             for u, v in np.argwhere((p > RARE) & (p < 1.0 - RARE))]  # fmt: skip
+    return max(found, default=1.0)
+
+
+def _nested(means: NDArray[np.float64], variances: NDArray[np.float64]) -> float:
+    """Nested R-hat from the mean and the variance of each chain, (K, M)."""
+    between = float(means.mean(axis=1).var(ddof=1))
+    of_means = means.var(axis=1, ddof=1) if means.shape[1] > 1 else np.zeros(len(means))
+    within = float((of_means + variances.mean(axis=1)).mean())
+    if within <= 0.0:
+        return math.inf if between > 0.0 else 1.0
+    return math.sqrt(1.0 + between / within)
 
 
 def _normal_scores(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -52,6 +52,8 @@ class OrderSampler(NamedTuple):
     seed : int
     share_of_swaps : float
         Share of the steps that swap neighbours; the others relocate a variable.
+    first_chain : int
+        Number of the first chain, where others run elsewhere.
     """
 
     tables: CandidateTables
@@ -59,6 +61,7 @@ class OrderSampler(NamedTuple):
     hits: NDArray[np.float64]
     seed: int = 0
     share_of_swaps: float = 0.5
+    first_chain: int = 0
 
 
 class OrderChains(NamedTuple):
@@ -124,8 +127,8 @@ def run_chains(
         _orders.start_order(order[chain], tables.bit_in, sampler.sums, position, masks, values)
         own = order[chain], position, masks, values
         highest = _orders.order_steps(
-            n_steps, state.n_steps, thin, chain, np.uint64(sampler.seed), settings, *own, tables.bit_in, sampler.sums,
-            tables.candidates, sampler.hits, arcs[chain], trace[chain], best[chain],
+            n_steps, state.n_steps, thin, sampler.first_chain + chain, np.uint64(sampler.seed), settings, *own,
+            tables.bit_in, sampler.sums, tables.candidates, sampler.hits, arcs[chain], trace[chain], best[chain],
         )  # fmt: skip
         return float(highest)
 
@@ -152,8 +155,8 @@ def run_corrected_chains(
 
     def run(chain: int) -> None:
         _outer_sets.corrected_order_steps(
-            n_samples, state.n_steps, thin, n_full(order.shape[1]), chain, np.uint64(sampler.seed), settings, tables,
-            sampler.tables.bit_in, order[chain], arcs[chain], trace[chain],
+            n_samples, state.n_steps, thin, n_full(order.shape[1]), sampler.first_chain + chain,
+            np.uint64(sampler.seed), settings, tables, sampler.tables.bit_in, order[chain], arcs[chain], trace[chain],
         )  # fmt: skip
 
     with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
@@ -172,7 +175,12 @@ def n_full(n: int) -> int:
 
 
 def graphs_of_orders(
-    tables: SetTables, order: NDArray[np.int64], seed: int, number: int, threads: int | None = None
+    tables: SetTables,
+    order: NDArray[np.int64],
+    seed: int,
+    number: int,
+    threads: int | None = None,
+    among: tuple[int, int] | None = None,
 ) -> NDArray[np.int64]:
     """A graph that each order allows, drawn by its weight.
 
@@ -183,6 +191,8 @@ def graphs_of_orders(
     seed, number : int
         The random numbers are a function of both.
     threads : int, optional
+    among : (int, int), optional
+        Number of the first chain, and of all chains, where others are elsewhere.
 
     Returns
     -------
@@ -190,10 +200,12 @@ def graphs_of_orders(
         Bits of the possible parents.
     """
     n_chains, n = order.shape
+    first, n_all = among or (0, n_chains)
     before, totals = np.empty((n_chains, n), np.int64), np.empty((n_chains, n))
     for chain, own in enumerate(order):
         _outer_sets.totals_of_order(np.ascontiguousarray(own), tables, before[chain], totals[chain])
-    u = np.random.Generator(np.random.Philox(key=[seed, number])).random((n, n_chains))
+    u = np.random.Generator(np.random.Philox(key=[seed, number])).random((n, n_all))
+    u = np.ascontiguousarray(u[:, first : first + n_chains])
     rows = np.ascontiguousarray(before.T)
     met, of_rows = np.full_like(rows, ANY), np.ascontiguousarray(totals.T)
     found = draw_sets(tables.masks, tables.weights, rows, met, of_rows, u, threads)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from ....util.atomic_file import write_bytes
 from ..npz import DAMAGED, read_arrays
 
 if TYPE_CHECKING:
-    from .runs import ChainRun, Estimate
+    from .runs import ChainRun
 
 __all__ = ["RunFile"]
 
@@ -35,7 +36,7 @@ class RunFile:
 
     def __init__(self, path: str | Path, options: dict[str, str]):
         self._path, self._options = Path(path), options
-        self._written = -np.inf
+        self._written, self._failed = -np.inf, False
 
     def resume(self, run: ChainRun) -> bool:
         """Continue from the file, if it exists.
@@ -66,13 +67,25 @@ class RunFile:
             raise JtgpuError(f"the checkpoint {self._path} is damaged: {error!r}") from None
         return True
 
-    def write(self, run: ChainRun, estimate: Estimate, complete: bool) -> None:
-        """Write the file, unless that was done less than 30 seconds ago and the run goes on."""
+    def write(self, run: ChainRun, complete: bool) -> None:
+        """Write the file, unless that was done less than 30 seconds ago and the run goes on.
+
+        Warns
+        -----
+        UserWarning
+            Once, if the file cannot be written, as on a full disk. The older file stays as it was, and the run goes on.
+        """
         if not complete and time.monotonic() - self._written < INTERVAL:
             return
         arrays, numbers = run.arrays()
         head = json.dumps({"version": VERSION, "options": self._options, "run": numbers}, sort_keys=True)
         buffer = io.BytesIO()
         np.savez(buffer, head=np.frombuffer(head.encode(), np.uint8), **arrays)  # type: ignore[arg-type]
-        write_bytes(self._path, buffer.getvalue(), durable=complete)
+        try:
+            write_bytes(self._path, buffer.getvalue(), durable=complete)
+        except OSError as error:
+            if not self._failed:
+                reason = error.strerror or error
+                warnings.warn(f"the checkpoint {self._path} cannot be written: {reason}", UserWarning, stacklevel=2)
+            self._failed = True
         self._written = time.monotonic()

@@ -69,7 +69,7 @@ def start_tempered(chains: PartitionChains, replicas: int) -> TemperedChains:
     n_chains, n = chains.part.shape
     return TemperedChains(
         np.repeat(chains.part[:, None], replicas, axis=1), np.full((n_chains, replicas, n), NOT_DRAWN),
-        np.tile(np.arange(replicas), (n_chains, 1)), FIRST_RATIO ** np.arange(replicas),
+        np.tile(np.arange(replicas), (n_chains, 1)), np.asarray(FIRST_RATIO ** np.arange(replicas), np.float64),
         np.zeros((n_chains, replicas - 1, 2)), np.zeros_like(chains.arcs), np.zeros_like(chains.moves), chains.n_steps,
         0,
     )  # fmt: skip

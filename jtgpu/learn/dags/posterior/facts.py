@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Facts(NamedTuple):
     candidates : dict or None
     moves : dict
     notes : tuple of str
+    betas, swap_rates : list of float
+        Levels of tempered chains, and the shares of accepted exchanges of neighbouring levels; else empty.
     """
 
     method: str
@@ -58,6 +61,8 @@ class Facts(NamedTuple):
     candidates: dict[str, list[str]] | None = None
     moves: dict[str, float] | None = None
     notes: tuple[str, ...] = ()
+    betas: Sequence[float] = ()
+    swap_rates: Sequence[float] = ()
 
     def summary(self, largest_error: float) -> str:
         """How precise the posterior is, in one line."""
@@ -80,6 +85,12 @@ class Facts(NamedTuple):
             )
         if self.moves:
             lines.append("accepted: " + ", ".join(f"{name} {100 * share:.1f} %" for name, share in self.moves.items()))
+        if self.betas:
+            rates = ", ".join(f"{rate:.2f}" for rate in self.swap_rates)
+            lines.append(
+                f"tempered: {len(self.betas)} replicas of each chain, beta "
+                f"{', '.join(f'{beta:.3g}' for beta in self.betas)}; exchanges accepted {rates}"
+            )
         if self.candidates is not None:
             k = max(map(len, self.candidates.values()))
             coverage = "" if self.coverage is None else f", coverage at least {self.coverage:.4f}"

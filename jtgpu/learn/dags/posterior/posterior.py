@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,10 +31,13 @@ from ..candidates.preparation import (
 )
 from ..candidates.tables import CandidateTables, all_parents, candidate_tables
 from ..chains import orders, partitions
+from ..chains.cluster import ClusterEngine, EngineSpec
+from ..chains.engines import Engine
 from ..chains.gpu.engines import GpuOrderEngine, GpuPartitionEngine
 from ..chains.run_files import RunFile
-from ..chains.runs import MAX_STEPS, ChainRun, Engine, Estimate, OrderEngine, PartitionEngine, Stop
+from ..chains.runs import MAX_STEPS, ChainRun, Estimate, Stop
 from ..chains.set_tables import set_tables, table_bytes
+from ..chains.tempering import REPLICAS
 from ..constraints import Constraints, make_constraints
 from ..exact.draws import draw_by_orders, draw_by_partitions
 from ..exact.gpu.exact import GpuExact
@@ -160,6 +163,8 @@ def posterior(  # noqa: PLR0913
     checkpoint: str | Path | None = None,
     progress: Callable[[str], None] | None = None,
     start: Any = None,
+    tempering: bool | int | str = False,
+    cluster: Any = None,
 ) -> StructurePosterior:
     """Compute the posterior over directed acyclic graphs: how probable arcs, paths and parent sets are.
 
@@ -207,6 +212,13 @@ def posterior(  # noqa: PLR0913
         Is called with a line of text about each stage, and after every round of the chains.
     start : network, graph, mapping from child to parents, or iterable of (parent, child), optional
         A graph from which the first chain starts. Default: the order of the variables, and random ones.
+    tempering : False, "auto" or int
+        Number of replicas of each chain over partitions, at levels between the posterior and a flatter distribution:
+        chains leave graphs that are far better than all neighbours, but take as many times longer. ``"auto"``: 8, from
+        a quarter of the run on, if nested R-hat exceeds 1.05.
+    cluster : str or jtgpu.cluster.Cluster, optional
+        A Ray cluster on which the chains run, such as ``"local"`` or ``"auto"``. The result has the same bits as
+        without.
 
     Returns
     -------
@@ -247,6 +259,9 @@ def posterior(  # noqa: PLR0913
         math.inf if time is None else number("time", time, above=0.0),
     )
     n_chains = CHAINS if chains == "auto" else whole_number("chains", chains, 4)
+    how = _Chains(n_chains, _replicas(tempering, prior, backend), cluster, checkpoint, progress)
+    if cluster is not None and backend == "gpu":
+        raise ArgumentError("a cluster runs chains on CPUs; use backend='cpu', or the GPUs of this machine only")
     if checkpoint is not None and not (folder := Path(checkpoint).absolute().parent).is_dir():
         raise ArgumentError(f"checkpoint {str(checkpoint)!r}: there is no folder {str(folder)!r}; create it first")
     coded = code_table(data, states=states, missing=missing, weights=weights)
@@ -273,7 +288,7 @@ def posterior(  # noqa: PLR0913
         except TableTooLarge as error:
             if method == "exact":
                 raise TableTooLarge(f"{error}; use method='mcmc'", error.entries, error.needed, error.limit) from None
-    source = _chains(problem, candidates, n_chains, by_orders, stop, checkpoint, progress)
+    source = _chains(problem, candidates, by_orders, stop, how)
     found = source.advance(stop)
     if not found.converged:
         warnings.warn(_unconverged(found, stop.tolerance), UserWarning, stacklevel=2)
@@ -315,46 +330,85 @@ def _all_others(n: int) -> NDArray[np.int64]:
     return np.array([[u for u in range(n) if u != v] for v in range(n)], np.int64)
 
 
-def _chains(
-    problem: _Problem,
-    candidates: Any,
-    n_chains: int,
-    by_orders: bool,
-    stop: Stop,
-    checkpoint: str | Path | None,
-    progress: Callable[[str], None] | None,
-) -> ChainSource:
+class _Chains(NamedTuple):
+    """How many chains run, and how.
+
+    Attributes
+    ----------
+    number : int
+    replicas : int or "auto"
+        0: not tempered.
+    cluster : str, jtgpu.cluster.Cluster or None
+    checkpoint : path or None
+    progress : callable or None
+    """
+
+    number: int
+    replicas: int | str
+    cluster: Any
+    checkpoint: str | Path | None
+    progress: Callable[[str], None] | None
+
+
+def _replicas(tempering: Any, prior: Any, backend: str) -> int | str:
+    """Number of replicas: 0 without tempering; or ``"auto"``."""
+    if tempering is False:
+        return 0
+    if prior == "order":
+        raise ArgumentError("tempering is for chains over partitions; those over orders (prior='order') have none")
+    if backend == "gpu":
+        raise ArgumentError("tempered chains run on the CPU; use backend='cpu'")
+    if tempering == "auto":
+        return "auto"
+    if isinstance(tempering, str | bool):
+        raise ArgumentError(f"tempering must be False, 'auto' or a number of replicas, at least 2, not {tempering!r}")
+    return whole_number("tempering", tempering, 2)
+
+
+def _chains(problem: _Problem, candidates: Any, by_orders: bool, stop: Stop, how: _Chains) -> ChainSource:
     """Tables and first states."""
     sets = _chain_sets(problem, candidates)
     tables, chain_tables = sets.tables, sets.chain_tables
-    problem.say(f"{n_chains} chains over orders look for the graphs to start from")
-    state = _first_orders(problem, tables, n_chains)
-    engine: Engine = OrderEngine(tables, chain_tables, problem.seed, problem.threads)
+    problem.say(f"{how.number} chains over orders look for the graphs to start from")
+    state = _first_orders(problem, tables, how.number)
+    spec = EngineSpec("orders", tables, chain_tables, problem.seed, how.number)
+
+    def engine_of(kind: str, replicas: int = 0) -> Any:
+        own = spec._replace(kind=kind, tables=tables if kind == "orders" else None, replicas=replicas)
+        return own.engine(problem.threads) if how.cluster is None else ClusterEngine(own, how.cluster)
+
+    engine: Engine = engine_of("orders")
     first: Any = orders.OrderChains(state.order, np.zeros_like(state.arcs), 0, 0)
+    later = None
     if not by_orders:
-        graphs = engine.graphs(first)
-        first = partitions.start_chains(graphs, chain_tables.candidates)
+        first = partitions.start_chains(engine.graphs(first), chain_tables.candidates)
         if problem.backend == "gpu":
             engine = GpuPartitionEngine(chain_tables, problem.seed, problem.devices)
             first = engine.start(first)
+        elif isinstance(how.replicas, int) and how.replicas:
+            engine = engine_of("tempered", how.replicas)
+            first = engine.start(first)
         else:
-            engine = PartitionEngine(chain_tables, problem.seed, problem.threads)
+            engine = engine_of("partitions")
+            later = engine_of("tempered", REPLICAS) if how.replicas == "auto" else None
     elif problem.backend == "gpu":
         engine = GpuOrderEngine(chain_tables, problem.seed, problem.devices, problem.threads)
         first = engine.start(state.order)
-    run = ChainRun(engine, first)
+    run = ChainRun(engine, first, later)
     file = None
-    if checkpoint is not None:
-        file = RunFile(checkpoint, _digests(problem, chain_tables, f"{n_chains}, {engine.name}"))
+    if how.checkpoint is not None:
+        kind = f"{how.number}, {engine.name}" + (f", tempering {how.replicas}" if how.replicas else "")
+        file = RunFile(how.checkpoint, _digests(problem, chain_tables, kind))
         file.resume(run)
 
     begin, done = perf_counter(), run.state.n_steps
 
     def after_round(run: ChainRun, estimate: Estimate, complete: bool) -> None:
         if file is not None:
-            file.write(run, estimate, complete)
-        if progress is not None:
-            progress(_progress_line(run, estimate, stop.tolerance, (run.state.n_steps - done, perf_counter() - begin)))
+            file.write(run, complete)
+        if how.progress is not None:
+            speed = run.state.n_steps - done, perf_counter() - begin
+            how.progress(_progress_line(run, estimate, stop.tolerance, speed))
 
     given = problem.given(tables, sets.best, "order", sets.notes)
     shares = None if sets.coverage is None else sets.coverage(state.order)

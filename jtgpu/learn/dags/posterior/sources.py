@@ -9,7 +9,8 @@ import numpy as np
 
 from ..chains.diagnostics import effective_samples
 from ..chains.partitions import MOVES, parts_of
-from ..chains.runs import MAX_STEPS, ChainRun, Estimate, PartitionEngine, Stop
+from ..chains.runs import MAX_STEPS, ChainRun, Estimate, Stop
+from ..chains.tempering import TemperedChains
 from ..search.best_graph import BestGraph
 from .facts import Facts
 from .result import StructurePosterior
@@ -183,7 +184,7 @@ class ChainSource:
         names, own, dense = given.table.names, self._covered.parents, given.tables.candidates
         traces = run.traces()
         moves = None
-        if isinstance(run.engine, PartitionEngine):
+        if run.engine.counts_moves:
             counts = run.state.moves.sum(axis=0)
             moves = {name: float(done / max(tried, 1)) for name, (tried, done) in zip(MOVES, counts, strict=True)}
         candidates = None
@@ -197,8 +198,11 @@ class ChainSource:
         facts = Facts(
             run.engine.name, given.prior, None, run.is_precise(estimate, self._tolerance), estimate.r_hat,
             effective_samples(traces) if traces.size else 0.0, estimate.max_difference, run.state.n_steps,
-            len(run.state.arcs), estimate.n_samples, *self._covered.summary(names), candidates, moves, given.notes,
+            len(run.state.arcs), estimate.n_samples, *self._covered.summary(names), candidates, moves,
+            (*given.notes, *run.notes),
         )  # fmt: skip
+        if isinstance(run.state, TemperedChains):
+            facts = facts._replace(betas=run.state.betas.tolist(), swap_rates=run.state.swap_rates().tolist())
         return StructurePosterior(
             given.table, estimate.arcs, estimate.errors, best, facts, self, of_candidates=own,
             trace=run.traces(burned=False), ess=given.ess, seed=given.seed,

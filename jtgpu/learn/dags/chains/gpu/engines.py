@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import orders, partitions
+from ..engines import Engine
 from ..set_tables import ANY
 from .orders import GpuOrderChains
 from .partitions import GpuPartitionChains
@@ -21,7 +22,7 @@ __all__ = ["GpuOrderEngine", "GpuPartitionEngine"]
 BLOCK_STEPS = 250  # fewer than on the CPU, of many more chains
 
 
-class GpuPartitionEngine:
+class GpuPartitionEngine(Engine):
     """Replicas of chains over partitions on GPUs; see `jtgpu.learn.dags.chains.gpu`. What users see of a chain is its
     first replica, and the arcs of all."""
 
@@ -33,9 +34,9 @@ class GpuPartitionEngine:
         self._chains: GpuPartitionChains | None = None
         self.thin = len(tables.candidates)
 
-    def start(self, chains: partitions.PartitionChains) -> partitions.PartitionChains:
+    def start(self, first: partitions.PartitionChains) -> partitions.PartitionChains:
         """The first state of all replicas."""
-        return self._open().start(chains)
+        return self._open().start(first)
 
     def _open(self) -> GpuPartitionChains:
         if self._chains is None:
@@ -61,7 +62,7 @@ class GpuPartitionEngine:
         self._chains = None
 
 
-class GpuOrderEngine:
+class GpuOrderEngine(Engine):
     """Replicas of chains over orders on GPUs; see `GpuPartitionEngine`."""
 
     name = "order MCMC on GPUs"
@@ -72,9 +73,9 @@ class GpuOrderEngine:
         self._chains: GpuOrderChains | None = None
         self.thin = orders.steps_between_samples(tables)
 
-    def start(self, order: NDArray[np.int64]) -> orders.OrderChains:
+    def start(self, first: NDArray[np.int64]) -> orders.OrderChains:
         """The first state of all replicas, from the orders of the chains."""
-        return self._open().start(order)
+        return self._open().start(first)
 
     def _open(self) -> GpuOrderChains:
         if self._chains is None:
