@@ -10,7 +10,7 @@ unfinished work of a lost worker.
 
 from __future__ import annotations
 
-from .connect import Cluster
+from .connect import Cluster, as_cluster
 from .counts import ClusterCounts
 from .datasets import answer_dataset
 from .files import ClusterReport, answer_files, columns_of
@@ -20,5 +20,5 @@ from .tasks import TaskRunner, run_tasks
 
 __all__ = [
     "Cluster", "ClusterCounts", "ClusterReport", "RaySlices", "TaskRunner", "answer_dataset", "answer_files",
-    "columns_of", "run_tasks", "solver_on",
+    "as_cluster", "columns_of", "run_tasks", "solver_on",
 ]  # fmt: skip

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack
 from typing import Any, Generic, TypeVar
 
 from ..errors import JtgpuError
-from .connect import Cluster, Share, as_cluster, connect, import_ray, translate_error
+from .connect import Cluster, Share, as_cluster, connected, translate_error
 
 __all__ = ["TaskRunner", "run_tasks"]
 
@@ -41,10 +42,10 @@ class TaskRunner(Generic[T, R]):
 
     def __init__(self, cluster: str | Cluster, work: Callable[[S, T, int], R], shared: S, backend: str = "cpu"):
         cluster = as_cluster(cluster)
-        self._was_connected = import_ray().is_initialized()
-        self._ray = connect(cluster)
         self._sent: list[Any] = []
+        self._connection = ExitStack()
         try:
+            self._ray = self._connection.enter_context(connected(cluster))
             share = Share.of(cluster, self._ray.cluster_resources(), backend)
             self.workers, self._threads = share.workers, share.threads
             self._function = self._ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_retries=-1)(work)
@@ -88,8 +89,7 @@ class TaskRunner(Generic[T, R]):
     def close(self) -> None:
         """Free what was sent, and disconnect, unless the process was connected before; may be called twice."""
         self._sent.clear()
-        if not self._was_connected and self._ray.is_initialized():
-            self._ray.shutdown()
+        self._connection.close()
 
 
 def run_tasks(

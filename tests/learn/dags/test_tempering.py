@@ -5,12 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import jtgpu
 from jtgpu.learn.dags.chain_records import Ladder
+from jtgpu.learn.dags.chains import runs
+from jtgpu.learn.dags.chains.diagnostics import nested_r_hat, nested_r_hat_of_arcs
 from jtgpu.learn.dags.chains.partitions import PartitionSampler, ReplicaStates, advance, start_chains
 from jtgpu.learn.dags.chains.tempering import (
     REJECTED,
@@ -21,6 +25,7 @@ from jtgpu.learn.dags.chains.tempering import (
     start_tempered,
     tuned,
 )
+from jtgpu.learn.dags.posterior.result import StructurePosterior
 from jtgpu.learn.dags.reference import Weights, all_families
 from jtgpu.learn.dags.reference_partitions import Partition, partition_of, partition_score
 from jtgpu.learn.dags.reference_tempering import (
@@ -30,6 +35,7 @@ from jtgpu.learn.dags.reference_tempering import (
     log_target,
 )
 from tests.learn.dags import oracle
+from tests.learn.dags.data import random_table
 from tests.learn.dags.test_partitions import chain_tables
 from tests.learn.dags.test_reference_partitions import random_weights
 
@@ -99,7 +105,7 @@ def tempered(k: int | None, replicas: int = 4, n_chains: int = 2) -> tuple[Parti
     return PartitionSampler(tables, 5), start_tempered(start_chains(start, tables.candidates), replicas), weights
 
 
-@pytest.mark.parametrize("k", [None, 2])
+@pytest.mark.parametrize("k", [pytest.param(None, marks=pytest.mark.slow), 2])
 def test_compiled_replicas_and_exchanges_are_those_of_the_reference(k: int | None) -> None:
     """Between exchanges each replica makes the steps of a chain alone; exchanges have the reference's probabilities."""
     sampler, state, weights = tempered(k)
@@ -187,3 +193,111 @@ def test_tuning_needs_attempts() -> None:
     assert not (new.betas == state.betas).all()
     assert not new.swaps.any()
     assert ((state.swap_rates() > 0.0) & (state.swap_rates() <= 1.0)).all()
+
+
+def posterior(steps: int, **options: Any) -> StructurePosterior:
+    table = random_table(8, n=6, n_rows=90)
+    with pytest.warns(UserWarning, match="not converged"):
+        return jtgpu.learn.posterior(table, method="mcmc", tolerance=1e-9, steps=steps, seed=4, **options)
+
+
+def same(first: StructurePosterior, second: StructurePosterior) -> bool:
+    return (
+        first.edge_probabilities.values.tobytes() == second.edge_probabilities.values.tobytes()
+        and first.trace.tobytes() == second.trace.tobytes()
+        and first.describe() == second.describe()
+    )
+
+
+@pytest.mark.parametrize("candidates", [pytest.param("all", marks=pytest.mark.slow), 3])
+def test_tempered_chains_have_the_exact_probabilities(candidates: Any) -> None:
+    table = random_table(5, n=6, n_rows=80)
+    exact = jtgpu.learn.posterior(table, max_parents=3)
+    found = jtgpu.learn.posterior(
+        table, max_parents=3, method="mcmc", tempering=3, candidates=candidates, tolerance=0.01
+    )
+    assert found.method == "tempered partition MCMC"
+    assert found.converged
+    gap = np.abs(found.edge_probabilities.values - exact.edge_probabilities.values)
+    assert (gap <= 5.0 * found.mcse.values + 1e-3).all()
+    assert found.map_score == pytest.approx(exact.map_score, abs=1e-9)
+    assert "tempered: 3 replicas of each chain, beta 1, 0." in found.describe()
+    assert all(0.2 < rate < 1.0 for rate in found._facts.swap_rates)
+
+
+@pytest.mark.slow
+def test_tempered_posteriors_have_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For any number of threads, in two parts, after an interruption, and from a file."""
+    whole = posterior(30_000, tempering=4, threads=1)
+    assert same(whole, posterior(30_000, tempering=4, threads=3))
+    short = posterior(8_000, tempering=4)
+    assert same(whole, short.more(steps=whole.n_steps - short.n_steps))
+    monkeypatch.setattr("jtgpu.learn.dags.chains.run_files.INTERVAL", 0.0)
+    path, original = tmp_path / "run.npz", runs.ChainRun._run_round
+
+    def killed(self: runs.ChainRun) -> None:
+        if self.n_rounds == 3:  # while the ladder is tuned
+            raise SystemExit
+        original(self)
+
+    monkeypatch.setattr(runs.ChainRun, "_run_round", killed)
+    with pytest.raises(SystemExit):
+        posterior(30_000, tempering=4, checkpoint=path)
+    monkeypatch.setattr(runs.ChainRun, "_run_round", original)
+    assert same(whole, posterior(30_000, tempering=4, checkpoint=path))
+    whole.save(tmp_path / "post.npz")
+    assert jtgpu.learn.load(tmp_path / "post.npz").describe() == whole.describe()
+
+
+@pytest.mark.slow
+def test_tempering_turns_on_where_chains_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = posterior(60_000)
+    assert same(plain, posterior(60_000, tempering="auto"))  # they mix
+    monkeypatch.setattr(runs, "nested_r_hat", lambda *_: 1.2)
+    monkeypatch.setattr("jtgpu.learn.dags.chains.run_files.INTERVAL", 0.0)
+    whole = posterior(60_000, tempering="auto")
+    assert whole.method == "tempered partition MCMC"
+    assert "nested R-hat was 1.200 after" in whole.describe()
+    assert np.abs(whole.edge_probabilities.values - plain.edge_probabilities.values).max() < 0.05
+    path, original = tmp_path / "run.npz", runs.ChainRun._run_round
+    for at, rounds in (("partition MCMC", 3), ("tempered partition MCMC", 6)):
+
+        def killed(self: runs.ChainRun, at: str = at, rounds: int = rounds) -> None:
+            if self.engine.name == at and self.n_rounds == rounds:
+                raise SystemExit
+            original(self)
+
+        monkeypatch.setattr(runs.ChainRun, "_run_round", killed)
+        with pytest.raises(SystemExit):
+            posterior(60_000, tempering="auto", checkpoint=path)
+    monkeypatch.setattr(runs.ChainRun, "_run_round", original)
+    assert same(whole, posterior(60_000, tempering="auto", checkpoint=path))
+
+
+def test_nested_r_hat_is_the_formula() -> None:
+    means = np.random.default_rng(3).random((5, 4, 1, 1))
+    between = means[..., 0, 0].mean(axis=1).var(ddof=1)
+    within = np.mean([c.var(ddof=1) + (c * (1.0 - c)).mean() for c in means[..., 0, 0]])
+    assert nested_r_hat_of_arcs(means) == pytest.approx(math.sqrt(1.0 + between / within), rel=1e-12)
+    stuck = np.repeat(np.arange(4.0), 10).reshape(4, 1, 10)
+    assert nested_r_hat(stuck) == math.inf
+    assert nested_r_hat(np.zeros((4, 2, 10))) == 1.0
+    assert nested_r_hat(stuck[:1]) == 1.0
+    mixed = np.random.default_rng(1).normal(size=(4, 3, 500))
+    assert 1.0 <= nested_r_hat(mixed) < 1.01
+    assert nested_r_hat(mixed + np.arange(4.0)[:, None, None]) > 1.3
+    assert nested_r_hat_of_arcs(np.array([0.0, 0.0, 1.0, 1.0]).reshape(4, 1, 1, 1)) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tempering": 1}, "at least 2"), ({"tempering": True}, "must be False, 'auto' or a number"),
+        ({"tempering": "yes"}, "must be False, 'auto' or a number"), ({"tempering": 2.5}, "tempering"),
+        ({"tempering": 4, "prior": "order"}, "chains over partitions"),
+        ({"tempering": "auto", "backend": "gpu"}, "on the CPU"),
+    ],
+)  # fmt: skip
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        jtgpu.learn.posterior(random_table(8, n=6, n_rows=90), method="mcmc", **options)

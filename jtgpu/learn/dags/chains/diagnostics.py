@@ -73,7 +73,7 @@ def r_hat(traces: NDArray[np.float64]) -> float:
     if (halves == halves.flat[0]).all():
         return 1.0
     z = _normal_scores(halves)
-    within, between = float(z.var(axis=1, ddof=1).mean()), float(z.mean(axis=1).var(ddof=1))
+    within, between = float(_variances(z).mean()), float(z.mean(axis=1).var(ddof=1))
     if within <= 0.0:
         return math.inf
     return math.sqrt((half - 1) / half + between / within)
@@ -97,7 +97,7 @@ def nested_r_hat(values: NDArray[np.float64]) -> float:
     if n_super < 2 or length < 2 or (values == values.flat[0]).all():
         return 1.0
     z = _normal_scores(values)
-    return _nested(z.mean(axis=2), z.var(axis=2, ddof=1))
+    return _nested(z.mean(axis=2), _variances(z))
 
 
 def nested_r_hat_of_arcs(means: NDArray[np.float64]) -> float:
@@ -118,6 +118,11 @@ def _nested(means: NDArray[np.float64], variances: NDArray[np.float64]) -> float
     if within <= 0.0:
         return math.inf if between > 0.0 else 1.0
     return math.sqrt(1.0 + between / within)
+
+
+def _variances(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Variance along the last axis, exactly 0 where all values are equal."""
+    return np.where(np.ptp(values, axis=-1) == 0.0, 0.0, values.var(axis=-1, ddof=1))
 
 
 def _normal_scores(values: NDArray[np.float64]) -> NDArray[np.float64]:

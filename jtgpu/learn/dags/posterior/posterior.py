@@ -15,6 +15,7 @@ import numpy as np
 
 from ....errors import ArgumentError, NetworkError, TableTooLarge
 from ....model.network import BayesianNetwork
+from ....util import doors
 from ....util.arguments import choice, flag, number, whole_number
 from ....util.system import free_memory, parse_bytes
 from ..candidates.coverage import covered_shares
@@ -259,9 +260,11 @@ def posterior(  # noqa: PLR0913
         math.inf if time is None else number("time", time, above=0.0),
     )
     n_chains = CHAINS if chains == "auto" else whole_number("chains", chains, 4)
+    if cluster is not None:
+        cluster = doors.cluster().as_cluster(cluster)
+        if backend == "gpu":
+            raise ArgumentError("a cluster runs chains on CPUs; use backend='cpu', or the GPUs of this machine only")
     how = _Chains(n_chains, _replicas(tempering, prior, backend), cluster, checkpoint, progress)
-    if cluster is not None and backend == "gpu":
-        raise ArgumentError("a cluster runs chains on CPUs; use backend='cpu', or the GPUs of this machine only")
     if checkpoint is not None and not (folder := Path(checkpoint).absolute().parent).is_dir():
         raise ArgumentError(f"checkpoint {str(checkpoint)!r}: there is no folder {str(folder)!r}; create it first")
     coded = code_table(data, states=states, missing=missing, weights=weights)
