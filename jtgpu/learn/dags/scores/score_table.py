@@ -25,6 +25,7 @@ from .combinations import binomial_table, family_of, n_parent_sets, parent_index
 from .gpu.scores import gpu_scores
 from .rules import ScoreRule
 from .set_values import MAX_CELLS, run_chunks, set_values
+from .sharing import set_values_on
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -188,6 +189,7 @@ def score_table(  # noqa: PLR0913
     threads: int | None = None,
     backend: str = "cpu",
     devices: Any = None,
+    cluster: Any = None,
 ) -> ScoreTable:
     """Score every family of at most `max_parents` parents.
 
@@ -220,6 +222,9 @@ def score_table(  # noqa: PLR0913
         scores, and families of at most 5 parents.
     devices : "all", int or sequence of int, optional
         GPUs that share the work. Default: one. The scores do not depend on it.
+    cluster : str or jtgpu.cluster.Cluster, optional
+        A Ray cluster on whose CPUs the largest sets are counted, such as ``"local"`` or ``"auto"``. The scores do not
+        depend on it.
 
     Raises
     ------
@@ -242,7 +247,7 @@ def score_table(  # noqa: PLR0913
     limit = None if memory_limit is None else parse_bytes(memory_limit)
     return score_families(
         coded, ScoreRule(score, ess), max_parents, max_cells=max_cells, memory_limit=limit, threads=threads,
-        backend=backend, devices=devices,
+        backend=backend, devices=devices, cluster=cluster,
     )  # fmt: skip
 
 
@@ -256,9 +261,12 @@ def score_families(  # noqa: PLR0913
     threads: int | None = None,
     backend: str = "cpu",
     devices: Any = None,
+    cluster: Any = None,
 ) -> ScoreTable:
     """`score_table` of coded data."""
     choice("backend", backend, ("cpu", "gpu"))
+    if cluster is not None and backend == "gpu":
+        raise ArgumentError("a cluster counts on CPUs; use backend='cpu', or the GPUs of this machine without cluster=")
     n, card = len(coded.names), coded.cardinality
     max_parents = min(whole_number("max_parents", max_parents, 0), n - 1)
     n_sets = n_parent_sets(n, max_parents)
@@ -277,9 +285,13 @@ def score_families(  # noqa: PLR0913
             raise ArgumentError("backend='gpu' requires complete rows; use backend='cpu', or missing='drop'")
         scores = gpu_scores(coded, rule, functions, max_parents, max_cells, devices=devices)
         return ScoreTable(coded.names, coded.states, rule, max_parents, scores, coded.n_cases, coded.digest)
-    values = set_values(
-        coded, functions, max_parents, ess=float(rule.ess), max_cells=max_cells, memory_limit=limit, threads=threads
-    )
+    options: dict[str, Any] = {
+        "ess": float(rule.ess), "max_cells": max_cells, "memory_limit": limit, "threads": threads,
+    }  # fmt: skip
+    if cluster is None:
+        values = set_values(coded, functions, max_parents, **options)
+    else:
+        values = set_values_on(cluster, coded, functions, max_parents, **options)
     binomials = binomial_table(n, max_parents + 2)
     scores = np.empty((n, n_sets))
     penalty = rule.penalty(coded.n_cases)

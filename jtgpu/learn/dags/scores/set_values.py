@@ -44,6 +44,7 @@ def set_values(  # noqa: PLR0913
     memory_limit: int | None = None,
     threads: int | None = None,
     only_last: bool = False,
+    prefixes: tuple[int, int] | None = None,
 ) -> list[NDArray[np.float64]]:
     """Count the sets of at most ``max_parents + 1`` variables.
 
@@ -63,6 +64,9 @@ def set_values(  # noqa: PLR0913
         Default: the number of cores. The result does not depend on it.
     only_last : bool
         Of the largest sets, only those with the last variable are counted; the values of the others are undefined.
+    prefixes : (int, int), optional
+        Of the largest sets, only those are counted whose larger members, all but the smallest, have these ranks; only
+        their values are returned.
 
     Returns
     -------
@@ -76,7 +80,7 @@ def set_values(  # noqa: PLR0913
         If the tables and values need more memory.
     """
     if functions.mode == AVAILABLE:
-        return _available_values(table, functions, max_parents, max_cells, memory_limit, threads, only_last)
+        return _available_values(table, functions, max_parents, max_cells, memory_limit, threads, only_last, prefixes)
     card, n, sizes = table.cardinality, len(table.names), max_parents + 1
     by_family = functions.mode == BY_FAMILY
     n_values = 1 if functions.mode == BY_CELLS else len(functions.shapes)
@@ -104,14 +108,37 @@ def set_values(  # noqa: PLR0913
                 max_cells, out,
             )  # fmt: skip
 
-        first = math.comb(n - 1, size - 1) if only_last and is_last and size > 1 else 0
-        run_chunks(count, first, n_prefixes, n_sets, threads)
+        first, end = math.comb(n - 1, size - 1) if only_last and is_last and size > 1 else 0, n_prefixes
+        if is_last and prefixes is not None:
+            first, end = prefixes
+        run_chunks(count, first, end, n_sets, threads)
         values.append(found)
         below = own
+    if prefixes is not None:
+        values[-1] = values[-1][:, slice(*_columns(prefixes, n, sizes))].copy()
     return values
 
 
-def _available_values(
+def _columns(prefixes: tuple[int, int], n: int, size: int) -> tuple[int, int]:
+    """Ranks of the first set with one of these ranks of larger members, and of the first one beyond."""
+    n_prefixes, n_sets = math.comb(n, size - 1), math.comb(n, size)
+    first, end = (n_sets if rank == n_prefixes else _first_set(rank, n, size) for rank in prefixes)
+    return first, end
+
+
+def _first_set(prefix: int, n: int, size: int) -> int:
+    """Rank of the smallest set whose larger members have a rank; of the next one, if there is none."""
+    column, c = 0, n
+    for j in range(size - 1, 0, -1):
+        c -= 1
+        while math.comb(c, j) > prefix:
+            c -= 1
+        prefix -= math.comb(c, j)
+        column += math.comb(c, j + 1)
+    return column
+
+
+def _available_values(  # noqa: PLR0913
     table: CodedTable,
     functions: CellFunctions,
     max_parents: int,
@@ -119,6 +146,7 @@ def _available_values(
     memory_limit: int | None,
     threads: int | None,
     only_last: bool,
+    prefixes: tuple[int, int] | None,
 ) -> list[NDArray[np.float64]]:
     """`set_values` of a table with missing cells: scores with each member as the child."""
     card, n, sizes = table.cardinality, len(table.names), max_parents + 1
@@ -134,8 +162,11 @@ def _available_values(
         def count(chunk: tuple[int, int], size: int = size, out: Any = found) -> None:
             _available.score_sets(size, *chunk, *data, *options, out)
 
-        first = math.comb(n - 1, size) if only_last and size == sizes else 0
-        run_chunks(count, first, n_sets, n_sets, threads)
+        first, end = math.comb(n - 1, size) if only_last and size == sizes else 0, n_sets
+        if size == sizes and prefixes is not None:
+            first, end = _columns(prefixes, n, size)
+            found = found[:, first:end]
+        run_chunks(count, first, end, n_sets, threads)
         values.append(found)
     return values
 
