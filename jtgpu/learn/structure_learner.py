@@ -6,7 +6,8 @@ scikit-learn itself is not needed.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,8 +35,8 @@ class StructureLearner(Estimator):
     ----------
     family_score : str
         `score` of `jtgpu.learn.posterior`.
-    ess, prior, max_parents, candidates, method, forbidden, required, tiers, states, missing, tolerance, time, steps,
-    chains, seed, memory_limit, threads
+    ess, prior, max_parents, candidates, method, forbidden, required, tiers, within_tiers, states, missing, tolerance,
+    time, steps, chains, seed, memory_limit, threads, backend, devices, checkpoint, progress, start
         See `jtgpu.learn.posterior`.
     threshold : float, optional
         The graph has the arcs with a probability above this. Default: the graph of the highest posterior weight.
@@ -84,6 +85,7 @@ class StructureLearner(Estimator):
         forbidden: Iterable[tuple[str, str]] = (),
         required: Iterable[tuple[str, str]] = (),
         tiers: Iterable[Iterable[str]] | None = None,
+        within_tiers: bool = True,
         states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
         missing: str = "error",
         tolerance: float = 0.01,
@@ -93,6 +95,11 @@ class StructureLearner(Estimator):
         seed: int = 0,
         memory_limit: int | str | None = None,
         threads: int | None = None,
+        backend: str = "cpu",
+        devices: Any = None,
+        checkpoint: str | Path | None = None,
+        progress: Callable[[str], None] | None = None,
+        start: Any = None,
         threshold: float | None = None,
     ):
         self.family_score = family_score
@@ -104,6 +111,7 @@ class StructureLearner(Estimator):
         self.forbidden = forbidden
         self.required = required
         self.tiers = tiers
+        self.within_tiers = within_tiers
         self.states = states
         self.missing = missing
         self.tolerance = tolerance
@@ -113,6 +121,11 @@ class StructureLearner(Estimator):
         self.seed = seed
         self.memory_limit = memory_limit
         self.threads = threads
+        self.backend = backend
+        self.devices = devices
+        self.checkpoint = checkpoint
+        self.progress = progress
+        self.start = start
         self.threshold = threshold
 
     # Interface of scikit-learn's estimators -----------------------------------------------------------------------

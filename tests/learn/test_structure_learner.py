@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import math
 import pickle
 from typing import Any
@@ -128,3 +129,8 @@ def test_arrays_that_are_no_cases() -> None:
     found = StructureLearner().fit(np.array([[0, 1], [1, 0], [1, 1]]))
     with pytest.raises(DataError, match="X has 3 features"):
         found.score(np.zeros((2, 3), int))
+
+
+def test_parameters_are_those_of_the_posterior() -> None:
+    known = {*inspect.signature(jtgpu.learn.posterior).parameters} - {"data", "score", "weights", "table"}
+    assert known | {"family_score", "threshold"} == {*StructureLearner().get_params()}
