@@ -18,7 +18,9 @@ from jtgpu import learn, timing
 from jtgpu.device.context import device_numbers, open_device
 from jtgpu.errors import TableTooLarge
 from jtgpu.learn.dags.candidates.family_weights import family_weights
+from jtgpu.learn.dags.candidates.outer_sets import outer_sets
 from jtgpu.learn.dags.candidates.tables import candidate_tables, choose_candidates
+from jtgpu.learn.dags.chain_records import SetTables
 from jtgpu.learn.dags.chains import partitions
 from jtgpu.learn.dags.chains.gpu import engines
 from jtgpu.learn.dags.chains.gpu.orders import GpuOrderChains
@@ -297,6 +299,33 @@ def gpu_partitions(name: str, table: CodedTable, n_candidates: int, size: tuple[
             rate = 8 * replicas * steps / float(np.median(seconds))
             label = f"jtgpu, {cards} GPU, {8 * replicas} chains"
             yield _gpu_row("partitions", name, label, seconds, rate=rate, candidates=n_candidates, same=same)
+    yield from _variants(name, table, tables, steps, runs)
+
+
+def _variants(name: str, table: CodedTable, tables: SetTables, steps: int, runs: int) -> Rows:
+    """The default number of chains by kernels of different numbers of registers, and with outer sets."""
+    n, k, size = len(table.names), 12, 3
+    constraints, prior, rule = make_constraints(table.names, size), make_prior("uniform", n), ScoreRule()
+    rows = family_weights(score_families(table, rule, size), prior, constraints)
+    chosen = choose_candidates(rows, size, min(k, n - 2), constraints)
+    dense = candidate_tables(table, rule, prior, constraints, chosen, size)
+    for label, own in (("", tables), (", outer sets", set_tables(dense, outer_sets(rows, size, chosen)))):
+        first = partitions.start_chains(np.zeros((8, n), np.int64), own.candidates)
+        first = partitions.run_chains(partitions.PartitionSampler(own, 1), first, 2 * steps, 2 * steps)[0]
+        expected = None
+        for kernel in ("partition_steps", "partition_steps_5", "partition_steps_8"):
+            engine = GpuPartitionChains(own, 1, kernel=kernel)
+            state = engine.run(engine.start(first), steps // 4, n)[0]
+            expected = state.part if expected is None else expected
+            if (state.part != expected).any():
+                raise SystemExit(f"{kernel}: other chains; nothing is timed")
+            seconds = []
+            for _ in range(runs):
+                state = engine.run(state, steps // 4, n)[0]
+                seconds.append(engine.seconds)
+            rate = 8 * engine.replicas * (steps // 4) / float(np.median(seconds))
+            engine.close()
+            yield _gpu_row("partitions", name, f"jtgpu, 1 GPU, {kernel}{label}", seconds, rate=rate)
 
 
 def _stage_seconds(work: Callable[[], object]) -> dict[str, float]:

@@ -11,8 +11,9 @@ __device__ __forceinline__ u32 lowest(u64 mask) { return __popcll((mask & (0ull 
 template <class Tables>
 __device__ __forceinline__ u64 inner_of(const Tables& o) { return (1ull << o.k) - 1; }
 
-// ln(exp(x) + exp(y)), of which one is above -inf.
+// ln(exp(x) + exp(y)) for x above -inf.
 __device__ __forceinline__ double log_add(double x, double y) {
+    if (y == -infinity()) return x;
     const double high = x > y ? x : y, low = x > y ? y : x;
     return high + log1p(exp(low - high));
 }

@@ -18,9 +18,11 @@ __device__ __forceinline__ u64 free_of(const Partitions& o, const Chain& c, u32 
     return found;
 }
 
-// Bit 0 of the descendants of i, and bit 1 of those of j, if both lose their parents.
-__device__ __forceinline__ void mark_descendants(const Partitions& o, const Chain& c, u32 i, u32 j) {
-    for (u32 level = 0; level < c.m; level++) {
+// Bit 0 of the descendants of i, and bit 1 of those of j, if both lose their parents. Both are in part `low` or later.
+__device__ __forceinline__ void mark_descendants(const Partitions& o, const Chain& c, u32 i, u32 j, u32 low) {
+    for (u32 v = lane_number(); v < o.n; v += 32) c.marks[v] = 0;
+    __syncwarp();
+    for (u32 level = low; level < c.m; level++) {
         for (u32 at = c.start[level] + lane_number(); at < c.start[level + 1]; at += 32) {
             const u32 v = c.order[at];
             u32 mark = (u32)(v == i) | (u32)(v == j) << 1;
@@ -33,9 +35,10 @@ __device__ __forceinline__ void mark_descendants(const Partitions& o, const Chai
     }
 }
 
-__device__ __forceinline__ void number_parts(const Partitions& o, const Chain& c) {
-    for (u32 group = 0; group < 3; group++)
-        for (u32 level = 0; level < c.m; level++) {
+// Parts of the marked variables: those below j alone, then those below i. The others keep theirs.
+__device__ __forceinline__ void number_parts(const Partitions& o, const Chain& c, u32 low) {
+    for (u32 group = 1; group < 3; group++)
+        for (u32 level = low; level < c.m; level++) {
             for (u32 at = c.start[level] + lane_number(); at < c.start[level + 1]; at += 32) {
                 const u32 v = c.order[at], own = c.marks[v] & 1 ? 2 : c.marks[v] ? 1 : 0;
                 if (own != group) continue;
@@ -111,26 +114,29 @@ __device__ __forceinline__ bool reverse(const Partitions& o, Chain& c, const Ran
     if (!found || (c.parents[i] | c.parents[j]) >> k) return false;  // the way back is impossible
     const u32 j_in_i = lowest(found);
     __syncwarp();
-    mark_descendants(o, c, i, j);
+    const u32 low = c.part[i] < c.part[j] ? c.part[i] : c.part[j];
+    mark_descendants(o, c, i, j, low);
     const u64 for_i = free_of(o, c, i, 1, k), for_j = free_of(o, c, j, 3, k);
     const double z1 = total_of(o, i, for_i, 1ull << j_in_i), z2 = total_of(o, j, for_j, ANY);
     if (z1 == -infinity() || z2 == -infinity()) return false;
     const double z3 = total_of(o, j, free_of(o, c, j, 2, k), 1ull << i_in_j);
     const double z4 = total_of(o, i, free_of(o, c, i, 3, k), ANY);
+    const u32 others = arcs - __popcll(c.parents[i]) - __popcll(c.parents[j]);
+    const double log_u = log(uniform(r.words[ACCEPT]));
+    // i gets a parent at least: most reversals are rejected before the sets are drawn
+    if (!(log_u < log((double)arcs / (others + 1)) + z1 + z2 - z3 - z4)) return false;
     const u32 of_i = draw_set(o, i, for_i, 1ull << j_in_i, z1, uniform(r.words[SECOND]));
     const u32 of_j = draw_set(o, j, for_j, ANY, z2, uniform(r.words[THIRD]));
     const u64 new_i = o.masks[(u64)i * o.n_sets + of_i], new_j = o.masks[(u64)j * o.n_sets + of_j];
-    const u32 after =
-        arcs - __popcll(c.parents[i]) - __popcll(c.parents[j]) + __popcll(new_i) + __popcll(new_j);
-    const double log_ratio = log((double)arcs / after) + z1 + z2 - z3 - z4;
-    if (!(log(uniform(r.words[ACCEPT])) < log_ratio)) return false;
+    const u32 after = others + __popcll(new_i) + __popcll(new_j);
+    if (!(log_u < log((double)arcs / after) + z1 + z2 - z3 - z4)) return false;
     __syncwarp();
     if (lane == 0) {
         c.parents[i] = new_i;
         c.parents[j] = new_j;
     }
     __syncwarp();
-    number_parts(o, c);
+    number_parts(o, c, low);
     sort(o, c);
     evaluate(o, c);
     return true;
@@ -184,7 +190,7 @@ __device__ __forceinline__ void take_sample(const Partitions& o, const Chain& c,
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128) partition_steps(GRID_CONSTANT Partitions o) {
+__device__ __forceinline__ void run_chain(const Partitions& o) {
     const u32 at = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = lane_number(), n = o.n;
     if (at >= o.n_chains) return;
     Chain c = chain_of_warp(n);
@@ -231,3 +237,7 @@ extern "C" __global__ void __launch_bounds__(128) partition_steps(GRID_CONSTANT 
     }
     if (lane < 8) o.moves[at * 8 + lane] += c.moves[lane];
 }
+
+extern "C" __global__ void __launch_bounds__(128) partition_steps(GRID_CONSTANT Partitions o) { run_chain(o); }
+extern "C" __global__ void __launch_bounds__(128, 5) partition_steps_5(GRID_CONSTANT Partitions o) { run_chain(o); }
+extern "C" __global__ void __launch_bounds__(128, 8) partition_steps_8(GRID_CONSTANT Partitions o) { run_chain(o); }

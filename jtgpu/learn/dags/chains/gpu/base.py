@@ -37,6 +37,7 @@ class Loaded(NamedTuple):
     arguments: NDArray[Any]
     warps: int
     events: tuple[Any, Any]
+    buffers: dict[str, tuple[int, int]]  # address and bytes of the arrays of a call
 
 
 class GpuChains:
@@ -110,7 +111,7 @@ class GpuChains:
         except BaseException:
             memory.close()
             raise
-        return Loaded(device, memory, stream, kernels, s, warps, events)
+        return Loaded(device, memory, stream, kernels, s, warps, events, {})
 
     def _run_all(self, n_chains: int, numbers: dict[str, int], arrays: dict[str, NDArray[Any]]) -> None:
         """Run a kernel on all GPUs, each some chains with all their replicas, and update arrays in place.
@@ -141,26 +142,27 @@ class GpuChains:
         """Run the chains of one GPU; the kernel's seconds."""
         device, stream, s = loaded.device, loaded.stream, loaded.arguments
         with device.active():
-            memory = Memory(device)
-            try:
-                for name, array in arrays.items():
-                    s[name] = memory.put(array, stream)
-                for name, number in numbers.items():
-                    s[name] = number
-                s["n_chains"], s["group"] = len(arrays["trace"]), self.replicas
-                begin, end = loaded.events
-                begin.record(stream)
-                loaded.kernels.launch(
-                    self.kernel, -(-len(arrays["trace"]) // loaded.warps), 32 * loaded.warps, stream, Arguments(s),
-                    shared=self.chain_bytes() * loaded.warps,
-                )  # fmt: skip
-                end.record(stream)
-                for name, array in arrays.items():
-                    device.download(array, int(s[name][0]), stream)
-                stream.synchronize()
-                return float(end.time_since(begin)) * 1e-3
-            finally:
-                memory.close()
+            for name, array in arrays.items():
+                address, n_bytes = loaded.buffers.get(name, (0, -1))
+                if n_bytes < array.nbytes:  # kept for the next call
+                    address = loaded.memory.empty(array.nbytes)
+                    loaded.buffers[name] = address, array.nbytes
+                s[name] = address
+                device.upload(address, array, stream)
+            for name, number in numbers.items():
+                s[name] = number
+            s["n_chains"], s["group"] = len(arrays["trace"]), self.replicas
+            begin, end = loaded.events
+            begin.record(stream)
+            loaded.kernels.launch(
+                self.kernel, -(-len(arrays["trace"]) // loaded.warps), 32 * loaded.warps, stream, Arguments(s),
+                shared=self.chain_bytes() * loaded.warps,
+            )  # fmt: skip
+            end.record(stream)
+            for name, array in arrays.items():
+                device.download(array, int(s[name][0]), stream)
+            stream.synchronize()
+            return float(end.time_since(begin)) * 1e-3
 
     def close(self) -> None:
         """Free the memory of the GPUs; may be called twice."""
