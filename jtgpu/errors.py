@@ -85,7 +85,7 @@ class OutputExists(JtgpuError, FileExistsError):
 
 
 class PlanError(JtgpuError):
-    """A plan that violates an invariant (see `jtgpu.plans.plan.Plan.check`), or a saved plan that cannot be read."""
+    """A plan that violates an invariant (see `jtgpu.Plan.check`), or a saved plan that cannot be read."""
 
 
 class TableTooLarge(JtgpuError):

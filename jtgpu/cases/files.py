@@ -78,7 +78,7 @@ def answer_file(
     targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, missing, do
         See `jtgpu.JunctionTree.predict_proba`.
     delimiter, quote, encoding : str
-        Format of CSV files; see `jtgpu.cases.options.CsvDialect`.
+        Format of CSV files. Default delimiter: the comma, semicolon, tab or bar with which most columns are variables.
     chunk : int, optional
         Approximate number of cases that are read, answered and written at a time. Default: some tens of megabytes.
     compression : str, optional
@@ -89,8 +89,7 @@ def answer_file(
     resume, force : bool
         Continue an unfinished run; overwrite an existing output.
     escape_formulas : bool
-        In CSV output, put an apostrophe before cells that a spreadsheet would run as a formula; see
-        `jtgpu.cases.formulas`.
+        In CSV output, put an apostrophe before cells that a spreadsheet would execute as a formula.
     progress : bool or callable, optional
         True: show the number of cases, their rate and the remaining time in a line on stderr. A callable: called after
         each chunk with the number of cases answered, the amount of input read, and the total amount.

@@ -62,7 +62,7 @@ class NetworkPlan:
     n_slices: int = 1
 
     def cost(self) -> Cost:
-        """Cost of one run of the plan; see `jtgpu.plans.plan.Cost`."""
+        """Cost of one run of the plan; see `jtgpu.Cost`."""
         return self.plan.cost()
 
     def check(self) -> None:

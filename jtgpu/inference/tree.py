@@ -59,22 +59,23 @@ class JunctionTree(CompiledModel):
         else the CPU. ``"reference"`` is plain NumPy; ``"indexed"`` is the GPU system published in 2014.
     replan : bool, default True
         Make a specialised plan for a set of observed variables that recurs often enough to repay the planning, on the
-        CPU and on a single GPU; see `jtgpu.backends.wrappers.pattern_cache`. This is automatic; pass ``replan=False``
-        to disable it. Results of the two plans may differ in the last digits.
+        CPU and on a single GPU. This is automatic; pass ``replan=False`` to disable it. Results of the two plans may
+        differ in the last digits.
     devices : "all", int or sequence of int, optional
         Numbers of the GPUs to use, for the backends ``"gpu"`` and ``"indexed"``; with ``"auto"``, this selects
         ``"gpu"``. The rows of a table of cases, and the slices of a sliced plan, are distributed over them; single
         cases run on the first one. A number that is repeated gets two workers. Results are bit-identical for any number
         of devices.
     executor : callable, optional
-        For a sliced plan: creates the executor of its slices; see `jtgpu.backends.wrappers.conditioned`.
+        For a sliced plan: creates the executor of its slices, such as `jtgpu.cluster.RaySlices`.
     progress : callable, optional
         Called with a message before steps that take seconds: compiling kernels for this machine, and measuring the CPU
         and the GPU for ``"auto"``.
     **options
         Options of the backend. ``threads``: number of CPU threads. ``dtype="float32"``: single precision on the GPU;
         tables are half as large, posteriors are accurate to about 1e-6, and ln P(e) does not underflow (if ``"auto"``
-        chooses the CPU, it computes in float64). ``stream`` and ``device``: see `jtgpu.backends.gpu.backend.Gpu`.
+        chooses the CPU, it computes in float64). ``device``: number of the GPU. ``stream``: a CUDA stream of PyTorch,
+        CuPy or PyCUDA; a query starts after the work that is queued on it.
 
     Examples
     --------
@@ -197,8 +198,8 @@ class JunctionTree(CompiledModel):
             of PyTorch, JAX or another library with DLPack, which is not copied if it is contiguous int32. Cells are
             names of states; None, NaN, -1 and texts such as ``""`` and ``"?"`` mean "not observed". Numbers in cells
             are names of states if a state's name is a number, otherwise, and always in arrays, numbers of states from
-            0; `jtgpu.inference.tables.states` has all rules. Columns that are not variables are ignored, but a column
-            whose name is almost that of a variable is an error.
+            0. Columns that are not variables are ignored, but a column whose name is almost that of a variable is an
+            error.
         likelihood : mapping, optional
             Variable to weights >= 0: (B, n_states), or for all cases (n_states,) or a mapping from state to weight.
         soft : mapping, optional
@@ -757,7 +758,7 @@ class JunctionTree(CompiledModel):
 
         Returns
         -------
-        The result of the corresponding method; see `jtgpu.inference.queries.text` for all kinds of questions.
+        The result of the corresponding method. The user guide lists all kinds of questions.
         """
         return ask(self, question)
 

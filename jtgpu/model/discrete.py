@@ -223,7 +223,9 @@ class DiscreteModel:
         slices : sequence or "auto", optional
             Variables whose states are enumerated, for models that do not fit into the memory; ``"auto"`` chooses them.
         **options : `jtgpu.util.options.PlanOptions`
-            ``lowering``, ``together``, ``cache`` and others: see `jtgpu.inference.planning.make_plan`.
+            ``lowering``: ``"pairwise"`` (default), ``"clique"`` (a table for each clique) or ``"shallow"`` (fewer
+            levels, more work). ``together``: sets of variables that must share a clique. ``backend`` and ``devices``:
+            whose free memory limits the plan.
 
         Returns
         -------

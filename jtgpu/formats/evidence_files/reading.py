@@ -21,7 +21,7 @@ _C_LINE = re.compile(rf"(?:\A|(?<=[\r\n]))c(?=[{BLANKS}]|\Z)[^\r\n]*+")
 
 
 def read_evidence(path: str | os.PathLike[str], net: DiscreteModel) -> Case:
-    """Read an evidence file that contains one case; see `jtgpu.formats.evidence_files` for the formats.
+    """Read an evidence file that contains one case: UAI, ``name=state`` lines, or JSON.
 
     Parameters
     ----------
