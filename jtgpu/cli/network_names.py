@@ -1,13 +1,14 @@
 """Names that complete a word: networks, and the variables and states of a network.
 
-A shell waits for them at every press of Tab, so this module imports neither Typer nor, for the network that was
-completed last, NumPy and a parser: its names are stored in ``completion.json`` in the cache folder.
+A shell waits for them at every press of Tab, so this module imports neither Typer nor, for bundled networks and for the
+network that was completed last, NumPy and a parser: its names are stored in ``completion.json`` in the cache folder.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -22,7 +23,7 @@ Names = Mapping[str, Sequence[str]]  # variables and their states
 
 def match_networks(text: str) -> list[str]:
     """Network files and folders that begin with `text`, and bundled networks."""
-    from ..formats.bundled import networks
+    from ..formats.nets_folder import bundled_files
     from ..formats.registry import file_suffixes
 
     suffixes = file_suffixes()
@@ -39,7 +40,7 @@ def match_networks(text: str) -> list[str]:
                 found.append(folder + entry.name)
     if not folder:
         with suppress(Exception):  # an incomplete installation
-            found += [n for n in networks() if n.startswith(text)]
+            found += [n for n in sorted(bundled_files()) if n.startswith(text)]
     return found
 
 
@@ -90,13 +91,29 @@ def _stored(file: str) -> Names | None:
 
 def _read(file: str) -> Names:
     """Read the network, and store its names in place of those of another one."""
-    from ..formats.bundled import load, network_path
+    from ..formats.nets_folder import bundled_files
 
-    path = os.path.abspath(network_path(file))
+    bundled = None if os.path.lexists(file) else bundled_files().get(file)
+    path = os.path.abspath(bundled or file)
     state = _state(path)
-    net = load(path)
-    names = {v: list(net.states(v)) for v in net.variables}
+    names = _parsed(path) if bundled is None else _scanned(path)
     stored = json.dumps({"key": _key(file), "state": state, "names": names}).encode()
     with suppress(OSError, RuntimeError):  # RuntimeError: no home folder
         atomic_file.write_bytes(cache_folder() / "completion.json", stored, durable=False, make_folders=True)
     return names
+
+
+def _parsed(path: str) -> Names:
+    """The names in a network file of any format."""
+    from ..formats.network_files import read
+
+    net = read(path)
+    return {v: list(net.states(v)) for v in net.variables}
+
+
+def _scanned(path: str) -> Names:
+    """The names in a bundled network, without NumPy: tools/make_nets.py writes these files, in one form."""
+    from ..formats.common.files import read_bytes
+
+    nodes = re.findall(r"^node (\w+)\n\{\n    states = \((.*)\);$", read_bytes(path).decode(), re.MULTILINE)
+    return {v: re.findall(r'"([^"]*)"', states) for v, states in nodes}

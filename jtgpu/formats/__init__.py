@@ -16,7 +16,7 @@ To add a network format:
 
 Modules: `network_files` (`read`, `write`), `registry` (the table of formats), one module or folder per format,
 `common` (shared by the formats), `conversion` (from one format to another, with its losses), `comments`,
-`evidence_files`, `bundled` (the networks of this package).
+`evidence_files`, `bundled` and `nets_folder` (the networks of this package).
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .bundled import load, networks
-from .common.files import FileError, MissingFileError
-from .network_files import Opened, open_text, read, save_text, write, writer_of
-from .registry import FORMATS, Format, formats
-
 if TYPE_CHECKING:
+    from .bundled import load, networks
+    from .common.files import FileError, MissingFileError
     from .evidence_files import Case, read_evidence, read_evidence_cases, read_query
+    from .network_files import Opened, open_text, read, save_text, write, writer_of
+    from .registry import FORMATS, Format, formats
 
 __all__ = [
     "FORMATS",
@@ -53,7 +52,19 @@ __all__ = [
 ]
 
 
+# imported when they are used: a shell that completes names of files needs no parser
+_HOME = {
+    "bundled": ("load", "networks"),
+    "common.files": ("FileError", "MissingFileError"),
+    "evidence_files": ("Case", "read_evidence", "read_evidence_cases", "read_query"),
+    "network_files": ("Opened", "open_text", "read", "save_text", "write", "writer_of"),
+    "registry": ("FORMATS", "Format", "formats"),
+}
+_MODULES = {name: module for module, names in _HOME.items() for name in names}
+
+
 def __getattr__(name: str) -> Any:
-    if name not in ("Case", "read_evidence", "read_evidence_cases", "read_query"):
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(".evidence_files", __name__), name)
+    found = globals()[name] = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    return found

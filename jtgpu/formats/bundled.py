@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import JtgpuError, closest
-from .common.files import MissingFileError, unpacked_name
+from .common.files import MissingFileError
+from .nets_folder import bundled_files, networks_folder, stem
 from .network_files import read
 
 if TYPE_CHECKING:
@@ -30,26 +31,9 @@ __all__ = [
 BENCHMARK = ("mildew", "diabetes", "barley", "munin4", "water", "munin1", "link")
 
 
-def networks_folder() -> Path:
-    """Folder of the bundled networks: in the installed package, or next to it in a checkout.
-
-    Raises
-    ------
-    JtgpuError
-        If neither folder exists, which means that the installation is broken.
-    """
-    package = Path(__file__).resolve().parents[1]
-    for folder in (package / "nets", package.parent / "nets"):
-        if (folder / "asia.net").is_file():
-            return folder
-    raise JtgpuError(
-        f"the bundled networks are missing: found no nets/asia.net in {package} or {package.parent}; reinstall jtgpu"
-    )
-
-
 def networks() -> tuple[str, ...]:
     """Names of the networks that are distributed with jtgpu, sorted; see `load`."""
-    return tuple(sorted(_files()))
+    return tuple(sorted(bundled_files()))
 
 
 def load(name: str | os.PathLike[str], *, zero_rows: ZeroRows = "error") -> DiscreteModel:
@@ -95,7 +79,7 @@ def network_path(name: str | os.PathLike[str]) -> str:
     given = os.fspath(name)
     if os.path.lexists(given):
         return given
-    bundled = _files()
+    bundled = bundled_files()
     if given in bundled:
         return str(bundled[given])
     if stem(given) in bundled:
@@ -118,23 +102,11 @@ def benchmark_files(names: Sequence[str] = BENCHMARK) -> list[Path]:
     JtgpuError
         If no bundled network has that name.
     """
-    bundled = _files()
+    bundled = bundled_files()
     for name in names:
         if name not in bundled:
             raise JtgpuError(f"no bundled network is named {name!r}; the networks are in {networks_folder()}")
     return [bundled[name] for name in names]
-
-
-def _files() -> dict[str, Path]:
-    """The file of every bundled network."""
-    return {stem(p): p for p in networks_folder().iterdir() if unpacked_name(p.name).endswith(".net")}
-
-
-def stem(path: str | os.PathLike[str]) -> str:
-    """Name of a network file without folder and suffixes: ``"nets/munin.net.xz"`` gives ``"munin"``."""
-    name = os.path.basename(os.fspath(path))
-    root, _ = os.path.splitext(unpacked_name(name))
-    return root or name
 
 
 def order_file(path: str | os.PathLike[str]) -> Path:

@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 import typer
 
+import jtgpu
 from jtgpu.cli import network_names
 from jtgpu.cli.commands import COMMANDS
 from jtgpu.cli.completion import complete_findings, complete_networks, complete_targets
 from jtgpu.cli.shell_request import ARGUMENT, OPTIONS, join_findings
+from jtgpu.formats.nets_folder import bundled_files
 from tests.cli.commands import ASIA, process
 from tests.conftest import ROOT
+from tests.support.bundled import slow_when_large
 
 
 def at(file: str | None) -> Any:
@@ -139,20 +142,40 @@ def test_answers_are_those_of_typer(shell: str, request_: str, tmp_path: Path) -
     assert (here.stdout, here.stderr, here.returncode) == (theirs.stdout, theirs.stderr, theirs.returncode)
 
 
-def test_completion_imports_a_parser_once_and_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("network", ["asia", ASIA])
+def test_completion_imports_a_parser_once_for_a_file_and_nothing_else(network: str, tmp_path: Path) -> None:
     request = {
-        "_JTGPU_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "jtgpu query asia -e xray=", "PYTHONPATH": str(ROOT),
-        "JTGPU_CACHE_DIR": str(tmp_path),
+        "_JTGPU_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": f"jtgpu query {network} -e xray=",
+        "PYTHONPATH": str(ROOT), "JTGPU_CACHE_DIR": str(tmp_path),
     }  # fmt: skip
     code = "import sys, jtgpu.cli; jtgpu.cli.main(); print(*sys.modules, file=sys.stderr)"
     heavy = {"numba", "networkx", "scipy", "rich", "typer", "jtgpu.inference", "jtgpu.backends", "jtgpu.plans"}
-    for unwanted in (heavy, heavy | {"numpy", "jtgpu.formats", "jtgpu.model"}):
+    light = heavy | {"numpy", "jtgpu.formats.hugin.reader", "jtgpu.model"}
+    for unwanted in (light if network == "asia" else heavy, light):
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | request, capture_output=True, text=True,
             check=True,
         )  # fmt: skip
         assert done.stdout == '_arguments \'*: :(("xray=yes"\n"xray=no"))\'\n'
         assert not unwanted & set(done.stderr.split())
+
+
+def test_completion_of_networks_imports_no_parser(tmp_path: Path) -> None:
+    request = {"_JTGPU_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "jtgpu query as", "PYTHONPATH": str(ROOT)}
+    code = "import sys, jtgpu.cli; jtgpu.cli.main(); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | request, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "_arguments '*: :((\"asia\"))'\n"
+    assert not {"numpy", "typer", "jtgpu.model"} & set(done.stderr.split())
+
+
+@pytest.mark.parametrize("name", slow_when_large(jtgpu.networks()))
+def test_names_of_bundled_networks_are_those_that_a_parser_finds(name: str) -> None:
+    path = str(bundled_files()[name])
+    found = network_names._scanned(path)
+    assert found == network_names._parsed(path)
+    assert [*found] == [*jtgpu.load(name).variables]
 
 
 def test_stored_names_are_those_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

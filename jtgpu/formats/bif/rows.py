@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from ...errors import ParseError
 from ..common.draft import Draft, Family
-from ..common.text import Tokens, floats, near, quote, shown, unquote
+from ..common.similar import near
+from ..common.text import Tokens, floats, quote, shown, unquote
 
 __all__ = ["Filled", "Rows", "written"]
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ...errors import ParseError
 from .draft import Draft, Family
 from .noisy_max import MAX_EXPANDED, deterministic, noisy_max
-from .text import near, shown
+from .similar import near
+from .text import shown
 
 __all__ = ["REFUSED", "Expander"]
 

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from ...errors import NetworkError, ParseError
 from ...model.cpts import ROW_TOLERANCE, RowReport, normalize_rows
 from ...model.network import BayesianNetwork
-from .text import Source, near, shortened
+from .similar import near
+from .text import Source, shortened
 
 __all__ = ["Draft", "Family", "Parse", "parser_of"]
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from ...errors import FormatError, JtgpuError, format_bytes
 from ...util import atomic_file
 from ...util.system import free_memory
-from .text import near
+from .similar import near
 
 __all__ = ["PACKED", "FileError", "MissingFileError", "read_bytes", "unpacked_name", "write_bytes"]
 

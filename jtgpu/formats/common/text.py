@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from itertools import islice
+from collections.abc import Callable
 from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ParseError, closest, shown
+from ...errors import ParseError, shown
 from .decimals import bulk
 
-__all__ = ["Source", "Tokens", "decode", "floats", "near", "number", "quote", "shortened", "shown", "unquote"]
+__all__ = ["Source", "Tokens", "decode", "floats", "number", "quote", "shortened", "shown", "unquote"]
 
 # ASCII white space only: str.split() and \s also match other characters, which have no meaning in these formats.
 BLANKS = " \t\r\n\f\v"
@@ -30,15 +29,6 @@ def decode(raw: bytes) -> str:
 def shortened(message: str, most: int = 700) -> str:
     """`message` without its middle if very long names would make it unreadable."""
     return message if len(message) <= most else f"{message[: most - 200]} [...] {message[-200:]}"
-
-
-def near(word: str, known: Iterable[str]) -> str:
-    """`jtgpu.errors.closest` for names from files, whose number and length are unbounded.
-
-    Comparison takes time quadratic in a name's length, so only a limited number of short names are considered.
-    """
-    short = [k for k in islice(known, 5000) if abs(len(k) - len(word)) < 20]
-    return closest(word, short) if len(word) <= 60 else ""
 
 
 class Source:

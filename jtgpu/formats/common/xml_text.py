@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import FormatError, ParseError
-from .text import Source, floats, near, shown
+from .similar import near
+from .text import Source, floats, shown
 
 __all__ = ["Element", "XmlSource", "attribute", "escaped", "root_name", "scan"]
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from ..bif.reader import EXACT
 from ..common.draft import Draft, Family, parser_of
-from ..common.text import near, shown
+from ..common.similar import near
+from ..common.text import shown
 from ..common.xml_text import Element, Locator, XmlSource, root_name, scan
 
 __all__ = ["parse", "parse_draft", "sniff"]
