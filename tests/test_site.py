@@ -43,6 +43,11 @@ def test_every_public_name_is_on_exactly_one_reference_page(monkeypatch: pytest.
     assert not wanted - set(found)
 
 
+def test_the_theme_alone_lists_the_contents_of_a_page() -> None:
+    pages = [p for p in DOCS.rglob("*.rst") if ".. contents::" in p.read_text(encoding="utf-8")]
+    assert not pages  # furo shows an error in their place
+
+
 def test_packages_that_pages_name_need_no_import_of_their_own() -> None:
     code = "import jtgpu; print(jtgpu.cases.answer_file.__name__, jtgpu.cluster.Cluster.__name__, jtgpu.serve.__name__)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
