@@ -74,13 +74,18 @@ def open_atomic(
     try:
         with _named(name):
             file = _create(temporary)
-        with file:
+        try:
             with _named_write_errors(name):
                 yield file
             with _named(name):
                 file.flush()
                 if durable:
                     os.fsync(file.fileno())
+                file.close()
+        except BaseException:
+            with contextlib.suppress(OSError):  # closing writes again what a full disk did not take
+                file.close()
+            raise
         with _named(name):
             with contextlib.suppress(FileNotFoundError):
                 os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 import subprocess
@@ -50,7 +51,7 @@ def test_an_exception_leaves_the_old_contents_and_no_temporary_file(tmp_path: Pa
     only(tmp_path, "a")
 
 
-@pytest.mark.parametrize("where", ["write", "fsync", "replace"])
+@pytest.mark.parametrize("where", ["write", "flush", "fsync", "replace"])
 def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -63,13 +64,16 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) 
                 self.file = create(path)
                 self.write = fail
 
-            def __enter__(self) -> Full:
-                return self
-
-            def __exit__(self, *_: object) -> None:
+            def close(self) -> None:
                 self.file.close()
 
         monkeypatch.setattr(atomic_file, "_create", Full)
+    elif where == "flush":
+
+        class FullDisk(io.FileIO):
+            write = fail  # type: ignore[assignment]
+
+        monkeypatch.setattr(atomic_file, "_create", lambda path: io.BufferedWriter(FullDisk(path, "w")))
     else:
         monkeypatch.setattr(os, where, fail)
     target = tmp_path / "a"
