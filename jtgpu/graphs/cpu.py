@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,6 +21,7 @@ _single = loops("jtgpu.graphs.loops.single")
 
 GROUPS = 64  # whose results are added in order, whichever thread computes them
 ENOUGH = 1_000_000  # sources times arcs, some milliseconds, that pay for a thread
+STEP = 20_000_000  # sources times arcs, after which a thread looks whether it is to stop
 
 
 def group_sums(
@@ -44,6 +46,7 @@ def group_sums(
         If the memory of one thread is not available.
     """
     spare: list[_Memory] = []
+    stopped = threading.Event()
 
     def work(group: Group) -> tuple[Group, Sums]:
         scratch = spare.pop() if spare else _Memory(layout)
@@ -52,7 +55,7 @@ def group_sums(
             np.zeros(group.arcs.stop - group.arcs.start if edges else 0),
             group.vertices.start, group.arcs.start, endpoints,
         )  # fmt: skip
-        scratch.sweep(layout, group, out)
+        scratch.sweep(layout, group, out, stopped)
         spare.append(scratch)
         return group, out
 
@@ -61,7 +64,10 @@ def group_sums(
         yield from map(work, groups)
         return
     with ThreadPoolExecutor(n, "jtgpu-graphs") as pool:
-        yield from pool.map(work, groups)
+        try:
+            yield from pool.map(work, groups)
+        finally:
+            stopped.set()  # after Ctrl-C, groups take minutes
 
 
 class _Memory:
@@ -78,22 +84,28 @@ class _Memory:
             )  # fmt: skip
         self._tables: Tables | None = None
 
-    def sweep(self, layout: Layout, group: Group, out: Sums) -> None:
-        """Add the dependencies of a group's sources to its sums."""
+    def sweep(self, layout: Layout, group: Group, out: Sums, stopped: threading.Event) -> None:
+        """Add the dependencies of a group's sources to its sums, until it is stopped."""
         batches = layout.batches[group.batches]
+        step = len(batches) * STEP // max(group.work, 1) + 1
         if self._lanes is not None:
             failed = np.zeros(len(batches), np.bool_)
-            _sweep.sweep(layout.graph, batches, layout.sources, layout.multiplicity, self._lanes, out, failed)
+            for i in range(0, len(batches), step):
+                if not stopped.is_set():
+                    args = batches[i : i + step], layout.sources, layout.multiplicity, self._lanes, out
+                    _sweep.sweep(layout.graph, *args, failed[i : i + step])
             batches = batches[failed]
-        if not len(batches):
-            return
-        if self._tables is None:
+        if self._tables is None and len(batches):
             n = layout.largest
             self._tables = Tables(
                 np.empty(n), np.empty(n), np.empty(n, np.int32), np.empty(n), *(np.empty(n, np.int32) for _ in range(4))
             )
-        args = batches, layout.sources, layout.multiplicity, self._tables, out
-        _single.sweep_single(layout.graph, layout.length, *args)
+        for i in range(0, len(batches), step):
+            if not stopped.is_set():
+                some = batches[i : i + step]
+                _single.sweep_single(
+                    layout.graph, layout.length, some, layout.sources, layout.multiplicity, self._tables, out
+                )
 
 
 def _bytes_of_thread(layout: Layout) -> int:

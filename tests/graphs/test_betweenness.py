@@ -6,6 +6,7 @@ import itertools
 import random
 import warnings
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import networkx as nx
@@ -231,6 +232,26 @@ def test_bits_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         one = graphs.betweenness(graph, threads=1, **options)
         for threads in (2, 5):
             assert graphs.betweenness(graph, threads=threads, **options).tobytes() == one.tobytes()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_interruption_does_not_wait_for_a_group(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "ENOUGH", 1)
+    monkeypatch.setattr(cpu, "STEP", 1)
+    monkeypatch.setattr(cpu, "GROUPS", 2)
+    n, compiled = 0, cpu._sweep.sweep
+
+    def sweep(*arguments: Any) -> None:
+        nonlocal n
+        n += 1
+        if n == 3:
+            raise KeyboardInterrupt  # in a thread of the pool it reaches the caller as from Ctrl-C
+        compiled(*arguments)
+
+    monkeypatch.setattr(cpu, "_sweep", SimpleNamespace(sweep=sweep))
+    with pytest.raises(KeyboardInterrupt):
+        graphs.betweenness(nx.gnp_random_graph(900, 0.01, 1), threads=threads)
+    assert n < 40  # of 57 batches
 
 
 def test_progress_counts_sources() -> None:
