@@ -16,7 +16,7 @@ from ..learn.dags.scores.rules import SCORES
 from ..learn.dags.search.structure import METHODS
 from ..model.network import BayesianNetwork
 from .networks import check_output, read_network, split_names
-from .options import RUNNING, Devices, MemoryLimit, Progress, Threads, one_of
+from .options import CLUSTER, RUNNING, Devices, MemoryLimit, Progress, Threads, one_of
 
 __all__ = ["ConstraintOptions", "ModelOptions", "PosteriorOptions", "RunOptions"]
 
@@ -31,6 +31,12 @@ Texts = list[str] | None
 def _candidates(text: str | None) -> str | None:
     if text not in (None, "auto", "all") and not (str(text).isascii() and str(text).isdigit() and int(str(text)) > 0):
         raise typer.BadParameter(f"{text!r} is neither a number above 0, nor auto or all")
+    return text
+
+
+def _tempering(text: str | None) -> str | None:
+    if text not in (None, "auto") and not (str(text).isascii() and str(text).isdigit() and int(str(text)) > 1):
+        raise typer.BadParameter(f"{text!r} is neither a number above 1, nor auto")
     return text
 
 
@@ -248,6 +254,21 @@ class PosteriorOptions:
             metavar="N", min=4, rich_help_panel=UNCERTAINTY, show_default=False, help="Number of chains. Default: 8."
         ),
     ] = None
+    tempering: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|auto", callback=_tempering, rich_help_panel=UNCERTAINTY, show_default=False,
+            help="Replicas of each chain at flatter distributions, for posteriors with several peaks; auto: if needed.",
+        ),
+    ] = None  # fmt: skip
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", rich_help_panel=CLUSTER, show_default=False,
+            help="Run the chains on a Ray cluster: auto (the cluster of this job), local, ray://host:10001 or "
+            "host:6379.",
+        ),
+    ] = None  # fmt: skip
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -266,7 +287,7 @@ class PosteriorOptions:
             option is not None
             for option in (
                 self.edges, self.draw, self.draw_network, self.save, self.threshold, self.tolerance, self.time,
-                self.steps, self.chains, self.checkpoint,
+                self.steps, self.chains, self.checkpoint, self.tempering, self.cluster,
             )
         )  # fmt: skip
 
@@ -301,7 +322,8 @@ class PosteriorOptions:
         return {
             "tolerance": 0.01 if self.tolerance is None else self.tolerance,
             "time": self.time, "steps": self.steps, "chains": "auto" if self.chains is None else self.chains,
-            "checkpoint": self.checkpoint,
+            "checkpoint": self.checkpoint, "cluster": self.cluster,
+            "tempering": self.tempering if self.tempering == "auto" else int(self.tempering or 0) or False,
         }  # fmt: skip
 
 

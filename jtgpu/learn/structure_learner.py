@@ -36,7 +36,7 @@ class StructureLearner(Estimator):
     family_score : str
         `score` of `jtgpu.learn.posterior`.
     ess, prior, max_parents, candidates, method, forbidden, required, tiers, within_tiers, states, missing, tolerance,
-    time, steps, chains, seed, memory_limit, threads, backend, devices, checkpoint, progress, start
+    time, steps, chains, tempering, seed, memory_limit, threads, backend, devices, cluster, checkpoint, progress, start
         See `jtgpu.learn.posterior`.
     threshold : float, optional
         The graph has the arcs with a probability above this. Default: the graph of the highest posterior weight.
@@ -92,11 +92,13 @@ class StructureLearner(Estimator):
         time: float | None = None,
         steps: int | None = None,
         chains: int | str = "auto",
+        tempering: bool | int | str = False,
         seed: int = 0,
         memory_limit: int | str | None = None,
         threads: int | None = None,
         backend: str = "cpu",
         devices: Any = None,
+        cluster: Any = None,
         checkpoint: str | Path | None = None,
         progress: Callable[[str], None] | None = None,
         start: Any = None,
@@ -118,11 +120,13 @@ class StructureLearner(Estimator):
         self.time = time
         self.steps = steps
         self.chains = chains
+        self.tempering = tempering
         self.seed = seed
         self.memory_limit = memory_limit
         self.threads = threads
         self.backend = backend
         self.devices = devices
+        self.cluster = cluster
         self.checkpoint = checkpoint
         self.progress = progress
         self.start = start

@@ -153,6 +153,8 @@ def test_markov_chains(data: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "not converged" in done.stderr
     assert done.stdout.splitlines()[-1].startswith("# NOT converged: largest standard error 0.")
+    done = run(data, "--method", "mcmc", "--tempering", "2", "--tolerance", "0.05", "--json")
+    assert json.loads(done.stdout)["converged"] is True
     done = run(data, "--method", "mcmc", "--steps", "1", "--json")
     assert done.exit_code == 0
     assert json.loads(done.stdout)["converged"] is False
@@ -220,6 +222,7 @@ def test_missing_cells_and_dialects(tmp_path: Path) -> None:
         (["--prior", "order", "--method", "greedy"], "greedy finds a graph, not the probabilities"),
         (["--resume"], "--resume requires --checkpoint"),
         (["--threshold", "1.5"], "neither a number from 0 to 1, nor map"),
+        (["--tempering", "1"], "neither a number above 1, nor auto"),
         (["--candidates", "0"], "neither a number above 0, nor auto or all"),
         (["--devices", "0"], "--devices requires --backend gpu"),
         (["--draw-network", "e.png"], "neither .svg nor .html"),
