@@ -30,7 +30,7 @@ COLUMNS = 160  # of a long line of residuals: the least and the largest value of
 
 
 def show_series(x: Any, fit: Autoregression, *, alpha: float = 0.05, most: int = 8, time: str | None = None) -> Drawing:
-    """Draw partial autocorrelations, and what a model leaves of its series.
+    """Draw the partial autocorrelations and the residuals of autoregressive models.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ def log_evidence(
     tree: Any, cases: Any, cpts: Mapping[str, Any] | None = None, likelihood: Mapping[str, Any] | None = None,
     *, on_impossible: str = "error",
 ) -> Any:  # fmt: skip
-    """Compute ln P of every case as a tensor that knows its gradient.
+    """Compute ln P of every case as a differentiable tensor.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def posteriors(
     tree: Any, cases: Any, targets: str | Iterable[str], cpts: Mapping[str, Any] | None = None,
     likelihood: Mapping[str, Any] | None = None, *, on_impossible: str = "error",
 ) -> dict[str, Any]:  # fmt: skip
-    """Compute posteriors as tensors that know their gradients.
+    """Compute posteriors as differentiable tensors.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ class Online:
         return self._tree.model
 
     def experience(self, variable: str | int) -> NDArray[np.float64]:
-        """How many cases each row of a CPT stands for now, by the configuration of the parents."""
+        """Number of cases that each row of a CPT is worth now, by the configuration of the parents."""
         return np.asarray(self._counts[self.network.index(variable)].sum(axis=-1))
 
     def update(self, cases: Any, *, weights: ArrayLike | None = None, on_impossible: OnProblem = "error") -> None:

@@ -74,7 +74,7 @@ class Fit:
     _errors: Mapping[str, NDArray[np.float64]] | None = field(default=None, repr=False)
 
     def standard_errors(self, variable: str) -> NDArray[np.float64]:
-        """Standard errors of the entries of a CPT; infinite where the data say nothing about an entry.
+        """Standard errors of the entries of a CPT; infinite where the data do not determine an entry.
 
         Raises
         ------
