@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
 from ..errors import ArgumentError, closest, shown
 
-__all__ = ["choice", "described", "flag", "number", "several", "text", "whole_number"]
+__all__ = ["choice", "described", "file_path", "flag", "number", "several", "text", "whole_number"]
 
 
 def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
@@ -102,6 +103,19 @@ def text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ArgumentError(f"{name} must be a string, not {described(value)}")
     return value
+
+
+def file_path(name: str, value: Any) -> str:
+    """The path of a file: a string or an `os.PathLike` of a string.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    found = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(found, str):
+        raise ArgumentError(f"{name} must be a path, as a string or a pathlib.Path, not {described(value)}")
+    return found
 
 
 def flag(name: str, value: Any) -> bool:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import networkx
     from numpy.typing import NDArray
 
-__all__ = ["adjacency", "compelled_arcs", "digraph", "structural_hamming_distance"]
+__all__ = ["adjacency", "compelled_arcs", "digraph", "has_cycle", "structural_hamming_distance"]
 
 
 def adjacency(parents: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
@@ -20,6 +20,17 @@ def adjacency(parents: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
     for v, members in enumerate(parents):
         found[list(members), v] = True
     return found
+
+
+def has_cycle(arcs: NDArray[np.bool_]) -> bool:
+    """Whether a graph [parent, child] has a cycle; an arc from a variable to itself is one."""
+    left = np.arange(len(arcs))
+    while len(left):
+        has_parent = arcs[np.ix_(left, left)].any(axis=0)
+        if has_parent.all():
+            return True
+        left = left[has_parent]
+    return False
 
 
 def digraph(names: Sequence[str], arcs: NDArray[np.bool_]) -> networkx.DiGraph[str]:

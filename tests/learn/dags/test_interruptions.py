@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import jtgpu
+from jtgpu.errors import JtgpuError
 from jtgpu.learn.dags.chains import kept, run_files, runs
 from jtgpu.learn.dags.posterior.result import StructurePosterior
 from jtgpu.util import atomic_file
@@ -127,3 +128,33 @@ def test_a_full_disk_leaves_the_older_checkpoint(tmp_path: Path, monkeypatch: py
     with pytest.warns(UserWarning, match="not converged"):
         whole, resumed = posterior(steps=40_000), posterior(steps=40_000, checkpoint=path)
     assert np.array_equal(whole.trace, resumed.trace)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "state_part",
+        *(pytest.param(name, marks=pytest.mark.slow)
+          for name in ("state_arcs", "best", "graphs", "traces", "snapshot_1", "state_moves")),
+    ],
+)  # fmt: skip
+def test_damaged_checkpoints_are_refused(name: str, tmp_path: Path) -> None:
+    """Compiled loops do not check shapes and ranges, so what is read is checked."""
+    path = tmp_path / "run.npz"
+    with pytest.warns(UserWarning, match="not converged"):
+        posterior(steps=20_000, checkpoint=path, tempering=3)
+    with np.load(path) as file:
+        arrays = dict(file)
+    whole = arrays[name]
+    for wrong in (whole[:-1], whole.astype(np.float32), whole[..., None], None):
+        changed = {k: a for k, a in arrays.items() if k != name} | ({} if wrong is None else {name: wrong})
+        if name in ("graphs", "traces", "best") and wrong is not None and wrong.dtype == np.float32:
+            continue
+        np.savez(path, **changed)
+        with pytest.raises(JtgpuError, match=r"run\.npz is damaged"):
+            posterior(steps=40_000, checkpoint=path, tempering=3)
+    if name == "state_part":
+        for wrong in (whole + 100, whole - 100):
+            np.savez(path, **(arrays | {name: wrong}))
+            with pytest.raises(JtgpuError, match="out of range"):
+                posterior(steps=40_000, checkpoint=path, tempering=3)

@@ -117,12 +117,51 @@ def written(kept: Kept) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     return arrays, numbers
 
 
-def read(engine: Engine, arrays: dict[str, NDArray[Any]], numbers: dict[str, Any]) -> Kept:
-    """What `written` returned."""
+def read(engine: Engine, like: Any, arrays: dict[str, NDArray[Any]], numbers: dict[str, Any]) -> Kept:
+    """What `written` returned.
+
+    Parameters
+    ----------
+    engine : Engine
+    like : NamedTuple
+        A state of the same chains: arrays must have the same types and shapes.
+    arrays, numbers
+
+    Raises
+    ------
+    KeyError, ValueError or TypeError
+        If that is not so: compiled loops do not check.
+    """
     fields = {name[6:]: array for name, array in arrays.items() if name.startswith("state_")}
     best_weight = -np.inf if numbers["best_weight"] is None else numbers["best_weight"]
-    return Kept(
+    kept = Kept(
         engine.restored(fields | numbers["state"]), numbers["rounds"], arrays["best"], best_weight,
         {int(r): (arrays[f"snapshot_{r}"], n) for r, n in numbers["snapshots"].items()}, tuple(numbers["kept"]),
         numbers["stride"], tuple(arrays["graphs"]), tuple(arrays["traces"]),
     )  # fmt: skip
+    _check(kept, like)
+    return kept
+
+
+def _check(kept: Kept, like: Any) -> None:
+    pairs = [(name, value, getattr(like, name)) for name, value in kept.state._asdict().items()]
+    pairs += [("snapshot", sums, like.arcs) for sums, _ in kept.snapshots.values()]
+    for name, value, expected in pairs:
+        if isinstance(expected, np.ndarray):
+            if not isinstance(value, np.ndarray) or (value.dtype, value.shape) != (expected.dtype, expected.shape):
+                raise ValueError(f"{name} has another type or shape")
+        elif not isinstance(value, int) or value < 0:
+            raise ValueError(f"{name} is no number")
+    n_chains, n = like.arcs.shape[:2]
+    for name in {"part", "order", "levels"} & {*kept.state._fields}:
+        value = getattr(kept.state, name)
+        if value.min() < 0 or value.max() >= value.shape[-1]:
+            raise ValueError(f"{name} is out of range")
+        if name != "part" and not (np.sort(value, axis=-1) == np.arange(value.shape[-1])).all():
+            raise ValueError(f"{name} is no permutation")
+    shapes = [(kept.best, (n,)), *((g, (n_chains, n)) for g in kept.of_graphs)]
+    shapes += [(t, (n_chains,)) for t in kept.of_traces]
+    if any(array.shape != shape for array, shape in shapes):
+        raise ValueError("graphs or traces have another shape")
+    if not len(kept.numbers) == len(kept.of_graphs) == len(kept.of_traces) or not isinstance(kept.n_rounds, int):
+        raise ValueError("graphs and traces of other blocks")

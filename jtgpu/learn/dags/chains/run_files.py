@@ -54,7 +54,7 @@ class RunFile:
             if head["version"] != VERSION:
                 raise JtgpuError(f"the checkpoint {self._path} has version {head['version']}; expected {VERSION}")
             known = head["options"]
-        except (OSError, *DAMAGED) as error:
+        except (OSError, AttributeError, *DAMAGED) as error:
             raise JtgpuError(f"the checkpoint {self._path} cannot be read: {error}") from None
         differ = [name for name, value in self._options.items() if known.get(name) != value]
         if differ:
@@ -63,7 +63,7 @@ class RunFile:
             )
         try:
             run.restore(arrays, head["run"])
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
             raise JtgpuError(f"the checkpoint {self._path} is damaged: {error!r}") from None
         return True
 

@@ -199,7 +199,8 @@ class ChainRun:
         """Continue from what `arrays` returned."""
         if self._tempered is not None and not numbers["undecided"]:
             if numbers["notes"]:
-                self._take_over(records.read(self._tempered, arrays, numbers), tuple(numbers["notes"]))
+                like = self._tempered.start(self.state)
+                self._take_over(records.read(self._tempered, like, arrays, numbers), tuple(numbers["notes"]))
                 return
             self._tempered = None
-        self.kept = records.read(self.engine, arrays, numbers)
+        self.kept = records.read(self.engine, self.state, arrays, numbers)

@@ -11,6 +11,7 @@ from ....errors import ArgumentError, FormatError
 from ..npz import DAMAGED
 from ..scores.coded import CodedTable
 from ..search.structure import Structure
+from .checked_contents import check_arrays, check_header
 from .facts import Facts
 from .result import StructurePosterior
 from .saved_file import read_file
@@ -56,6 +57,8 @@ def load(path: str | Path) -> StructurePosterior:
 
     Raises
     ------
+    ArgumentError
+        If `path` is no path.
     FormatError
         If the file is no saved posterior, of another version, or damaged.
     OSError
@@ -74,23 +77,17 @@ def load(path: str | Path) -> StructurePosterior:
     try:
         return _posterior(header, arrays)
     except DAMAGED as error:
-        raise FormatError(f"{path}: a damaged posterior: {error!r}") from None
+        raise FormatError(f"{path}: a damaged posterior: {error}") from None
 
 
 def _posterior(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> StructurePosterior:
+    check_header(header)
     names, states = tuple(header["names"]), tuple(map(tuple, header["states"]))
-    n = len(names)
+    check_arrays(arrays, states)
     table = CodedTable(names, states, arrays["codes"], arrays.get("weights"), header["dropped"])
     facts = Facts(**header["facts"] | {"notes": tuple(header["facts"]["notes"])})
-    for name in ("arcs", "errors", "best"):
-        if arrays[name].shape != (n, n):
-            raise ValueError(f"{name} has the shape {arrays[name].shape}")
-    if not len(states) == len(arrays["codes"]) == len(arrays["parents"]) == n:
-        raise ValueError("tables of other variables")
-    if arrays["graphs"].ndim != 3 or arrays["graphs"].shape[2] != n:
-        raise ValueError("graphs of other variables")
     best = Structure(
-        names, **header["structure"], candidates=facts.candidates, _arcs=arrays["best"].astype(np.bool_), _table=table,
+        names, **header["structure"], candidates=facts.candidates, _arcs=arrays["best"], _table=table,
         _ess=header["ess"],
     )  # fmt: skip
     return StructurePosterior(

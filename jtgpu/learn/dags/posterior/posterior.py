@@ -16,7 +16,7 @@ import numpy as np
 from ....errors import ArgumentError, NetworkError, TableTooLarge
 from ....model.network import BayesianNetwork
 from ....util import doors
-from ....util.arguments import choice, flag, number, whole_number
+from ....util.arguments import choice, file_path, flag, number, whole_number
 from ....util.system import free_memory, parse_bytes
 from ..candidates.coverage import covered_shares
 from ..candidates.family_weights import family_weights
@@ -265,7 +265,7 @@ def posterior(  # noqa: PLR0913
         if backend == "gpu":
             raise ArgumentError("a cluster runs chains on CPUs; use backend='cpu', or the GPUs of this machine only")
     how = _Chains(n_chains, _replicas(tempering, prior, backend), cluster, checkpoint, progress)
-    if checkpoint is not None and not (folder := Path(checkpoint).absolute().parent).is_dir():
+    if checkpoint is not None and not (folder := Path(file_path("checkpoint", checkpoint)).absolute().parent).is_dir():
         raise ArgumentError(f"checkpoint {str(checkpoint)!r}: there is no folder {str(folder)!r}; create it first")
     coded = code_table(data, states=states, missing=missing, weights=weights)
     rule.require_scorable(coded.has_gaps)

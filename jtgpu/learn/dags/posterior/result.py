@@ -15,7 +15,7 @@ from ....inference.results.printed import Printed
 from ....inference.results.rankings import Ranking
 from ....model.network import BayesianNetwork
 from ....util import doors
-from ....util.arguments import number, whole_number
+from ....util.arguments import file_path, number, whole_number
 from ....util.atomic_file import write_bytes
 from ..chains.diagnostics import standard_errors
 from ..graphs import digraph
@@ -312,6 +312,7 @@ class StructurePosterior(Printed):
         OSError
             If the file cannot be written; an older file stays as it was.
         """
+        where = file_path("path", path)
         table, best = self._table_of_cases, self.structure
         every = [self._source.parent_sets(v) for v in range(len(self.names))]
         header = {
@@ -329,7 +330,7 @@ class StructurePosterior(Printed):
         }  # fmt: skip
         if table.weights is not None:
             arrays["weights"] = table.weights
-        write_bytes(Path(path), file_contents(header, arrays))
+        write_bytes(where, file_contents(header, arrays))
 
     # Pictures -----------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import FormatError
+from ....util.arguments import file_path
 from ..npz import DAMAGED, read_arrays
 
 if TYPE_CHECKING:
@@ -35,11 +36,14 @@ def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]
 
     Raises
     ------
+    ArgumentError
+        If `path` is no path.
     FormatError
         If it is no file of a posterior, of another version, or damaged.
     OSError
         If it cannot be read.
     """
+    path = file_path("path", path)
     try:
         arrays = read_arrays(path)
         header = json.loads(bytes(arrays.pop("header")))

@@ -15,7 +15,7 @@ import numpy as np
 
 from ....errors import ArgumentError, FormatError, TableTooLarge, UnknownVariable, closest, format_bytes
 from ....model.network import BayesianNetwork
-from ....util.arguments import choice, whole_number
+from ....util.arguments import choice, file_path, whole_number
 from ....util.atomic_file import write_bytes
 from ....util.loops import loops
 from ....util.system import free_memory, parse_bytes
@@ -160,6 +160,7 @@ class ScoreTable:
         OSError
             If it cannot be read.
         """
+        path = file_path("path", path)
         try:
             arrays = read_arrays(path)
             header, scores = json.loads(bytes(arrays["header"])), arrays["scores"]
