@@ -101,6 +101,7 @@ def test_what_is_no_path_is_refused(path: Any) -> None:
             jtgpu.learn.posterior(random_table(4, n=3), method="mcmc", checkpoint=path)
 
 
+VALUES: tuple[Any, ...] = (None, 3, -1, "x", [], {}, [1], float("nan"), [[1]], True)
 WRONG: dict[str, Callable[[Any], Any]] = {
     "flat": lambda a: a.ravel(), "short": lambda a: a[:-1], "single": lambda a: a.astype(np.float32),
     "texts": lambda a: a.astype(str), "nan": lambda a: np.full(a.shape, np.nan), "empty": lambda a: a[:0],
@@ -135,7 +136,7 @@ def test_crafted_files_are_refused_or_harmless(method: str, tmp_path: Path) -> N
     for name, value in header.items():
         assert refused({k: v for k, v in header.items() if k != name}, arrays)
         for part in value if isinstance(value, dict) else [None]:
-            for wrong in (None, 3, -1, "x", [], {}, [1], float("nan"), [[1]], True):
+            for wrong in VALUES:
                 changed = copy.deepcopy(header)
                 if part is None:
                     changed[name] = wrong

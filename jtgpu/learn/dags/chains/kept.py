@@ -159,9 +159,11 @@ def _check(kept: Kept, like: Any) -> None:
             raise ValueError(f"{name} is out of range")
         if name != "part" and not (np.sort(value, axis=-1) == np.arange(value.shape[-1])).all():
             raise ValueError(f"{name} is no permutation")
-    shapes = [(kept.best, (n,)), *((g, (n_chains, n)) for g in kept.of_graphs)]
-    shapes += [(t, (n_chains,)) for t in kept.of_traces]
-    if any(array.shape != shape for array, shape in shapes):
+    if (
+        kept.best.shape != (n,)
+        or any(graphs.shape != (n_chains, n) for graphs in kept.of_graphs)
+        or any(trace.shape != (n_chains,) for trace in kept.of_traces)
+    ):
         raise ValueError("graphs or traces have another shape")
     if not len(kept.numbers) == len(kept.of_graphs) == len(kept.of_traces) or not isinstance(kept.n_rounds, int):
         raise ValueError("graphs and traces of other blocks")
