@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ....util.system import cores
 from ..scores.combinations import parent_members
-from .family_weights import unsqueeze
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["covered_shares"]
 
-SETS = 1 << 22  # parent sets times orders that are compared together
+WORD = 64  # variables of a word of bits
 
 
 def covered_shares(
@@ -25,6 +26,7 @@ def covered_shares(
     candidates: NDArray[np.int64],
     outer: OuterSets | None,
     orders: NDArray[np.int64],
+    threads: int | None = None,
 ) -> NDArray[np.float64]:
     """Share of the weight of each variable's parent sets that chains know, averaged over some orders, (n,).
 
@@ -38,44 +40,50 @@ def covered_shares(
     outer : OuterSets or None
         The known sets with other members.
     orders : (D, n) ndarray of int64
+    threads : int, optional
     """
     n = len(log_weights)
-    members = parent_members(n, max_parents)
+    others = np.arange(max(n - 1, 1))
+    bits = np.zeros((n, -(-n // WORD)), np.uint64)  # of each squeezed number; the last is that of no member
+    bits[others, others // WORD] = np.uint64(1) << (others % WORD).astype(np.uint64)
+    bits[n - 1] = 0
+    sets = bits[parent_members(n, max_parents)].sum(axis=1)
     position = np.argsort(orders, axis=1)
-    found = np.ones(n)
-    for v in range(n):
-        own = unsqueeze(members, v)
-        shares = _shares(log_weights[v], own, position, v)
-        parents = candidates[v] if outer is None else outer.parents[v]
-        bit = np.zeros(n + 1, np.int64)  # the last is that of no member
-        is_possible = np.zeros(n + 1, np.bool_)
-        is_possible[n] = True
-        number = np.flatnonzero(parents >= 0)
-        bit[parents[number]], is_possible[parents[number]] = np.int64(1) << number, True
-        masks = bit[own].sum(axis=1)
-        is_known = is_possible[own].all(axis=1)
+
+    def share(v: int) -> float:
+        before = np.delete(position < position[:, [v]], v, axis=1)
+        shares = _shares(log_weights[v], sets, before @ bits[: n - 1])
+        own = candidates[v][candidates[v] >= 0]
+        inside = ~bits[own - (own > v)].sum(axis=0, dtype=np.uint64)
+        is_known = ~(sets & inside).any(axis=1)
         if outer is not None:
-            is_known &= (masks >> candidates.shape[1] == 0) | np.isin(masks, outer.masks[v])
+            is_known[outer.numbers[v]] = True
         total = float(shares.sum())
-        found[v] = min(float(shares[is_known].sum()) / total, 1.0) if total else 1.0
-    return found
+        return min(float(shares[is_known].sum()) / total, 1.0) if total else 1.0
+
+    with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
+        return np.array(list(pool.map(share, range(n))))
 
 
 def _shares(
-    log_weights: NDArray[np.float64], members: NDArray[np.int64], position: NDArray[np.int64], v: int
+    log_weights: NDArray[np.float64], sets: NDArray[np.uint64], before: NDArray[np.uint64]
 ) -> NDArray[np.float64]:
-    """Posterior of each parent set of v, averaged over the orders."""
-    n_orders = len(position)
-    found = np.zeros(len(members))
-    if not np.isfinite(log_weights).any():
-        return found
-    latest = np.concatenate([position, np.full((n_orders, 1), -1)], axis=1)  # -1: before all variables
-    few = max(SETS // max(len(members), 1), 1)
-    for first in range(0, n_orders, few):
-        chunk = latest[first : first + few]
-        allowed = chunk[:, members].max(axis=2, initial=-1) < chunk[:, [v]]
-        logs = np.where(allowed, log_weights, -np.inf)
-        top = logs.max(axis=1, keepdims=True)
-        weights = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
-        found += (weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)).sum(axis=0)
-    return np.asarray(found / n_orders)
+    """Posterior of each parent set of a variable, averaged over the orders.
+
+    Parameters
+    ----------
+    log_weights : (M,) ndarray of float64
+    sets : (M, W) ndarray of uint64
+        Bits of the squeezed numbers of their members.
+    before : (D, W) ndarray of uint64
+        The variables that precede this one in each order.
+    """
+    found = np.zeros(len(sets))
+    for own in before:
+        allowed = np.flatnonzero(~(sets & ~own).any(axis=1))
+        logs = log_weights[allowed]
+        top = logs.max(initial=-np.inf)
+        if np.isfinite(top):
+            weights = np.exp(logs - top)
+            found[allowed] += weights / weights.sum()
+    return np.asarray(found / len(before))

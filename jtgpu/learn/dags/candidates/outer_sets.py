@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....util.system import cores
 from ..scores.combinations import binomial_table, parent_members
-from .family_weights import unsqueeze
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +25,7 @@ __all__ = ["MAX_POSSIBLE", "OuterSets", "outer_sets"]
 
 MAX_POSSIBLE = 62  # possible parents of a variable: bits of a set
 DOMINATED = 1e-5  # share of its subsets' weight below which a set is left out
+CLEARLY = 11.6  # more than ln of 100,000
 MAX_RATIO = 60.0  # ln of the largest ratio of weights that is distinguished
 
 
@@ -41,11 +41,14 @@ class OuterSets:
     masks : list of n ndarrays of int64
         The sets of each variable, as bits.
     log_weights : list of n ndarrays of float64
+    numbers : list of n ndarrays of int64
+        Their numbers in the order of a `ScoreTable`; empty if they are unknown.
     """
 
     parents: NDArray[np.int64]
     masks: list[NDArray[np.int64]]
     log_weights: list[NDArray[np.float64]]
+    numbers: list[NDArray[np.int64]] = field(default_factory=list)
 
 
 def outer_sets(
@@ -67,13 +70,13 @@ def outer_sets(
     """
     n, k = candidates.shape
     members = parent_members(n, max_parents)
-    subsets = _subsets(members, n)
+    subsets, with_member = _subsets(members, n), _sets_with_member(members, n)
     m = min(n - 1, MAX_POSSIBLE)
     parents = np.full((n, m), -1, np.int64)
 
-    def select(v: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def select(v: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
         own = candidates[v][candidates[v] >= 0]
-        others = _others(log_weights[v], unsqueeze(members, v), own, n, m - k)
+        others = _others(log_weights[v], with_member, v, own, m - k)
         parents[v, : len(own)], parents[v, k : k + len(others)] = own, others
         bit = np.zeros(n, np.int64)  # of each squeezed number; the last is that of no member
         bit[own - (own > v)] = np.int64(1) << np.arange(len(own))
@@ -82,22 +85,32 @@ def outer_sets(
         is_known[n - 1] = True
         masks = bit[members].sum(axis=1)
         rows = np.flatnonzero(np.isfinite(log_weights[v]) & is_known[members].all(axis=1) & (masks >> k > 0))
+        rows = rows[~_is_clearly_dominated(log_weights[v], members, subsets, rows)]
         rows = rows[_is_undominated(log_weights[v], members, subsets, rows)]
-        return masks[rows], log_weights[v, rows]
+        return masks[rows], log_weights[v, rows], rows
 
     with ThreadPoolExecutor(threads or cores(), "jtgpu-learn") as pool:
         found = list(pool.map(select, range(n)))
-    return OuterSets(parents, [masks for masks, _ in found], [weights for _, weights in found])
+    masks, weights, numbers = zip(*found, strict=True)
+    return OuterSets(parents, list(masks), list(weights), list(numbers))
+
+
+def _sets_with_member(members: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of the sets with each squeezed member, one after the other, and where those of each member begin."""
+    order = np.argsort(members, axis=None, kind="stable")
+    begin = np.searchsorted(members.reshape(-1)[order], np.arange(n - 1))
+    return order[begin[0] :] // members.shape[1], begin - begin[0]
 
 
 def _others(
-    weights: NDArray[np.float64], members: NDArray[np.int64], candidates: NDArray[np.int64], n: int, most: int
-) -> NDArray[np.int64]:
-    """Variables that may be parents besides the candidates, those of the best sets, ascending."""
-    best_with = np.full(n + 1, -np.inf)
-    np.maximum.at(best_with, members, weights[:, None])
+    weights: NDArray[np.float64], with_member: tuple[NDArray[np.int64], NDArray[np.int64]], v: int,
+    candidates: NDArray[np.int64], most: int,
+) -> NDArray[np.int64]:  # fmt: skip
+    """Variables that may be parents of v besides the candidates, those of the best sets, ascending."""
+    numbers, begin = with_member
+    best_with = np.insert(np.maximum.reduceat(weights[numbers], begin), v, -np.inf)
     best_with[candidates] = -np.inf
-    found = np.argsort(-best_with[:n], kind="stable")[:most]
+    found = np.argsort(-best_with, kind="stable")[:most]
     return np.sort(found[best_with[found] > -np.inf])
 
 
@@ -117,6 +130,21 @@ def _subsets(members: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
         if count:
             ranks[members[:, last] < 0] = -1
         found.append(ranks)
+    return found
+
+
+def _is_clearly_dominated(
+    weights: NDArray[np.float64], members: NDArray[np.int64], subsets: list[NDArray[np.int64]], rows: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether for each member a single subset with it, of one member less, has 100,000 times the weight of a set."""
+    sizes, found = (members[rows] >= 0).sum(axis=1), np.zeros(len(rows), np.bool_)
+    for size in range(2, members.shape[1] + 1):
+        own = rows[sizes == size]
+        without = [weights[subsets[(1 << size) - 1 ^ 1 << j][own]] for j in range(size)]  # member j
+        least = np.full(len(own), np.inf)
+        for j in range(size):
+            np.minimum(least, np.maximum.reduce([x for i, x in enumerate(without) if i != j]), out=least)
+        found[sizes == size] = least - weights[own] > CLEARLY
     return found
 
 
