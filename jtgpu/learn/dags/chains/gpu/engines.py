@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["GpuOrderEngine", "GpuPartitionEngine"]
 
 BLOCK_STEPS = 250  # fewer than on the CPU, of many more chains
+OUTER_THIN = 4  # steps between two samples, for each variable, with outer sets: a sample takes the time of 100 steps
 
 
 class GpuPartitionEngine(Engine):
@@ -32,7 +33,7 @@ class GpuPartitionEngine(Engine):
     def __init__(self, tables: SetTables, seed: int, devices: Any):
         self._tables, self._seed, self._devices = tables, seed, devices
         self._chains: GpuPartitionChains | None = None
-        self.thin = len(tables.candidates)
+        self.thin = len(tables.candidates) * (OUTER_THIN if tables.outer_units.shape[1] else 1)
 
     def start(self, first: partitions.PartitionChains) -> partitions.PartitionChains:
         """The first state of all replicas."""

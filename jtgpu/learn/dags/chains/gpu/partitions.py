@@ -60,9 +60,7 @@ class GpuPartitionChains(GpuChains):
         devices: Any = None,
         replicas: int | None = None,
         shares: tuple[float, float, float] = (0.6, 0.13, 0.13),
-        kernel: str = "partition_steps",
     ):
-        self.kernel = kernel
         n, k = tables.sums.shape[0], tables.hits.shape[1]
         arrays: dict[str, NDArray[Any]] = {
             "candidates": tables.candidates.astype(np.int32),
