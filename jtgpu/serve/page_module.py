@@ -1,4 +1,4 @@
-"""The modules of the page as one, for a notebook."""
+"""The modules of the page as one: a browser sends one request for it, and a notebook takes only one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w]+\.js)";\n', re.MULTILINE
 _EXPORT = re.compile(r"^export (?=class|function|const|async)", re.MULTILINE)
 
 
-@lru_cache(1)
+@lru_cache
 def page_module(entry: str = "widget.js") -> str:
     """The modules of the page as one module: imports are dropped, and what a module needs stands before it.
 

@@ -19,6 +19,7 @@ from .hosted import Hosted
 from .network_pages import cpt, describe, file, layout
 from .openapi import openapi
 from .page_files import FOLDER as PAGE
+from .page_module import page_module
 from .problems import Refusal
 from .questions import QUESTIONS
 from .requests import JSON, json_response, trace_of
@@ -88,7 +89,8 @@ def page_routes(form: dict[str, Any] | None) -> list[BaseRoute]:
     def page(name: str) -> Callable[[Request], Awaitable[Response]]:
         return functools.partial(_page, files, name)
 
-    found: list[BaseRoute] = [Mount("/page", files), Route("/map", page("index.html"))]
+    found: list[BaseRoute] = [Route("/page/all-{entry}.js", _page_module), Mount("/page", files)]
+    found.append(Route("/map", page("index.html")))
     if form is None:
         return [*found, Route("/", page("index.html"))]
 
@@ -118,6 +120,15 @@ def _of_network(
 
 async def _openapi(request: Request) -> Response:
     return Response(openapi(), media_type=JSON)
+
+
+async def _page_module(request: Request) -> Response:
+    """A module of the page with all that it imports: its more than 30 modules took longer to ask for than to run."""
+    entry = request.path_params["entry"]
+    if entry not in ("main", "form"):
+        raise HTTPException(404, f"there is no module {entry[:100]!r}")
+    trace_of(request).question = "page"
+    return Response(page_module(f"{entry}.js"), media_type="text/javascript")
 
 
 async def _page(files: StaticFiles, name: str, request: Request) -> Response:

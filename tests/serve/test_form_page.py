@@ -23,8 +23,8 @@ def test_the_example(asia: JunctionTree) -> None:
     form = client.get("/v1/form").json()
     assert form["network"] == "asia"
     assert [q["variable"] for group in form["groups"] for q in group["questions"]] == ["asia", "smoke", "dysp", "xray"]
-    assert "page/form.js" in client.get("/").text
-    assert "page/main.js" in client.get("/map").text
+    assert "page/all-form.js" in client.get("/").text
+    assert "page/all-main.js" in client.get("/map").text
     app.close()
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from jtgpu.serve.page_files import FOLDER
 from jtgpu.serve.page_module import page_module
+from tests.serve.client import Client
 
 MODULES = sorted(FOLDER.glob("*.js"))
 DECLARED = re.compile(
@@ -48,13 +49,16 @@ def test_html_has_no_inline_script_or_style() -> None:
     assert "<style" not in text
     assert not re.search(r"<script(?![^>]*src=)|\son\w+=|style=", text)
     for name in re.findall(r'(?:src|href)="page/([^"]+)"', text):
-        assert (FOLDER / name).is_file()
+        assert (FOLDER / name.replace("all-", "")).is_file()
 
 
-def test_all_modules_load_at_once() -> None:
-    text = (FOLDER / "index.html").read_text(encoding="utf-8")
-    named = re.findall(r'<link rel="modulepreload" href="page/([^"]+)">', text)
-    assert named == [p.name for p in MODULES if p.name not in ("form.js", "main.js", "widget.js")]
+def test_the_server_has_the_modules_as_one(client: Client) -> None:
+    for page, entry in (("index.html", "main"), ("form.html", "form")):
+        assert f'<script type="module" src="page/all-{entry}.js">' in (FOLDER / page).read_text(encoding="utf-8")
+        found = client.get(f"/page/all-{entry}.js")
+        assert found.headers["content-type"].startswith("text/javascript")
+        assert found.text == page_module(f"{entry}.js")
+    assert client.get("/page/all-nothing.js").status_code == 404
 
 
 def test_imports_name_what_exists() -> None:
@@ -75,12 +79,16 @@ def test_imports_name_what_exists() -> None:
                 assert re.search(rf"\b{name}\b", rest), f"{path.name} does not use {name}"
 
 
-def test_one_module_for_notebooks() -> None:
-    text = page_module()
+@pytest.mark.parametrize(("entry", "exports"), [("widget", ["export default { render };"]), ("main", []), ("form", [])])
+def test_one_module(entry: str, exports: list[str]) -> None:
+    text = page_module(f"{entry}.js")
     assert not re.search(r"^import ", text, re.MULTILINE)
-    assert re.findall(r"^export .*", text, re.MULTILINE) == ["export default { render };"]
-    names = Counter(declared(text))
-    assert [name for name, n in names.items() if n > 1] == []
+    assert re.findall(r"^export .*", text, re.MULTILINE) == exports
+    assert [name for name, n in Counter(declared(text)).items() if n > 1] == []
+
+
+def test_the_module_of_a_notebook() -> None:
+    names = Counter(declared(page_module()))
     assert {"App", "Store", "MapView", "messageApi"} <= names.keys()
     assert "httpApi" in names  # in the module of Problem; a notebook does not call it
 
