@@ -53,6 +53,7 @@ nb_execution_raise_on_error = True
 nb_merge_streams = True
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = f"jtgpu {release}"
 html_static_path = ["pictures", "static"]
 html_css_files = ["site.css"]
