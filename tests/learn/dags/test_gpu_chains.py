@@ -15,6 +15,7 @@ from jtgpu.learn.dags.chains import partitions
 from jtgpu.learn.dags.chains.gpu import base
 from jtgpu.learn.dags.chains.gpu.orders import GpuOrderChains
 from jtgpu.learn.dags.chains.gpu.partitions import GpuPartitionChains
+from jtgpu.learn.dags.chains.gpu.starts import start_replicas, without_outer_sets
 from jtgpu.learn.dags.chains.orders import (
     OrderSampler,
     run_chains,
@@ -104,6 +105,24 @@ def test_chains_do_not_depend_on_gpus_and_calls() -> None:
     assert whole.n_samples == parts.n_samples == 18
     one.close()
     two.close()
+
+
+def test_replicas_start_from_graphs_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "REPLICAS", 20)
+    tables, rows, order = make_tables(8, 3)
+    set_sums = set_tables(tables, outer_sets(rows, 2, tables.candidates))
+    inner, alone = without_outer_sets(set_sums), set_tables(tables)
+    for name in ("sums", "hits", "outer_ends", "outer_ratios"):
+        np.testing.assert_array_equal(getattr(inner, name), getattr(alone, name))
+    n_sets = inner.masks.shape[1]
+    np.testing.assert_array_equal(inner.masks, alone.masks[:, :n_sets])
+    np.testing.assert_array_equal(inner.weights, alone.weights[:, :n_sets])
+    first = start_chains(make_constraints("abcdefgh", 2), 3, 7)._replace(order=order)
+    found = start_replicas(set_sums, first, 7)
+    assert found.part.shape == (3 * base.REPLICAS, 8)
+    assert len(np.unique(found.parents, axis=0)) > 10
+    for part, parents in zip(found.part, found.parents, strict=True):
+        np.testing.assert_array_equal(part, partitions.parts_of(parents, inner.candidates))
 
 
 def test_replicas_differ() -> None:

@@ -383,20 +383,21 @@ def _chains(problem: _Problem, candidates: Any, by_orders: bool, stop: Stop, how
     engine: Engine = engine_of("orders")
     first: Any = orders.OrderChains(state.order, np.zeros_like(state.arcs), 0, 0)
     later = None
-    if not by_orders:
+    if problem.backend == "gpu":
+        if by_orders:
+            engine = GpuOrderEngine(chain_tables, problem.seed, problem.devices, problem.threads)
+            first = engine.start(state.order)
+        else:
+            engine = GpuPartitionEngine(chain_tables, problem.seed, problem.devices, problem.threads)
+            first = engine.start(state)
+    elif not by_orders:
         first = partitions.start_chains(engine.graphs(first), chain_tables.candidates)
-        if problem.backend == "gpu":
-            engine = GpuPartitionEngine(chain_tables, problem.seed, problem.devices)
-            first = engine.start(first)
-        elif isinstance(how.replicas, int) and how.replicas:
+        if isinstance(how.replicas, int) and how.replicas:
             engine = engine_of("tempered", how.replicas)
             first = engine.start(first)
         else:
             engine = engine_of("partitions")
             later = engine_of("tempered", REPLICAS) if how.replicas == "auto" else None
-    elif problem.backend == "gpu":
-        engine = GpuOrderEngine(chain_tables, problem.seed, problem.devices, problem.threads)
-        first = engine.start(state.order)
     run = ChainRun(engine, first, later)
     file = None
     if how.checkpoint is not None:

@@ -11,6 +11,7 @@ from ..engines import Engine
 from ..set_tables import ANY
 from .orders import GpuOrderChains
 from .partitions import GpuPartitionChains
+from .starts import start_replicas
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,15 +30,16 @@ class GpuPartitionEngine(Engine):
 
     name = "partition MCMC on GPUs"
     block_steps = BLOCK_STEPS
+    first_rounds = 8  # replicas are many, so that standard errors are small before the replicas have mixed
 
-    def __init__(self, tables: SetTables, seed: int, devices: Any):
-        self._tables, self._seed, self._devices = tables, seed, devices
+    def __init__(self, tables: SetTables, seed: int, devices: Any, threads: int | None = None):
+        self._tables, self._seed, self._devices, self._threads = tables, seed, devices, threads
         self._chains: GpuPartitionChains | None = None
         self.thin = len(tables.candidates) * (OUTER_THIN if tables.outer_units.shape[1] else 1)
 
-    def start(self, first: partitions.PartitionChains) -> partitions.PartitionChains:
-        """The first state of all replicas."""
-        return self._open().start(first)
+    def start(self, first: orders.OrderChains) -> partitions.PartitionChains:
+        """The first state of all replicas, from chains over orders."""
+        return start_replicas(self._tables, first, self._seed, devices=self._devices, threads=self._threads)
 
     def _open(self) -> GpuPartitionChains:
         if self._chains is None:
