@@ -27,6 +27,7 @@ extensions = [
     "extensions.pictures",
 ]
 exclude_patterns = ["extensions", "examples", "notes/README.rst"]
+smartquotes = False  # "--evidence" stays two hyphens
 default_role = "optional"  # extensions/links.py: a link if the name is documented, else code
 highlight_language = "none"
 nitpicky = True

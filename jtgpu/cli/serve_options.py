@@ -1,4 +1,4 @@
-"""Options of ``jtgpu serve``: the address, who may ask, and limits."""
+"""Options of ``jtgpu serve``: the address, access, and limits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AddressOptions:
 
 @dataclass(frozen=True)
 class AccessOptions:
-    """Who may ask, and what."""
+    """Who has access, and to what."""
 
     token: Annotated[
         str | None,
@@ -56,7 +56,7 @@ class AccessOptions:
     ] = False
     allow_origin: Annotated[
         list[str] | None,
-        _option(ACCESS, "--allow-origin", metavar="URL", help="Site whose pages may ask. Repeatable."),
+        _option(ACCESS, "--allow-origin", metavar="URL", help="Site whose pages may send requests. Repeatable."),
     ] = None
     allow_host: Annotated[
         list[str] | None,
@@ -67,7 +67,7 @@ class AccessOptions:
     )
     api_only: Annotated[bool, _option(ACCESS, "--api-only", help="Serve no page.")] = False
     page: Annotated[
-        Path | None, _option(ACCESS, "--page", metavar="PATH", help="JSON file of a form that the page asks.")
+        Path | None, _option(ACCESS, "--page", metavar="PATH", help="JSON file of a form to show on the page.")
     ] = None
     read_only: Annotated[bool, _option(ACCESS, "--read-only", help="Accept no uploads.")] = False
 
@@ -97,13 +97,13 @@ class AccessOptions:
 
 @dataclass(frozen=True)
 class LimitOptions:
-    """How much a client may ask for."""
+    """Limits of what a client requests."""
 
-    max_body: Annotated[str, _option(LIMITS, "--max-body", metavar="SIZE", help="Size of a question.")] = "8MiB"
+    max_body: Annotated[str, _option(LIMITS, "--max-body", metavar="SIZE", help="Size of a request.")] = "8MiB"
     max_upload: Annotated[str, _option(LIMITS, "--max-upload", metavar="SIZE", help="Size of a table of cases.")] = (
         "256MiB"
     )
-    max_cases: Annotated[int, _option(LIMITS, "--max-cases", metavar="N", min=1, help="Cases of one question.")] = (
+    max_cases: Annotated[int, _option(LIMITS, "--max-cases", metavar="N", min=1, help="Cases of one request.")] = (
         Settings.max_cases
     )
     max_batch: Annotated[
@@ -133,7 +133,7 @@ class LimitOptions:
             help="A line for each request on stderr: none, text or json.",
         ),
     ] = "none"
-    log_evidence: Annotated[bool, _option(LIMITS, "--log-evidence", help="Write questions into these lines.")] = False
+    log_evidence: Annotated[bool, _option(LIMITS, "--log-evidence", help="Include requests in these lines.")] = False
 
     def keywords(self) -> dict[str, Any]:
         """The settings that these options make."""

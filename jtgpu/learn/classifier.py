@@ -50,7 +50,7 @@ class JunctionTreeClassifier(Estimator):
         How to treat values that are not in the training data.
     missing : {"available", "em"}, default "available"
         How `fit` treats rows with missing values: each CPT is counted over the rows in which its family is complete, or
-        the EM algorithm uses every row with what it says (`jtgpu.learn.fit`).
+        the EM algorithm uses the observed cells of every row (`jtgpu.learn.fit`).
     order, backend : str
         See `jtgpu.BayesianNetwork.plan` and `jtgpu.BayesianNetwork.compile`.
 

@@ -212,7 +212,7 @@ class App:
             await self._stack(scope, receive, send)
 
     async def _check(self, path: str, headers: Head, scope: Scope) -> None:
-        """Raise `Refusal` for a client that may not ask; wait until the networks are warm."""
+        """Raise `Refusal` for a client without access; wait until the networks are warm."""
         if path in ("/healthz", "/readyz"):
             return
         self._guard.check(headers, scope)

@@ -1,4 +1,4 @@
-"""Who may ask: the headers Host, Origin, Authorization and Content-Type of a request, and those of every response.
+"""Access control: the headers Host, Origin, Authorization and Content-Type of a request, and those of every response.
 
 A page of another site must not reach a server on this machine. ``Host`` has to name this server, since an attacker's
 name may resolve to 127.0.0.1 (DNS rebinding). ``Origin``, which browsers send with requests across sites, has to be the
@@ -60,7 +60,7 @@ class Guard:
         if origin.lower() == f"{_scheme(headers, scope)}://{host.decode('latin-1').lower()}":
             return
         if origin not in self._settings.allow_origins:
-            raise Refusal("forbidden-origin", f"pages of {origin[:200]!r} may not ask this server; see --allow-origin")
+            raise Refusal("forbidden-origin", f"pages of {origin[:200]!r} have no access; see --allow-origin")
 
     def _check_host(self, host: bytes) -> None:
         text = host.decode("latin-1").lower()

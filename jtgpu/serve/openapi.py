@@ -71,7 +71,7 @@ def openapi() -> bytes:
             "title": "jtgpu",
             "version": __version__,
             "summary": "Exact inference in discrete Bayesian networks.",
-            "description": "Every question carries its whole evidence: the server stores nothing between requests.",
+            "description": "Every request contains its whole evidence: the server stores nothing between requests.",
         },
         "security": [{}, {"token": []}],
         "paths": paths,
@@ -123,7 +123,7 @@ _UPLOAD: dict[str, Any] = {
 }
 _LIST = {"type": "array", "items": _TEXT}
 _GET: dict[str, Any] = {
-    "/healthz": _get("health", "Whether the process lives.", []),
+    "/healthz": _get("health", "Whether the process is running.", []),
     "/readyz": _get("ready", "Whether all networks are ready; 503 before, and while the server stops.", []),
     "/metrics": _get("metrics", "Metrics in the text format of Prometheus.", [], "text/plain"),
     "/v1/networks": _get("networks", "All networks.", []),

@@ -20,23 +20,23 @@ class Settings:
     Attributes
     ----------
     token : str
-        Clients send it as ``Authorization: Bearer TOKEN``; empty: everybody may ask.
+        Clients send it as ``Authorization: Bearer TOKEN``; empty: none is required.
     allow_hosts : tuple of str
         Names of hosts in the header ``Host``, besides those of this machine's loopback; ``"*"``: any.
     allow_origins : tuple of str
-        Origins of other sites whose pages may ask, such as ``"https://example.org"``.
+        Origins of other sites whose pages may send requests, such as ``"https://example.org"``.
     embed : str
         Origin of a site that may show the page in a frame.
     api_only : bool
         Serve no page.
     page : str
-        File of a form that the page asks in place of showing the network; see `jtgpu.serve.form_page`.
+        File of a form that the page shows instead of the network; see `jtgpu.serve.form_page`.
     read_only : bool
         Accept no uploads.
     max_body, max_upload : int
-        Bytes of a question, and of a table of cases.
+        Bytes of a request, and of a table of cases.
     max_cases : int
-        Cases of one question.
+        Cases of one request.
     max_batch : int
         Requests that are answered together.
     queue : int

@@ -75,7 +75,7 @@ def fit(  # noqa: PLR0913
     """Estimate the CPTs of a structure from data.
 
     Where no cell is missing and no variable is hidden, the rows are counted in one pass. Otherwise the EM algorithm
-    uses every row with what it says, exactly.
+    uses the observed cells of every row, exactly.
 
     Parameters
     ----------
