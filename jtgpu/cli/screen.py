@@ -18,6 +18,7 @@ from .console import command, print_json
 from .networks import check_output, read_network, split_names
 from .options import CLUSTER, OUTPUT, Columns, Devices, Force, Json, Progress, Threads, one_of
 from .progress import status
+from .running import RunOptions
 from .tables import print_rows
 
 if TYPE_CHECKING:
@@ -145,14 +146,14 @@ def screen(  # noqa: PLR0913 (a Typer command)
             check_output(path, force)
     if cluster is not None and devices is not None:
         raise typer.BadParameter("each worker of a cluster uses one GPU", param_hint="--devices")
-    numbers = devices if devices in (None, "all") else [int(number) for number in devices.split(",")]
+    run_on = RunOptions(devices=devices).device_option()
     model = None if net is None else read_network(net)
     with status("reading", progress) as step:
         table = read_file(data, dialect=csv.dialect())
         names = None if columns is None else split_names(columns, table.column_names, "column")
         found = top_outliers(
             table, n, k, metric, missing, scale=scale, method="all" if every else "auto", net=model, columns=names,
-            threads=threads, devices=numbers, cluster=cluster,
+            threads=threads, cluster=cluster, **run_on,
             progress=lambda done, total, text: step(f"{text}: {done:,} of {total:,} rows"),
         )  # fmt: skip
         scores: dict[str, Any] = {}

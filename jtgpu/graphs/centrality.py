@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DataError
 from ..util.arguments import choice, flag, whole_number
+from ..util.options import Devices
 from ..util.system import cores
 from .arcs import Arcs, arcs_of
 from .engine import BACKENDS, RATE, Progress, Running, dependencies
@@ -36,7 +37,7 @@ def betweenness(  # noqa: PLR0913 (public API)
     edges: bool = False,
     backend: str = "auto",
     threads: int | None = None,
-    devices: Any = None,
+    devices: Devices = None,
     cluster: Any = None,
     progress: Progress | None = None,
 ) -> Any:

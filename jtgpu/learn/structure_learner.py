@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import DataError
 from ..model.network import BayesianNetwork
 from ..util.estimator import Estimator, NotFitted
+from ..util.options import Devices
 from .dags.posterior.posterior import posterior
 from .dags.scores.coded import code_table
 
@@ -97,7 +98,7 @@ class StructureLearner(Estimator):
         memory_limit: int | str | None = None,
         threads: int | None = None,
         backend: str = "cpu",
-        devices: Any = None,
+        devices: Devices = None,
         cluster: Any = None,
         checkpoint: str | Path | None = None,
         progress: Callable[[str], None] | None = None,

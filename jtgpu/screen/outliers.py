@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import DataError
 from ..inference.tables import Table
 from ..util.arguments import choice, whole_number
+from ..util.options import Devices
 from . import reference
 from .columns import Columns, open_rows
 from .frames import as_array_like, like_cases, take_rows
@@ -135,7 +136,7 @@ class Outliers:
 
 def _screen(  # noqa: PLR0913
     cases: Any, k: Any, metric: str, missing: str, scale: str | None, net: Any, columns: Iterable[str] | None,
-    backend: str, threads: int | None, devices: Any, *, every: bool, cluster: Any,
+    backend: str, threads: int | None, devices: Devices, *, every: bool, cluster: Any,
 ) -> tuple[Table, Screened]:  # fmt: skip
     whole_number("k", k, 1)
     table = open_rows(cases)
@@ -159,7 +160,7 @@ def _weights(
 def top_outliers(  # noqa: PLR0913 (public)
     cases: Any, n: int = 50, k: int = 21, metric: str = "auto", missing: str = "auto", *, scale: str | None = None,
     method: str = "auto", net: Any = None, columns: Iterable[str] | None = None, backend: str = "auto",
-    threads: int | None = None, devices: Any = None, cluster: Any = None, progress: Progress | None = None,
+    threads: int | None = None, devices: Devices = None, cluster: Any = None, progress: Progress | None = None,
 ) -> Outliers:  # fmt: skip
     """Find the n rows of a table that are farthest from their nearest rows. The result is exact.
 
@@ -243,7 +244,7 @@ def top_outliers(  # noqa: PLR0913 (public)
 
 def weights(  # noqa: PLR0913 (public)
     cases: Any, k: int = 21, metric: str = "auto", missing: str = "auto", *, scale: str | None = None, net: Any = None,
-    columns: Iterable[str] | None = None, backend: str = "auto", threads: int | None = None, devices: Any = None,
+    columns: Iterable[str] | None = None, backend: str = "auto", threads: int | None = None, devices: Devices = None,
     cluster: Any = None, progress: Progress | None = None,
 ) -> Any:  # fmt: skip
     """The weights of all rows of a table: the sums of their k smallest distances.

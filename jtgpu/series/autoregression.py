@@ -10,6 +10,7 @@ import numpy as np
 from ..device.arrays import device_array
 from ..errors import ArgumentError, DataError
 from ..util.arguments import choice, flag, whole_number
+from ..util.options import Devices
 from .gpu import batch, run
 from .gpu.batch import BatchResult
 from .inputs import DeviceSeries, SeriesData, read_series
@@ -77,7 +78,7 @@ class Autoregression:
 
 def ar(  # noqa: PLR0913
     x: Any, order: str | int = "bic", max_order: int = 16, *, demean: bool = True, on_error: str = "error",
-    time: str | None = None, backend: str = "auto", threads: int | None = None, devices: Any = None,
+    time: str | None = None, backend: str = "auto", threads: int | None = None, devices: Devices = None,
 ) -> Autoregression:  # fmt: skip
     """Fit autoregressive models by the Yule-Walker equations with biased autocovariances.
 
@@ -152,7 +153,7 @@ def ar(  # noqa: PLR0913
     )  # fmt: skip
 
 
-def _fit_on_gpu(data: SeriesData, p: int, order: str | int, demean: bool, devices: Any) -> BatchResult:
+def _fit_on_gpu(data: SeriesData, p: int, order: str | int, demean: bool, devices: Devices) -> BatchResult:
     """Models of orders up to p, at most `batch.HIGHEST`, by one kernel."""
     if isinstance(data, DeviceSeries):
         return run.fit_resident(data.source, p, order, demean)
@@ -160,7 +161,7 @@ def _fit_on_gpu(data: SeriesData, p: int, order: str | int, demean: bool, device
 
 
 def _fit(
-    data: SeriesData, p: int, order: str | int, demean: bool, backend: str, threads: int | None, devices: Any
+    data: SeriesData, p: int, order: str | int, demean: bool, backend: str, threads: int | None, devices: Devices
 ) -> BatchResult:
     """Models of orders up to p, from autocovariances that the CPU computes."""
     found = moments(data, p + 1, demean, "cpu" if backend == "gpu" else backend, threads)

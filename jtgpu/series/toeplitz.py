@@ -11,6 +11,7 @@ from ..device.arrays import device_array
 from ..errors import ArgumentError, DataError
 from ..util.arguments import choice, whole_number
 from ..util.loops import loops
+from ..util.options import Devices
 from . import reference
 from .gpu import batch, run
 from .inputs import as_floats, as_rows
@@ -62,7 +63,7 @@ class Predictors(NamedTuple):
 
 
 def levinson(
-    r: Any, *, on_error: str = "flag", backend: str = "auto", threads: int | None = None, devices: Any = None
+    r: Any, *, on_error: str = "flag", backend: str = "auto", threads: int | None = None, devices: Devices = None
 ) -> Predictors:
     """Linear predictors of all orders from autocovariances, by the recursion of Levinson and Durbin.
 
@@ -124,7 +125,7 @@ def _empty(n: int, p: int) -> Predictors:
 
 
 def recurse(
-    r: NDArray[np.float64], order: NDArray[np.int64], backend: str, threads: int | None, devices: Any = None
+    r: NDArray[np.float64], order: NDArray[np.int64], backend: str, threads: int | None, devices: Devices = None
 ) -> Predictors:
     """`levinson` of a C-contiguous (B, p+1) array; `order`: (B,), of the coefficients, and where results end."""
     n, p = r.shape[0], r.shape[1] - 1
@@ -150,7 +151,7 @@ def recurse(
 
 
 def solve_toeplitz(
-    c: Any, b: Any, *, backend: str = "auto", threads: int | None = None, devices: Any = None
+    c: Any, b: Any, *, backend: str = "auto", threads: int | None = None, devices: Devices = None
 ) -> NDArray[np.float64]:
     """Solve ``toeplitz(c) x = b`` for symmetric Toeplitz matrices, with the shapes of `scipy.linalg.solve_toeplitz`.
 
@@ -217,7 +218,7 @@ def solve_toeplitz(
 
 def _solve(
     c: NDArray[np.float64], b: NDArray[np.float64], x: NDArray[np.float64], stops_at: NDArray[np.int64], backend: str,
-    threads: int | None, devices: Any,
+    threads: int | None, devices: Devices,
 ) -> None:  # fmt: skip
     """Solve (B, N) systems for (B, K, N) right-hand sides."""
     n = c.shape[1]

@@ -27,7 +27,7 @@ from .structures import read_structure
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from ...util.options import OnProblem, Order
+    from ...util.options import Devices, OnProblem, Order
 
 __all__ = ["fit"]
 
@@ -62,7 +62,7 @@ def fit(  # noqa: PLR0913
     backend: Literal["auto", "cpu", "gpu", "reference"] = "auto",
     order: Order = "auto",
     threads: int | None = None,
-    devices: Any = None,
+    devices: Devices = None,
     cluster: Any = None,
     max_table: int = MAX_ENTRIES,
     chunk: int | None = None,

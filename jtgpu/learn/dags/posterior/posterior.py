@@ -17,6 +17,7 @@ from ....errors import ArgumentError, NetworkError, TableTooLarge
 from ....model.network import BayesianNetwork
 from ....util import doors
 from ....util.arguments import choice, file_path, flag, number, whole_number
+from ....util.options import Devices
 from ....util.system import free_memory, parse_bytes
 from ..candidates.coverage import covered_shares
 from ..candidates.family_weights import family_weights
@@ -85,7 +86,7 @@ class _Problem:
     limit: int
     threads: int | None
     backend: str = "cpu"
-    devices: Any = None
+    devices: Devices = None
     start: NDArray[np.bool_] | None = None
     say: Callable[[str], None] = lambda _: None  # takes a line about each stage
 
@@ -160,7 +161,7 @@ def posterior(  # noqa: PLR0913
     memory_limit: int | str | None = None,
     threads: int | None = None,
     backend: str = "cpu",
-    devices: Any = None,
+    devices: Devices = None,
     checkpoint: str | Path | None = None,
     progress: Callable[[str], None] | None = None,
     start: Any = None,

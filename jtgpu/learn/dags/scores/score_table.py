@@ -18,6 +18,7 @@ from ....model.network import BayesianNetwork
 from ....util.arguments import choice, file_path, whole_number
 from ....util.atomic_file import write_bytes
 from ....util.loops import loops
+from ....util.options import Devices
 from ....util.system import free_memory, parse_bytes
 from ..npz import DAMAGED, read_arrays
 from .coded import code_table
@@ -189,7 +190,7 @@ def score_table(  # noqa: PLR0913
     memory_limit: int | str | None = None,
     threads: int | None = None,
     backend: str = "cpu",
-    devices: Any = None,
+    devices: Devices = None,
     cluster: Any = None,
 ) -> ScoreTable:
     """Score every family of at most `max_parents` parents.
@@ -261,7 +262,7 @@ def score_families(  # noqa: PLR0913
     memory_limit: int | None = None,
     threads: int | None = None,
     backend: str = "cpu",
-    devices: Any = None,
+    devices: Devices = None,
     cluster: Any = None,
 ) -> ScoreTable:
     """`score_table` of coded data."""

@@ -12,6 +12,7 @@ import numpy as np
 from ....errors import ArgumentError
 from ....model.network import BayesianNetwork
 from ....util.arguments import choice, flag, whole_number
+from ....util.options import Devices
 from ....util.system import free_memory, parse_bytes
 from ..candidates.family_weights import family_weights
 from ..candidates.preparation import (
@@ -148,7 +149,7 @@ def structure(  # noqa: PLR0913
     start: Any = None,
     restarts: int = 0,
     backend: str = "cpu",
-    devices: Any = None,
+    devices: Devices = None,
 ) -> Structure:
     """Find the directed acyclic graph of the highest score.
 
