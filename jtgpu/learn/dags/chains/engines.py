@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,13 @@ __all__ = ["Block", "Engine", "OrderEngine", "PartitionEngine", "TemperedEngine"
 
 BLOCK_STEPS = 1000  # at least; a graph of each chain is kept after each block
 TEMPERED_BLOCK_STEPS = 250  # of many replicas
-FIRST_ROUNDS = 4  # before the first check
+FIRST_ROUNDS = 4  # before the first check, at least
+ROUNDS_OF_VARIABLE, MOST_FIRST_ROUNDS = 1.25, 50  # 10,000 steps for each variable: shorter runs miss graphs
+
+
+def first_rounds(n: int, least: int = FIRST_ROUNDS) -> int:
+    """Rounds of chains over partitions of n variables before the first check whether they have converged."""
+    return max(least, min(math.ceil(ROUNDS_OF_VARIABLE * n), MOST_FIRST_ROUNDS))
 
 
 class Block(NamedTuple):
@@ -109,6 +116,7 @@ class PartitionEngine(Engine):
         self._threads = threads
         n = len(tables.candidates)
         self.thin = n if tables.outer_units.shape[1] else max(n // 2, 1)  # samples with outer sets take longer
+        self.first_rounds = first_rounds(n)
 
     def run(self, state: Any, n_steps: int) -> tuple[Any, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
         """See `Engine`."""
@@ -125,14 +133,13 @@ class TemperedEngine(PartitionEngine):
     name = "tempered partition MCMC"
     block_steps = TEMPERED_BLOCK_STEPS
     tuning_rounds = 4
-    first_rounds = 16
 
     def __init__(
         self, tables: SetTables, seed: int, threads: int | None, first_chain: int = 0,
         replicas: int = tempering.REPLICAS,
     ):  # fmt: skip
         super().__init__(tables, seed, threads, first_chain)
-        self.replicas = replicas
+        self.replicas, self.first_rounds = replicas, first_rounds(len(tables.candidates), 4 * self.tuning_rounds)
 
     def start(self, first: Any) -> Any:
         """The first state, from the present state of chains over partitions."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_STEPS", "ChainRun", "Estimate", "Stop"]
 
 MAX_STEPS = 4_000_000  # of a chain, by default
+FIRST_DECISION = 4  # rounds before chains may become tempered
 
 
 class Stop(NamedTuple):
@@ -156,7 +157,7 @@ class ChainRun:
             seconds = time.monotonic() - begin
             if seconds >= stop.seconds:
                 return
-            if self._tempered is not None and self.n_rounds >= self.engine.first_rounds:
+            if self._tempered is not None and self.n_rounds >= FIRST_DECISION:
                 self._decide(stop, seconds, estimate)
             self._run_round()
             estimate = self.estimate()
