@@ -32,7 +32,7 @@ from jtgpu.learn.dags.search.best_graph import graph_of_order
 from tests.learn.dags.data import random_table
 from tests.support.emulated.install import installed, needs_compiler
 
-pytestmark = [needs_compiler, pytest.mark.slow]
+pytestmark = needs_compiler
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -61,6 +61,7 @@ def best_graphs(tables: CandidateTables, orders: np.ndarray) -> np.ndarray:
     return np.array(rows, np.int64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "k"), [(5, 4), (34, 5)])
 def test_chains_on_gpus_are_those_of_the_cpu(n: int, k: int) -> None:
     tables, _, order = make_tables(n, k)
@@ -76,6 +77,7 @@ def test_chains_on_gpus_are_those_of_the_cpu(n: int, k: int) -> None:
     engine.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "k"), [(8, 3), (40, 3)])
 def test_chains_with_outer_sets_are_those_of_the_cpu(n: int, k: int) -> None:
     tables, rows, order = make_tables(n, k)
@@ -92,6 +94,7 @@ def test_chains_with_outer_sets_are_those_of_the_cpu(n: int, k: int) -> None:
     engine.close()
 
 
+@pytest.mark.slow
 def test_chains_do_not_depend_on_gpus_and_calls() -> None:
     tables, _, order = make_tables(6, 5)
     given = set_tables(tables), 7
@@ -107,6 +110,7 @@ def test_chains_do_not_depend_on_gpus_and_calls() -> None:
     two.close()
 
 
+@pytest.mark.slow
 def test_replicas_start_from_graphs_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "REPLICAS", 20)
     tables, rows, order = make_tables(8, 3)
@@ -125,6 +129,7 @@ def test_replicas_start_from_graphs_of_their_own(monkeypatch: pytest.MonkeyPatch
         np.testing.assert_array_equal(part, partitions.parts_of(parents, inner.candidates))
 
 
+@pytest.mark.slow
 def test_replicas_differ() -> None:
     tables, _, order = make_tables(6, 5)
     engine = GpuOrderChains(set_tables(tables), 7, replicas=4)
@@ -140,6 +145,7 @@ def test_tables_that_exceed_the_memory_are_refused(monkeypatch: pytest.MonkeyPat
         GpuOrderChains(set_tables(tables), 7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "k", "has_outer"), [(5, 4, False), (34, 5, False), (8, 3, True), (40, 3, True)])
 def test_chains_over_partitions_on_gpus_are_those_of_the_cpu(n: int, k: int, has_outer: bool) -> None:
     tables, rows, order = make_tables(n, k)
@@ -161,6 +167,7 @@ def test_chains_over_partitions_on_gpus_are_those_of_the_cpu(n: int, k: int, has
     np.testing.assert_allclose(found.arcs / 2.0**32, expected.arcs / 2.0**32, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_chains_over_partitions_do_not_depend_on_gpus_and_calls() -> None:
     tables, _, order = make_tables(6, 5)
     set_sums = set_tables(tables)

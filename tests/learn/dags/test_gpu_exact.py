@@ -10,7 +10,7 @@ import pytest
 from jtgpu.device.context import open_device
 from jtgpu.errors import NetworkError, TableTooLarge
 from jtgpu.learn.dags.exact.draws import draw_by_orders, draw_by_partitions
-from jtgpu.learn.dags.exact.gpu import partitions, workspace
+from jtgpu.learn.dags.exact.gpu import orders, partitions, workspace
 from jtgpu.learn.dags.exact.gpu.exact import GpuExact
 from jtgpu.learn.dags.exact.gpu.orders import best_order, orders_on_gpu
 from jtgpu.learn.dags.exact.gpu.partitions import partitions_on_gpu
@@ -23,7 +23,7 @@ from tests.learn.dags.test_partitions import tables_of
 from tests.learn.dags.test_reference_partitions import random_weights as random_dict
 from tests.support.emulated.install import installed, needs_compiler
 
-pytestmark = [needs_compiler, pytest.mark.slow]
+pytestmark = needs_compiler
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -40,6 +40,7 @@ def random_weights(n: int, k: int, spread: float) -> tuple[np.ndarray, np.ndarra
     return weights, parent_masks(n, k)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "k", "spread"), [(2, 1, 1.0), (4, 3, 500.0), (5, 2, 3.0), (7, 3, 50.0), (9, 2, 5.0)])
 def test_orders_are_those_of_the_cpu(n: int, k: int, spread: float) -> None:
     weights, masks = random_weights(n, k, spread)
@@ -53,6 +54,7 @@ def test_orders_are_those_of_the_cpu(n: int, k: int, spread: float) -> None:
     assert (best_order(open_device(), weights, masks) == exact_best(weights, masks).order).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "k", "spread"), [(1, 0, 1.0), (2, 1, 1.0), (3, 2, 1.0), (4, 3, 500.0), (5, 2, 3.0), (6, 5, 30.0), (8, 2, 5.0)]
 )
@@ -64,6 +66,7 @@ def test_partitions_are_those_of_the_cpu(n: int, k: int, spread: float) -> None:
     assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_derivatives_are_gathered_level_by_level(monkeypatch: pytest.MonkeyPatch) -> None:
     weights, masks = random_weights(7, 3, 20.0)
     expected, _ = partitions_on_gpu(open_device(), weights, masks, np.empty((8, 0)))
@@ -72,6 +75,7 @@ def test_derivatives_are_gathered_level_by_level(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_allclose(found.families, expected.families, rtol=0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_what_is_impossible_on_gpus() -> None:
     masks = parent_masks(3, 2)
     cyclic = np.full((3, len(masks)), -np.inf)
@@ -89,6 +93,7 @@ def test_too_many_variables_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
             exact(open_device(), weights, masks, np.empty((rows, 0)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_orders", [True, False])
 def test_draws_are_those_of_the_cpu(by_orders: bool) -> None:
     tables = tables_of(random_dict(6, 1), 4)
@@ -98,6 +103,7 @@ def test_draws_are_those_of_the_cpu(by_orders: bool) -> None:
     assert (found == expected).all(axis=1).mean() > 0.99
 
 
+@pytest.mark.slow
 def test_transforms_take_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace, "TILE", 4)
     monkeypatch.setattr(workspace, "LINE", 2)
@@ -108,6 +114,7 @@ def test_transforms_take_several_passes(monkeypatch: pytest.MonkeyPatch) -> None
     np.testing.assert_array_equal(found.families, again.families)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", ["order", "uniform"])
 def test_posterior_is_exact_on_gpus(prior: str) -> None:
     table = random_table(2, n=6, n_rows=60, most=3)
@@ -119,3 +126,9 @@ def test_posterior_is_exact_on_gpus(prior: str) -> None:
     assert sorted(found.map.edges) == sorted(expected.map.edges)
     np.testing.assert_allclose(found.paths.values, expected.paths.values, atol=0.01)
     assert len(found.sample_dags(3000)) == 3000
+
+
+def test_memory_of_many_variables() -> None:
+    assert orders.bytes_for(28, n_parent_sets(28, 4)) < 40 << 30
+    assert partitions.bytes_for(19, n_parent_sets(19, 4)) < 40 << 30
+    assert partitions.bytes_for(17, n_parent_sets(17, 4)) < 6 << 30

@@ -15,7 +15,7 @@ from jtgpu.learn.dags.posterior.result import StructurePosterior
 from tests.learn.dags.data import random_table
 from tests.support.emulated.install import installed, needs_compiler
 
-pytestmark = [needs_compiler, pytest.mark.slow]
+pytestmark = needs_compiler
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -24,9 +24,7 @@ def emulated() -> Iterator[None]:
         yield
 
 
-def run(
-    monkeypatch: pytest.MonkeyPatch, steps: int, devices: Any = None, prior: str = "uniform"
-) -> StructurePosterior:
+def run(monkeypatch: pytest.MonkeyPatch, steps: int, devices: Any = None, prior: str = "uniform") -> StructurePosterior:
     monkeypatch.setattr(base, "REPLICAS", 3)
     for engine in (engines.GpuPartitionEngine, engines.GpuOrderEngine):
         monkeypatch.setattr(engine, "block_steps", min(steps // 8, 250))
@@ -39,6 +37,7 @@ def run(
         )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", ["uniform", "order"])
 def test_posterior_on_gpus_is_the_exact_one(monkeypatch: pytest.MonkeyPatch, prior: str) -> None:
     exact = posterior(random_table(2, n=6, n_rows=60, most=3), method="exact", max_parents=2, prior=prior)
@@ -49,12 +48,14 @@ def test_posterior_on_gpus_is_the_exact_one(monkeypatch: pytest.MonkeyPatch, pri
     assert found.map_score == pytest.approx(exact.map_score)
 
 
+@pytest.mark.slow
 def test_posterior_does_not_depend_on_the_number_of_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = run(monkeypatch, 96), run(monkeypatch, 96, devices=[0, 1])
     np.testing.assert_array_equal(one.edge_probabilities.values, two.edge_probabilities.values)
     np.testing.assert_array_equal(one.mcse.values, two.mcse.values)
 
 
+@pytest.mark.slow
 def test_chains_on_gpus_can_be_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

@@ -15,7 +15,7 @@ from jtgpu.learn.dags.scores.score_table import score_families
 from tests.learn.dags.data import random_table, table_of
 from tests.support.emulated.install import installed, needs_compiler
 
-pytestmark = [needs_compiler, pytest.mark.slow]
+pytestmark = needs_compiler
 TOLERANCE = 1e-10  # of the largest score
 
 
@@ -33,16 +33,19 @@ def check(table: CodedTable, rule: ScoreRule, k: int, **options: object) -> None
     assert np.abs(found - expected)[finite].max() <= TOLERANCE * np.abs(expected[finite]).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_rows", [1, 31, 33, 513])
 def test_gpu_scores_are_those_of_the_cpu(n_rows: int) -> None:
     check(random_table(n_rows, n=7, n_rows=n_rows, most=4), ScoreRule(), 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", ["k2", "bic", "aic", "bdj"])
 def test_gpu_computes_scores_of_several_functions(score: str) -> None:
     check(random_table(5, n=6, n_rows=90, most=5), ScoreRule(score), 2)
 
 
+@pytest.mark.slow
 def test_gpu_counts_weighted_rows() -> None:
     table = random_table(6, n=6, n_rows=70, weighted=True)
     assert table.weights is not None
@@ -50,11 +53,13 @@ def test_gpu_counts_weighted_rows() -> None:
     check(table, ScoreRule("bdeu", 10.0), 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [0, 1, 4, 5])
 def test_gpu_takes_any_number_of_parents(k: int) -> None:
     check(random_table(7, n=7, n_rows=50, most=3), ScoreRule(), k)
 
 
+@pytest.mark.slow
 def test_gpu_scans_the_rows_of_large_tables() -> None:
     rng = np.random.default_rng(0)
     cards = [2, 30, 3, 12, 9, 40]
@@ -63,6 +68,7 @@ def test_gpu_scans_the_rows_of_large_tables() -> None:
     check(table_of(codes, cards, rng.integers(0, 5, 80)), ScoreRule("k2"), 2)
 
 
+@pytest.mark.slow
 def test_gpu_leaves_out_tables_of_too_many_cells() -> None:
     table = random_table(8, n=6, n_rows=40, most=4)
     functions = {"max_cells": 20}
@@ -72,6 +78,7 @@ def test_gpu_leaves_out_tables_of_too_many_cells() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_gpu_scores_do_not_depend_on_the_number_of_gpus() -> None:
     table = random_table(9, n=8, n_rows=60)
     one = score_families(table, ScoreRule(), 3, backend="gpu").scores
@@ -79,12 +86,14 @@ def test_gpu_scores_do_not_depend_on_the_number_of_gpus() -> None:
     np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.slow
 def test_words_of_a_prefix_are_loaded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_scores, "TILE_BYTES", 64 * 5)
     monkeypatch.setattr(device_scores, "WARPS", ())
     check(random_table(10, n=6, n_rows=700, weighted=True), ScoreRule(), 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warps", [2, 4, 8, 16])
 def test_warps_share_the_words(monkeypatch: pytest.MonkeyPatch, warps: int) -> None:
     monkeypatch.setattr(device_scores, "WARPS", ((1, warps),))
