@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -144,6 +145,9 @@ def screen(  # noqa: PLR0913 (a Typer command)
         if path is not None:
             writer_for(Path(path))  # rejects other suffixes before the computation starts
             check_output(path, force)
+    files = [os.path.realpath(path) for path in (data, output, drop) if path is not None]
+    if len(set(files)) < len(files):
+        raise typer.BadParameter("CASES, --output and --drop must be different files", param_hint="--output")
     if cluster is not None and devices is not None:
         raise typer.BadParameter("each worker of a cluster uses one GPU", param_hint="--devices")
     run_on = RunOptions(devices=devices).device_option()

@@ -86,7 +86,8 @@ class AccessOptions:
             try:
                 found = self.token_file.read_text(encoding="utf-8").strip()
             except (OSError, UnicodeError) as error:
-                raise typer.BadParameter(f"{self.token_file}: {error}", param_hint="--token-file") from None
+                reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+                raise typer.BadParameter(f"{self.token_file}: {reason}", param_hint="--token-file") from None
         else:
             found = self.token or ""
         given = self.token is not None or self.token_file is not None

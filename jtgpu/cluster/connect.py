@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import textwrap
 import threading
 import warnings
@@ -18,6 +19,7 @@ from ..errors import ArgumentError, JtgpuError
 __all__ = ["Cluster", "Share", "as_cluster", "connect", "connected", "import_ray", "quiet", "translate_error"]
 
 MACHINE_OPTIONS = ("threads", "device", "devices", "executor")  # backend options that describe the local machine
+PATIENCE = 10.0  # seconds until a cluster's machine must answer
 MAX_CPUS = 8  # default of a worker with a GPU: reading, encoding and writing use no more
 
 
@@ -147,6 +149,7 @@ def connect(cluster: Cluster) -> Any:
     ray = import_ray()
     if ray.is_initialized():
         return ray
+    _reject_unreachable(cluster.address)
     more = {"include_dashboard": False} if cluster.address == "local" else {}
     on_term = signal.getsignal(signal.SIGTERM)
     try:
@@ -158,6 +161,16 @@ def connect(cluster: Cluster) -> Any:
     if callable(on_term) and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, on_term)  # Ray has replaced it
     return ray
+
+
+def _reject_unreachable(address: str) -> None:
+    """Raise if nothing listens at ``host:port``: Ray tries that for minutes, and then ends the process."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isascii() and port.isdigit():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
+        except (OSError, OverflowError, UnicodeError) as error:
+            raise JtgpuError(f"no cluster at {address[:100]!r}: {getattr(error, 'strerror', None) or error}") from None
 
 
 @contextmanager

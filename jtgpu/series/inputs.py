@@ -140,7 +140,11 @@ def read_series(x: Any, time: str | None = None, columns: list[str] | None = Non
     names = [n for n in table.names if n != time] if columns is None else columns
     if not table.n:
         raise DataError("the table has no rows")
-    if not names or len(set(names)) < len(names) or not {*names} <= {*table.names}:
+    if not names:
+        raise DataError(
+            "the table has no column of a series" + ("" if time is None else f" besides the times {time!r}")
+        )
+    if len(set(names)) < len(names) or not {*names} <= {*table.names}:
         raise DataError(f"the table must have a column for each series {shown(names)}, not {shown(table.names)}")
     values = np.empty((len(names), table.n))
     for row, name in zip(values, names, strict=True):

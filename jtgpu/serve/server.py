@@ -63,7 +63,8 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         sock = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
-        raise ArgumentError(f"cannot listen at {host!r}: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise ArgumentError(f"cannot listen at {host!r}: {reason}") from None
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:

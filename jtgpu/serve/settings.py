@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -11,6 +12,8 @@ from ..util.arguments import choice, described, flag, number, several, text, who
 from ..util.system import parse_bytes
 
 __all__ = ["Settings"]
+
+ORIGIN = re.compile(r"https?://[^\s/;,]+/?|null", re.IGNORECASE)  # null: of pages without one
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,9 @@ class Settings:
             text(name, getattr(self, name))
         if self.page and self.api_only:
             raise ArgumentError("page cannot be combined with api_only")
+        for origin in self.allow_origins:
+            if not ORIGIN.fullmatch(origin):
+                raise ArgumentError(f"allow_origins must be origins such as 'https://example.org', not {origin!r}")
         put(self, "allow_origins", tuple(o.rstrip("/") for o in self.allow_origins))
         put(self, "hosts", frozenset(h.lower() for h in ("127.0.0.1", "localhost", "[::1]", *self.allow_hosts)))
 

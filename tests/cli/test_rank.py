@@ -70,7 +70,7 @@ def test_picture(tmp_path: Path) -> None:
         (["{edges}", "-o", "x.svg"], 2, "only the variables of a network"),
         (["asia", "-o", "x.png"], 2, "neither .svg nor .html"),
         (["{edges}", "--weight", "miles"], 2, "no column 'miles' of weights"),
-        (["asia", "--samples", "9"], 2, "k is 9, but there are 8 vertices"),
+        (["asia", "--samples", "9"], 2, "--samples is 9, but there are 8 vertices"),
         (["nowhere.csv"], 2, "nowhere.csv"),
     ],
 )

@@ -99,3 +99,13 @@ def test_advice_for_the_command_line(tmp_path: Path) -> None:
     assert "t.csv:2:1: byte 0xe9 is not UTF-8" in run("screen", str(path), "-n", "1", "-k", "2").stderr
     done = run("screen", str(path), "-n", "1", "-k", "2", "--encoding", "latin-1", "--delimiter", ":")
     assert done.exit_code == 0, done.output
+
+
+def test_one_file_for_two_purposes(cases: Path, tmp_path: Path) -> None:
+    for more in (
+        ["-o", str(cases)],
+        ["--drop", str(cases)],
+        ["-o", str(tmp_path / "a.csv"), "--drop", str(tmp_path / "a.csv")],
+    ):
+        done = run("screen", str(cases), *more, "--force")
+        assert (done.exit_code, "must be different" in done.stderr) == (2, True), done.stderr

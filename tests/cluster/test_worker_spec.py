@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ import jtgpu
 from jtgpu.cases.options import CsvDialect, TableOptions
 from jtgpu.cases.query import TableQuery
 from jtgpu.cluster import Cluster
-from jtgpu.cluster.connect import Share, as_cluster
+from jtgpu.cluster.connect import Share, as_cluster, connect
 from jtgpu.cluster.part_reader import PartReader
 from jtgpu.cluster.part_writer import PartTarget
 from jtgpu.cluster.worker import Job, Worker
@@ -239,3 +240,10 @@ def test_the_arithmetic_of_ten_thousand_million_cases() -> None:
         assert float(hours.replace(",", "")) == pytest.approx(1e10 / r["cases_per_second"] / 3600, rel=0.03)
         assert read == f"{a_case['bytes_in'] / 100:.2f} ({a_case['bytes_csv'] / 100:.1f})"
         assert written == f"{a_case['bytes_out'] / 100:.2f}"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999", "no.such.host.invalid:1"])
+def test_addresses_where_nothing_listens_are_refused_at_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jtgpu.cluster.connect.import_ray", lambda: SimpleNamespace(is_initialized=lambda: False))
+    with pytest.raises(JtgpuError, match=f"no cluster at '{address}'"):
+        connect(Cluster(address))

@@ -60,6 +60,7 @@ def test_a_server_in_a_thread(asia: JunctionTree) -> None:
         ({"token": 5}, "token must be a string"),
         ({"allow_hosts": 5}, "allow_hosts must be a list of strings, not the int 5"),
         ({"allow_origins": [None]}, "allow_origins must be a string"),
+        ({"allow_origins": ["example.org"]}, "allow_origins must be origins such as .*, not 'example.org'"),
         ({"queue": 0}, "queue"),
     ],
 )
@@ -260,6 +261,7 @@ def test_the_command(tmp_path: Any) -> None:
         (["asia", "--host", "0.0.0.0", "--no-token"], 2, "token"),
         (["asia", "--token", "a b"], 2, "ASCII"),
         (["asia", "--max-body", "many"], 2, "many"),
+        (["asia", "--token-file", "nowhere"], 2, "nowhere: No such file"),
         (["asia", "--host", "no.such.host.invalid"], 2, "cannot listen"),
         (["asia", "--token-file", "/nonexistent"], 2, "nonexistent"),
         (["asia", "--log", "jsn"], 2, "json"),
