@@ -32,7 +32,7 @@ from jtgpu.learn.dags.exact.gpu import workspace
 from jtgpu.learn.dags.exact.gpu.orders import orders_on_gpu
 from jtgpu.learn.dags.exact.gpu.partitions import partitions_on_gpu
 from jtgpu.learn.dags.exact.posteriors import ExactPosterior, exact_by_orders, exact_by_partitions
-from jtgpu.learn.dags.posterior import posterior as posteriors
+from jtgpu.learn.dags.posterior import chain_posterior, chain_sets, problem
 from jtgpu.learn.dags.posterior.sources import ChainSource
 from jtgpu.learn.dags.priors import make_prior
 from jtgpu.learn.dags.scores.coded import CodedTable
@@ -329,12 +329,13 @@ def _stage_seconds(work: Callable[[], object]) -> dict[str, float]:
     found = dict[str, float]()
     engine = engines.GpuPartitionEngine
     places: list[tuple[Any, str]] = [
-        (posteriors, name)
+        (module, name)
+        for module in (chain_posterior, chain_sets, problem)
         for name in (
             "scores_up_to", "family_weights", "screened_candidates", "candidate_tables", "best_by_orders", "outer_sets",
             "set_tables", "_first_orders", "covered_shares", "structure_of",
         )
-        if hasattr(posteriors, name)
+        if hasattr(module, name)
     ]  # fmt: skip
     places += [(engine, name) for name in ("start", "run", "graphs")] + [(ChainRun, "estimate")]
     places += [(GpuPartitionChains, "_run_part"), (ChainSource, "posterior")]

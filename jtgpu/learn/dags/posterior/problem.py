@@ -1,0 +1,114 @@
+"""`Problem`: checked data and options of a posterior, and the tables that they make."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....util.options import Devices
+from ..candidates.preparation import scores_up_to
+from ..candidates.tables import CandidateTables, candidate_tables
+from ..constraints import Constraints
+from ..priors import StructurePrior
+from ..scores.coded import CodedTable
+from ..scores.combinations import n_parent_sets
+from ..scores.rules import ScoreRule
+from ..search.best_graph import BestGraph, best_by_orders
+from ..search.structure import Structure, prior_of, structure_of
+from ..start_graph import start_order
+from .sources import Given
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..chain_records import SetTables
+    from ..scores.score_table import ScoreTable
+
+__all__ = ["Problem", "digests"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Checked data and options."""
+
+    coded: CodedTable
+    rule: ScoreRule
+    prior: StructurePrior
+    constraints: Constraints
+    table: ScoreTable | None
+    seed: int
+    limit: int
+    threads: int | None
+    backend: str = "cpu"
+    devices: Devices = None
+    start: NDArray[np.bool_] | None = None
+    say: Callable[[str], None] = lambda _: None  # takes a line about each stage
+
+    @property
+    def first(self) -> NDArray[np.int64] | None:
+        """The order from which the first chain starts."""
+        return None if self.start is None else start_order(self.start)
+
+    @property
+    def most(self) -> int:
+        """The largest number of parents."""
+        return int(self.constraints.max_parents.max())
+
+    def scores(self, max_parents: int) -> ScoreTable:
+        n = len(self.coded.names)
+        self.say(f"scoring {n * n_parent_sets(n, min(max_parents, n - 1)):,} families")
+        begin = perf_counter()
+        found = scores_up_to(
+            self.table, self.coded, self.rule, max_parents, self.limit, self.threads, self.backend, self.devices
+        )
+        seconds = max(perf_counter() - begin, 1e-9)
+        self.say(f"{len(found):,} families scored, {len(found) / seconds:,.0f} a second; selecting candidate parents")
+        return found
+
+    def tables(self, candidates: NDArray[np.int64]) -> CandidateTables:
+        return candidate_tables(
+            self.coded, self.rule, self.prior, self.constraints, candidates, self.most, memory_limit=self.limit,
+            threads=self.threads,
+        )  # fmt: skip
+
+    def best(self, tables: CandidateTables) -> BestGraph:
+        """A graph of high weight, by search."""
+        return best_by_orders(tables, self.constraints, seed=self.seed, threads=self.threads, first=self.first)
+
+    def given(self, tables: CandidateTables, best: BestGraph, method: str, notes: tuple[str, ...] = ()) -> Given:
+        named = None
+        if method != "exact" and tables.candidates.shape[1] < len(self.coded.names) - 1:
+            names = self.coded.names
+            named = {v: [names[u] for u in row if u >= 0] for v, row in zip(names, tables.candidates, strict=True)}
+
+        def structure(best: BestGraph) -> Structure:
+            return structure_of(best, self.coded, self.rule, method, named, prior_of(best, self.prior))
+
+        ess = self.rule.ess if self.rule.name in ("bdeu", "bds") else 1.0
+        return Given(
+            self.coded, tables, structure(best), structure, self.prior.name, ess, self.seed, self.threads, notes
+        )  # fmt: skip
+
+
+def digests(problem: Problem, tables: SetTables, chains: str) -> dict[str, str]:
+    """What a run depends on, by name."""
+
+    def digest(*arrays: NDArray[Any]) -> str:
+        return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()
+
+    c = problem.constraints
+    return {
+        "data": problem.coded.digest,
+        "score": str(problem.rule),
+        "prior": problem.prior.name + digest(*problem.prior.parts(len(problem.coded.names))),
+        "constraints": digest(c.forbidden, c.required, c.max_parents),
+        "candidates": digest(tables.candidates, tables.masks, tables.weights),
+        "chains": chains,
+        "seed": str(problem.seed),
+        "start": "" if problem.start is None else digest(problem.start),
+    }
