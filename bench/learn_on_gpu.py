@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ from jtgpu.learn.published.rows import aligned_rows
 from jtgpu.learn.published.score_cache import FamilyScores, published_seconds, table_bytes
 
 __all__ = [
-    "TOLERANCE", "cards_of", "gpu_exact", "gpu_orders", "gpu_partitions", "gpu_posteriors", "gpu_published",
+    "TOLERANCE", "cards_of", "formula", "gpu_exact", "gpu_orders", "gpu_partitions", "gpu_posteriors", "gpu_published",
     "gpu_scores", "gpu_tables", "published_sizes",
 ]  # fmt: skip
 
@@ -67,7 +67,7 @@ def _gpu_row(bench: str, name: str, engine: str, seconds: list[float], **more: A
     return {**row(bench, name, engine, timing.Spread.of(seconds), **more), "device": open_device().name}
 
 
-def _formula(table: CodedTable, v: int, parents: tuple[int, ...]) -> float:
+def formula(table: CodedTable, v: int, parents: Sequence[int]) -> float:
     """BDeu score, ess 1, by its definition."""
     family = [*parents, v]
     shape = table.cardinality[family]
@@ -117,7 +117,7 @@ def _kernels(
                     worker.stream.synchronize()
                     for i in rng.integers(0, n_sets, checked).tolist():
                         _, parents = family_of(v * n_sets + i, n, k)
-                        gap = max(gap, abs(found[i] - _formula(table, v, parents)))
+                        gap = max(gap, abs(found[i] - formula(table, v, parents)))
             finally:
                 worker.close()
     if not gap <= TOLERANCE:
@@ -195,7 +195,7 @@ def gpu_published(sizes: list[tuple[int, int]]) -> Rows:
                 kernels.close()
         gap = 0.0
         for i in np.random.default_rng(0).integers(0, n_sets, 30).tolist():
-            expected = _formula(table, 0, family_of(i, n, k)[1])
+            expected = formula(table, 0, family_of(i, n, k)[1])
             gap = max(gap, abs(float(found[i]) - expected) / abs(expected))
         if not gap <= 1e-6:
             raise SystemExit(f"published scores differ from the formula by {gap:g} of their value; nothing is timed")
