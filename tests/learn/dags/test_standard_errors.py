@@ -111,3 +111,20 @@ def test_a_killed_run_continues_with_the_same_bits(tmp_path: Path) -> None:
             assert len(file["state_arcs"]) == 8
     assert killed >= 3
     assert parts.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.slow
+def test_chains_do_not_stop_before_they_leave_the_first_peak() -> None:
+    """13 variables of alarm with two peaks, of weights .87 and .13: 32,000 steps saw one of them only."""
+    net = jtgpu.load("alarm")
+    assert isinstance(net, jtgpu.BayesianNetwork)
+    names = (
+        "PCWP", "LVEDVOLUME", "ERRLOWOUTPUT", "HRSAT", "INSUFFANESTH", "PVSAT", "SAO2", "INTUBATION", "PRESS",
+        "MINVOLSET", "VENTLUNG", "ARTCO2", "HR",
+    )  # fmt: skip
+    cases = net.compile("cpu").sample(3000, seed=13)
+    data, states = {v: cases[v] for v in names}, {v: net.states(v) for v in names}
+    exact = jtgpu.learn.posterior(data, states=states, prior="fair")
+    found = chains(data, states=states, prior="fair", seed=0, steps=150_000)
+    gap = np.abs(found.edge_probabilities.values - exact.edge_probabilities.values)
+    assert (gap <= 5.0 * found.mcse.values + 1e-3).all()
