@@ -89,7 +89,7 @@ def _read(data: str, dialect: CsvDialect, model: ModelOptions) -> CodedTable:
     states = model.declared()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        rows = read_file(data, dialect=dialect)
+        rows = read_file(data, dialect=dialect, as_text=states is not None)
         table = _with_options(lambda: code_table(rows, states=states, missing=model.missing))
     for found in caught:
         warn(str(found.message))

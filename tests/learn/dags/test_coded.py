@@ -86,6 +86,18 @@ def test_declared_states() -> None:
         code_table({"rain": RAIN, "wet": WET}, states=["no", "yes"])  # type: ignore[arg-type]
 
 
+def test_a_declared_state_may_be_called_none(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    path.write_text("flow,age\nNone,1\nLt_to_Rt,2\nNone,2\n,2\n")
+    states = {"flow": ["None", "Lt_to_Rt"], "age": ["1", "2"]}
+    net = jtgpu.BayesianNetwork(states, {}, {v: [0.5, 0.5] for v in states})
+    table = code_table(path, states=net, missing="drop")
+    assert table.codes.tolist() == [[0, 1, 0], [0, 1, 1]]
+    assert table.dropped == 1
+    given = {"flow": ["None", None, "Lt_to_Rt", "None"], "age": [1, 2, 2, 2]}
+    assert code_table(given, states=net, missing="drop").codes.tolist() == [[0, 1, 0], [0, 1, 1]]
+
+
 def test_digest_depends_on_the_content() -> None:
     first = code_table({"rain": RAIN, "wet": WET})
     assert first.digest == code_table({"rain": RAIN, "wet": WET}).digest

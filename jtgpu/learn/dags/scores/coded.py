@@ -113,7 +113,7 @@ def code_table(
         if states is not None or weights is not None:
             raise ArgumentError("a CodedTable has its states and weights; pass the original table to change them")
         return data
-    names, columns = read_columns(data)
+    names, columns = read_columns(data, as_text=isinstance(states, DiscreteModel))
     declared = _declared_states(states, names)
     if isinstance(states, BayesianNetwork):
         names, columns = _select(names, columns, states.variables)
@@ -173,7 +173,9 @@ def _code_column(
     """State of each row, -1 if missing, and the names of the states."""
     absent = [_is_missing(v) for v in column.values]
     if name in declared:
-        return _by_declared_states(name, column, absent, [str(s) for s in declared[name]])
+        known = [str(s) for s in declared[name]]  # a state may be called None
+        absent = [gone and v not in known for v, gone in zip(column.values, absent, strict=True)]
+        return _by_declared_states(name, column, absent, known)
     values = [v for v, gone in zip(column.values, absent, strict=True) if not gone]
     if not column.has_order:
         _require_discrete(name, values)

@@ -37,8 +37,8 @@ class ColumnValues(NamedTuple):
     has_order: bool
 
 
-def read_columns(data: Any) -> tuple[list[str], list[ColumnValues]]:
-    """Names and columns of a table.
+def read_columns(data: Any, *, as_text: bool = False) -> tuple[list[str], list[ColumnValues]]:
+    """Names and columns of a table; `as_text` leaves the cells of a CSV file as they are.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def read_columns(data: Any) -> tuple[list[str], list[ColumnValues]]:
         If a file cannot be opened or read.
     """
     if isinstance(data, (str, Path)):
-        data = read_file(data)
+        data = read_file(data, as_text=as_text)
     try:
         table = open_table(None, data)
         reject_repeated(table.names, table.names, "the table")
