@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import lzma
 import os
 import re
 import subprocess
@@ -11,13 +12,30 @@ from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 # 0: the loops are compiled on first use; 1: an error if they cannot be built; default: built if possible
 BUILD_LOOPS = os.environ.get("JTGPU_BUILD_LOOPS", "")
+PACK_ABOVE = 50_000  # bytes of a network's text in a wheel
 # Addresses: "Source", "Documentation", "Changes". There are none before the project has a public home, and
 # `tools/release.py` refuses to release without them.
 PROJECT_URLS: dict[str, str] = {}
+
+
+class PackNetworks(build_py):
+    """Copies modules and data; in a wheel, networks with much text are packed, as the largest are in the checkout."""
+
+    def run(self) -> None:
+        """Copy, and pack unless the install is editable."""
+        super().run()
+        for path in [] if self.editable_mode else Path(self.build_lib, "jtgpu", "nets").glob("*.net"):
+            if (text := path.read_bytes()) and len(text) > PACK_ABOVE:
+                # the options of jtgpu.formats.common.files, which cannot be imported while the package is built
+                preset, size = 9 | lzma.PRESET_EXTREME, len(text)
+                filters = [{"id": lzma.FILTER_LZMA2, "preset": preset, "pb": 0, "dict_size": size}]
+                path.with_name(f"{path.name}.xz").write_bytes(lzma.compress(text, filters=filters))
+                path.unlink()
 
 
 class BuildLoops(build_ext):
@@ -122,7 +140,7 @@ setup(
     },
     # the wheel gets the tag of this Python and platform
     ext_modules=[] if BUILD_LOOPS == "0" else [Extension("jtgpu._loops_v3", sources=[])],
-    cmdclass={"build_ext": BuildLoops},
+    cmdclass={"build_ext": BuildLoops, "build_py": PackNetworks},
     include_package_data=False,
     zip_safe=False,
     # `pip install --editable` then adds the checkout to sys.path by a .pth file. The default, a module that intercepts
