@@ -254,7 +254,7 @@ def test_the_command(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (["nosuch"], 2, "nosuch"),
+        (["nosuch", "--port", "0"], 2, "nosuch"),
         ([], 2, "name a network"),
         (["asia", "asia"], 2, "same name"),
         (["asia", "--name", "x"], 2, "NAME=FILE"),
