@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, DataError, EvidenceError, shown
-from ..inference.tables import distinct_values, is_frame, open_table
+from ..inference.tables import column_values, is_frame, open_table
 from ..model.directed import DirectedModel
 from ..model.discrete import DiscreteModel
 from ..util.arguments import described, flag, whole_number
@@ -182,10 +182,7 @@ def _read_table(frame: Any, weight: Any) -> EdgeList:
     codes: list[Any] = []
     names: dict[Any, int] = {}
     for name in columns:
-        try:
-            code, values = distinct_values(table.column(name))
-        except TypeError:
-            raise DataError(f"column {name!r} has cells that are not single values") from None
+        code, values = column_values(name, table.column(name))
         if (code < 0).any():
             raise DataError(f"column {name!r}: the cell of {table.row_name(int(np.argmin(code)))} is missing")
         number = np.array([names.setdefault(value, len(names)) for value in values], np.int32)

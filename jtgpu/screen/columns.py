@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, DataError, EvidenceError, closest, shown
-from ..inference.tables import Table, as_numbers, distinct_values, open_table, read_states
+from ..inference.tables import Table, as_numbers, column_values, open_table, read_states
 from ..inference.tables.columns import evidence_columns
 from ..inference.tables.states import MISSING as MISSING_WORDS
 from ..model.network import DiscreteModel
@@ -239,10 +239,7 @@ def _read(
 
 def _distinct(table: Table, name: str) -> Coded:
     """A column as codes; words that mean a missing value are one."""
-    try:
-        codes, values = distinct_values(table.column(name))
-    except TypeError:
-        raise DataError(f"column {name!r} has cells that are not single values") from None
+    codes, values = column_values(name, table.column(name))
     is_word = [isinstance(v, str) and v.strip() in MISSING_WORDS for v in values]
     if any(is_word):
         number = np.cumsum([not w for w in is_word]) - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import secrets
 import socket
@@ -72,7 +73,8 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
         sock.bind(address)
     except OSError as error:
         sock.close()
-        raise ArgumentError(f"cannot listen at {host} port {port}: {error.strerror or error}") from None
+        advice = "; port 0 takes a free one" if error.errno == errno.EADDRINUSE else ""
+        raise ArgumentError(f"cannot listen at {host} port {port}: {error.strerror or error}{advice}") from None
     return sock
 
 

@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-from .distinct import distinct_values, is_missing
+from .distinct import column_values, distinct_values, is_missing
 from .numbers import as_numbers
 from .open_table import Table, is_frame, open_table
 from .read_states import at_row, read_states
 from .tensors import as_array, is_on_device, is_tensor
 
 __all__ = [
-    "Table", "as_array", "as_numbers", "at_row", "distinct_values", "is_frame", "is_missing", "is_on_device",
-    "is_tensor", "open_table", "read_states",
+    "Table", "as_array", "as_numbers", "at_row", "column_values", "distinct_values", "is_frame", "is_missing",
+    "is_on_device", "is_tensor", "open_table", "read_states",
 ]  # fmt: skip

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...errors import DataError
 from .arrow import arrow
 from .plain_cells import CategoricalColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["distinct_values", "is_missing"]
+__all__ = ["column_values", "distinct_values", "is_missing"]
 
 DENSE = 1 << 16  # range of whole numbers that are counted, not sorted
 
@@ -24,6 +25,20 @@ def is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType") or (
         isinstance(value, float) and math.isnan(value)
     )  # fmt: skip
+
+
+def column_values(name: str, column: Any) -> tuple[NDArray[np.int64], list[Any]]:
+    """`distinct_values` of the column of a table.
+
+    Raises
+    ------
+    DataError
+        If a cell is not a single value; names the column.
+    """
+    try:
+        return distinct_values(column)
+    except TypeError:
+        raise DataError(f"column {name!r} has cells that are not single values") from None
 
 
 def distinct_values(column: Any) -> tuple[NDArray[np.int64], list[Any]]:

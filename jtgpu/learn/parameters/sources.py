@@ -13,7 +13,7 @@ import numpy as np
 from ...cases.options import CsvDialect
 from ...cases.reading import CaseChunk, Source, open_cases
 from ...errors import ArgumentError, DataError, ParseError, UnknownState
-from ...inference.tables import Table, as_array, at_row, distinct_values, is_tensor, open_table
+from ...inference.tables import Table, as_array, at_row, column_values, distinct_values, is_tensor, open_table
 from ...inference.tables.encoder import CategoricalColumn, Encoder
 from ...inference.tables.states import MISSING
 from ...model.discrete import DiscreteModel
@@ -144,10 +144,7 @@ class TableSource:
         found = {}
         for name in columns:
             column = self._table.column(name)
-            try:
-                codes, values = distinct_values(column)
-            except TypeError:
-                raise DataError(f"column {name!r} has cells that are not single values") from None
+            codes, values = column_values(name, column)
             ordered = isinstance(column, CategoricalColumn)  # categories that do not occur are states, too
             counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist()
             used = {v: n for v, n in zip(values, counts, strict=True) if n or ordered}
@@ -214,7 +211,7 @@ class FileSource:
         if columns:
             for chunk, _, _ in self._loaded(columns):
                 for name, column in zip(columns, chunk.columns, strict=True):
-                    codes, values = distinct_values(column)
+                    codes, values = column_values(name, column)
                     counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist()
                     found[name].update({v: n for v, n in zip(values, counts, strict=True) if n})
         return {name: labels_of(name, counts, bins=bins) for name, counts in found.items()}

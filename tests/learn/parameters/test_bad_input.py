@@ -117,3 +117,11 @@ def test_files(tmp_path: Path) -> None:
     other.write_text("a,c\nx,x\n")
     with pytest.raises(DataError, match="differ in the column"):
         fit(net, [path, other])
+
+
+def test_cells_of_a_file_that_are_not_single_values(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({**without("xray"), "xray": [[1, 2], [3], []]}), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match="column 'xray' has cells that are not single values"):
+        fit(CHAIN, tmp_path / "t.parquet")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....cases.table_files import read_file
 from ....errors import DataError, EvidenceError
-from ....inference.tables import distinct_values, open_table
+from ....inference.tables import column_values, open_table
 from ....inference.tables.arrow import arrow
 from ....inference.tables.columns import reject_repeated
 from ....inference.tables.plain_cells import CategoricalColumn
@@ -58,10 +58,7 @@ def read_columns(data: Any, *, as_text: bool = False) -> tuple[list[str], list[C
 
 
 def _column(name: str, cells: Any) -> ColumnValues:
-    try:
-        found = distinct_values(cells)
-    except TypeError:
-        raise DataError(f"column {name!r} has cells that are not single values") from None
+    found = column_values(name, cells)
     return ColumnValues(*found, isinstance(cells, CategoricalColumn) or _is_dictionary(cells))
 
 
