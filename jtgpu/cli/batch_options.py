@@ -11,7 +11,7 @@ import typer
 from ..cases.options import CsvDialect, FileOptions
 from .completion import complete_targets
 from .option_groups import Without
-from .options import CLUSTER, CSV, OUTPUT, RUNNING, EscapeFormulas, Force, one_of
+from .options import CLUSTER, CSV, OUTPUT, RUNNING, ClusterAddress, EscapeFormulas, Force, one_of
 from .running import RunOptions
 
 __all__ = ["ClusterOptions", "CsvInput", "CsvOptions", "OutputOptions", "TableQueryOptions"]
@@ -142,13 +142,7 @@ class OutputOptions:
 class ClusterOptions:
     """Which cluster answers, and how the work is divided."""
 
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS", rich_help_panel=CLUSTER, show_default=False,
-            help="Run on a Ray cluster: auto (the cluster of this job), local, ray://host:10001 or host:6379.",
-        ),
-    ] = None  # fmt: skip
+    cluster: ClusterAddress = None
     workers: Annotated[
         int | None,
         typer.Option(

@@ -16,7 +16,7 @@ from ..learn.dags.scores.rules import SCORES
 from ..learn.dags.search.structure import METHODS
 from ..model.network import BayesianNetwork
 from .networks import check_output, read_network, split_names
-from .options import CLUSTER, RUNNING, Devices, MemoryLimit, Progress, Threads, one_of
+from .options import RUNNING, ClusterAddress, Devices, MemoryLimit, Progress, Threads, one_of
 
 __all__ = ["ConstraintOptions", "ModelOptions", "PosteriorOptions", "RunOptions"]
 
@@ -261,14 +261,7 @@ class PosteriorOptions:
             help="Replicas of each chain at flatter distributions, for posteriors with several peaks; auto: if needed.",
         ),
     ] = None  # fmt: skip
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS", rich_help_panel=CLUSTER, show_default=False,
-            help="Run the chains on a Ray cluster: auto (the cluster of this job), local, ray://host:10001 or "
-            "host:6379.",
-        ),
-    ] = None  # fmt: skip
+    cluster: ClusterAddress = None
     checkpoint: Annotated[
         Path | None,
         typer.Option(

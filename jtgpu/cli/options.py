@@ -20,6 +20,7 @@ __all__ = [
     "PLANNING",
     "RUNNING",
     "Backend",
+    "ClusterAddress",
     "Columns",
     "Devices",
     "Digits",
@@ -187,6 +188,16 @@ Devices = Annotated[
         metavar="all|0,1",
         callback=_check_devices,
         help="GPUs to use; cases and slices are distributed among them. Default: one.",
+        show_default=False,
+    ),
+]
+ClusterAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        rich_help_panel=CLUSTER,
+        help="Run on a Ray cluster: auto (the cluster of this job), local, ray://host:10001 or host:6379.",
         show_default=False,
     ),
 ]

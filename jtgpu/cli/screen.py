@@ -17,7 +17,7 @@ from ..screen.outliers import Outliers, top_outliers
 from .batch_options import CsvInput
 from .console import command, print_json
 from .networks import check_output, read_network, split_names
-from .options import CLUSTER, OUTPUT, Columns, Devices, Force, Json, Progress, Threads, one_of
+from .options import OUTPUT, ClusterAddress, Columns, Devices, Force, Json, Progress, Threads, one_of
 from .progress import status
 from .running import RunOptions
 from .tables import print_rows
@@ -92,17 +92,6 @@ Drop = Annotated[
     ),
 ]
 
-OnCluster = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster",
-        metavar="ADDRESS",
-        rich_help_panel=CLUSTER,
-        show_default=False,
-        help="Search on a Ray cluster: auto (the cluster of this job), local, ray://host:10001 or host:6379.",
-    ),
-]
-
 
 @command
 def screen(  # noqa: PLR0913 (a Typer command)
@@ -125,7 +114,7 @@ def screen(  # noqa: PLR0913 (a Typer command)
     drop: Drop = None,
     threads: Threads = None,
     devices: Devices = None,
-    cluster: OnCluster = None,
+    cluster: ClusterAddress = None,
     progress: Progress = None,
     force: Force = False,
     *,
