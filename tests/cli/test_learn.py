@@ -235,3 +235,24 @@ def test_options_of_the_posterior(data: Path, words: list[str], message: str) ->
     done = run(data, *words)
     assert done.exit_code == 2
     assert message in " ".join(done.stderr.replace("│", " ").split())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("name", ["asia", "survey", "sachs", "child", "insurance", "hailfinder"])
+def test_bundled_networks(name: str, tmp_path: Path) -> None:
+    """Samples with states that do not occur, equal columns, and a state called None."""
+    net = jtgpu.load(name)
+    assert isinstance(net, jtgpu.BayesianNetwork)
+    found = net.compile("cpu").sample(300, seed=1)
+    lines = [net.variables, *zip(*(found[v] for v in net.variables), strict=True)]
+    path, graph, learned = tmp_path / "cases.csv", tmp_path / "graph.svg", tmp_path / "learned.net"
+    path.write_text("".join(",".join(line) + "\n" for line in lines))
+    declared = tmp_path / "declared.net"
+    jtgpu.write(net, declared)
+    words = "--states", declared, "--max-parents", "2", "--steps", "2000", "--draw-network", graph, "-o", learned
+    done = run(path, *words, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["converged"] == (len(net.variables) <= 13)
+    assert jtgpu.read(learned).variables == net.variables
+    assert graph.read_text().startswith("<svg")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -89,8 +89,11 @@ def _count_part(job: _Job, prefixes: tuple[int, int], threads: int) -> NDArray[n
     table = job.table
     codes = np.array(table.codes)  # arrays of the object store are read-only, which compiled loops do not take
     weights = None if table.weights is None else np.array(table.weights)
-    arrays = {f.name: np.array(getattr(job.functions, f.name)) for f in fields(job.functions) if f.name != "mode"}
-    functions = replace(job.functions, **arrays)
+    f = job.functions
+    functions = replace(
+        f, shapes=np.array(f.shapes), products=np.array(f.products), arities=np.array(f.arities),
+        values=np.array(f.values),
+    )  # fmt: skip
     found = set_values(
         replace(table, codes=codes, weights=weights), functions, job.max_parents, ess=job.ess,
         max_cells=job.max_cells, threads=threads, prefixes=prefixes,
