@@ -73,7 +73,7 @@ def test_ports(asia: JunctionTree) -> None:
     with closing(bind("127.0.0.1", 0)) as sock:
         sock.listen()
         port = sock.getsockname()[1]
-        with pytest.raises(ArgumentError, match="cannot listen .*port 0 takes a free one"):
+        with pytest.raises(ArgumentError, match=r"cannot listen .*port 0 takes a free one"):
             bind("127.0.0.1", port)
     with pytest.raises(ArgumentError, match="cannot listen"):
         bind("no.such.host.invalid", 0)
