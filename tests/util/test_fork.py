@@ -31,8 +31,8 @@ FORKS = 12
 CALL_LOCKS = {
     "backends/cpu/batch.py", "backends/cpu/counts.py", "backends/gpu", "backends/published/backend.py",
     "backends/wrappers/row_queue.py", "backends/wrappers/workers.py", "cases/ordered_pool.py",
-    "cases/writing/resumable.py", "cli", "device", "screen/gpu/engine.py", "series/gpu/devices.py", "serve",
-    "util/fork.py",
+    "cases/writing/resumable.py", "cli", "device", "graphs/cpu.py", "screen/gpu/engine.py",
+    "serve", "series/gpu/devices.py", "util/fork.py",
 }  # fmt: skip
 
 
