@@ -19,7 +19,7 @@ from tests.learn.dags.data import random_table
 RAIN = {"rain": ["no", "yes"] * 20, "wet": ["no", "no", "yes", "yes"] * 10, "road": ["a", "b", "a", "c"] * 10}
 CALLS = (jtgpu.learn.posterior, jtgpu.learn.structure, jtgpu.learn.score_table)
 
-DATA_ROWS = {
+DATA_ROWS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "an empty cell": (
         {**RAIN, "wet": ["no", "", *RAIN["wet"][2:]]}, {}, "row 1: column 'wet' has a missing value .*missing='drop'",
     ),

@@ -16,6 +16,7 @@ import jtgpu
 from jtgpu.errors import ArgumentError
 from jtgpu.learn.dags.scores import sharing
 from jtgpu.learn.dags.scores.coded import CodedTable
+from jtgpu.util import doors
 from tests.learn.dags.data import random_table
 
 
@@ -43,7 +44,7 @@ def with_gaps(table: CodedTable) -> CodedTable:
 @pytest.mark.parametrize("score", ["bdeu", "bds", "k2", "bic", "available"])
 def test_parts_have_the_scores_of_one_process(score: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     here = HereCluster()
-    monkeypatch.setattr(sharing.doors, "cluster", lambda: here)
+    monkeypatch.setattr(doors, "cluster", lambda: here)
     monkeypatch.setattr(sharing, "MIN_SETS", 5)
     table = random_table(3, n=8, n_rows=60, weighted=k == 2)
     if score == "available":
