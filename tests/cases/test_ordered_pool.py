@@ -90,7 +90,7 @@ def test_few_items_are_in_flight(concurrency: int) -> None:
         with lock:
             working += 1
             together = max(together, working)
-        time.sleep(0.001)
+        time.sleep(0.01)
         with lock:
             working -= 1
         return i

@@ -82,7 +82,7 @@ from tests.learn.dags.data import random_table
 run_files.INTERVAL = 0.0
 post = jtgpu.learn.posterior(
     random_table(8, n=9, n_rows=90), method="mcmc", tolerance=1e-9, steps=120_000, seed=4, candidates=5,
-    checkpoint=sys.argv[1], progress=lambda line: print("round", flush=True),
+    checkpoint=sys.argv[1], progress=lambda line: print("round", flush=True) if "R-hat" in line else None,
 )
 post.save(sys.argv[2])
 """
