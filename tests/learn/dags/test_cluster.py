@@ -11,9 +11,9 @@ import pytest
 import jtgpu
 from jtgpu.cluster import Cluster, TaskRunner, connect
 from jtgpu.errors import ArgumentError
-from jtgpu.learn.dags.posterior.result import StructurePosterior
 from tests.graphs.test_cluster import FakeRay
 from tests.learn.dags.data import random_table
+from tests.learn.dags.runs import same, short_posterior
 
 
 @pytest.fixture
@@ -21,22 +21,6 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster in this process, with three workers."""
     monkeypatch.setattr(connect, "import_ray", FakeRay)
     monkeypatch.setattr(connect, "connect", lambda cluster: FakeRay())
-
-
-def posterior(steps: int, **options: Any) -> StructurePosterior:
-    table = random_table(8, n=6, n_rows=90)
-    with pytest.warns(UserWarning, match="not converged"):
-        return jtgpu.learn.posterior(table, method="mcmc", tolerance=1e-9, steps=steps, seed=4, **options)
-
-
-def same(first: StructurePosterior, second: StructurePosterior) -> bool:
-    return (
-        first.edge_probabilities.values.tobytes() == second.edge_probabilities.values.tobytes()
-        and first.trace.tobytes() == second.trace.tobytes()
-        and first.describe() == second.describe()
-        and [*map(sorted, (g.edges for g in first.sample_dags(20)))]
-        == [*map(sorted, (g.edges for g in second.sample_dags(20)))]
-    )
 
 
 @pytest.mark.usefixtures("ray")
@@ -50,13 +34,13 @@ def same(first: StructurePosterior, second: StructurePosterior) -> bool:
 )  # fmt: skip
 def test_chains_on_a_cluster_have_the_bits_of_one_machine(options: dict[str, Any], tmp_path: Path) -> None:
     """Three workers, whose results come in another order; a checkpoint of one machine continues on a cluster."""
-    whole = posterior(10_000, **options)
-    found = posterior(10_000, cluster="auto", **options)
+    whole = short_posterior(10_000, **options)
+    found = short_posterior(10_000, cluster="auto", **options)
     assert same(whole, found)
     assert FakeRay.running == 0
     path = tmp_path / "run.npz"
-    posterior(5_000, checkpoint=path, **options)
-    assert same(whole, posterior(10_000, checkpoint=path, cluster="auto", **options))
+    short_posterior(5_000, checkpoint=path, **options)
+    assert same(whole, short_posterior(10_000, checkpoint=path, cluster="auto", **options))
 
 
 def test_bad_clusters_are_refused_before_anything_is_computed() -> None:
@@ -91,4 +75,4 @@ def test_tasks_of_lost_workers_run_again(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ray_has_the_bits_of_one_machine() -> None:
     pytest.importorskip("ray", reason="Ray is not installed")
-    assert same(posterior(10_000, candidates=3), posterior(10_000, candidates=3, cluster="local"))
+    assert same(short_posterior(10_000, candidates=3), short_posterior(10_000, candidates=3, cluster="local"))

@@ -128,6 +128,24 @@ def test_candidates_cover_the_posterior() -> None:
 
 
 @pytest.mark.parametrize("prior", ["uniform", "order"])
+def test_lists_of_candidates_exclude_other_parents_from_exact_posteriors(prior: str) -> None:
+    table, lists = random_table(8, n=5, n_rows=60), {"c": ["a", "b"], "a": ["e"]}
+    found = jtgpu.learn.posterior(table, prior=prior, candidates=lists)
+    others = [(u, v) for v in found.names for u in found.names if u != v and u not in lists.get(v, ())]
+    same = jtgpu.learn.posterior(table, prior=prior, forbidden=others)
+    np.testing.assert_array_equal(found.edge_probabilities.values, same.edge_probabilities.values)
+    assert found.method == "exact"
+    assert found.edge("d", "c") == 0.0 < found.edge("a", "c")
+
+
+@pytest.mark.parametrize("wrong", [-1, 0, 2.5, "some"])
+def test_candidates_are_checked_in_every_method(wrong: Any) -> None:
+    for method in ("exact", "mcmc"):
+        with pytest.raises(ArgumentError, match="candidates must be"):
+            jtgpu.learn.posterior(random_table(8, n=4, n_rows=20), method=method, candidates=wrong)
+
+
+@pytest.mark.parametrize("prior", ["uniform", "order"])
 @pytest.mark.parametrize("k", [2, 4])
 def test_few_candidates_have_the_probabilities_of_all(prior: str, k: int) -> None:
     table = random_table(12, n=7, n_rows=60)

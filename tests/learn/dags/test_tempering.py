@@ -25,7 +25,6 @@ from jtgpu.learn.dags.chains.tempering import (
     start_tempered,
     tuned,
 )
-from jtgpu.learn.dags.posterior.result import StructurePosterior
 from jtgpu.learn.dags.reference import Weights, all_families
 from jtgpu.learn.dags.reference_partitions import Partition, partition_of, partition_score
 from jtgpu.learn.dags.reference_tempering import (
@@ -36,6 +35,7 @@ from jtgpu.learn.dags.reference_tempering import (
 )
 from tests.learn.dags import oracle
 from tests.learn.dags.data import random_table
+from tests.learn.dags.runs import same, short_posterior
 from tests.learn.dags.test_partitions import chain_tables
 from tests.learn.dags.test_reference_partitions import random_weights
 
@@ -195,20 +195,6 @@ def test_tuning_needs_attempts() -> None:
     assert ((state.swap_rates() > 0.0) & (state.swap_rates() <= 1.0)).all()
 
 
-def posterior(steps: int, **options: Any) -> StructurePosterior:
-    table = random_table(8, n=6, n_rows=90)
-    with pytest.warns(UserWarning, match="not converged"):
-        return jtgpu.learn.posterior(table, method="mcmc", tolerance=1e-9, steps=steps, seed=4, **options)
-
-
-def same(first: StructurePosterior, second: StructurePosterior) -> bool:
-    return (
-        first.edge_probabilities.values.tobytes() == second.edge_probabilities.values.tobytes()
-        and first.trace.tobytes() == second.trace.tobytes()
-        and first.describe() == second.describe()
-    )
-
-
 @pytest.mark.parametrize("candidates", [pytest.param("all", marks=pytest.mark.slow), 3])
 def test_tempered_chains_have_the_exact_probabilities(candidates: Any) -> None:
     table = random_table(5, n=6, n_rows=80)
@@ -228,9 +214,9 @@ def test_tempered_chains_have_the_exact_probabilities(candidates: Any) -> None:
 @pytest.mark.slow
 def test_tempered_posteriors_have_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For any number of threads, in two parts, after an interruption, and from a file."""
-    whole = posterior(30_000, tempering=4, threads=1)
-    assert same(whole, posterior(30_000, tempering=4, threads=3))
-    short = posterior(8_000, tempering=4)
+    whole = short_posterior(30_000, tempering=4, threads=1)
+    assert same(whole, short_posterior(30_000, tempering=4, threads=3))
+    short = short_posterior(8_000, tempering=4)
     assert same(whole, short.more(steps=whole.n_steps - short.n_steps))
     monkeypatch.setattr("jtgpu.learn.dags.chains.run_files.INTERVAL", 0.0)
     path, original = tmp_path / "run.npz", runs.ChainRun._run_round
@@ -242,20 +228,20 @@ def test_tempered_posteriors_have_the_same_bits(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(runs.ChainRun, "_run_round", killed)
     with pytest.raises(SystemExit):
-        posterior(30_000, tempering=4, checkpoint=path)
+        short_posterior(30_000, tempering=4, checkpoint=path)
     monkeypatch.setattr(runs.ChainRun, "_run_round", original)
-    assert same(whole, posterior(30_000, tempering=4, checkpoint=path))
+    assert same(whole, short_posterior(30_000, tempering=4, checkpoint=path))
     whole.save(tmp_path / "post.npz")
     assert jtgpu.learn.load(tmp_path / "post.npz").describe() == whole.describe()
 
 
 @pytest.mark.slow
 def test_tempering_turns_on_where_chains_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = posterior(60_000)
-    assert same(plain, posterior(60_000, tempering="auto"))  # they mix
+    plain = short_posterior(60_000)
+    assert same(plain, short_posterior(60_000, tempering="auto"))  # they mix
     monkeypatch.setattr(runs, "nested_r_hat", lambda *_: 1.2)
     monkeypatch.setattr("jtgpu.learn.dags.chains.run_files.INTERVAL", 0.0)
-    whole = posterior(60_000, tempering="auto")
+    whole = short_posterior(60_000, tempering="auto")
     assert whole.method == "tempered partition MCMC"
     assert "nested R-hat was 1.200 after" in whole.describe()
     assert np.abs(whole.edge_probabilities.values - plain.edge_probabilities.values).max() < 0.05
@@ -269,9 +255,9 @@ def test_tempering_turns_on_where_chains_do_not_mix(tmp_path: Path, monkeypatch:
 
         monkeypatch.setattr(runs.ChainRun, "_run_round", killed)
         with pytest.raises(SystemExit):
-            posterior(60_000, tempering="auto", checkpoint=path)
+            short_posterior(60_000, tempering="auto", checkpoint=path)
     monkeypatch.setattr(runs.ChainRun, "_run_round", original)
-    assert same(whole, posterior(60_000, tempering="auto", checkpoint=path))
+    assert same(whole, short_posterior(60_000, tempering="auto", checkpoint=path))
 
 
 def test_nested_r_hat_is_the_formula() -> None:

@@ -1,4 +1,4 @@
-"""`Kept`: what a run of chains remembers, so that it can be estimated from, saved and continued."""
+"""`Kept`: the stored state of a run of chains, from which it is estimated, saved and continued."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONE = 2.0**32
 
 
 class Kept(NamedTuple):
-    """The present state of chains, and what they visited. Not changed: a round makes another one.
+    """The present state of chains, and what they visited. Immutable: each round creates a new one.
 
     Attributes
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..chain_records import SetTables
     from .problem import Problem
 
-__all__ = ["ChainSets", "chain_sets"]
+__all__ = ["ChainSets", "chain_sets", "restricted"]
 
 MAX_CANDIDATES = 12  # by default; of the search for the best graph: 16
 
@@ -102,6 +102,19 @@ def _named_candidates(problem: Problem, given: Mapping[str, Iterable[str]]) -> N
         sets[v] |= {variable_number(names, u) for u in parents} - {v}
     k = max(max(map(len, sets.values())), 1)
     return np.array([[*sorted(sets[v]), *[-1] * (k - len(sets[v]))] for v in range(n)], np.int64)
+
+
+def restricted(problem: Problem, candidates: Any) -> Problem:
+    """The problem whose constraints exclude what lists of candidates exclude; numbers of candidates exclude nothing."""
+    n = len(problem.coded.names)
+    if not isinstance(candidates, Mapping):
+        number_of_candidates(candidates, n, problem.limit)  # checked, though exact posteriors do not depend on it
+        return problem
+    possible = np.eye(n, dtype=np.bool_)
+    for v, row in enumerate(_named_candidates(problem, candidates)):
+        possible[row[row >= 0], v] = True
+    constraints = replace(problem.constraints, forbidden=problem.constraints.forbidden | ~possible)
+    return replace(problem, constraints=constraints)
 
 
 def _number(problem: Problem, given: int | str) -> tuple[int, tuple[str, ...]]:

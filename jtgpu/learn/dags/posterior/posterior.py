@@ -26,6 +26,7 @@ from ..scores.combinations import n_parent_sets
 from ..scores.rules import ScoreRule
 from ..start_graph import start_graph
 from .chain_posterior import ChainOptions, chain_source, replicas_of
+from .chain_sets import restricted
 from .exact_posterior import exact_posterior
 from .problem import Problem
 from .result import StructurePosterior
@@ -89,8 +90,8 @@ def posterior(  # noqa: PLR0913
     candidates : int, "auto", "all" or mapping
         Candidate parents of each variable when chains run: their number, or lists by name. Default: 12, or fewer if
         memory is short. A number affects the speed only: parent sets with other members are summed one by one, unless
-        all their subsets have 100,000 times their weight. Lists exclude all other parents. `coverage` says which share
-        of the posterior is summed.
+        all their subsets have 100,000 times their weight. Lists exclude all other parents, from exact posteriors too.
+        `coverage` says which share of the posterior is summed.
     method : {"auto", "exact", "mcmc"}
         ``"auto"``: exact for up to 13 variables (20 with ``prior="order"``), or 17 (28) on a GPU, else Markov chains.
     tolerance : float
@@ -193,7 +194,7 @@ def posterior(  # noqa: PLR0913
     few = n <= limits[0 if by_orders else 1]
     if method == "exact" or (method == "auto" and few and n * n_parent_sets(n, problem.most) <= MAX_SCREENED // 10):
         try:
-            return exact_posterior(problem, by_orders)
+            return exact_posterior(restricted(problem, candidates), by_orders)
         except TableTooLarge as error:
             if method == "exact":
                 raise TableTooLarge(f"{error}; use method='mcmc'", error.entries, error.needed, error.limit) from None
