@@ -42,9 +42,30 @@ def test_the_receipt_describes_these_contents_or_names_the_others(
     capsys.readouterr()
     receipt.RECEIPT.write_text(json.dumps({**kept, "files": {**files, "cuda/published/job.cuh": "another"}}))
     assert receipt.check() == 1
-    assert re.findall(r"unknown content: (.*)", capsys.readouterr().err) == ["cuda/published/job.cuh"]
+    assert re.findall(r"unknown code: (.*)", capsys.readouterr().err) == ["cuda/published/job.cuh"]
     receipt.RECEIPT.write_text(json.dumps({**kept, "failed": 1}))
     assert receipt.check() == 1
+
+
+def test_only_code_counts() -> None:
+    receipt = receipt_module()
+    old = '"""Doc."""\nimport os\n__all__ = ["f"]\n'
+    old += 'def f(x: int = 3) -> str:\n    """Doc."""\n    return f"{x:>4}"\nLIMIT = 4\n'
+    new = "from sys import path\nLIMIT = 4  # why\n\n\ndef f(x: int = 3) -> str:\n    # why\n    return f'{x:>4}'\n"
+    assert sorted(receipt.python_code(old)) == sorted(receipt.python_code(new))
+    assert sorted(receipt.python_code(old)) != sorted(receipt.python_code(new.replace("= 3", "= 4")))
+    assert len(receipt.python_code(old)) == 2
+    kernel = 'int x = 3; // why\n/* two\nlines */ char const *s = "http://a"; // "\n#define N 4\n'
+    bare = '\n  int x = 3;\nchar const *s = "http://a";\n#define N 4\n'
+    assert receipt.cuda_code(kernel) == receipt.cuda_code(bare)
+    assert receipt.cuda_code(kernel) != receipt.cuda_code(bare.replace("http://a", "http://b"))
+    assert receipt.cuda_code(kernel) != receipt.cuda_code(bare.replace("N 4", "N 5"))
+
+
+def test_a_moved_definition_needs_no_gpu() -> None:
+    receipt = receipt_module()
+    assert receipt.digest({"a.py": "1 2", "b.py": "3"}) == receipt.digest({"c.py": "2 3 1"})
+    assert receipt.digest({"a.py": "1 2"}) != receipt.digest({"a.py": "1 2 2"})
 
 
 def test_the_receipt_needs_no_packages() -> None:

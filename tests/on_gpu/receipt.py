@@ -4,18 +4,20 @@
     python tests/on_gpu/receipt.py --write     run pytest over tests/on_gpu and write receipt.json (``make gpu-test``)
 
 A machine without a GPU cannot run those tests. The receipt tells it that they passed, on which device, and for exactly
-these sources. Sources are compared by content: a file that only moved or was renamed needs no new run. Plain Python,
-no dependencies.
+this code. Only what can change a result counts: not comments, docstrings, imports and ``__all__``, and not the file in
+which a definition stands, so that a clean-up needs no new run. Plain Python, no dependencies.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import datetime
 import hashlib
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -39,6 +41,8 @@ WATCHED = (
     "tests/on_gpu/*.py",
 )
 
+CUDA_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+
 
 def watched_files() -> list[Path]:
     """Every file that the outcome of the GPU tests depends on, sorted by name."""
@@ -46,15 +50,58 @@ def watched_files() -> list[Path]:
     return sorted(found, key=lambda p: p.relative_to(ROOT).as_posix())
 
 
+def python_code(text: str) -> list[str]:
+    """The top-level statements of a module without docstrings, imports and ``__all__``, in a form of our own.
+
+    ``ast.dump`` and ``ast.unparse`` differ between Python versions, and CI need not have that of the GPU machine.
+    """
+    return [code for node in ast.parse(text).body if (code := _code_of(node))]
+
+
+def _code_of(node: object) -> str:
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return ""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return ""
+    if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]:
+        return ""
+    if isinstance(node, list):
+        return ",".join(filter(None, map(_code_of, node)))
+    if isinstance(node, ast.Constant):
+        return repr(node.value)
+    if isinstance(node, ast.AST):
+        # fields without a value are left out: newer versions of Python have more of them
+        fields = [(name, _code_of(value)) for name, value in ast.iter_fields(node) if value not in (None, [])]
+        return f"{type(node).__name__}({';'.join(f'{name}={code}' for name, code in fields)})"
+    return repr(node)
+
+
+def cuda_code(text: str) -> list[str]:
+    """The lines of a CUDA source without comments and without blanks at both ends."""
+    bare = CUDA_COMMENT.sub(lambda match: match[0] if match[0].startswith('"') else " ", text)
+    return ["\n".join(line for raw in bare.splitlines() if (line := raw.strip()))]
+
+
 def digests() -> dict[str, str]:
-    """Name and SHA-256 of every watched file that is not empty, with line ends as in the repository."""
-    contents = {p.relative_to(ROOT).as_posix(): p.read_bytes().replace(b"\r\n", b"\n") for p in watched_files()}
-    return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items() if content}
+    """Name and digest of every watched file that holds code; of a Python file, one for each top-level statement."""
+    out = {}
+    for path in watched_files():
+        text = path.read_text(encoding="utf-8")
+        parts = python_code(text) if path.suffix == ".py" else cuda_code(text)
+        if any(parts):
+            name = path.relative_to(ROOT).as_posix()
+            out[name] = " ".join(hashlib.sha256(part.encode()).hexdigest()[:16] for part in parts)
+    return out
 
 
 def digest(files: dict[str, str]) -> str:
-    """One SHA-256 over all contents, whatever their names."""
-    return hashlib.sha256("\n".join(sorted(files.values())).encode()).hexdigest()
+    """One SHA-256 over all code, whichever files hold it."""
+    return hashlib.sha256("\n".join(sorted(" ".join(files.values()).split())).encode()).hexdigest()
+
+
+def _files_with_parts_outside(files: dict[str, str], others: dict[str, str]) -> list[str]:
+    known = set(" ".join(others.values()).split())
+    return [name for name, parts in files.items() if not known.issuperset(parts.split())]
 
 
 def check() -> int:
@@ -67,11 +114,11 @@ def check() -> int:
         return 1
     then = receipt["files"]
     if digest(then) != digest(now):
-        unknown = [name for name, content in now.items() if content not in then.values()]
-        gone = [name for name, content in then.items() if content not in now.values()]
+        unknown = _files_with_parts_outside(now, then)
+        gone = _files_with_parts_outside(then, now)
         print("the GPU tests have not been run on these sources", file=sys.stderr)
-        for name in unknown or gone:
-            print(f"  {'unknown content' if unknown else 'no longer there'}: {name}", file=sys.stderr)
+        for name in (unknown or gone)[:20]:
+            print(f"  {'unknown code' if unknown else 'no longer there'}: {name}", file=sys.stderr)
         print("on a GPU machine: make gpu-test", file=sys.stderr)
         return 1
     if receipt["failed"] or not receipt["passed"]:
