@@ -539,13 +539,18 @@ class JunctionTree(CompiledModel):
         evidence, likelihood, soft, do : mapping, optional
             See `posteriors`.
         k : int, default 1
-            Number of distinct configurations to find.
+            Number of distinct configurations to find; some 10 microseconds each.
 
         Returns
         -------
         Explanation
             The best configuration: a mapping from variable to state with ``.log_joint`` and ``.log_posterior``.
             ``.ranked`` has the k best ones, or fewer if fewer are possible.
+
+        Raises
+        ------
+        TableTooLarge
+            If k configurations would not fit into the free memory, or take more than a minute; raised beforehand.
         """
         return mpe(self, self.settle(evidence, **more), k)
 

@@ -61,6 +61,17 @@ def test_the_definition(data: st.DataObject) -> None:
     check(data.draw(bayesian_networks(most=6)), "reference", data)
 
 
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_observed_variables_have_one_configuration(backend: BackendName) -> None:
+    tree, xray = bundled("asia").compile(backend), {"xray": "no"}
+    for evidence, do in ({"lung": "yes", **xray}, {}), (xray, {"lung": "yes"}):
+        only = tree.map(["lung"], evidence, do=do, k=3).ranked
+        assert [(dict(c), round(c.probability, 12)) for c in only] == [({"lung": "yes"}, 1.0)]
+        both = tree.map(["lung", "bronc"], evidence, do=do, k=5).ranked
+        assert sorted(tuple(c.values()) for c in both) == [("yes", "no"), ("yes", "yes")]
+        assert sum(c.probability for c in both) == pytest.approx(1.0)
+
+
 def test_map_is_not_the_restriction_of_the_mpe() -> None:
     # the most probable state of x alone differs from that of the most probable configuration
     net = jtgpu.BayesianNetwork(

@@ -144,7 +144,8 @@ class CachedProgram:
         pattern = np.full(self._program.n_variables, FREE, np.uint8)
         pattern[self.hard] = HARD
         pattern[list(self.key[1])] = SOFT
-        steps = steps_of(self._flat, pattern[self._program.by_rank], Records.of(self._dense))
+        records, chosen = Records.of(self._dense), bool(self._program.chosen)
+        steps = steps_of(self._flat, pattern[self._program.by_rank], records, maximal_only=chosen)
         self._grow(steps.steps.nbytes + steps.step_ptr.nbytes)
         return steps
 

@@ -37,6 +37,8 @@ __all__ = ["check_k", "evidence_of", "explanations", "mpe", "mpe_batch", "raise_
 FEW = 10_000  # explanations that are made without a look at the free memory
 BYTES, BYTES_PER_VARIABLE = 1024, 24  # of one explanation and of what finds the next one, as measured
 MEMORY_SHARE = 0.8  # of the free memory
+SECONDS, SECONDS_PER_VARIABLE = 2.5e-5, 1e-7  # to find the next explanation, as measured with k from 1e3 to 1e7
+MAX_SECONDS = 60
 
 
 def explanations(
@@ -81,18 +83,20 @@ def check_k(model: DiscreteModel, k: int, variables: Iterable[int], case: Eviden
     ArgumentError
         If `k` is not a positive integer.
     TableTooLarge
-        If the explanations do not fit into the free memory.
+        If the explanations do not fit into the free memory, or would take more than a minute.
     """
     k = whole_number("k", k, least=1)
     if k <= FEW:
         return k
     k = min(k, n_configurations(model, [v for v in variables if case.state[v] < 0]))
-    needed, free = k * (BYTES + BYTES_PER_VARIABLE * len(model)), int(MEMORY_SHARE * free_memory())
-    if needed > free:
+    each, seconds = BYTES + BYTES_PER_VARIABLE * len(model), SECONDS + SECONDS_PER_VARIABLE * len(model)
+    needed, free = k * each, int(MEMORY_SHARE * free_memory())
+    most = min(free // each, int(MAX_SECONDS / seconds))
+    if k > most:
         raise TableTooLarge(
-            f"k={k:,} explanations need about {format_bytes(needed)}, more than the {format_bytes(free)} that are free "
-            f"(80 % of the free memory); ask for at most {free * k // needed:,}, for the explanations of fewer "
-            "variables (map), or for samples (sample)",
+            f"k={k:,} explanations need about {format_bytes(needed)} and {k * seconds:.3g} s; the limits are "
+            f"{format_bytes(free)} (80 % of the free memory) and {MAX_SECONDS} s; ask for at most {most:,}, for the "
+            "explanations of fewer variables (map), or for samples (sample)",
             k,
             needed,
             free,
