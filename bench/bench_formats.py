@@ -102,7 +102,7 @@ def measure(net: BayesianNetwork, name: str, kind: str, folder: Path, budget: fl
         path.write_text(as_others_write_it(net), encoding="utf-8")
     else:
         write_seconds = timed(lambda _: jtgpu.write(net, path), [None], budget, least).median
-    again = jtgpu.read(path)
+    again: jtgpu.DiscreteModel = jtgpu.read(path)
     tolerance = 1e-5 if kind == OTHERS else 0.0
     for a, b in zip(net.factors, again.factors, strict=True):
         if a.scope != b.scope or np.abs(a.table - b.table).max() > tolerance:

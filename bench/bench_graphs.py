@@ -180,7 +180,7 @@ def lengths(smoke: bool) -> Rows:
 
 def small(smoke: bool) -> Rows:
     """A network of 37 variables through networkx's functions: what a call costs."""
-    net: Any = load("alarm").to_networkx().to_undirected()  # type: ignore[attr-defined]
+    net: Any = load("alarm").to_networkx().to_undirected()
     calls: dict[str, Callable[[], Any]] = {
         "jtgpu, converted each time": lambda: nx_backend.betweenness_centrality(nx_backend.convert_from_nx(net)),
         "networkx": lambda: nx.betweenness_centrality(net),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from rows import row
@@ -419,7 +419,7 @@ def gpu_exact(name: str, table: CodedTable, smoke: bool, runs: int, only: str) -
                 run()
                 seconds.append(time.perf_counter() - begin)
                 begin = time.perf_counter()
-                learn.posterior(own, prior=prior, method="exact", backend="gpu")
+                learn.posterior(own, prior=cast(Any, prior), method="exact", backend="gpu")
                 whole.append(time.perf_counter() - begin)
             kernels = {k: round(x, 5) for k, x in _launch_seconds(run).items()}
             print(f"{prior} {n}: {kernels}", flush=True)

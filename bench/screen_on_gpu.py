@@ -39,7 +39,7 @@ def _alike(found: NDArray[Any], wanted: NDArray[Any], what: str) -> None:
         raise SystemExit(f"{what}: the GPU and the CPU disagree")
 
 
-def _stages(x: Any, k: int, metric: str, devices: list[int], *, every: bool) -> dict[str, float]:
+def _stages(x: Any, k: int, metric: Any, devices: list[int], *, every: bool) -> dict[str, float]:
     """Seconds of one run's stages: reading the table, the tree, the search of all rows."""
     marks = [time.perf_counter()]
     table = open_rows(x)
@@ -100,7 +100,7 @@ def _solving_set(found: screen.Outliers, name: str, where: dict[str, Any]) -> It
 
 
 def _all_weights(
-    x: Any, k: int, metric: str, name: str, devices: list[int], where: dict[str, Any], runs: int
+    x: Any, k: int, metric: Any, name: str, devices: list[int], where: dict[str, Any], runs: int
 ) -> Iterator[dict[str, Any]]:
     found = screen.weights(x, k, metric, backend="gpu", devices=devices)
     screened = Screened(Columns.learn(open_rows(x), x, metric, "auto", None), k, Target("cpu", None))

@@ -93,6 +93,7 @@ def fits(device: Device, smoke: bool) -> Rows:
         given = Resident(device, n, n_times, real, stream)
         try:
             rate = copy_rate(device, given, stream, runs)
+            order: Any
             for p, order in ((16, 16), (16, "bic"), (8, 8), (32, 32)):
                 job = given.job(device, p, order)
                 job.queue(stream)

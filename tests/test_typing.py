@@ -1,12 +1,15 @@
 """What a user's type checker sees: names of backends, options and misspelt ones.
 
-tools/check_types.py runs mypy and pyright on a user's file with the installed wheel.
+A user's file passes mypy and pyright (tools/check_types.py), and the code of the first pages passes pyright.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
+import subprocess
 import sys
+from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
@@ -14,16 +17,26 @@ import pytest
 import jtgpu
 from jtgpu.backends import BACKENDS
 from jtgpu.backends.make import OPTIONS, TREE_OPTIONS
+from jtgpu.graphs.engine import BACKENDS as GRAPH_BACKENDS
 from jtgpu.inference.planning import make_plan
+from jtgpu.learn.dags.posterior.posterior import POSTERIOR_METHODS
+from jtgpu.learn.dags.priors import PRIORS
+from jtgpu.learn.dags.scores.coded import MISSING_CHOICES
+from jtgpu.learn.dags.scores.rules import SCORES
+from jtgpu.learn.dags.search.structure import METHODS as SEARCHES
 from jtgpu.plans.lowering import LOWERINGS
 from jtgpu.plans.ordering import METHODS, OBJECTIVES, find_order
+from jtgpu.screen.columns import METRICS, MISSING_RULES, SCALES
+from jtgpu.screen.outliers import METHODS as OUTLIER_METHODS
 from jtgpu.util import options
 from tests.conftest import ROOT
+from tests.test_docs import CONCEPTS, README, START, blocks
 
 sys.path.insert(0, str(ROOT / "tools"))
+import check_types
 from any_in_signatures import any_in_signatures
 
-MOST = 230  # places in public signatures that a type checker knows nothing of; only smaller numbers replace it
+MOST = 204  # places in public signatures that a type checker knows nothing of; only smaller numbers replace it
 
 
 def test_types_of_names_are_the_names() -> None:
@@ -31,6 +44,44 @@ def test_types_of_names_are_the_names() -> None:
     assert set(get_args(options.OrderMethod)) == set(METHODS)
     assert set(get_args(options.Lowering)) == set(LOWERINGS)
     assert set(get_args(options.Objective)) == set(OBJECTIVES)
+    assert get_args(options.EngineName) == GRAPH_BACKENDS
+    assert get_args(options.Score) == SCORES
+    assert get_args(options.SearchMethod) == SEARCHES
+    assert get_args(options.PosteriorMethod) == POSTERIOR_METHODS
+    assert get_args(options.MissingCells) == MISSING_CHOICES
+    assert (*get_args(get_args(options.StructurePriorLike)[0]), "edge") == PRIORS
+    assert get_args(options.Metric) == METRICS
+    assert get_args(options.Scale) == SCALES
+    assert get_args(options.ScreenMissing) == MISSING_RULES
+    assert get_args(options.OutlierMethod) == OUTLIER_METHODS
+
+
+def pyright(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run pyright on the checkout; skip where it is not installed, or cannot fetch what it runs on."""
+    pytest.importorskip("pyright", reason="pyright is not installed")
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, *map(str, arguments)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=arguments[0], env=env, capture_output=True, text=True, check=False)
+    if "0 errors" not in done.stdout and ".py:" not in done.stdout:
+        pytest.skip(f"pyright does not run: {(done.stderr or done.stdout)[-200:]}")
+    return done
+
+
+def test_code_of_the_first_pages_passes_pyright(tmp_path: Path) -> None:
+    """`jtgpu.load` was a `DiscreteModel`: ``net.parents``, on the second page, was an error in every editor."""
+    for name, page in {"readme": README, "start": START, "concepts": CONCEPTS}.items():
+        (tmp_path / f"{name}.py").write_text("\n".join(blocks(page, "code-block:: python")), encoding="utf-8")
+    done = pyright(tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_a_users_file_has_the_types_that_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty.py").touch()
+    pyright(tmp_path)
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    assert not check_types.problems(Path(sys.executable).parent, tmp_path)
 
 
 def test_signatures_with_any_become_fewer() -> None:

@@ -3,6 +3,7 @@
     python tools/check_types.py BIN      # the bin folder of an environment with jtgpu, mypy and pyright
 
 Lazy names (``jtgpu.read``, ``jtgpu.learn``) must resolve, results have their classes, and errors be found.
+tests/test_typing.py runs it on the checkout, with the code blocks of some pages.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ SCRIPT = """\
 import jtgpu
 
 net = jtgpu.load("asia")
-assert isinstance(net, jtgpu.BayesianNetwork)
+reveal_type(net)  # BayesianNetwork
+reveal_type(net.cpt("lung"))  # Cpt
+reveal_type((net.arcs, net.children("lung"), net.markov_blanket("lung"), net.d_separated("asia", "smoke")))
+reveal_type(net.replace(name="b").parents("lung"))  # tuple[str, ...]
+reveal_type(jtgpu.read("asia.net").parents("lung"))  # tuple[str, ...]
+model = jtgpu.read("pairs.uai")
+if isinstance(model, jtgpu.MarkovNetwork):
+    reveal_type(model.factors[0].scope)  # tuple[int, ...]
 tree = net.compile("cpu")
 reveal_type(tree)  # JunctionTree
 reveal_type(tree.posterior("lung", {"xray": "yes"}))  # Posterior
@@ -37,6 +45,16 @@ reveal_type(jtgpu.learn.fit(net, "cases.csv"))  # Fit
 reveal_type(jtgpu.learn.structure("cases.csv").network())  # BayesianNetwork
 reveal_type(jtgpu.draw.show(tree))  # Drawing
 reveal_type(jtgpu.screen.top_outliers({"a": [1.0, 2.0]}, n=1))  # Outliers
+reveal_type(jtgpu.learn.structure({"a": [0, 1]}, score="bic", prior=("edge", 0.1)))  # Structure
+reveal_type(jtgpu.learn.posterior([{"a": "x"}, {"a": "y"}], method="exact"))  # StructurePosterior
+net.childern("lung")  # wrong
+jtgpu.learn.structure("cases.csv", score="bdue")  # wrong
+jtgpu.learn.posterior("cases.csv", method="mcmcm")  # wrong
+jtgpu.learn.score_table("cases.csv", missing="dorp")  # wrong
+jtgpu.learn.fit(net, 3)  # wrong
+jtgpu.learn.fit(net, "cases.csv", backend="gpus")  # wrong
+jtgpu.screen.top_outliers({"a": [1.0, 2.0]}, metric="euclid")  # wrong
+tree.predict_proba(3)  # wrong
 net.compile("cpus")  # wrong
 net.plan(memory=3)  # wrong
 net.plan(tim_limit=3)  # wrong
@@ -79,7 +97,7 @@ def _differences(output: str) -> list[str]:
             if "error" not in said:
                 found.append(f"line {n}: no error: {line}")
         elif wanted:
-            if not re.search(rf'"(?:[\w.]*\.)?{wanted}"', said):
+            if not re.search(rf'"(?:[\w.]*\.)?{re.escape(wanted)}"', said):
                 found.append(f"line {n}: {wanted} expected: {said}")
         elif "error" in said:
             found.append(f"line {n}: {said}")

@@ -93,7 +93,7 @@ def fit(  # noqa: PLR0913 (a Typer command)
     with terminable(), status("reading the cases", run.progress) as step:
         found: Fit = fit_parameters(
             structure, [*cases], weights=data.weights, missing=cast(Any, data.incomplete), bins=data.bins,
-            **model.keywords(net.variables), start=em.start, restarts=em.restarts, seed=em.seed,
+            **model.keywords(net.variables), start=cast(Any, em.start), restarts=em.restarts, seed=em.seed,
             iterations=em.iterations, tolerance=em.tolerance, accelerate=em.accelerate, step=em.step, errors=em.errors,
             backend=cast(Any, run.backend), threads=run.threads, **run.device_option(), cluster=where,
             chunk=data.chunk, dialect=csv.dialect(), missing_cells=data.missing_cells, progress=_shown(step),

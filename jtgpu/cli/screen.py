@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -145,8 +145,8 @@ def screen(  # noqa: PLR0913 (a Typer command)
         table = read_file(data, dialect=csv.dialect())
         names = None if columns is None else split_names(columns, table.column_names, "column")
         found = top_outliers(
-            table, n, k, metric, missing, scale=scale, method="all" if every else "auto", net=model, columns=names,
-            threads=threads, cluster=cluster, **run_on,
+            table, n, k, cast(Any, metric), cast(Any, missing), scale=cast(Any, scale), net=model, columns=names,
+            method="all" if every else "auto", threads=threads, cluster=cluster, **run_on,
             progress=lambda done, total, text: step(f"{text}: {done:,} of {total:,} rows"),
         )  # fmt: skip
         scores: dict[str, Any] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as encoder
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -112,7 +112,7 @@ def whiten(  # noqa: PLR0913 (a Typer command)
     if columns is not None:
         names = split_names(columns, table.column_names, "column")
         table = table.select([c for c in table.column_names if c in names or c == time])
-    fit = ar(table, int(order) if order.isdecimal() else order, max_order, time=time, threads=threads)
+    fit = ar(table, int(order) if order.isdecimal() else cast(Any, order), max_order, time=time, threads=threads)
     found = lag_parents(fit, alpha)
     if output is not None and slices is None:
         write_file(residuals(table, fit, time=time, threads=threads), output)

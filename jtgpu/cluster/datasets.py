@@ -11,6 +11,7 @@ from ..errors import JtgpuError
 from ..inference.network_plan import NetworkPlan
 from ..inference.tables.arrow import arrow
 from ..inference.tree import JunctionTree
+from ..util.options import BackendName
 from .connect import Cluster, Share, as_cluster, connect
 from .worker_spec import WorkerSpec, plan_of
 
@@ -50,7 +51,7 @@ def answer_dataset(
     dataset: Any,
     *,
     cluster: str | Cluster = "auto",
-    backend: str = "auto",
+    backend: BackendName = "auto",
     batch_size: int | None = None,
     **keywords: Unpack[TableKeywords],
 ) -> Any:
@@ -80,11 +81,11 @@ def answer_dataset(
     """
     where, options = as_cluster(cluster), TableOptions(**keywords)
     ray = connect(where)
-    plan, backend, backend_options = plan_of(plan, backend)
+    plan, chosen, backend_options = plan_of(plan, backend)
     model = plan.model
     query, kept = resolve_query(model, list(dataset.schema().names), options, source="the dataset")
     query.schema(model, [(k, arrow().null()) for k in kept])  # rejects duplicate names before the computation
-    share = Share.of(where, ray.cluster_resources(), backend)
+    share = Share.of(where, ray.cluster_resources(), chosen)
     spec = WorkerSpec(plan, share, share.options(backend_options), query, options)
     answered = dataset.map_batches(
         _BatchActor, fn_constructor_args=([ray.put(spec)], kept), batch_size=batch_size or query.rows_per_call(model),

@@ -20,6 +20,7 @@ from ..errors import JtgpuError
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
 from ..model.network import DiscreteModel
+from ..util.options import BackendName
 from .connect import Cluster, Share, as_cluster, connected
 from .find_cases import find_cases
 from .folder import Folder
@@ -61,7 +62,7 @@ def answer_files(
     output: str | os.PathLike[str],
     *,
     cluster: str | Cluster = "auto",
-    backend: str = "auto",
+    backend: BackendName = "auto",
     progress: bool | Progress | None = None,
     **options: Unpack[Keywords],
 ) -> ClusterReport:

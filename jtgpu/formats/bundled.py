@@ -13,7 +13,7 @@ from .nets_folder import bundled_files, networks_folder, stem
 from .network_files import read
 
 if TYPE_CHECKING:
-    from ..model.network import DiscreteModel
+    from ..model.network import BayesianNetwork
     from ..util.options import ZeroRows
 
 __all__ = [
@@ -36,7 +36,7 @@ def networks() -> tuple[str, ...]:
     return tuple(sorted(bundled_files()))
 
 
-def load(name: str | os.PathLike[str], *, zero_rows: ZeroRows = "error") -> DiscreteModel:
+def load(name: str | os.PathLike[str], *, zero_rows: ZeroRows = "error") -> BayesianNetwork:
     """Read a network file, or one of the bundled networks by its name.
 
     Parameters
@@ -49,7 +49,7 @@ def load(name: str | os.PathLike[str], *, zero_rows: ZeroRows = "error") -> Disc
 
     Returns
     -------
-    DiscreteModel
+    BayesianNetwork
         See `jtgpu.read`.
 
     Raises

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ..errors import FormatError
 from ..model.network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
+from ..util.options import ZeroRows
 from .common.draft import Draft, Family
 from .common.number_cursor import MAX_AXES, NumberCursor, reject_transposed, state_names, without_comments
 from .common.text import BLANKS, Source, number, shown
@@ -44,7 +45,7 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> BayesianNetwork | MarkovNetwork:
+def parse(text: str, source: str = "<text>", *, zero_rows: ZeroRows = "error") -> BayesianNetwork | MarkovNetwork:
     """Read the text of a UAI model.
 
     Parameters

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DataError
 from ..util.arguments import choice, flag, whole_number
-from ..util.options import Devices
+from ..util.options import Devices, EngineName
 from ..util.system import cores
 from .arcs import Arcs, arcs_of
 from .engine import BACKENDS, RATE, Progress, Running, dependencies
@@ -35,7 +35,7 @@ def betweenness(  # noqa: PLR0913 (public API)
     k: int | None = None,
     seed: int | None = None,
     edges: bool = False,
-    backend: str = "auto",
+    backend: EngineName = "auto",
     threads: int | None = None,
     devices: Devices = None,
     cluster: Any = None,

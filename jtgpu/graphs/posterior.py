@@ -13,7 +13,7 @@ from ..errors import ArgumentError, DataError, shown
 from ..inference.results.frames import make_frame
 from ..inference.results.printed import Printed
 from ..util.arguments import choice, described, flag, number, several
-from ..util.options import Devices
+from ..util.options import Devices, EngineName
 from .arcs import arcs_of
 from .centrality import compute, scale
 from .engine import BACKENDS, Progress, Running
@@ -114,7 +114,7 @@ def betweenness_posterior(  # noqa: PLR0913 (public API)
     *,
     directed: bool = False,
     quantiles: Sequence[float] = (0.05, 0.5, 0.95),
-    backend: str = "auto",
+    backend: EngineName = "auto",
     threads: int | None = None,
     devices: Devices = None,
     cluster: Any = None,

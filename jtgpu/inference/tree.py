@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import numpy as np
 
@@ -43,9 +43,11 @@ if TYPE_CHECKING:
 
     from ..model.network import DiscreteModel
     from ..util.doors import Server
-    from ..util.options import BackendName, ImputeMethod, JointMethod, OnProblem
+    from ..util.options import BackendName, Frame, ImputeMethod, JointMethod, OnProblem, TableLike
 
 __all__ = ["JunctionTree"]
+
+F = TypeVar("F", bound="Frame")
 
 
 class JunctionTree(CompiledModel):
@@ -279,8 +281,18 @@ class JunctionTree(CompiledModel):
         """
         return self.posteriors_batch(cases, **more, targets=(), on_impossible="flag").log_evidence
 
+    @overload
     def predict_proba(
-        self, frame: Any, targets: str | int | Iterable[str | int] | None = None, *,
+        self, frame: F, targets: str | int | Iterable[str | int] | None = None, *,
+        evidence_columns: str | Iterable[str] | None = None, **more: Unpack[FrameOptions],
+    ) -> F:  ...  # fmt: skip
+    @overload
+    def predict_proba(
+        self, frame: TableLike, targets: str | int | Iterable[str | int] | None = None, *,
+        evidence_columns: str | Iterable[str] | None = None, **more: Unpack[FrameOptions],
+    ) -> Any:  ...  # fmt: skip
+    def predict_proba(
+        self, frame: TableLike, targets: str | int | Iterable[str | int] | None = None, *,
         evidence_columns: str | Iterable[str] | None = None, **more: Unpack[FrameOptions],
     ) -> Any:  # fmt: skip
         """Compute posteriors of every row of a table, as a table of the same kind.
@@ -330,8 +342,18 @@ class JunctionTree(CompiledModel):
         """
         return doors.cases().answer_frame(self, frame, targets=targets, evidence_columns=evidence_columns, **more)
 
+    @overload
     def predict(
-        self, frame: Any, targets: str | int | Iterable[str | int] | None = None, *,
+        self, frame: F, targets: str | int | Iterable[str | int] | None = None, *,
+        evidence_columns: str | Iterable[str] | None = None, **more: Unpack[FrameOptions],
+    ) -> F:  ...  # fmt: skip
+    @overload
+    def predict(
+        self, frame: TableLike, targets: str | int | Iterable[str | int] | None = None, *,
+        evidence_columns: str | Iterable[str] | None = None, **more: Unpack[FrameOptions],
+    ) -> Any:  ...  # fmt: skip
+    def predict(
+        self, frame: TableLike, targets: str | int | Iterable[str | int] | None = None, *,
         evidence_columns: str | Iterable[str] | None = None, **more: Unpack[FrameOptions],
     ) -> Any:  # fmt: skip
         """Predict the most probable state of each target in every row of a table.

@@ -16,13 +16,14 @@ import numpy as np
 
 from ..errors import JtgpuError
 from ..util.arguments import several
+from ..util.options import OnProblem
 
 __all__ = ["log_evidence", "posteriors"]
 
 
 def log_evidence(
     tree: Any, cases: Any, cpts: Mapping[str, Any] | None = None, likelihood: Mapping[str, Any] | None = None,
-    *, on_impossible: str = "error",
+    *, on_impossible: OnProblem = "error",
 ) -> Any:  # fmt: skip
     """Compute ln P of every case as a differentiable function.
 
@@ -55,7 +56,7 @@ def log_evidence(
 
 def posteriors(
     tree: Any, cases: Any, targets: str | Iterable[str], cpts: Mapping[str, Any] | None = None,
-    likelihood: Mapping[str, Any] | None = None, *, on_impossible: str = "error",
+    likelihood: Mapping[str, Any] | None = None, *, on_impossible: OnProblem = "error",
 ) -> dict[str, Any]:  # fmt: skip
     """Compute posteriors as differentiable functions.
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ..errors import DataError
 from ..model.network import BayesianNetwork
 from ..util.estimator import Estimator, NotFitted
-from ..util.options import Devices
+from ..util.options import Devices, LearnBackend, MissingCells, PosteriorMethod, Score, StructurePriorLike
 from .dags.posterior.posterior import posterior
 from .dags.scores.coded import code_table
 
@@ -77,27 +77,27 @@ class StructureLearner(Estimator):
     def __init__(  # noqa: PLR0913 (public API)
         self,
         *,
-        family_score: str = "bdeu",
+        family_score: Score = "bdeu",
         ess: float = 1.0,
-        prior: Any = "uniform",
+        prior: StructurePriorLike = "uniform",
         max_parents: int | Mapping[str, int] = 4,
-        candidates: int | str | Mapping[str, Iterable[str]] = "auto",
-        method: str = "auto",
+        candidates: int | Literal["auto", "all"] | Mapping[str, Iterable[str]] = "auto",
+        method: PosteriorMethod = "auto",
         forbidden: Iterable[tuple[str, str]] = (),
         required: Iterable[tuple[str, str]] = (),
         tiers: Iterable[Iterable[str]] | None = None,
         within_tiers: bool = True,
         states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
-        missing: str = "error",
+        missing: MissingCells = "error",
         tolerance: float = 0.01,
         time: float | None = None,
         steps: int | None = None,
-        chains: int | str = "auto",
-        tempering: bool | int | str = False,
+        chains: int | Literal["auto"] = "auto",
+        tempering: bool | int | Literal["auto"] = False,
         seed: int = 0,
         memory_limit: int | str | None = None,
         threads: int | None = None,
-        backend: str = "cpu",
+        backend: LearnBackend = "cpu",
         devices: Devices = None,
         cluster: Any = None,
         checkpoint: str | Path | None = None,

@@ -14,6 +14,8 @@ from ..util.arguments import choice
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from ..util.options import ZeroRows
+
 __all__ = ["ROW_TOLERANCE", "RowReport", "check_numbers", "freeze", "normalize_rows"]
 
 ROW_TOLERANCE = 1e-6  # largest difference between 1 and the sum of a CPT row that the constructor accepts
@@ -62,7 +64,7 @@ class RowReport:
 def normalize_rows(
     cpts: Mapping[str, NDArray[np.float64]],
     *,
-    zero_rows: str = "error",
+    zero_rows: ZeroRows = "error",
     tolerance: float = ROW_TOLERANCE,
     in_place: bool = False,
 ) -> tuple[dict[str, NDArray[np.float64]], RowReport]:

@@ -21,6 +21,8 @@ from .workers import Target
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..util.options import EngineName, Metric, Scale, ScreenMissing
+
 __all__ = ["KNNWeight", "NotFitted"]
 
 
@@ -70,8 +72,8 @@ class KNNWeight(Estimator):
     n_features_in_: int
 
     def __init__(  # noqa: PLR0913 (public API)
-        self, k: int = 21, *, contamination: float = 0.01, n_outliers: int | None = None, metric: str = "euclidean",
-        missing: str = "auto", scale: str | None = None, columns: Any = None, backend: str = "auto",
+        self, k: int = 21, *, contamination: float = 0.01, n_outliers: int | None = None, metric: Metric = "euclidean",
+        missing: ScreenMissing = "auto", scale: Scale | None = None, columns: Any = None, backend: EngineName = "auto",
         threads: int | None = None,
     ):  # fmt: skip
         self.k = k

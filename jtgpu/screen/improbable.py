@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..inference.tree import JunctionTree
+    from ..util.options import TableLike
 
 __all__ = ["Cells", "cell_surprise", "row_surprise", "surprise"]
 
@@ -30,7 +31,7 @@ class Cells(NamedTuple):
     probability: NDArray[np.float64]  # of the cell given the row's other cells; 0 if there is no such cell
 
 
-def surprise(tree: JunctionTree, cases: Any, n: int = 50) -> Any:
+def surprise(tree: JunctionTree, cases: TableLike, n: int = 50) -> Any:
     """The improbability -ln P(case) of each row of a table; missing cells are summed out.
 
     Parameters

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import DataError
 from ..inference.tables import Table
 from ..util.arguments import choice, whole_number
-from ..util.options import Devices
+from ..util.options import Against, Devices, EngineName, Metric, OutlierMethod, Scale, ScreenMissing, TableLike
 from . import reference
 from .columns import Columns, open_rows
 from .frames import as_array_like, like_cases, take_rows
@@ -109,7 +109,7 @@ class Outliers:
         """The table without the outliers, of the same kind."""
         return take_rows(self._cases, self._table, self.others, {})
 
-    def weights(self, new: Any, against: str = "all") -> NDArray[np.float64]:
+    def weights(self, new: TableLike, against: Against = "all") -> NDArray[np.float64]:
         """Weights of new rows: the sums of their k smallest distances to the rows of the table, (B,).
 
         A row of the table has the weight that it has among the others, since its distance to itself counts.
@@ -125,7 +125,7 @@ class Outliers:
         some = self.solving_set if against == "solving_set" else None
         return self._screened.against(self._screened.columns.read(new), some)
 
-    def predict(self, new: Any, against: str = "all") -> NDArray[np.bool_]:
+    def predict(self, new: TableLike, against: Against = "all") -> NDArray[np.bool_]:
         """Whether new rows are outliers: whether their weights reach the threshold, (B,).
 
         With ``against="solving_set"`` every outlier is found, but some other rows may be reported, too.
@@ -158,9 +158,10 @@ def _weights(
 
 
 def top_outliers(  # noqa: PLR0913 (public)
-    cases: Any, n: int = 50, k: int = 21, metric: str = "auto", missing: str = "auto", *, scale: str | None = None,
-    method: str = "auto", net: Any = None, columns: Iterable[str] | None = None, backend: str = "auto",
-    threads: int | None = None, devices: Devices = None, cluster: Any = None, progress: Progress | None = None,
+    cases: TableLike, n: int = 50, k: int = 21, metric: Metric = "auto", missing: ScreenMissing = "auto", *,
+    scale: Scale | None = None, method: OutlierMethod = "auto", net: Any = None, columns: Iterable[str] | None = None,
+    backend: EngineName = "auto", threads: int | None = None, devices: Devices = None, cluster: Any = None,
+    progress: Progress | None = None,
 ) -> Outliers:  # fmt: skip
     """Find the n rows of a table that are farthest from their nearest rows. The result is exact.
 
@@ -243,8 +244,9 @@ def top_outliers(  # noqa: PLR0913 (public)
 
 
 def weights(  # noqa: PLR0913 (public)
-    cases: Any, k: int = 21, metric: str = "auto", missing: str = "auto", *, scale: str | None = None, net: Any = None,
-    columns: Iterable[str] | None = None, backend: str = "auto", threads: int | None = None, devices: Devices = None,
+    cases: TableLike, k: int = 21, metric: Metric = "auto", missing: ScreenMissing = "auto", *,
+    scale: Scale | None = None, net: Any = None, columns: Iterable[str] | None = None, backend: EngineName = "auto",
+    threads: int | None = None, devices: Devices = None,
     cluster: Any = None, progress: Progress | None = None,
 ) -> Any:  # fmt: skip
     """The weights of all rows of a table: the sums of their k smallest distances.

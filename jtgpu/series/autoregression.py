@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ..device.arrays import device_array
 from ..errors import ArgumentError, DataError
 from ..util.arguments import choice, flag, whole_number
-from ..util.options import Devices
+from ..util.options import Devices, EngineName, OnProblem
 from .gpu import batch, run
 from .gpu.batch import BatchResult
 from .inputs import DeviceSeries, SeriesData, read_series
@@ -77,8 +77,9 @@ class Autoregression:
 
 
 def ar(  # noqa: PLR0913
-    x: Any, order: str | int = "bic", max_order: int = 16, *, demean: bool = True, on_error: str = "error",
-    time: str | None = None, backend: str = "auto", threads: int | None = None, devices: Devices = None,
+    x: Any, order: Literal["bic", "aic"] | int = "bic", max_order: int = 16, *, demean: bool = True,
+    on_error: OnProblem = "error", time: str | None = None, backend: EngineName = "auto", threads: int | None = None,
+    devices: Devices = None,
 ) -> Autoregression:  # fmt: skip
     """Fit autoregressive models by the Yule-Walker equations with biased autocovariances.
 
@@ -161,7 +162,8 @@ def _fit_on_gpu(data: SeriesData, p: int, order: str | int, demean: bool, device
 
 
 def _fit(
-    data: SeriesData, p: int, order: str | int, demean: bool, backend: str, threads: int | None, devices: Devices
+    data: SeriesData, p: int, order: str | int, demean: bool, backend: EngineName, threads: int | None,
+    devices: Devices,
 ) -> BatchResult:
     """Models of orders up to p, from autocovariances that the CPU computes."""
     found = moments(data, p + 1, demean, "cpu" if backend == "gpu" else backend, threads)

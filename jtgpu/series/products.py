@@ -16,6 +16,8 @@ from .workers import on_threads, resolve_backend
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..util.options import EngineName
+
 _lags = loops("jtgpu.series.loops.lags")
 
 __all__ = ["Moments", "autocovariance", "moments"]
@@ -33,7 +35,7 @@ class Moments(NamedTuple):
 
 
 def autocovariance(
-    x: Any, max_lag: int, *, biased: bool = True, demean: bool = True, backend: str = "auto",
+    x: Any, max_lag: int, *, biased: bool = True, demean: bool = True, backend: EngineName = "auto",
     threads: int | None = None,
 ) -> NDArray[np.float64]:  # fmt: skip
     """Autocovariances of series at lags 0..max_lag.
@@ -77,7 +79,7 @@ def missing_value(data: SeriesData, series: int, at: int) -> str:
     return f"{data.locate(series, at)}: the value {what}; fill gaps or cut the series there"
 
 
-def moments(data: SeriesData, n_lags: int, demean: bool, backend: str, threads: int | None) -> Moments:
+def moments(data: SeriesData, n_lags: int, demean: bool, backend: EngineName, threads: int | None) -> Moments:
     """Sums of lagged products for lags 0..n_lags-1."""
     x = data.values
     n, length = x.shape

@@ -11,7 +11,7 @@ from ..device.arrays import device_array
 from ..errors import ArgumentError, DataError
 from ..util.arguments import choice, whole_number
 from ..util.loops import loops
-from ..util.options import Devices
+from ..util.options import Devices, EngineName, OnProblem
 from . import reference
 from .gpu import batch, run
 from .inputs import as_floats, as_rows
@@ -63,7 +63,8 @@ class Predictors(NamedTuple):
 
 
 def levinson(
-    r: Any, *, on_error: str = "flag", backend: str = "auto", threads: int | None = None, devices: Devices = None
+    r: Any, *, on_error: OnProblem = "flag", backend: EngineName = "auto", threads: int | None = None,
+    devices: Devices = None,
 ) -> Predictors:
     """Linear predictors of all orders from autocovariances, by the recursion of Levinson and Durbin.
 
@@ -151,7 +152,7 @@ def recurse(
 
 
 def solve_toeplitz(
-    c: Any, b: Any, *, backend: str = "auto", threads: int | None = None, devices: Devices = None
+    c: Any, b: Any, *, backend: EngineName = "auto", threads: int | None = None, devices: Devices = None
 ) -> NDArray[np.float64]:
     """Solve ``toeplitz(c) x = b`` for symmetric Toeplitz matrices, with the shapes of `scipy.linalg.solve_toeplitz`.
 

@@ -20,13 +20,15 @@ from .workers import on_threads, resolve_backend
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..util.options import EngineName
+
 _lags = loops("jtgpu.series.loops.lags")
 
 __all__ = ["like_input", "residuals", "whiten"]
 
 
 def whiten(
-    x: Any, fit: Autoregression, *, time: str | None = None, backend: str = "auto", threads: int | None = None
+    x: Any, fit: Autoregression, *, time: str | None = None, backend: EngineName = "auto", threads: int | None = None
 ) -> Any:
     """Residuals of series: the errors of one-step predictions, which are nearly independent of each other.
 
@@ -67,7 +69,7 @@ def whiten(
 
 
 def residuals(
-    data: SeriesData, fit: Autoregression, backend: str = "auto", threads: int | None = None
+    data: SeriesData, fit: Autoregression, backend: EngineName = "auto", threads: int | None = None
 ) -> NDArray[np.float64]:
     """Residuals as a (B, T) array, zero at the first times; see `whiten`."""
     if len(data.values) != len(fit.names):

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from ..errors import ArgumentError
 from ..util.arguments import choice, whole_number
+from ..util.options import EngineName
 from ..util.system import cores
 
 __all__ = ["on_threads", "resolve_backend"]
@@ -16,7 +17,7 @@ BACKENDS = ("auto", "cpu", "gpu", "reference")
 ENOUGH = 4_000_000  # multiplications, some milliseconds, that pay for a thread
 
 
-def resolve_backend(name: str, *, on_device: bool = False, has_gpu: bool = True) -> str:
+def resolve_backend(name: EngineName, *, on_device: bool = False, has_gpu: bool = True) -> EngineName:
     """The backend that computes.
 
     Parameters

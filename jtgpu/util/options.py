@@ -1,4 +1,4 @@
-"""Names of backends, methods and options, for the signatures of all layers.
+"""Types of arguments for the signatures of all layers: tables, and names of backends, methods and options.
 
 The options themselves are documented where they are used: `jtgpu.DiscreteModel.plan`, `jtgpu.JunctionTree` and
 `jtgpu.inference.planning.make_plan`.
@@ -7,27 +7,48 @@ The options themselves are documented where they are used: `jtgpu.DiscreteModel.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypedDict
 
 __all__ = [
-    "BackendName",
-    "CompileOptions",
-    "Devices",
-    "Dtype",
-    "ImputeMethod",
-    "JointMethod",
-    "Lowering",
-    "Objective",
-    "OnProblem",
-    "Order",
-    "OrderMethod",
-    "PlanOptions",
-    "TreeOptions",
-    "ZeroRows",
-]
+    "Against", "BackendName", "CompileOptions", "Data", "Devices", "Dtype", "EngineName", "Frame", "FrameLibrary",
+    "ImputeMethod", "JointMethod", "LearnBackend", "Lowering", "Metric", "MissingCells", "Objective", "OnProblem",
+    "Order", "OrderMethod", "OutlierMethod", "PlanOptions", "PosteriorMethod", "Scale", "Score", "ScreenMissing",
+    "SearchMethod", "StructurePriorLike", "TableLike", "TreeOptions", "ZeroRows",
+]  # fmt: skip
+
+
+class Frame(Protocol):
+    """A data frame of pandas, Polars, PyArrow or another library that narwhals reads."""
+
+    @property
+    def columns(self) -> Any: ...
+
+
+class _Tensor(Protocol):
+    """An array of NumPy, PyTorch, JAX or another library."""
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+# data frame, mapping of columns, list of mappings, or rows of states; see `jtgpu.JunctionTree.posteriors_batch`
+TableLike = Frame | _Tensor | Mapping[Any, Any] | list[Any] | tuple[Any, ...]
+Data = TableLike | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]  # a table, or files of one
+FrameLibrary = Literal["pandas", "polars", "pyarrow"]
 
 BackendName = Literal["auto", "cpu", "gpu", "reference", "indexed"]
+EngineName = Literal["auto", "cpu", "gpu", "reference"]  # of computations without a junction tree
+LearnBackend = Literal["cpu", "gpu"]  # of structures
+Score = Literal["bdeu", "bds", "k2", "bdj", "bic", "aic"]
+SearchMethod = Literal["auto", "exact", "order", "greedy", "tabu"]
+PosteriorMethod = Literal["auto", "exact", "mcmc"]
+MissingCells = Literal["error", "drop", "available"]
+StructurePriorLike = Literal["uniform", "fair", "order"] | tuple[Literal["edge"], Any]  # ("edge", probabilities)
+Metric = Literal["auto", "euclidean", "manhattan", "hamming", "gower"]
+Scale = Literal["std", "range"]
+ScreenMissing = Literal["auto", "ignore", "state", "error"]
+OutlierMethod = Literal["auto", "search", "all"]
+Against = Literal["all", "solving_set"]
 Dtype = Literal["float64", "float32"]
 Devices = Literal["all"] | int | Sequence[int] | None
 Lowering = Literal["pairwise", "clique", "shallow"]

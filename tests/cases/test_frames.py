@@ -260,7 +260,8 @@ def test_columns_that_are_not_there(tree: jtgpu.JunctionTree) -> None:
     with pytest.raises(jtgpu.EvidenceError):
         tree.predict_proba(frame.iloc[:, [0, 0]], "lung")
     with pytest.raises(ValueError, match="on_error"):
-        tree.predict_proba(frame, "lung", on_error="ignore")  # type: ignore[arg-type]
+        tree.predict_proba(frame, "lung", on_error="ignore")  # type: ignore[call-overload]
+    nothing: Any
     for nothing in ([1, 2], "xray", 5):
         with pytest.raises(jtgpu.JtgpuError):
             tree.predict_proba(nothing, "lung")

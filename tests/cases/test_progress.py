@@ -65,7 +65,7 @@ def test_nothing_is_shown_by_default(
     answer_file(tree, tmp_path / "cases.csv", tmp_path / "answers.csv", progress=False)
     assert capsys.readouterr().err == ""
     with pytest.raises(jtgpu.EvidenceError, match="progress must be True, False or a function"):
-        tree.predict_proba({"xray": ["yes", "no"]}, "lung", progress=3)  # type: ignore[arg-type]
+        tree.predict_proba({"xray": ["yes", "no"]}, "lung", progress=3)  # type: ignore[call-overload]
 
 
 def test_files_and_tables_report_their_cases(

@@ -55,7 +55,7 @@ def test_models_and_plans_can_be_sent(name: str) -> None:
     sent = pickle.loads(pickle.dumps(plan))
     assert sent.plan == plan.plan
     assert sent.model == net
-    assert dict(sent.model.attributes) == dict(net.attributes)  # type: ignore[attr-defined]
+    assert dict(sent.model.attributes) == dict(net.attributes)
     assert not any(f.table.flags.writeable for f in sent.model.factors)
     assert not sent.plan.table_off.flags.writeable
     with pytest.raises(TypeError):
@@ -119,7 +119,7 @@ def test_a_part_does_not_depend_on_the_parts_before() -> None:
     ],
 )
 def test_a_cluster_is_divided_among_workers(
-    cluster: Cluster, resources: dict[str, float], backend: str, share: Share
+    cluster: Cluster, resources: dict[str, float], backend: Any, share: Share
 ) -> None:
     assert Share.of(cluster, resources, backend, 20) == share
 

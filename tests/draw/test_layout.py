@@ -91,7 +91,7 @@ def test_columns_do_not_overlap(graph: tuple[list[tuple[int, int]], list[tuple[i
 @pytest.mark.parametrize(("name", "most"), [("asia", 0), ("alarm", 12), ("hepar2", 400)])
 def test_few_crossings(name: str, most: int) -> None:
     net = jtgpu.load(name)
-    arcs = [(net.index(a), net.index(b)) for a, b in net.arcs]  # type: ignore[attr-defined]
+    arcs = [(net.index(a), net.index(b)) for a, b in net.arcs]
     graph = insert_dummies(len(net), arcs, assign_layers(len(net), arcs))
     assert count_crossings(graph, reduce_crossings(graph)) <= most
 

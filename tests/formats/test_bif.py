@@ -24,7 +24,7 @@ AB = "variable a { type discrete [ 2 ] { a0, a1 }; }\nvariable b { type discrete
 PA = "probability ( a ) { table 0.25, 0.75; }\n"
 
 
-def error_of(text: str, **options: str) -> str:
+def error_of(text: str, **options: Any) -> str:
     with pytest.raises(ParseError) as caught:
         parse(text, "f.bif", **options)
     assert caught.value.line is not None

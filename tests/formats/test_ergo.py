@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ LABELS = "/* Labels */\nno yes\nno yes\nclear odd bad\n"
 ALL = HEAD + TABLES + "\n" + NAMES + LABELS
 
 
-def error_of(text: str, **options: str) -> str:
+def error_of(text: str, **options: Any) -> str:
     with pytest.raises(ParseError) as caught:
         parse(text, "f.erg", **options)
     assert caught.value.line is not None

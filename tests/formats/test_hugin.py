@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ DATA = Path(__file__).parent / "data"
 AB = 'node a { states = ("0" "1"); } node b { states = ("x" "y" "z"); }\n'
 
 
-def error_of(text: str, **options: str) -> str:
+def error_of(text: str, **options: Any) -> str:
     """The message of the `ParseError` that a text must give; every one of them has a place."""
     with pytest.raises(ParseError) as caught:
         parse(text, "f.net", **options)

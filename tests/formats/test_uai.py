@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ MARKOV = """MARKOV
 BAYES = MARKOV.replace("MARKOV", "BAYES")
 
 
-def error_of(text: str, **options: str) -> str:
+def error_of(text: str, **options: Any) -> str:
     with pytest.raises(ParseError) as caught:
         parse(text, "f.uai", **options)
     assert caught.value.line is not None

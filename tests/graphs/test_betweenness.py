@@ -23,7 +23,7 @@ from jtgpu.graphs import cpu, layout
 from tests.graphs.exact import diamond_sums, diamonds, edge_sums, node_sums
 from tests.support.examples import examples, slow
 
-BACKENDS = ("cpu", "reference")
+BACKENDS: tuple[Any, ...] = ("cpu", "reference")
 
 
 def agree(found: dict[Any, float], exact: dict[Any, Fraction]) -> None:
@@ -73,7 +73,7 @@ GRAPHS = sample_graphs()
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", GRAPHS)
-def test_nodes_and_edges_agree_with_rational_arithmetic(name: str, backend: str) -> None:
+def test_nodes_and_edges_agree_with_rational_arithmetic(name: str, backend: Any) -> None:
     graph = GRAPHS[name]
     found = graphs.betweenness(graph, normalized=False, backend=backend)
     agree(found, halves(node_sums(graph), graph))
@@ -93,7 +93,7 @@ WEIGHTS: dict[str, list[float]] = {
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("kind", WEIGHTS)
-def test_weights_agree_with_rational_arithmetic(kind: str, directed: bool, backend: str) -> None:
+def test_weights_agree_with_rational_arithmetic(kind: str, directed: bool, backend: Any) -> None:
     rng = np.random.default_rng(3)
     graph = nx.gnp_random_graph(20, 0.15, 7, directed=directed)
     for u, v in graph.edges:

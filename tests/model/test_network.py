@@ -151,7 +151,7 @@ def test_zero_rows_are_an_error_unless_uniform() -> None:
     assert tables["a"].tolist() == [[0.5, 0.5], [0.5, 0.5]]
     assert report.zero_rows == (("a", 1),)
     with pytest.raises(ValueError, match="uniform"):
-        normalize_rows(zero, zero_rows="guess")
+        normalize_rows(zero, zero_rows="guess")  # type: ignore[arg-type]
 
 
 def test_rows_of_huge_and_tiny_numbers() -> None:

@@ -15,7 +15,7 @@ from jtgpu.screen import published
 RNG = np.random.default_rng
 
 
-def same(cases: Any, k: int, metric: str = "auto", n: int = 10, devices: Any = 0, **more: Any) -> None:
+def same(cases: Any, k: int, metric: Any = "auto", n: int = 10, devices: Any = 0, **more: Any) -> None:
     """Check weights, outliers and the threshold against the CPU, bit for bit, and that runs agree."""
     wanted = screen.top_outliers(cases, n, k, metric, backend="cpu", method="all", **more)
     found = screen.top_outliers(cases, n, k, metric, backend="gpu", devices=devices, **more)
@@ -34,7 +34,7 @@ def test_lists_of_every_length(gpu: Device, k: int) -> None:
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan", "gower"])
 @pytest.mark.parametrize("a", [1, 2, 3, 10, 33])
-def test_numbers(gpu: Device, metric: str, a: int) -> None:
+def test_numbers(gpu: Device, metric: Any, a: int) -> None:
     n = 20_000 if a < 10 else 4000
     same(RNG(a).standard_normal((n, a)), 21, metric)
     same(RNG(a).standard_normal((n // 4, a)).round(), 21, metric)

@@ -179,7 +179,7 @@ def test_few_distances_are_computed() -> None:
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "hamming", "gower"])
-def test_new_rows(metric: str) -> None:
+def test_new_rows(metric: Any) -> None:
     cases: Any = mixed(300, seed=2, holes=0.0)
     if metric == "euclidean":
         cases = {c: cases[c] for c in "xy"}

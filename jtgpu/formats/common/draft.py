@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ...errors import NetworkError, ParseError
 from ...model.cpts import ROW_TOLERANCE, RowReport, normalize_rows
 from ...model.network import BayesianNetwork
+from ...util.options import ZeroRows
 from .similar import near
 from .text import Source, shortened
 
@@ -160,7 +161,7 @@ class Draft:
                 family.at, f"{child!r} has {len(family.parents)} parents, more than an array has axes"
             )
 
-    def finish(self, zero_rows: str = "error") -> BayesianNetwork:
+    def finish(self, zero_rows: ZeroRows = "error") -> BayesianNetwork:
         """Check everything, normalise the rows and return the network, which takes over the arrays.
 
         Parameters
@@ -214,7 +215,7 @@ class Draft:
                 names, size = [], 0
         yield names
 
-    def _check_numbers(self, v: str, table: NDArray[np.float64], zero_rows: str) -> None:
+    def _check_numbers(self, v: str, table: NDArray[np.float64], zero_rows: ZeroRows) -> None:
         if not (table.min(initial=0.0) >= 0 and table.max(initial=0.0) < np.inf):  # also catches NaN
             flat = table.ravel()
             at = int((~((flat >= 0) & (flat < np.inf))).argmax())
@@ -292,7 +293,7 @@ def _all_in_one(reports: Sequence[RowReport]) -> RowReport:
 class Parse(Protocol):
     """The signature of every format's ``parse``."""
 
-    def __call__(self, text: str, source: str = "<text>", *, zero_rows: str = "error") -> BayesianNetwork:
+    def __call__(self, text: str, source: str = "<text>", *, zero_rows: ZeroRows = "error") -> BayesianNetwork:
         """Parse the text of a network.
 
         Parameters
@@ -318,7 +319,7 @@ class Parse(Protocol):
 def parser_of(parse_draft: Callable[[str, str], Draft]) -> Parse:
     """The ``parse`` of a format whose reader returns drafts."""
 
-    def parse(text: str, source: str = "<text>", *, zero_rows: str = "error") -> BayesianNetwork:
+    def parse(text: str, source: str = "<text>", *, zero_rows: ZeroRows = "error") -> BayesianNetwork:
         return parse_draft(text, source).finish(zero_rows)
 
     return parse

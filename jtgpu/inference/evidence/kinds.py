@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ...backends.base import Evidence
+from ...util.options import TableLike
 from ..tables import Table
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Cases", "Findings", "Known", "KnownCases", "More"]
 
 Findings = Mapping[Any, Any]  # variable (name or number) -> state (name or number), or a set of states
-Cases = Any  # a data frame, a mapping of columns, a list of mappings, or an array; see `jtgpu.inference.tables`
+Cases = TableLike
 
 
 class More(TypedDict, total=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -64,7 +64,7 @@ def posteriors_on_device(
             + (f"backend={model.backend!r}" if model.backend != "gpu" else "several GPUs, or slices")
         )
     if is_on_device(cases):
-        n = int(cases.shape[0])
+        n = int(cast(Any, cases).shape[0])
         rows = by_number(model.model, likelihood, "likelihood")
         weights = {v: weight_rows(model.model, v, value, n) for v, value in rows}
         result = backend.run_device(cases, weights, targets)

@@ -20,6 +20,8 @@ from .cut_points import mdl_cuts, quantile_cuts, width_cuts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ...util.options import TableLike
+
 __all__ = ["Discretiser", "discretise", "numbers_of"]
 
 HOW = ("quantile", "width", "edges", "mdl")
@@ -97,7 +99,7 @@ class Discretiser:
 
 
 def discretise(
-    frame: Any,
+    frame: TableLike,
     how: Literal["quantile", "width", "edges", "mdl"] = "quantile",
     bins: int | Sequence[float] | Mapping[str, Any] = 5,
     target: str | None = None,

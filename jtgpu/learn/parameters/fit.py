@@ -27,7 +27,8 @@ from .structures import read_structure
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from ...util.options import Devices, OnProblem, Order
+    from ...model.network import BayesianNetwork
+    from ...util.options import Data, Devices, EngineName, OnProblem, Order
 
 __all__ = ["fit"]
 
@@ -38,7 +39,7 @@ Progress = Callable[[Iteration], None]
 
 def fit(  # noqa: PLR0913
     structure: Any,
-    cases: Any,
+    cases: Data,
     *,
     states: Mapping[str, Iterable[Any]] | None = None,
     bins: int | None = None,
@@ -49,8 +50,8 @@ def fit(  # noqa: PLR0913
     zeros: Literal["keep", "free"] = "keep",
     fixed: str | Iterable[str] = (),
     tied: Iterable[Sequence[str]] = (),
-    hidden: Any = (),
-    start: Any = "auto",
+    hidden: Mapping[str, int | Sequence[str]] | str | Iterable[str] = (),
+    start: Literal["auto", "given", "counts", "uniform", "random"] | BayesianNetwork = "auto",
     restarts: int = 1,
     seed: int = 0,
     iterations: int = 200,
@@ -59,7 +60,7 @@ def fit(  # noqa: PLR0913
     step: float | None = None,
     errors: bool = False,
     on_impossible: OnProblem = "error",
-    backend: Literal["auto", "cpu", "gpu", "reference"] = "auto",
+    backend: EngineName = "auto",
     order: Order = "auto",
     threads: int | None = None,
     devices: Devices = None,

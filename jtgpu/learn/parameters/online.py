@@ -15,7 +15,7 @@ from ...util.arguments import number
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from ...util.options import OnProblem
+    from ...util.options import OnProblem, TableLike
 
 __all__ = ["Online"]
 
@@ -76,7 +76,7 @@ class Online:
         """Number of cases that each row of a CPT is worth now, by the configuration of the parents."""
         return np.asarray(self._counts[self.network.index(variable)].sum(axis=-1))
 
-    def update(self, cases: Any, *, weights: ArrayLike | None = None, on_impossible: OnProblem = "error") -> None:
+    def update(self, cases: TableLike, *, weights: ArrayLike | None = None, on_impossible: OnProblem = "error") -> None:
         """Learn from a table of cases.
 
         Parameters

@@ -17,7 +17,9 @@ from .coded_cases import weighted_chunks
 from .sources import open_source
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
+
+    from ...util.options import Data
 
 __all__ = ["PredictiveCheck", "check"]
 
@@ -108,7 +110,7 @@ class PredictiveCheck(Printed):
 
 
 def check(
-    network: BayesianNetwork, cases: Any, variables: str | Iterable[str], *, weights: Any = None
+    network: BayesianNetwork, cases: Data, variables: str | Iterable[str], *, weights: ArrayLike | str | None = None
 ) -> PredictiveCheck:
     """Compare the counts of some variables in a table with those that a network predicts.
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import BackendUnavailable
+from ...util.options import EngineName
 from ...util.text_table import format_table
 from ..toeplitz import levinson
 from . import VERSIONS, durbin32
@@ -23,7 +24,7 @@ PUBLISHED = {
     (15_000, "sequential"): 38.55401, (100, "reworked"): 0.00004, (1000, "reworked"): 0.00267,
     (10_000, "reworked"): 0.29813, (15_000, "reworked"): 0.73846, (10_000, "cuda"): 0.762,
 }  # fmt: skip
-TODAY = {"levinson": "cpu", "levinson, gpu": "gpu"}  # what solves the system, and where
+TODAY: dict[str, EngineName] = {"levinson": "cpu", "levinson, gpu": "gpu"}  # what solves the system, and where
 WORST = 4000  # N from which "sequential", with its matrices, is left out
 
 

@@ -93,6 +93,7 @@ def test_states_are_read_on_the_device(
     soft = {"b": np.random.default_rng(1).random((75, 3)) * 1e-40}
     with net.compile("cpu") as tree:
         expected = [tree.posteriors_batch(states, likelihood=w, on_impossible="flag") for w in (None, soft)]
+    on_card: Any
     with net.compile("gpu") as tree, on_device(emulated_gpu, states.astype(dtype)) as address:
         tensor = Exchanged(address, states.astype(dtype))
         for on_card in (Interfaces(address, states.astype(dtype)), tensor):
@@ -218,7 +219,7 @@ def test_wrong_tensors(net: jtgpu.BayesianNetwork, emulated_gpu: Device) -> None
             tree.posteriors_on_device(Exchanged(address, states[:, :4]))
         with pytest.raises(EvidenceError, match="not float32"):
             tree.posteriors_on_device(Exchanged(address, states.astype(np.float32)))
-        strided = Interfaces(address, states)
+        strided: Any = Interfaces(address, states)
         strided._interface["strides"] = (8, 4)
         with pytest.raises(EvidenceError, match="not contiguous"):
             tree.posteriors_on_device(strided)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,7 +99,7 @@ def test_frames_are_of_the_library_of_the_cases(tree: jtgpu.JunctionTree, kind: 
 
 
 @pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
-def test_imputed_cases_keep_their_other_columns(tree: jtgpu.JunctionTree, backend: str) -> None:
+def test_imputed_cases_keep_their_other_columns(tree: jtgpu.JunctionTree, backend: Any) -> None:
     when = pd.date_range("2026-01-01", periods=2, tz="Europe/Vienna")
     cases = pd.DataFrame({"when": when, "xray": ["yes", None], "id": pd.Categorical(["p", "q"])}, index=[5, 3])
     found = tree.impute(cases, seed=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,7 +117,7 @@ def test_transforms_take_several_passes(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("prior", ["order", "uniform"])
-def test_posterior_is_exact_on_gpus(prior: str) -> None:
+def test_posterior_is_exact_on_gpus(prior: Any) -> None:
     table = random_table(2, n=6, n_rows=60, most=3)
     expected = posterior(table, prior=prior, max_parents=3)
     found = posterior(table, prior=prior, max_parents=3, backend="gpu")

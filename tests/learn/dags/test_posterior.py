@@ -22,7 +22,7 @@ from tests.learn.dags.data import random_table
 SMALL = random_table(3, n=4, n_rows=30)
 
 
-def truth(table: CodedTable, prior: str = "uniform", allowed: Any = None, ess: float = 1.0) -> Any:
+def truth(table: CodedTable, prior: Any = "uniform", allowed: Any = None, ess: float = 1.0) -> Any:
     """Graphs, their probabilities, and ln of the sum over all graphs."""
     n = len(table.names)
     graphs = [g for g in oracle.all_graphs(n) if allowed is None or allowed(g)]
@@ -52,7 +52,7 @@ def has_path(g: Any, u: int, v: int) -> bool:
 
 
 @pytest.mark.parametrize("prior", ["uniform", "fair", "order"])
-def test_exact_posteriors_are_sums_over_all_graphs(prior: str) -> None:
+def test_exact_posteriors_are_sums_over_all_graphs(prior: Any) -> None:
     found = jtgpu.learn.posterior(SMALL, prior=prior, ess=2.0)
     graphs, p, total = truth(SMALL, prior, ess=2.0)
     assert (found.method, found.converged, found.n_steps) == ("exact", True, 0)
@@ -78,7 +78,7 @@ def test_exact_posteriors_are_sums_over_all_graphs(prior: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["exact", "mcmc"])
-def test_constraints_hold_and_change_the_posterior(method: str) -> None:
+def test_constraints_hold_and_change_the_posterior(method: Any) -> None:
     options: dict[str, Any] = {"required": [("a", "b")], "forbidden": [("c", "d")], "max_parents": 2}
     found = jtgpu.learn.posterior(SMALL, method=method, tolerance=0.01, **options)
     graphs, p, _ = truth(SMALL, allowed=lambda g: 0 in g[1] and 2 not in g[3] and max(map(len, g)) <= 2)
@@ -128,7 +128,7 @@ def test_candidates_cover_the_posterior() -> None:
 
 
 @pytest.mark.parametrize("prior", ["uniform", "order"])
-def test_lists_of_candidates_exclude_other_parents_from_exact_posteriors(prior: str) -> None:
+def test_lists_of_candidates_exclude_other_parents_from_exact_posteriors(prior: Any) -> None:
     table, lists = random_table(8, n=5, n_rows=60), {"c": ["a", "b"], "a": ["e"]}
     found = jtgpu.learn.posterior(table, prior=prior, candidates=lists)
     others = [(u, v) for v in found.names for u in found.names if u != v and u not in lists.get(v, ())]
@@ -147,7 +147,7 @@ def test_candidates_are_checked_in_every_method(wrong: Any) -> None:
 
 @pytest.mark.parametrize("prior", ["uniform", "order"])
 @pytest.mark.parametrize("k", [2, 4])
-def test_few_candidates_have_the_probabilities_of_all(prior: str, k: int) -> None:
+def test_few_candidates_have_the_probabilities_of_all(prior: Any, k: int) -> None:
     table = random_table(12, n=7, n_rows=60)
     exact = jtgpu.learn.posterior(table, prior=prior, max_parents=3)
     found = jtgpu.learn.posterior(
@@ -206,7 +206,7 @@ def same(first: StructurePosterior, second: StructurePosterior) -> bool:
 
 
 @pytest.mark.parametrize("prior", ["uniform", pytest.param("order", marks=pytest.mark.slow)])
-def test_threads_and_continuations_have_the_same_bits(prior: str) -> None:
+def test_threads_and_continuations_have_the_same_bits(prior: Any) -> None:
     whole = run(40_000, 1, prior=prior)
     assert same(whole, run(40_000, 3, prior=prior))
     short = run(8_000, prior=prior)
@@ -218,7 +218,7 @@ def test_threads_and_continuations_have_the_same_bits(prior: str) -> None:
 
 
 @pytest.mark.parametrize("prior", ["uniform", pytest.param("order", marks=pytest.mark.slow)])
-def test_a_checkpoint_continues_with_the_same_bits(prior: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_continues_with_the_same_bits(prior: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, path = run(80_000, prior=prior), tmp_path / "run.npz"
     monkeypatch.setattr("jtgpu.learn.dags.chains.run_files.INTERVAL", 0.0)
     rounds, original = [0], ChainRun._run_round

@@ -25,7 +25,7 @@ class HereCluster:
 
     n_tasks = 0
 
-    def run_tasks(self, cluster: Any, work: Any, shared: Any, divide: Any, backend: str) -> Iterator[Any]:
+    def run_tasks(self, cluster: Any, work: Any, shared: Any, divide: Any, backend: Any) -> Iterator[Any]:
         shared = copy.deepcopy(shared)
         for array in (shared.table.codes, shared.functions.shapes, shared.functions.values, shared.functions.products):
             array.flags.writeable = False
@@ -42,7 +42,7 @@ def with_gaps(table: CodedTable) -> CodedTable:
 
 @pytest.mark.parametrize("k", [0, 1, 2, 3])
 @pytest.mark.parametrize("score", ["bdeu", "bds", "k2", "bic", "available"])
-def test_parts_have_the_scores_of_one_process(score: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_have_the_scores_of_one_process(score: Any, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     here = HereCluster()
     monkeypatch.setattr(doors, "cluster", lambda: here)
     monkeypatch.setattr(sharing, "MIN_SETS", 5)

@@ -18,6 +18,7 @@ from .tables import MAX_CANDIDATES, choose_candidates
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ....util.options import LearnBackend
     from ..priors import StructurePrior
     from ..scores.coded import CodedTable
     from ..scores.rules import ScoreRule
@@ -82,7 +83,7 @@ def scores_up_to(  # noqa: PLR0913
     max_parents: int,
     limit: int,
     threads: int | None,
-    backend: str = "cpu",
+    backend: LearnBackend = "cpu",
     devices: Any = None,
 ) -> ScoreTable:
     """The scores of all families of up to so many parents, from a given table if it has them."""

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ....errors import ArgumentError, TableTooLarge
 from ....model.network import BayesianNetwork
 from ....util import doors
 from ....util.arguments import choice, file_path, flag, number, whole_number
-from ....util.options import Devices
+from ....util.options import Data, Devices, LearnBackend, MissingCells, PosteriorMethod, Score, StructurePriorLike
 from ....util.system import free_memory, parse_bytes
 from ..candidates.preparation import MAX_SCREENED, require_same
 from ..chains.runs import MAX_STEPS, Stop
@@ -32,6 +32,7 @@ from .problem import Problem
 from .result import StructurePosterior
 
 if TYPE_CHECKING:
+    from ..scores.coded import CodedTable
     from ..scores.score_table import ScoreTable
 
 __all__ = ["POSTERIOR_METHODS", "posterior"]
@@ -43,35 +44,35 @@ CHAINS = 8
 
 
 def posterior(  # noqa: PLR0913
-    data: Any,
+    data: Data | CodedTable,
     *,
-    score: str = "bdeu",
+    score: Score = "bdeu",
     ess: float = 1.0,
-    prior: Any = "uniform",
+    prior: StructurePriorLike = "uniform",
     max_parents: int | Mapping[str, int] = 4,
-    candidates: int | str | Mapping[str, Iterable[str]] = "auto",
-    method: str = "auto",
+    candidates: int | Literal["auto", "all"] | Mapping[str, Iterable[str]] = "auto",
+    method: PosteriorMethod = "auto",
     forbidden: Iterable[tuple[str, str]] = (),
     required: Iterable[tuple[str, str]] = (),
     tiers: Iterable[Iterable[str]] | None = None,
     within_tiers: bool = True,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
-    missing: str = "error",
+    missing: MissingCells = "error",
     weights: Any = None,
     table: ScoreTable | None = None,
     tolerance: float = 0.01,
     time: float | None = None,
     steps: int | None = None,
-    chains: int | str = "auto",
+    chains: int | Literal["auto"] = "auto",
     seed: int = 0,
     memory_limit: int | str | None = None,
     threads: int | None = None,
-    backend: str = "cpu",
+    backend: LearnBackend = "cpu",
     devices: Devices = None,
     checkpoint: str | Path | None = None,
     progress: Callable[[str], None] | None = None,
     start: Any = None,
-    tempering: bool | int | str = False,
+    tempering: bool | int | Literal["auto"] = False,
     cluster: Any = None,
 ) -> StructurePosterior:
     """Compute the posterior over directed acyclic graphs: how probable arcs, paths and parent sets are.

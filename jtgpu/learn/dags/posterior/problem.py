@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....util.options import Devices
+from ....util.options import Devices, LearnBackend
 from ..candidates.preparation import scores_up_to
 from ..candidates.tables import CandidateTables, candidate_tables
 from ..constraints import Constraints
@@ -44,7 +44,7 @@ class Problem:
     seed: int
     limit: int
     threads: int | None
-    backend: str = "cpu"
+    backend: LearnBackend = "cpu"
     devices: Devices = None
     start: NDArray[np.bool_] | None = None
     say: Callable[[str], None] = lambda _: None  # takes a line about each stage

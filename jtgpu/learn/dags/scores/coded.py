@@ -22,6 +22,8 @@ from .sources import ColumnValues, read_columns
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ....util.options import Data
+
 __all__ = ["MISSING_CHOICES", "NO_STATE", "CodedTable", "cases_like", "code_table"]
 
 MAX_STATES = 255  # of a variable: states are uint8
@@ -82,7 +84,7 @@ class CodedTable:
 
 
 def code_table(
-    data: Any,
+    data: Data | CodedTable,
     *,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
     missing: str = "error",
@@ -136,7 +138,7 @@ def code_table(
     return table
 
 
-def cases_like(table: CodedTable, data: Any) -> CodedTable:
+def cases_like(table: CodedTable, data: Data | CodedTable | None) -> CodedTable:
     """Other cases with the columns and states of a table; the table itself for None."""
     if data is None:
         return table

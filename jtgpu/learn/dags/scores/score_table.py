@@ -18,7 +18,7 @@ from ....model.network import BayesianNetwork
 from ....util.arguments import choice, file_path, whole_number
 from ....util.atomic_file import write_bytes
 from ....util.loops import loops
-from ....util.options import Devices
+from ....util.options import Data, Devices, LearnBackend, MissingCells, Score
 from ....util.system import free_memory, parse_bytes
 from ..npz import DAMAGED, read_arrays
 from .coded import code_table
@@ -178,18 +178,18 @@ class ScoreTable:
 
 
 def score_table(  # noqa: PLR0913
-    data: Any,
+    data: Data | CodedTable,
     *,
-    score: str = "bdeu",
+    score: Score = "bdeu",
     ess: float = 1.0,
     max_parents: int = 3,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
-    missing: str = "error",
+    missing: MissingCells = "error",
     weights: Any = None,
     max_cells: int = MAX_CELLS,
     memory_limit: int | str | None = None,
     threads: int | None = None,
-    backend: str = "cpu",
+    backend: LearnBackend = "cpu",
     devices: Devices = None,
     cluster: Any = None,
 ) -> ScoreTable:
@@ -261,7 +261,7 @@ def score_families(  # noqa: PLR0913
     max_cells: int = MAX_CELLS,
     memory_limit: int | None = None,
     threads: int | None = None,
-    backend: str = "cpu",
+    backend: LearnBackend = "cpu",
     devices: Devices = None,
     cluster: Any = None,
 ) -> ScoreTable:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ....errors import ArgumentError
 from ....model.network import BayesianNetwork
 from ....util.arguments import choice, flag, whole_number
-from ....util.options import Devices
+from ....util.options import Data, Devices, LearnBackend, MissingCells, Score, SearchMethod, StructurePriorLike
 from ....util.system import free_memory, parse_bytes
 from ..candidates.family_weights import family_weights
 from ..candidates.preparation import (
@@ -127,20 +127,20 @@ class Structure:
 
 
 def structure(  # noqa: PLR0913
-    data: Any,
+    data: Data | CodedTable,
     *,
-    method: str = "auto",
-    score: str = "bdeu",
+    method: SearchMethod = "auto",
+    score: Score = "bdeu",
     ess: float = 1.0,
-    prior: Any = "uniform",
+    prior: StructurePriorLike = "uniform",
     max_parents: int | Mapping[str, int] = 4,
-    candidates: int | str = "auto",
+    candidates: int | Literal["auto", "all"] = "auto",
     forbidden: Iterable[tuple[str, str]] = (),
     required: Iterable[tuple[str, str]] = (),
     tiers: Iterable[Iterable[str]] | None = None,
     within_tiers: bool = True,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
-    missing: str = "error",
+    missing: MissingCells = "error",
     weights: Any = None,
     table: ScoreTable | None = None,
     seed: int = 0,
@@ -148,7 +148,7 @@ def structure(  # noqa: PLR0913
     threads: int | None = None,
     start: Any = None,
     restarts: int = 0,
-    backend: str = "cpu",
+    backend: LearnBackend = "cpu",
     devices: Devices = None,
 ) -> Structure:
     """Find the directed acyclic graph of the highest score.
