@@ -123,10 +123,19 @@ def test_the_questions_of_the_guide_have_answers(code: str, monkeypatch: pytest.
 
 
 def test_the_readme_says_first_how_to_install() -> None:
-    order = ["pip install .", 'pip install "jtgpu[frames] @', "make run", "make test", "import jtgpu", "jtgpu query"]
+    order = ["pip install '.[pandas,serve]'", "make run", "make test", "import jtgpu", "jtgpu query"]
     places = [README.index(text) for text in order]
     assert places == sorted(places)
     assert README.index(".venv/bin/activate") < places[0]
+    (line,) = (line.strip() for line in README.splitlines() if order[0] in line)
+    assert line in START  # one line on both pages
+
+
+def test_no_page_installs_from_an_index() -> None:
+    """jtgpu is on no package index: ``pip install 'jtgpu[serve]'`` finds nothing."""
+    pages = [*PAGE_FILES, *(ROOT / "docs" / "coming").glob("*.rst"), *(ROOT / "docs" / "gallery").iterdir()]
+    wrong = [p.name for p in pages if re.search(r"pip install [^-`\n]*jtgpu", p.read_text(encoding="utf-8"))]
+    assert not wrong
 
 
 PAGE_FILES = [ROOT / "README.rst", ROOT / "CONTRIBUTING.rst", ROOT / "CHANGELOG.rst", ROOT / "bench" / "README.rst"]

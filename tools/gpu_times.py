@@ -1,6 +1,6 @@
 """The GPU's tables of times for tools/write_times.py, made from the newest rows of bench/results/gpu.jsonl.
 
-A peer's row that is marked ``earlier`` was measured on the same kind of card by an older script. It is used only where
+A peer's row that is marked ``earlier`` was measured on the same kind of GPU by an older script. It is used only where
 nothing newer exists, and is marked with an asterisk.
 """
 
@@ -157,8 +157,8 @@ def single(rows: GpuRows) -> Table:
         f"One case: {_source(rows.single.values())}, float64. Device time in microseconds, posteriors of all "
         "variables, different evidence in each run, median (10th to 90th percentile). *Call*: the same from Python. "
         "*Over limit*: "
-        "device time divided by the larger of bytes over bandwidth and multiply-adds over the card's rate, plus 0.9 us "
-        "per level of the plan; an engine with fewer levels may be below 1. *2014*: the published system on a GTX 680."
+        "device time divided by the larger of bytes over bandwidth and multiply-adds over the GPU's rate, plus 0.9 us "
+        "per level of the plan; an engine with fewer levels may be below 1. *2014*: Gottoli and Pettenuzzo, on a GTX 680."
         f"{TUNED if tuned else ''}{_peer_device(rows)}"
     )
     return Table("gpu-single", caption, head, lines)
@@ -200,7 +200,7 @@ def _cell(row: Row | None) -> str:
 
 
 def peers(rows: GpuRows) -> Table:
-    """Times of other libraries on the same card."""
+    """Times of other libraries on the same GPU."""
     engines = ["torch", "torch-compile", "torch-sum", "jax", "jax-sum"]
     engines += ["either"] * any(engine == "either" for *_, engine in rows.peers)
     found: dict[tuple[str, bool], dict[str, Row]] = {}
@@ -219,11 +219,11 @@ def peers(rows: GpuRows) -> Table:
                  *(_cell(here.get(e)) for e in engines)]
             )  # fmt: skip
     caption = (
-        "Other libraries on the same card (``bench_gpu.py --peers``): the network and one vector per variable, "
+        "Other libraries on the same GPU (``bench_gpu.py --peers``): the network and one vector per variable, "
         "contracted pairwise along the cheapest of our elimination order and opt_einsum's greedy paths; posteriors by "
         "automatic differentiation of ln Z. JAX is jitted (tables of cases: ``vmap``), torch is captured in a CUDA "
         "graph; *sums*: products followed by sums, which compilers fuse, in place of dot products. One case: "
         "microseconds (seconds of compilation); tables of cases: cases per second. Answers are compared first. "
-        f"{EARLIER.replace('*', chr(92) + '*')} measured on the same kind of card by an older script."
+        f"{EARLIER.replace('*', chr(92) + '*')} measured on the same kind of GPU by an older script."
     )
     return Table("gpu-peers", caption, head, lines)
