@@ -1,4 +1,4 @@
-// Panels about the evidence: its probability, what it changed, explanations, importance, what to ask next, sensitivity, joint tables.
+// Panels about the evidence: its probability, what it changed, explanations, importance, value of information, sensitivity, joint tables.
 
 import { button, el, setText } from "./dom.js";
 import { bodyOf, describeFinding, toggleState } from "./findings.js";
@@ -7,7 +7,7 @@ import { mode, totalVariation } from "./measures.js";
 import { countText, Panel, panelTable, shareBar } from "./panels.js";
 
 const [MOST_CHANGED, MOST_EXPLAINED, MOST_ROWS_SHOWN, MOST_JOINT] = [8, 14, 10, 400];
-const PICK_FIRST = "Pick a variable, or mark one as a target.";
+const PICK_FIRST = "Select a variable, or mark one as a target.";
 
 const evidenceKey = (store) => JSON.stringify(store.findings);
 const isObserved = (store, v) => store.findings[v]?.states?.length === 1;
@@ -104,7 +104,7 @@ class ChangedPanel extends Panel {
     });
     const note = el("p", { class: "muted" });
     countText(note, rows.length, changes.length, "variables that change");
-    this.body.replaceChildren(panelTable(["variable", "state", "prior \u2192 now", "points"], rows, 2), note);
+    this.body.replaceChildren(panelTable(["variable", "state", "prior \u2192 now", "change (pp)"], rows, 2), note);
   }
 }
 
@@ -163,7 +163,7 @@ class ExplanationPanel extends Panel {
 
 class ValuePanel extends Panel {
   constructor(store, actions) {
-    super(store, "What to ask next", { name: "voi" });
+    super(store, "What to observe next (value of information)", { name: "voi" });
     this.actions = actions;
   }
 
@@ -173,7 +173,7 @@ class ValuePanel extends Panel {
   }
 
   idle() {
-    return this.store.target === null ? PICK_FIRST : "The target is observed: nothing is left to ask.";
+    return this.store.target === null ? PICK_FIRST : "The target is observed: no observation is informative.";
   }
 
   async ask(signal) {
@@ -187,22 +187,22 @@ class ValuePanel extends Panel {
     const found = observations.map((o) => ({ ...o, v: network.number.get(o.variable) })).filter((o) => o.gain > 1e-9);
     store.ranking = found.map((o) => o.v);
     store.emit("ranking");
-    const intro = el("p", {}, "Observations that say most about ", el("b", {}, network.texts[target]), ". Click a name to answer.");
+    const intro = el("p", {}, "Observations that are most informative about ", el("b", {}, network.texts[target]), ". Click a name to enter its state.");
     if (!found.length) {
-      this.body.replaceChildren(el("p", { class: "muted" }, `No observation says more about ${network.texts[target]}.`));
+      this.body.replaceChildren(el("p", { class: "muted" }, `No observation is informative about ${network.texts[target]}.`));
       return;
     }
     const largest = found[0].gain;
     const rows = found.slice(0, MOST_ROWS_SHOWN).map(({ v, gain, expected_accuracy: accuracy }) =>
       el("tr", {}, el("td", { class: "cut" }, variableLink(store, this.actions, v)), el("td", { class: "figure" }, significant(gain / Math.LN2, 3), shareBar(gain / largest)), el("td", { class: "figure" }, `${percent(accuracy)} %`)),
     );
-    this.body.replaceChildren(intro, panelTable(["ask", "gain in bits", "then right"], rows, 1));
+    this.body.replaceChildren(intro, panelTable(["variable", "gain (bits)", "expected accuracy"], rows, 1));
   }
 }
 
 class ImportancePanel extends Panel {
   constructor(store, actions) {
-    super(store, "Which findings matter", { name: "importance" });
+    super(store, "Importance of findings", { name: "importance" });
     this.actions = actions;
   }
 
@@ -241,7 +241,7 @@ class ImportancePanel extends Panel {
 
 class TornadoPanel extends Panel {
   constructor(store, actions) {
-    super(store, "Sensitivity to the numbers (tornado)", { name: "tornado" });
+    super(store, "Sensitivity to the parameters (tornado)", { name: "tornado" });
     this.actions = actions;
     this.state = null;
     this.spread = 0.1;
@@ -256,7 +256,7 @@ class TornadoPanel extends Panel {
   idle() {
     const { network, target } = this.store;
     if (!network.isDirected) return "Markov networks have no CPTs.";
-    return target === null ? PICK_FIRST : "The target is observed: no number changes its probability.";
+    return target === null ? PICK_FIRST : "The target is observed: no parameter changes its probability.";
   }
 
   chosenState() {
@@ -297,8 +297,8 @@ class TornadoPanel extends Panel {
       );
     });
     this.body.replaceChildren(
-      el("p", {}, `P(${network.texts[target]} = `, choice, `) = ${significant(probability)}, when one number of a CPT is ${100 * this.spread} % smaller (blue) or larger (green).`),
-      rows.length ? el("ul", { class: "tornado" }, ...rows) : el("p", { class: "muted" }, "No single number changes it."),
+      el("p", {}, `P(${network.texts[target]} = `, choice, `) = ${significant(probability)}, when one parameter is ${100 * this.spread} % smaller (blue) or larger (green).`),
+      rows.length ? el("ul", { class: "tornado" }, ...rows) : el("p", { class: "muted" }, "No single parameter changes it."),
     );
   }
 

@@ -82,7 +82,7 @@ export class App {
         { class: "head-tools", role: "toolbar", "aria-label": "Page" },
         this.undoButton,
         this.redoButton,
-        button("Take away", () => this.share.open(), { title: "Link, picture, numbers, code" }),
+        button("Export", () => this.share.open(), { title: "Link, picture, posteriors, code" }),
         new ThemeButton(this.root).root,
         button("?", () => this.help.open(), { title: "Help and keys (?)", "aria-label": "Help and keys" }),
       ),

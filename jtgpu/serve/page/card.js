@@ -12,7 +12,7 @@ export class Card {
     this.store = store;
     this.actions = actions;
     this.isComplete = false;
-    this.root = el("section", { class: "card", "aria-label": "Picked variable", tabindex: -1, onkeydown: (event) => this.key(event) });
+    this.root = el("section", { class: "card", "aria-label": "Selected variable", tabindex: -1, onkeydown: (event) => this.key(event) });
     store.on("network picked", () => this.rebuild());
     store.on("answer", () => this.update());
     store.on("findings targets", () => this.update());

@@ -86,7 +86,7 @@ export class MapView {
     const { store } = this;
     const { network } = store;
     setAttribute(this.wholeButton.firstChild.firstChild, "d", this.isWhole ? ICONS.part : ICONS.whole);
-    const label = this.isWhole ? "Show the neighbourhood of the picked variable only" : "Show the whole network";
+    const label = this.isWhole ? "Show the neighbourhood of the selected variable only" : "Show the whole network";
     setAttribute(this.wholeButton, "aria-label", label);
     setAttribute(this.wholeButton, "title", label);
     const nodes = this.isWhole ? null : focusNodes(network, store);
@@ -107,7 +107,7 @@ export class MapView {
     if (network !== store.network) return;
     this.shown = wanted;
     this.draw(layout);
-    this.say(nodes ? `${layout.nodes.length} of ${network.size.toLocaleString("en")} variables: evidence, targets and the neighbourhood of the picked one` : "");
+    this.say(nodes ? `${layout.nodes.length} of ${network.size.toLocaleString("en")} variables: evidence, targets and the neighbourhood of the selected variable` : "");
     if (fit || this.isFocus) this.fit();
     this.centre(store.picked ?? layout.nodes[0], fit && this.view.scale >= FAR);
     this.actions.onMapDrawn?.(layout.nodes);
@@ -228,7 +228,7 @@ export class MapView {
         const at = BAR_LEFT + Math.round(BAR * prior[state] * 10) / 10;
         setAttribute(row.tick, "d", isChanged ? `M${at} 3v14` : null);
         setAttribute(row.node, "aria-label", spokenState(this.store, v, state));
-        const change = isChanged ? `, prior ${percent(prior[state])} %, ${points(p[state] - prior[state])} points` : "";
+        const change = isChanged ? `, prior ${percent(prior[state])} %, ${points(p[state] - prior[state])} percentage points` : "";
         setText(row.title, `${network.stateTexts[v][state]}: ${percent(p[state])} %${change}`);
       });
       setAttribute(box.node, "aria-label", spokenVariable(this.store, v));

@@ -69,7 +69,7 @@ export class ScenarioPanel extends Panel {
   }
 
   logRow(results) {
-    const cells = results.map((result) => el("td", { class: "figure" }, result.error ? result.error.title || "not answered" : significant(result.log_evidence, 5)));
+    const cells = results.map((result) => el("td", { class: "figure" }, result.error ? result.error.title || "no result" : significant(result.log_evidence, 5)));
     return el("tr", {}, el("th", { scope: "row" }, "ln P(e)"), ...cells);
   }
 

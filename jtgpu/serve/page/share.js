@@ -1,4 +1,4 @@
-// Take away: link, picture, numbers, and the question as code.
+// Export: link, picture, posteriors, and the query as code.
 
 import { asCommand, asCurl, asPython } from "./code.js";
 import { writeCsv } from "./csv.js";
@@ -12,7 +12,7 @@ export class ShareDialog {
     this.store = store;
     this.map = map;
     this.canLink = canLink;
-    this.dialog = el("dialog", { class: "dialog share", "aria-label": "Take away", onclose: () => this.dialog.replaceChildren() });
+    this.dialog = el("dialog", { class: "dialog share", "aria-label": "Export", onclose: () => this.dialog.replaceChildren() });
     this.root = this.dialog;
   }
 
@@ -23,7 +23,7 @@ export class ShareDialog {
     const link = this.canLink ? `${window.location.href.split("#")[0]}#${encodeLink(network, store)}` : null;
     this.status = el("p", { role: "status", class: "muted" });
     this.dialog.replaceChildren(
-      el("h2", {}, "Take away"),
+      el("h2", {}, "Export"),
       ...part("Link to this evidence", link),
       el("h3", {}, "Files"),
       el("div", { class: "card-tools" }, button("Map as SVG", () => this.save("svg")), button("Map as PNG", () => this.save("png")), button("Posteriors as CSV", () => this.save("csv")), button("Posteriors as JSON", () => this.save("json"))),

@@ -53,7 +53,7 @@ export class Banner {
     const { store } = this;
     const { problem, status } = store;
     const parts = [];
-    if (status === "lost") parts.push(el("p", {}, el("strong", {}, "The server does not answer. "), "What you see is not the answer to the evidence; the page tries again by itself."));
+    if (status === "lost") parts.push(el("p", {}, el("strong", {}, "The server does not answer. "), "The bars do not show the posteriors of this evidence; the page tries again."));
     if (problem) parts.push(...this.describe(problem));
     if (this.notice) parts.push(el("p", {}, this.notice), this.dismissButton());
     this.root.hidden = !parts.length;
@@ -66,9 +66,11 @@ export class Banner {
     const lines = [];
     if (problem.isImpossible) {
       const changed = problem.changed.map((text) => cut(text, 120)).join("; ");
-      lines.push(el("p", {}, el("strong", {}, "Impossible evidence: "), `${changed || "these findings"} cannot be true${problem.others.length ? " together with" : ""}`));
+      const s = problem.changed.length > 1 ? "" : "s";
+      const what = !changed ? "these findings contradict each other" : problem.others.length ? `${changed} contradict${s}` : `${changed} ha${s || "ve"} probability 0`;
+      lines.push(el("p", {}, el("strong", {}, "Impossible evidence: "), what));
       if (problem.others.length) lines.push(el("ul", {}, ...problem.others.slice(0, 12).map((text) => el("li", {}, cut(text, 120)))));
-      lines.push(el("p", {}, "The last change was not made."));
+      lines.push(el("p", {}, "Nothing was changed."));
     } else lines.push(el("p", {}, el("strong", {}, `${problem.title}: `), problem.detail));
     const buttons = [];
     if (problem.isMissingToken) buttons.push(button("Enter the token", () => this.actions.askToken()));

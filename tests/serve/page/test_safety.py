@@ -32,7 +32,7 @@ def test_a_hostile_network_draws_and_runs_nothing(visit: Any) -> None:
         assert page.locator(".chip").count() == v + 1
     page.keyboard.press("?")
     page.keyboard.press("Escape")
-    page.get_by_role("button", name="Take away").click()
+    page.get_by_role("button", name="Export").click()
     page.keyboard.press("Escape")
     assert page.locator("img, .jtgpu script, iframe").count() == 0
     fragment = page.evaluate("() => new Promise(r => setTimeout(() => r(location.hash), 300))")
