@@ -155,6 +155,18 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
         assert resolves(name), name
 
 
+SOURCES = ("jtgpu/**/*.py", "cuda/**/*.cu*", "docs/**/*.rst", "docs/**/*.md", "bench/*.*", "tools/**/*.py", "*.rst")
+NAMED = re.compile(r"(?<![\w/.:$-])((?:jtgpu|cuda|tests|docs|bench|tools)/[\w/.-]*\.(?:py|cu|cuh|rst|md|js|c))\b")
+HISTORY = ("docs/notes/", "CHANGELOG.rst")  # name files of their day
+
+
+def test_files_that_sources_name_exist() -> None:
+    """Comments of kernels named modules that had been split."""
+    texts = {p.relative_to(ROOT).as_posix(): p.read_text("utf-8") for pattern in SOURCES for p in ROOT.glob(pattern)}
+    named = [(place, n) for place, text in texts.items() if not place.startswith(HISTORY) for n in NAMED.findall(text)]
+    assert not [(place, name) for place, name in named if not (ROOT / name).exists() and "NAME" not in name]
+
+
 def resolves(name: str) -> bool:
     """Whether a dotted name is a module, or an attribute of one."""
     parts = name.split(".")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_TABLE", "MEMORY_SHARE", "build_plan", "model_factors", "order_graph", "plan_model"]
 
-MAX_TABLE = 100_000_000  # entries: the published system's limit (published-system.md, "Safety")
+MAX_TABLE = 100_000_000  # entries: the limit of Gottoli and Pettenuzzo (2014)
 MEMORY_SHARE = 0.8  # of what is free, where no memory_limit is given
 
 
