@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..interop.pgmpy import read_pgmpy
+from ..model.state_values import StateNumber
 from ..util.options import BackendName
 
 __all__ = ["VariableElimination"]
@@ -135,7 +136,7 @@ class VariableElimination:
             v = self._variable(name)
             if state not in self._read.labels[v]:
                 raise KeyError(f"{name!r} has no state {state!r}; its states are {list(self._read.labels[v])}")
-            findings[v] = self._read.labels[v].index(state)
+            findings[v] = StateNumber(self._read.labels[v].index(state))
         weights: dict[str, NDArray[np.float64]] = {}
         for factor in virtual or ():
             v, vector = self._weights(factor)

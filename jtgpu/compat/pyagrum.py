@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import EvidenceError
 from ..interop.pyagrum import from_pyagrum, module
+from ..model.state_values import StateNumber
 from ..util.options import BackendName
 
 __all__ = ["LazyPropagation"]
@@ -145,10 +146,11 @@ class LazyPropagation:
             if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
                 raise EvidenceError(f"the weights of {v!r} must be finite and >= 0, and not all zero")
             if np.count_nonzero(weights) == 1 and weights.max() == 1.0:
-                return int(weights.argmax()), None
+                return StateNumber(weights.argmax()), None
             return -1, weights
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
+        is_index = isinstance(value, (int, np.integer)) or (isinstance(value, float) and value.is_integer())
+        if is_index and not isinstance(value, bool):  # in pyAgrum never the label of that number
+            value = StateNumber(value)
         return self._net.state_index(v, value), None
 
     def _set(self, v: str, value: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, EvidenceError
 from ..inference.compiled import CompiledModel
-from ..inference.evidence import Findings, read_known
+from ..inference.evidence import Findings, one_case, read_known
 from ..inference.network_plan import NetworkPlan
 from ..inference.queries.posteriors import posteriors as answer
 from ..inference.results.marginals import Posteriors
@@ -164,6 +164,8 @@ def show(  # noqa: PLR0913 (public API)
     if not isinstance(model, (DiscreteModel, CompiledModel, NetworkPlan)):
         raise ArgumentError(f"show draws a network, a compiled model or a plan, not {described(model)}")
     hops, most = whole_number("hops", hops, least=0), whole_number("most", most, least=1)
+    if not isinstance(model, NetworkPlan):
+        evidence = one_case(model if isinstance(model, DiscreteModel) else model.model, evidence)
     if tree or isinstance(model, NetworkPlan):
         if evidence or posteriors is not None or any(more.values()):
             raise ArgumentError("a junction tree is drawn without evidence and posteriors")

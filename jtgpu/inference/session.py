@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from ..backends.base import Result
 from ..errors import EvidenceError, JtgpuError
 from .compiled import CompiledModel
-from .evidence import Findings, More, read_known
+from .evidence import Findings, More, one_case, read_known
 from .interventions import Intervened
 from .queries.joint import joint
-from .queries.scope import targets_of
+from .queries.scope import check_single, targets_of
 from .results.marginals import Posterior, Posteriors
 from .results.tables import Joint
 from .soft import fit_case
+from .tables import is_missing
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -91,6 +92,7 @@ class Session:
             If the evidence is invalid; the session is then unchanged.
         """
         model = self._compiled.model
+        evidence = one_case(model, evidence)
         read = read_known(model, evidence, **more)
         given: dict[str, Any] = {"evidence": evidence, **more}
         self._known = {
@@ -115,6 +117,8 @@ class Session:
         self._change("do", variable, state)
 
     def _change(self, kind: str, variable: str | int, value: Any) -> None:
+        if kind == "evidence" and is_missing(value):
+            raise EvidenceError(f"{variable!r} cannot be observed as {value!r}; retract() removes evidence")
         changed = self.known
         changed[kind][self._name(variable)] = value
         self._read = read_known(self._compiled.model, **changed)
@@ -155,6 +159,7 @@ class Session:
 
     def posterior(self, variable: str | int) -> Posterior:
         """Compute the posterior of one variable."""
+        check_single(variable)
         return self.posteriors(targets=[variable])[variable]
 
     def log_evidence(self) -> float:

@@ -22,7 +22,7 @@ from .queries.map import map_cost, marginal_map
 from .queries.mpe import mpe, mpe_batch
 from .queries.posteriors import posteriors, posteriors_batch, posteriors_on_device
 from .queries.sample import impute, sample
-from .queries.scope import targets_of
+from .queries.scope import check_single, targets_of
 from .queries.sensitivity import sensitivity
 from .queries.text import ask
 from .results.configurations import CaseExplanations, Explanation, Imputed, Samples
@@ -107,8 +107,10 @@ class JunctionTree(CompiledModel):
 
         Parameters
         ----------
-        evidence : mapping, optional
-            Variable to its state (name or number), or to a set of states one of which holds.
+        evidence : mapping or row of a data frame, optional
+            Variable to its state (name or number), or to a set of states one of which holds. None, NaN and NA mean "not
+            observed". A row (a pandas Series, or a frame of one row) is read as `predict_proba` reads tables: its
+            columns that name no variable are ignored.
         likelihood : mapping, optional
             Virtual evidence: variable to P(observation | state), as an array or a mapping from state to weight.
         soft : mapping, optional
@@ -155,9 +157,10 @@ class JunctionTree(CompiledModel):
         evidence, likelihood, soft, do : mapping, optional
             See `posteriors`.
         """
+        model = self._model
+        check_single(variable)
         if more:
             return self.posteriors(evidence, **more, targets=[variable])[variable]
-        model = self._model
         v, ptr = model.index(variable), self._plan.posterior_ptr
         result = self.answer(self._open().run, read_findings(model, evidence), [v])
         probabilities = result.posterior[ptr[v] : ptr[v + 1]].copy()  # not a view of the posteriors of all variables

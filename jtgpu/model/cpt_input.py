@@ -145,16 +145,6 @@ class _Reader:
         return [self.state(v, k) for v, k in zip(axes, keys, strict=False)]
 
     def state(self, v: int, key: Any) -> int:
-        labels = self.model.states(v)
-        text = str(key)
-        if isinstance(key, float) and text in labels:
-            key = text
-        is_number = isinstance(key, (int, np.integer)) and not isinstance(key, bool)
-        if is_number and text in labels and labels[key : key + 1] != (text,):
-            raise self.error(
-                f"the key {key!r} may be the state {text!r} or the state number {key} of {self.model.variables[v]!r}; "
-                f"write {text!r}"
-            )
         try:
             return self.model.state_index(v, key)
         except UnknownState as error:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import doors
-from ..util.intervals import intervals_of
+from .state_values import StateNumber, StateValues, listed
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -108,13 +108,21 @@ class DiscreteModel:
             raise UnknownVariable(f"there is no variable number {i}; the model has 0 to {len(self._variables) - 1}")
         return i
 
-    def state_index(self, variable: str | int, state: str | int) -> int:
+    def state_index(self, variable: str | int, state: str | float) -> StateNumber:
         """Number of a state.
 
         Parameters
         ----------
-        variable, state : str or int
-            Names or numbers. A float is a value where the states are intervals, such as ``"[2.5, 4)"``.
+        variable : str or int
+            Name or number.
+        state : str, int, float or bool
+            Name or number. Where the name of a state is a number (``"1"``), numbers are names; where the states are
+            intervals (``"[2.5, 4)"``), a number is the interval that contains it.
+
+        Returns
+        -------
+        int
+            Evidence on this state whatever the names of the states are.
 
         Raises
         ------
@@ -123,45 +131,35 @@ class DiscreteModel:
         """
         v = self.index(variable)
         labels = self._states[v]
-        if isinstance(state, (bool, np.bool_)):
-            # as an index, True would silently be the second state, whatever its name
-            folded = [s.casefold() for s in labels]
-            if folded.count(str(bool(state)).casefold()) == 1:
-                return folded.index(str(bool(state)).casefold())
-            raise UnknownState(
-                f"variable {self._variables[v]!r} has no state {bool(state)!r}; its states are {_listed(labels)}"
-            )
         if isinstance(state, str):
             if state not in labels:
                 raise UnknownState(
                     f"variable {self._variables[v]!r} has no state {shown(state)}{closest(state, labels)}"
-                    f" (its states are {_listed(labels)})"
+                    f" (its states are {listed(labels)})"
                 )
             if labels.count(state) > 1:
                 raise UnknownState(
                     f"variable {self._variables[v]!r} has {labels.count(state)} states named {shown(state)}; "
                     "use the state's number instead"
                 )
-            return labels.index(state)
-        if isinstance(state, (float, np.floating)):
-            intervals = intervals_of(labels)
-            if intervals is not None and intervals.find(float(state)) >= 0:
-                return intervals.find(float(state))
-            if intervals is not None:
-                raise UnknownState(
-                    f"variable {self._variables[v]!r}: no interval contains {state}; its states are {_listed(labels)}"
-                )
+            return StateNumber(labels.index(state))
+        values = self.state_values(v)
         try:
-            i = _as_int(state)
+            found = values.find(state)
         except TypeError:
             raise UnknownState(
                 f"a state of {self._variables[v]!r} must be given by name or number, got {shown(state)}"
             ) from None
-        if not 0 <= i < len(labels):
-            raise UnknownState(
-                f"variable {self._variables[v]!r} has no state number {i}; it has 0 to {len(labels) - 1}"
-            )
-        return i
+        if found is None:
+            raise UnknownState(values.refusal(self._variables[v], state))
+        return StateNumber(found)
+
+    def state_values(self, v: int) -> StateValues:
+        """The states of a variable by the values that numbers, truth values and typed texts have."""
+        found = self._values.get(v)
+        if found is None:
+            found = self._values[v] = StateValues(self._states[v])
+        return found
 
     def __len__(self) -> int:
         return len(self._variables)
@@ -174,22 +172,21 @@ class DiscreteModel:
         return isinstance(variable, str) and variable in self._index
 
     @cached_property
-    def codes(self) -> dict[str, tuple[int, dict[str | int, int]]]:
+    def _values(self) -> dict[int, StateValues]:
+        return {}
+
+    @cached_property
+    def codes(self) -> Mapping[str, tuple[int, dict[str | int, int]]]:
         """The number of each variable by name, and of its states by name and number; without names that are not unique.
 
         For readers of evidence: two look-ups a finding in place of all checks of `index` and `state_index`.
         """
-        found: dict[str, tuple[int, dict[str | int, int]]] = {}
-        for v, (name, labels) in enumerate(zip(self._variables, self._states, strict=True)):
-            states: dict[str | int, int] = {s: i for i, s in enumerate(labels) if labels.count(s) == 1}
-            states.update((i, i) for i in range(len(labels)))
-            found[name] = v, states
-        return found
+        return _Codes(self)
 
     # Pickling ----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "codes"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("codes", "_values")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a pickled model. Unpickled arrays are writeable; those of a model are not."""
@@ -291,13 +288,26 @@ def _checked_states(variable: str, given: Sequence[str]) -> tuple[str, ...]:
     return labels
 
 
-def _listed(labels: Sequence[str], most: int = 12) -> str:
-    listed = ", ".join(map(shown, labels[:most]))
-    return listed if len(labels) <= most else f"{listed}, ... ({len(labels)} in total)"
-
-
 def _as_int(value: Any) -> int:
     """Convert an int or a NumPy integer; anything else, floats and bools included, raises a TypeError."""
     if isinstance(value, (bool, np.bool_)):
         raise TypeError
     return operator.index(value)
+
+
+class _Codes(dict[str, tuple[int, dict[str | int, int]]]):
+    """`DiscreteModel.codes`, made for each variable on first use."""
+
+    def __init__(self, model: DiscreteModel):
+        super().__init__()
+        self._model = model
+
+    def __missing__(self, name: str) -> tuple[int, dict[str | int, int]]:
+        if name not in self._model:
+            raise KeyError(name)
+        v = self._model.index(name)
+        values = self._model.state_values(v)
+        states: dict[str | int, int] = {s: i for s, i in values.names.items() if i >= 0}
+        states.update(values.by_integer())
+        self[name] = v, states
+        return self[name]

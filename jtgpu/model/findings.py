@@ -6,17 +6,18 @@ from collections.abc import Iterable
 
 from ..errors import EvidenceError, UnknownState, UnknownVariable, closest
 from .network import DiscreteModel
+from .state_values import StateNumber
 
-__all__ = ["parse_finding", "parse_findings"]
+__all__ = ["parse_finding", "parse_findings", "state_of_text"]
 
 
 def parse_finding(model: DiscreteModel, text: str) -> tuple[str, int | frozenset[int]]:
     """Parse a finding, ``name=state`` or ``name=state,state`` (one of these states).
 
     Names and states may contain ``=``, ``,`` and spaces. Of all positions of ``=``, the one with the longest variable
-    name that is followed by one of its states is used. The state is matched as a name first, then as a number from 0,
-    then as a comma-separated list of either. Spaces around names and states are dropped if the text does not match with
-    them.
+    name that is followed by one of its states is used. The state is matched as a name first, then as a number (see
+    `jtgpu.model.state_values`), then as a comma-separated list of either. Spaces around names and states are dropped
+    if the text does not match with them.
 
     Returns
     -------
@@ -82,23 +83,26 @@ def _states(model: DiscreteModel, name: str, text: str) -> int | frozenset[int]:
             return frozenset(chosen)
         # report the part that is wrong, not the whole list
         text = text.split(",")[parts.index(None)]
-    number = _number(text)
-    model.state_index(name, text.strip() if number is None else number)  # raises
-    raise AssertionError(f"{text!r} is a state of {name!r} after all")
+    return state_of_text(model, name, text)
 
 
-def _state(model: DiscreteModel, name: str, text: str) -> int | None:
-    """Number of the state that a text names, or None."""
-    labels = model.states(name)
-    for candidate in dict.fromkeys((text, text.strip())):
-        if candidate in labels:
-            return model.state_index(name, candidate)  # raises for a name that several states share
-    number = _number(text)
-    return number if number is not None and number < len(labels) else None
+def state_of_text(model: DiscreteModel, name: str, text: str) -> StateNumber:
+    """The state that a text names.
 
-
-def _number(text: str) -> int | None:
-    """The number that a text is, whether the variable has such a state or not; None if it is not a number."""
+    Raises
+    ------
+    UnknownState
+    """
+    found = _state(model, name, text)
+    if found is not None:
+        return found
     digits = text.strip()
     # limited, since Python refuses to convert thousands of digits
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
+    is_number = digits.isascii() and digits.isdigit() and len(digits) < 10
+    return model.state_index(name, int(digits) if is_number else digits)  # raises
+
+
+def _state(model: DiscreteModel, name: str, text: str) -> StateNumber | None:
+    """Number of the state that a text names, or None."""
+    found = model.state_values(model.index(name)).find_text(text)
+    return None if found is None else StateNumber(found)

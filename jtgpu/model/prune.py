@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -38,6 +39,8 @@ def known_states(model: DiscreteModel, evidence: Mapping[Any, Any] | None) -> Kn
         raise EvidenceError(f"evidence must be a mapping such as {{'xray': 'yes'}}, not a {type(evidence).__name__}")
     found = KnownStates({}, set())
     for variable, value in (evidence or {}).items():
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            continue  # not observed
         v = model.index(variable)
         if v in found.observed or v in found.uncertain:
             raise EvidenceError(f"evidence on {model.variables[v]!r} is given twice")

@@ -12,6 +12,7 @@ import traitlets
 from ..errors import ArgumentError, JtgpuError
 from ..inference.evidence import read_known
 from ..inference.tree import JunctionTree
+from ..model.discrete import DiscreteModel
 from .map_layout import map_layout, overview
 from .networks import cpt, description
 from .page_module import page_module, page_style
@@ -45,12 +46,11 @@ class NetworkWidget(anywidget.AnyWidget):
 
     @traitlets.validate(*KINDS)
     def _checked(self, proposal: Any) -> Any:
-        kind = proposal["trait"].name
-        if kind == "evidence":
-            read_known(self._tree.model, proposal["value"])
-        else:
-            read_known(self._tree.model, None, **{kind: proposal["value"]})
-        return proposal["value"]
+        kind, value, model = proposal["trait"].name, proposal["value"], self._tree.model
+        read_known(model, **{kind: value})
+        if kind in ("evidence", "do"):  # numbers mean what they mean in Python: the page gets the names
+            return {v: _named(model, v, given, kind == "evidence") for v, given in value.items()}
+        return value
 
     @traitlets.validate("targets")
     def _checked_targets(self, proposal: Any) -> Any:
@@ -76,6 +76,17 @@ class NetworkWidget(anywidget.AnyWidget):
                 _log.exception("a question of the page failed")
             return {"id": message["id"], "problem": problem(error, self._tree.model)}
         return {"id": message["id"], "answer": found}
+
+
+def _named(model: DiscreteModel, v: str, given: Any, are_states: bool) -> Any:
+    """A number, or each of a list of states, as the name of its state; as its number if states share the name."""
+    if isinstance(given, list):
+        return [_named(model, v, state, are_states) for state in given] if are_states else given
+    if not isinstance(given, (int, float)):
+        return given
+    number = model.state_index(v, given)
+    name = model.states(v)[number]
+    return name if model.states(v).count(name) == 1 else int(number)
 
 
 def _answer(tree: JunctionTree, method: str, arguments: list[Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..draw import show
 from ..errors import ArgumentError
-from ..inference.evidence import Findings, read_known
+from ..inference.evidence import Findings, one_case, read_known
 from ..inference.tree import JunctionTree
 from ..util.arguments import described, whole_number
 
@@ -54,6 +54,7 @@ def widget(tree: JunctionTree, evidence: Findings | None = None, *, height: int 
     unknown = more.keys() - set(KINDS)
     if unknown:
         raise ArgumentError(f"unexpected argument {min(unknown)!r}")
+    evidence = one_case(tree.model, evidence)
     read_known(tree.model, evidence, **more)
     try:
         from .notebook import NetworkWidget  # needs anywidget and msgspec

@@ -82,11 +82,12 @@ def test_invalid_mappings(wet: Any, says: str) -> None:
         lawn(wet)
 
 
-def test_a_key_that_may_be_a_name_or_a_number_is_an_error() -> None:
-    with pytest.raises(errors.NetworkError, match="key 1 may be the state '1' or the state number 1 of 'n'; write '1'"):
-        BayesianNetwork({"n": ["1", "2"]}, {}, {"n": {1: 0.5, 2: 0.5}})
-    net = BayesianNetwork({"n": ["1", "2"]}, {}, {"n": {"1": 0.25, "2": 0.75}})
-    assert net.cpt("n").tolist() == [0.25, 0.75]
+def test_a_number_as_a_key_is_a_name_where_names_are_numbers() -> None:
+    for keys in (1, 2), ("1", "2"):
+        net = BayesianNetwork({"n": ["1", "2"]}, {}, {"n": dict(zip(keys, (0.25, 0.75), strict=True))})
+        assert net.cpt("n").tolist() == [0.25, 0.75]
+    with pytest.raises(errors.NetworkError, match="has no state named 0, and 0 is not taken as the number of"):
+        BayesianNetwork({"n": ["1", "2"]}, {}, {"n": {0: 0.5, 1: 0.5}})
 
 
 def test_states_of_equal_names_are_given_by_number() -> None:

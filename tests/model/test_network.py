@@ -109,8 +109,8 @@ def test_variables_and_states_are_found_by_name_or_number() -> None:
         net.state_index("wet", "Damp")
     with pytest.raises(errors.UnknownState, match="0 to 2"):
         net.state_index("wet", -1)
-    with pytest.raises(errors.UnknownState, match=r"got 1\.0"):
-        net.state_index("wet", 1.0)  # type: ignore[arg-type]
+    with pytest.raises(errors.UnknownState, match=r"has no state 1\.5; its states"):
+        net.state_index("wet", 1.5)  # type: ignore[arg-type]
     with pytest.raises(KeyError):
         net.index("nothing like it")
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import EvidenceError, ParseError, UnknownState
+from ...errors import EvidenceError, ParseError
+from ...model.findings import state_of_text
 from ...model.network import DiscreteModel
 from ..common.text import Source, shown
 from .case import Case
@@ -118,7 +119,7 @@ class JsonCases:
         net = self.net
         if value is None:
             return
-        if isinstance(value, (str, bool)) or (isinstance(value, int) and not isinstance(value, bool)):
+        if isinstance(value, (str, bool, int, float)):
             case[name] = net.state_index(name, value)
         elif isinstance(value, list) and value and all(isinstance(x, str) for x in value):
             case[name] = frozenset(net.state_index(name, x) for x in value)
@@ -131,7 +132,7 @@ class JsonCases:
                 )
             case.likelihood[name] = _weights(name, value)
         elif isinstance(value, dict):
-            given = {self.state(name, s): w for s, w in value.items()}
+            given: dict[int, Any] = {state_of_text(self.net, name, s): w for s, w in value.items()}
             if len(given) < len(value):
                 raise EvidenceError(f"found two weights for a state of {name!r}, by name and by number")
             missing = [s for i, s in enumerate(net.states(name)) if i not in given]
@@ -147,15 +148,6 @@ class JsonCases:
             raise EvidenceError(
                 f"found {shown(json.dumps(value))[1:-1]} for {name!r}, expected a state's name or number, or weights"
             )
-
-    def state(self, name: str, label: str) -> int:
-        """A state by its name, or by its number if no state has that name (keys in JSON are strings)."""
-        try:
-            return self.net.state_index(name, label)
-        except UnknownState:
-            if label.isascii() and label.isdigit() and len(label) < 10 and label not in self.net.states(name):
-                return self.net.state_index(name, int(label))
-            raise
 
 
 def _is_weight(x: object) -> bool:

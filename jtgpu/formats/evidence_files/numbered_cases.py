@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ...model.network import DiscreteModel
+from ...model.state_values import StateNumber
 from ..common.number_cursor import NumberCursor
 from ..common.text import BLANKS, Source
 from .case import Case
@@ -58,7 +59,7 @@ class NumberedCases:
             v = numbers.whole(f"the number of a variable, 0 to {len(net) - 1}", 0, len(net) - 1)
             name = net.variables[v]
             last = int(net.cardinality[v]) - 1
-            state = numbers.whole(f"the number of a state of {name!r}, 0 to {last}", 0, last)
+            state = StateNumber(numbers.whole(f"the number of a state of {name!r}, 0 to {last}", 0, last))
             if case.setdefault(name, state) != state:
                 raise numbers.error(at, f"found {name!r} a second time, in state {state} and not {case[name]}")
         return case

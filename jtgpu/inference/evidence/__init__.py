@@ -5,6 +5,7 @@ from __future__ import annotations
 from .case_table import read_known_cases
 from .kinds import Cases, Findings, Known, KnownCases, More
 from .one_case import read_findings, read_known
+from .values import one_case
 
 __all__ = [
     "Cases",
@@ -12,6 +13,7 @@ __all__ = [
     "Known",
     "KnownCases",
     "More",
+    "one_case",
     "read_findings",
     "read_known",
     "read_known_cases",

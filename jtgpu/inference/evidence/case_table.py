@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import numpy as np
 from ...errors import EvidenceError, ImpossibleEvidence, UnknownState
 from ...model.network import DiscreteModel
 from ..tables import at_row, read_states
+from ..tables.encoder import Encoder
 from .kinds import Cases, KnownCases
 from .values import by_number, check_intervention, number_array, probability_rows, weights
 
@@ -87,28 +87,6 @@ def weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> NDArray[np.
     return np.ascontiguousarray(np.broadcast_to(table, (n, card)))
 
 
-def _state_numbers(model: DiscreteModel, v: int, values: NDArray[Any]) -> NDArray[np.int32]:
-    """State numbers of a column; each distinct value is looked up once."""
-    if values.dtype.kind in "iu":
-        bad = (values < -1) | (values >= model.cardinality[v])
-        if not bad.any():
-            return values.astype(np.int32)
-    found: dict[Any, int] = {}
-    numbers = np.empty(len(values), np.int32)
-    for row, value in enumerate(values.tolist()):
-        if value not in found:
-            try:
-                found[value] = -1 if _is_missing(value) else model.state_index(v, value)
-            except UnknownState as error:
-                raise UnknownState(f"row {row}: {error.args[0]}") from None
-        numbers[row] = found[value]
-    return numbers
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or value == -1 or (isinstance(value, float) and math.isnan(value))
-
-
 def _set_states(
     model: DiscreteModel,
     do: Mapping[Any, Any] | None,
@@ -157,7 +135,10 @@ def _column_of_states(model: DiscreteModel, v: int, value: Any, n: int) -> NDArr
     values = value if isinstance(value, np.ndarray) else np.array(value, object)
     if values.shape != (n,):
         raise EvidenceError(f"do on {name!r} has shape {values.shape}, expected ({n},): one state for each case")
-    column = _state_numbers(model, v, values)
+    encoded = Encoder(model, [v], ()).encode([values], n, first_only=True)
+    for row, reason in encoded.rejected.items():
+        raise UnknownState(f"row {row}: do on {reason.removeprefix('column ')}")
+    column: NDArray[np.int32] = encoded.codes[0].astype(np.int32)
     if (column < 0).any():
         raise EvidenceError(
             f"row {int(np.argmax(column < 0))}: do on {name!r} has no state; pass cases that set other variables as "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from ...backends.base import Evidence
 from ...util.options import TableLike
@@ -14,9 +14,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Cases", "Findings", "Known", "KnownCases", "More"]
+__all__ = ["Cases", "Findings", "Known", "KnownCases", "More", "Row"]
 
-Findings = Mapping[Any, Any]  # variable (name or number) -> state (name or number), or a set of states
+
+class Row(Protocol):
+    """A row of a data frame, or a frame of one row."""
+
+    def to_dict(self, *args: Any, **options: Any) -> Any: ...  # of pandas and Polars; not called
+
+
+# variable (name or number) -> state (name or number), or a set of states; rows: observations only
+Findings = Mapping[Any, Any] | Row
 Cases = TableLike
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -13,8 +12,9 @@ import numpy as np
 from ...backends.base import Evidence
 from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.network import DiscreteModel
+from ...model.state_values import StateNumber
 from .kinds import Findings, Known
-from .values import by_number, check_intervention, is_distribution, probabilities, weights
+from .values import by_number, check_intervention, is_distribution, one_case, probabilities, weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,9 +28,9 @@ def read_findings(model: DiscreteModel, findings: Findings | None, likelihood: F
     Parameters
     ----------
     model : DiscreteModel
-    findings : mapping, optional
-        Variable to its state, or to a set (list, tuple) of states one of which holds. The attribute ``likelihood`` of
-        a mapping from `jtgpu.read_evidence` is used, too.
+    findings : mapping or row of a data frame, optional
+        Variable to its state, or to a set (list, tuple) of states one of which holds; see `one_case`. The attribute
+        ``likelihood`` of a mapping from `jtgpu.read_evidence` is used, too.
     likelihood : mapping, optional
         Variable to weights >= 0: an array in the order of the states, or a mapping from every state to its weight.
 
@@ -47,6 +47,7 @@ def read_findings(model: DiscreteModel, findings: Findings | None, likelihood: F
         simple = _read_states(model, findings)
         if simple is not None:
             return simple
+    findings = one_case(model, findings)
     state = np.full(len(model), -1, np.int32)
     given: dict[int, NDArray[np.float64]] = {}
     for v, value in by_number(model, findings, "evidence"):
@@ -72,9 +73,12 @@ def _read_states(model: DiscreteModel, findings: dict[Any, Any]) -> Evidence | N
     """The common case: variables by name, each with the name or number of a state; None for anything else."""
     codes, state = model.codes, array("i", (-1,)) * len(model)
     for variable, value in findings.items():
-        entry = codes.get(variable)
         kind = type(value)
-        if entry is None or (kind is not str and kind is not int):
+        if kind is not str and kind is not int:
+            return None
+        try:
+            entry = codes[variable]
+        except KeyError:
             return None
         s = entry[1].get(value)
         if s is None:
@@ -83,7 +87,7 @@ def _read_states(model: DiscreteModel, findings: dict[Any, Any]) -> Evidence | N
     return Evidence(np.frombuffer(state, np.int32))
 
 
-def _observed_states(model: DiscreteModel, v: int, value: Any) -> list[int]:
+def _observed_states(model: DiscreteModel, v: int, value: Any) -> list[StateNumber]:
     """Numbers of the states that an observation allows, ascending."""
     name = model.variables[v]
     if isinstance(value, (AbstractSet, list, tuple)):
@@ -91,8 +95,6 @@ def _observed_states(model: DiscreteModel, v: int, value: Any) -> list[int]:
         if not chosen:
             raise ImpossibleEvidence(f"the evidence on {name!r} is an empty set of states")
         return chosen
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        raise EvidenceError(f"the evidence on {name!r} is {value!r}; omit variables that are not observed")
     if isinstance(value, Mapping) or np.ndim(value) > 0:
         raise EvidenceError(
             f"the evidence on {name!r} must be a state or a set of states, got {shown(value)}; pass weights as "

@@ -10,6 +10,9 @@ import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.network import BayesianNetwork, DiscreteModel
+from ...model.state_values import StateNumber
+from ..tables import is_frame, is_missing, read_states
+from ..tables.columns import reject_repeated
 from ..tables.tensors import as_array, is_tensor, log_copy
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ __all__ = [
     "check_intervention",
     "is_distribution",
     "number_array",
+    "one_case",
     "probabilities",
     "probability_rows",
     "weights",
@@ -36,6 +40,36 @@ _EXAMPLES = {
     "do": "{'smoke': 'yes'}",
     "cases": "{'xray': ['yes', 'no', None]}",
 }
+
+
+def one_case(model: DiscreteModel, given: Findings | None) -> Findings | None:
+    """Observations as a mapping without variables that are not observed.
+
+    Parameters
+    ----------
+    model : DiscreteModel
+    given : mapping, row of a data frame, or data frame of one row
+        A mapping names variables only; its values None, NaN and NA mean "not observed". A row is read as tables are:
+        its other columns are ignored. Anything else is returned as it is.
+    """
+    if isinstance(given, Mapping):
+        if not any(map(is_missing, given.values())):
+            return given
+        return {v: state for v, state in given.items() if not is_missing(state) or model.index(v) < 0}  # v is known
+    row: Any = given
+    if hasattr(row, "index") and hasattr(row, "items") and getattr(row, "ndim", 0) == 1:  # a row of a pandas frame
+        names = [*map(str, row.index)]
+        reject_repeated(names, names, "the row")
+        row = {name: [state] for name, (_, state) in zip(names, row.items(), strict=True)}
+    elif not is_frame(row) or not (hasattr(row, "columns") or hasattr(row, "column_names")):
+        return given
+    states, _ = read_states(model, row)
+    if len(states) != 1:
+        raise EvidenceError(
+            f"the evidence is a data frame of {len(states)} rows, expected one; posteriors_batch and predict_proba "
+            "take tables of cases"
+        )
+    return {model.variables[v]: StateNumber(s) for v, s in enumerate(states[0].tolist()) if s >= 0}
 
 
 def by_number(model: DiscreteModel, given: Findings | None, what: str) -> Iterator[tuple[int, Any]]:

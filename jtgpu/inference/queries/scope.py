@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import EvidenceError
+from ...errors import EvidenceError, UnknownVariable, shown
 from ...model.network import DiscreteModel
 from ...util.arguments import described, several
 
-__all__ = ["as_list", "n_configurations", "scope_of", "targets_of"]
+__all__ = ["as_list", "check_single", "n_configurations", "scope_of", "targets_of"]
 
 
 def as_list(names: Any, what: str) -> list[Any]:
@@ -31,6 +31,15 @@ def as_list(names: Any, what: str) -> list[Any]:
             f"{what} must be one or several names or numbers, such as ['lung', 'bronc'], not {described(names)}"
         )
     return found
+
+
+def check_single(variable: Any) -> None:
+    """Raise `UnknownVariable` for several variables where a query takes one."""
+    if isinstance(variable, (list, tuple, set, frozenset)):
+        raise UnknownVariable(
+            f"posterior takes one variable, not {shown(variable)}; joint({shown(variable)}) gives the distribution of "
+            "several together, posteriors(targets=...) that of each"
+        )
 
 
 def targets_of(model: DiscreteModel, targets: str | int | Iterable[str | int] | None) -> list[int] | None:

@@ -2,27 +2,20 @@
 
 1. None, null, NaN and the texts of `MISSING` mean "not observed", unless such a text is a state of the variable.
 2. A text is the name of a state, with or without surrounding spaces.
-3. If a state of the variable has a number as its name ("0", "1.5"), numbers are names: 1, 1.0, "1" and "1.0" all mean
-   the state "1", never state number 1; True and False mean "1" and "0".
-4. If all states of the variable are intervals ("[2.5, 4)"), a number means the interval that contains it.
-5. Otherwise an integer, or its digits, is the number of a state from 0, as everywhere in jtgpu.
-6. The integer -1 (not the text "-1") means "not observed", unless a state has it as its name.
-7. True and False are states of that name, in any letter case.
+3. Numbers and truth values, and texts of them, as everywhere in jtgpu: `jtgpu.model.state_values`.
+4. The integer -1 (not the text "-1") means "not observed", unless a state has it as its name.
 
-In an array, whose columns have no names either, rules 3 and 4 do not apply: its numbers are numbers of states.
+In an array, whose columns have no names either, numbers are numbers of states.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from ...errors import closest, shown
 from ...model.network import DiscreteModel
-from ...util.intervals import intervals_of
+from ...model.state_values import StateValues
 
 __all__ = ["MISSING", "NOT_OBSERVED", "REJECTED", "StateLookup"]
 
@@ -32,7 +25,6 @@ NOT_OBSERVED, REJECTED = -1, -2  # in place of a state's number
 MAX_CACHED = 4096  # values of one variable whose lookup is cached
 MAX_SHOWN = 40  # characters of a cell in a message
 MAX_HINTED = 200  # characters of a cell that are compared with the names of states
-MAX_EXACT = 2**53  # below this, integers are floats without rounding
 
 
 class StateLookup:
@@ -61,17 +53,10 @@ class StateLookup:
         self.name = model.variables[v]
         self.states = model.states(v)
         self._missing = frozenset(missing)
-        distinct = len(set(self.states)) == len(self.states)
-        self._named = {s: i if distinct or self.states.count(s) == 1 else REJECTED for i, s in enumerate(self.states)}
-        self._numbers: dict[float, int] = {}  # value of a name that is a number -> its state
-        for i, name in enumerate(() if by_index else self.states):
-            number = _number(name)
-            if number is not None:
-                self._numbers[number] = REJECTED if number in self._numbers else i
-        self._intervals = None if by_index or self._numbers else intervals_of(self.states)
-        self.numbers_are_states = self._intervals is None and (
-            not self._numbers
-            or (-1.0 not in self._numbers and all(self._numbers.get(float(i)) == i for i in range(len(self.states))))
+        self._values = StateValues(self.states, by_index=True) if by_index else model.state_values(v)
+        numbers = self._values.numbers
+        self.numbers_are_states = self._values.intervals is None and (
+            not numbers or (-1 not in numbers and all(numbers.get(i) == i for i in range(len(self.states))))
         )
         self._found: dict[Any, int] = {}
 
@@ -91,55 +76,21 @@ class StateLookup:
     def _look_up(self, value: Any) -> int:
         if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas is not imported here
             return NOT_OBSERVED
-        if isinstance(value, (bool, np.bool_)):
-            return self._truth(bool(value))
-        if isinstance(value, (int, np.integer)):
-            return self._whole(int(value)) if self._intervals is None else self._in_interval(float(value))
-        if isinstance(value, (float, np.floating)):
-            value = float(value)
-            if math.isnan(value):
+        if isinstance(value, str):
+            for text in (value, value.strip()):
+                if text in self._values.names:
+                    break
+                if text in self._missing:
+                    return NOT_OBSERVED
+            found = self._values.find_text(value)
+        else:
+            try:
+                found = self._values.find(value)
+            except TypeError:  # an interval, a date: by its text
+                return self._look_up(str(value))
+            if found is None and (value != value or (value == -1 and self._values.intervals is None)):
                 return NOT_OBSERVED
-            if self._intervals is not None:
-                return self._in_interval(value)
-            if value in self._numbers:
-                return self._numbers[value]
-            whole = value.is_integer() and abs(value) < MAX_EXACT
-            return self._whole(int(value)) if whole else REJECTED
-        return self._text(value if isinstance(value, str) else str(value))  # an interval, a date: by its text
-
-    def _text(self, text: str) -> int:
-        for candidate in (text, text.strip()):
-            if candidate in self._named:
-                return self._named[candidate]
-            if candidate in self._missing:
-                return NOT_OBSERVED
-        number = _number(text)
-        if number is not None:
-            if self._intervals is not None:
-                return self._in_interval(number)
-            if self._numbers:
-                return self._numbers.get(number, REJECTED)
-            digits = text.strip()
-            return self._whole(int(digits)) if digits.isascii() and digits.isdigit() and len(digits) < 10 else REJECTED
-        folded = text.strip().casefold()
-        return self._truth(folded == "true") if folded in ("true", "false") else REJECTED
-
-    def _in_interval(self, value: float) -> int:
-        assert self._intervals is not None
-        found = self._intervals.find(value)
-        return found if found >= 0 else REJECTED
-
-    def _whole(self, i: int) -> int:
-        if self._numbers:
-            unknown = NOT_OBSERVED if i == -1 else REJECTED
-            return self._numbers.get(float(i), unknown) if abs(i) < MAX_EXACT else REJECTED
-        return i if -1 <= i < len(self.states) else REJECTED
-
-    def _truth(self, value: bool) -> int:
-        found = [i for i, s in enumerate(self.states) if s.casefold() == str(value).casefold()]
-        if found:
-            return found[0] if len(found) == 1 else REJECTED
-        return self._numbers.get(float(value), REJECTED)
+        return REJECTED if found is None else found
 
     def reason(self, value: Any) -> str:
         """Why a value was rejected, with the closest state."""
@@ -149,15 +100,3 @@ class StateLookup:
             return f"{self.states.count(value.strip())} states are named {cell}; use the state's number instead"
         names = f"{', '.join(map(shown, self.states[:8]))}{', ...' if len(self.states) > 8 else ''}"
         return f"{cell} is not a state; the states are {names}{closest(text.strip()[:MAX_HINTED], self.states, 1)}"
-
-
-def _number(text: str) -> float | None:
-    """The finite number that a text denotes, or None. ASCII only: float() accepts digits of any script and ``1_0``."""
-    text = text.strip()
-    if not text or not text.isascii() or "_" in text or text[-1] not in "0123456789.":
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None

@@ -61,7 +61,12 @@ export class Network {
   /** The state that a key of the API means, or -1. */
   stateNumber(v, key) {
     const found = this.keys[v].indexOf(key);
-    if (found >= 0) return found;
-    return Number.isInteger(key) && key >= 0 && key < this.states[v].length ? key : this.states[v].indexOf(String(key));
+    const names = this.states[v];
+    const named = found >= 0 ? found : names.indexOf(String(key));
+    if (named >= 0 || !Number.isInteger(key)) return named;
+    // where the name of a state is a number, numbers are names
+    const numbers = names.map((s) => (s.trim() === "" ? NaN : Number(s)));
+    if (numbers.some(Number.isFinite)) return numbers.indexOf(key);
+    return key >= 0 && key < names.length ? key : -1;
   }
 }

@@ -111,9 +111,8 @@ export class TablePanel extends Panel {
       const text = (row[i] ?? "").trim();
       if (text === "" || ["?", "NA", "NaN", "nan", "null"].includes(text)) continue;
       const { network } = this.store;
-      let state = network.states[variable].indexOf(row[i]);
-      if (state < 0) state = network.states[variable].indexOf(text);
-      if (state < 0 && /^\d+$/.test(text) && Number(text) < network.states[variable].length) state = Number(text);
+      const readings = [row[i], text, /^\d+$/.test(text) ? Number(text) : text];
+      const state = readings.map((key) => network.stateNumber(variable, key)).find((s) => s >= 0) ?? -1;
       if (state < 0) problem = `${cut(name, 20)}: no state ${cut(text, 20)}`;
       else findings[variable] = { kind: "observed", states: [state] };
     }

@@ -39,6 +39,13 @@ def test_a_picture_without_anywidget(tree: Any, monkeypatch: pytest.MonkeyPatch)
     assert "xray" in found.svg
 
 
+def test_numbers_become_names(widget: Any) -> None:
+    widget.evidence, widget.do = {"xray": 1, "smoke": [0, "no"]}, {"lung": 0}
+    assert (widget.evidence, widget.do) == ({"xray": "no", "smoke": ["yes", "no"]}, {"lung": "yes"})
+    widget.do = {"lung": [0.5, 0.5]}
+    assert widget.do == {"lung": [0.5, 0.5]}
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [

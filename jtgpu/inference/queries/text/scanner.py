@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from ....errors import EvidenceError, UnknownState, UnknownVariable, closest, shown
 from ....model.network import DiscreteModel
+from ....model.state_values import StateNumber
 
 __all__ = ["Scanner", "States"]
 
@@ -120,11 +121,13 @@ class Scanner:
             at, (label, self.at) = self.at, found[0]
             if labels.count(label) > 1:
                 self.fail(f"{name!r} has several states named {label!r}; use the state's number", at, UnknownState)
-            return labels.index(label)
+            return StateNumber(labels.index(label))
         word = self.word()
-        if word.isascii() and word.isdigit() and len(word) < 10 and int(word) < len(labels):
+        # a name that is not followed by `ends` is reported
+        number = None if word in labels else self.model.state_values(self.model.index(name)).find_text(word)
+        if number is not None:
             self.at += len(word)
-            return int(word)
+            return StateNumber(number)
         if not word:
             self.fail(f"expected a state of {name!r}")
         listed = ", ".join(map(repr, labels[:12])) + (", ..." if len(labels) > 12 else "")

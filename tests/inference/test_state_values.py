@@ -1,0 +1,131 @@
+"""One rule for numbers as states, whichever way evidence comes in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.formats.evidence_files import parse_evidence
+from jtgpu.inference.queries.text.grammar import parse
+from jtgpu.inference.tree import JunctionTree
+from jtgpu.model.findings import parse_finding
+from tests.cli.commands import run
+
+STATES = {
+    "score": ["1", "2", "3"],
+    "mixed": ["none", "1", "2"],
+    "real": ["3.0", "7"],
+    "range": ["(-inf, 2)", "[2, 5)", "[5, inf)"],
+    "flag": ["True", "False"],
+    "plain": ["no", "yes", "maybe"],
+    "twice": ["1", "1.0"],
+}
+NET = jtgpu.BayesianNetwork(STATES, {}, {v: [1 / len(s)] * len(s) for v, s in STATES.items()})
+
+# variable, value, and the state that it means; None: an error
+RULE: list[tuple[str, Any, str | None]] = [
+    ("score", 1, "1"), ("score", 3, "3"), ("score", 3.0, "3"), ("score", 0, None), ("score", True, "1"),
+    ("mixed", 2, "2"), ("mixed", 0, None), ("real", 3, "3.0"), ("real", 7.0, "7"), ("real", 0, None),
+    ("range", 3, "[2, 5)"), ("range", 1.5, "(-inf, 2)"), ("flag", True, "True"), ("flag", False, "False"),
+    ("plain", 1, "yes"), ("plain", 3, None), ("plain", True, None), ("plain", 1.5, None), ("twice", 1, None),
+]  # fmt: skip
+
+Entry = Callable[[JunctionTree, str, Any], Any]
+
+
+def _session(tree: JunctionTree, v: str, value: Any) -> Any:
+    with tree.session() as session:
+        session.observe(v, value)
+        return session.posterior(v)
+
+
+def _batch(tree: JunctionTree, v: str, cases: Any, **more: Any) -> Any:
+    return tree.posteriors_batch(cases, **more)[v][0]
+
+
+def _do_in_table(tree: JunctionTree, v: str, value: Any) -> Any:
+    return _batch(tree, v, {"mixed" if v != "mixed" else "score": [None]}, do={v: np.array([value], object)})
+
+
+def _weights(tree: JunctionTree, v: str, value: Any) -> Any:
+    wanted, names = NET.state_index(v, value), STATES[v]
+    return tree.posterior(v, likelihood={v: {value: 1, **{s: 0 for i, s in enumerate(names) if i != wanted}}})
+
+
+def _server(tree: JunctionTree, v: str, value: Any) -> Any:
+    pytest.importorskip("starlette")
+    from jtgpu.serve import App
+    from tests.serve.client import Client
+
+    app = App({"net": tree})
+    try:
+        reply = Client(app).request("POST", "/v1/networks/net/posteriors", json={"evidence": {v: value}})
+    finally:
+        app.close()
+    if reply.status_code != 200:
+        raise jtgpu.UnknownState(reply.text)
+    return reply.json()["posteriors"][v]
+
+
+# each gives the probabilities of the states, given the value, or the number of a state
+ENTRIES: dict[str, Entry] = {
+    "state": lambda t, v, x: t.posterior(v, {v: x}),
+    "NumPy's": lambda t, v, x: t.posterior(v, {v: np.array([x])[0]}),
+    "with another kind": lambda t, v, x: t.posterior(v, {v: x}, likelihood={}),
+    "list of states": lambda t, v, x: t.posterior(v, {v: [x]}),
+    "do": lambda t, v, x: t.posterior(v, do={v: x}),
+    "likelihood": _weights,
+    "session": _session,
+    "columns": lambda t, v, x: _batch(t, v, {v: [x]}),
+    "array": lambda t, v, x: _batch(t, v, {v: np.array([x])}),
+    "rows": lambda t, v, x: _batch(t, v, [{v: x}]),
+    "pandas": lambda t, v, x: _batch(t, v, pytest.importorskip("pandas").DataFrame({v: [x]})),
+    "polars": lambda t, v, x: _batch(t, v, pytest.importorskip("polars").DataFrame({v: [x]})),
+    "do of a table": _do_in_table,
+    "server": _server,
+    "JSON": lambda t, v, x: t.posterior(v, parse_evidence(json.dumps({v: x}), NET)[0]),
+    "text": lambda t, v, x: parse_finding(NET, f"{v}={x}")[1],
+    "question": lambda t, v, x: parse(NET, f"P({v} | {v}={x})").known["evidence"][v],
+    "result": lambda t, v, x: [t.posterior(v, {v: s})[x] for s in STATES[v]],
+}
+
+
+@pytest.fixture(scope="module")
+def tree() -> JunctionTree:
+    return NET.compile("cpu")
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_a_number_means_the_same_state_everywhere(tree: JunctionTree, entry: str) -> None:
+    for v, value, state in RULE:
+        if state is None:
+            if not (v == "twice" and entry in ("text", "question")):  # the text is the name
+                with pytest.raises(jtgpu.JtgpuError, match=r"state|interval"):
+                    ENTRIES[entry](tree, v, value)
+            continue
+        found = ENTRIES[entry](tree, v, value)
+        number = found if isinstance(found, int) else int(np.argmax(np.asarray(found)))
+        assert STATES[v][number] == state, (v, value)
+
+
+def test_the_error_shows_both_readings(tree: JunctionTree, tmp_path: Any) -> None:
+    says = "'score' has no state named 0, and 0 is not taken as the number of the state '1', since names of its states"
+    with pytest.raises(jtgpu.UnknownState, match=says):
+        tree.posterior("plain", {"score": 0})
+    with pytest.raises(jtgpu.UnknownState, match=r"several states that are 1: '1', '1\.0'; give the name as text"):
+        tree.posterior("plain", {"twice": 1})
+    jtgpu.write(NET, tmp_path / "rule.net")
+    assert says in run("query", str(tmp_path / "rule.net"), "-e", "score=0").output.replace("\n", " ")
+
+
+def test_numbers_of_states_that_jtgpu_returns_are_evidence(tree: JunctionTree) -> None:
+    # not the state "1", although this is number 0
+    assert tree.posterior("score", {"score": NET.state_index("score", "2")})["2"] == 1.0
+    cases = parse_evidence("1 0 1", NET)  # UAI: variable 0 is in its state number 1
+    assert tree.posterior("score", cases[0])["2"] == 1.0
+    assert tree.posteriors_batch(np.array([[1, *[-1] * 6]]))["score"][0, 1] == 1.0  # an array has no names
