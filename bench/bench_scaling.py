@@ -12,7 +12,7 @@
 ``memory``  how fast this host's threads fill fresh memory, with nothing else to do: the limit of the two before it.
 
 The work is the same for every number of GPUs. Times are those of whole calls from Python, after one that compiles and
-takes the memory; answers have to have the same bits for every number. ``speedup`` is against one GPU of the same run,
+takes the memory; results must be bit-identical for every number. ``speedup`` is against one GPU of the same run,
 ``efficiency`` that over the number of GPUs (where a run has no row of one, against its first row, a GPU each). What
 the cards bound comes first, and 1, 2 and 4 GPUs are meant to take about a minute.
 """

@@ -384,7 +384,7 @@ def gpu_exact(name: str, table: CodedTable, smoke: bool, runs: int, only: str) -
     """Exact posteriors of the first variables of a data set: of the GPU's part, and of the whole call.
 
     Small ones are compared with the CPU's; of all, the probabilities of a variable's parent sets must add up to 1, and
-    two calls must return the same bits.
+    two calls must be bit-identical.
     """
     device = open_device()
     sizes: list[tuple[str, list[int], int]] = [("order", [6], 8), ("uniform", [6], 8)]

@@ -225,7 +225,7 @@ def several(numbers: Sequence[int], smoke: bool) -> Rows:
     x: NDArray[np.float64] = np.random.default_rng(5).standard_normal((200 if smoke else 200_000, n_times))
     close_to(
         series.ar(x, 16, backend="gpu", devices=numbers).partial, series.ar(x, 16, backend="gpu").partial, 0.0
-    )  # the same bits
+    )  # bit-identical
     for some in (numbers[:1], numbers):
         seconds = []
         for _ in range(2 if smoke else 4):

@@ -9,7 +9,7 @@
 //   count_finish     answers that stay on the device (jtgpu/backends/gpu/batch/on_device.py)
 //
 // A block of cases is the same rows of the table whatever the memory and the number of GPUs, and all sums have a fixed
-// order, without atomics: the counts have the same bits from run to run. Bound by memory: `count_families` reads two
+// order, without atomics: the counts are bit-identical from run to run. Bound by memory: `count_families` reads two
 // numbers a cell and case, `count_columns` one, which is little compared to the contractions themselves.
 #include "batch/batch.cuh"
 

@@ -4,7 +4,7 @@
 // barriers, and blocks never wait for each other. A level lists the vertices that any lane has at this distance, with
 // the mask of these lanes. `state` has, for each vertex, the lanes that have reached it and the lanes of three levels
 // (modulo 3), so that testing an arc reads 4 bytes, and numbers only where lanes agree. Numbers are pulled by the
-// vertex that they belong to, in the order of its arcs: sums are the same bits in each run, and no float atomics are
+// vertex that they belong to, in the order of its arcs: sums are bit-identical in each run, and no float atomics are
 // needed. A warp takes up to 32 entries of a level: vertices with few lanes and arcs get a thread each, the others the
 // whole warp, with a lane for each source.
 //

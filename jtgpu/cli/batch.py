@@ -1,4 +1,4 @@
-"""``jtgpu batch``: from a file of cases to a file of answers."""
+"""``jtgpu batch``: from a file of cases to a file of posteriors."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _print_report(report: Report, cases: str, output: str, startup: float | None
         some = ", ".join(report.ignored[:5]) + (f" and {n_more} more" if n_more > 0 else "")
         warn(f"{cases}: ignored columns that are not variables: {some}")
     if report.flagged:
-        warn(f"{report.flagged:,} of {report.cases:,} cases have no answer: see the column 'error'")
+        warn(f"{report.flagged:,} of {report.cases:,} cases have no result: see the column 'error'")
     if json:
         print_json(report.as_dict() | ({} if startup is None else {"startup_seconds": startup}))
         return

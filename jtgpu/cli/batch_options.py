@@ -57,7 +57,7 @@ class TableQueryOptions:
         str,
         typer.Option(
             "--on-error", metavar="error|flag", callback=one_of("error", "flag"),
-            help="Stop at the first row that has no answer, or write the reason into the column 'error'.",
+            help="Stop at the first invalid row, or write the reason into the column 'error'.",
         ),
     ] = "error"  # fmt: skip
     missing: Annotated[
@@ -109,7 +109,7 @@ CsvInput = Annotated[CsvOptions, Without("escape_formulas")]  # of commands that
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """How the answers are written."""
+    """How the results are written."""
 
     resume: Annotated[bool, typer.Option("--resume", rich_help_panel=OUTPUT, help="Continue an interrupted run.")] = (
         False
@@ -140,7 +140,7 @@ class OutputOptions:
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """Which cluster answers, and how the work is divided."""
+    """Which cluster computes, and how the work is divided."""
 
     cluster: ClusterAddress = None
     workers: Annotated[

@@ -13,21 +13,21 @@ from .coercion import coerce_plain_values
 
 __all__ = ["COMMANDS", "app"]
 
-QUESTIONS, TABLES, NETWORKS, SPEED = "Questions about one case", "Tables of cases", "Networks and plans", "Speed"
+QUERIES, TABLES, NETWORKS, SPEED = "Queries of one case", "Tables of cases", "Networks and plans", "Speed"
 
 # command (a function of the module of this name) -> its panel and line in `jtgpu --help`, the first of its docstring
 COMMANDS = {
-    "query": (QUESTIONS, "Compute posterior probabilities given evidence, and answer questions."),
-    "mpe": (QUESTIONS, "Find the most probable configuration given evidence, or the K most probable ones."),
-    "voi": (QUESTIONS, "Rank variables by value of information: which to observe next."),
-    "sensitivity": (QUESTIONS, "Show how P(target | evidence) changes with each parameter of each table."),
-    "solve": (QUESTIONS, "Solve a task of the UAI competitions and write the competitions' solution file."),
+    "query": (QUERIES, "Compute posterior probabilities given evidence, and queries in text form."),
+    "mpe": (QUERIES, "Find the most probable configuration given evidence, or the K most probable ones."),
+    "voi": (QUERIES, "Rank variables by value of information: which to observe next."),
+    "sensitivity": (QUERIES, "Show how P(target | evidence) changes with each parameter of each CPT."),
+    "solve": (QUERIES, "Solve a task of the UAI competitions and write the competitions' solution file."),
     "batch": (TABLES, "Compute the posteriors of every case in a file."),
-    "fit": (TABLES, "Estimate the tables of a network from cases."),
-    "screen": (TABLES, "Find the rows of a table that do not belong, by distance and by improbability."),
+    "fit": (TABLES, "Estimate the CPTs of a network from cases."),
+    "screen": (TABLES, "Find outlier rows of a table, by nearest-neighbour distance or by likelihood under a network."),
     "whiten": (TABLES, "Fit autoregressive models to time series, and write residuals or cases over time slices."),
     "sample": (TABLES, "Draw exact samples of all variables given evidence, as CSV."),
-    "learn": (NETWORKS, "Find the network that explains a table of cases best, and how certain its arcs are."),
+    "learn": (NETWORKS, "Learn a network's structure from data, with the posterior probability of each arc."),
     "info": (NETWORKS, "Inspect a network file and report anything repaired while reading."),
     "convert": (NETWORKS, "Convert a network to another format."),
     "show": (NETWORKS, "Draw a network with its posteriors and evidence, or its junction tree, as SVG or HTML."),

@@ -68,7 +68,7 @@ def fit(  # noqa: PLR0913 (a Typer command)
     cluster: Annotated[ClusterOptions, Without("part_rows")],
     json: Json = False,
 ) -> None:
-    """Estimate the tables of a network from cases.
+    """Estimate the CPTs of a network from cases.
 
     Complete cases are counted in one pass. If cells are missing or variables hidden, the EM algorithm uses every case,
     exactly. Ctrl-C writes the network of the last whole iteration, and --resume continues.

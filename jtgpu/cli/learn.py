@@ -62,7 +62,7 @@ def learn(  # noqa: PLR0913 (a Typer command)
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Find the network that explains a table of cases best, and how certain its arcs are.
+    """Learn a network's structure from data, with the posterior probability of each arc.
 
     The graph has the highest score among all graphs (up to 18 variables, or --method exact), or among those that a
     search over orders of the variables finds. CPTs are estimated from the same cases. With any option of uncertainty,

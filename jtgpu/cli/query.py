@@ -1,4 +1,4 @@
-"""``jtgpu query``: posteriors of one case, and questions in text form."""
+"""``jtgpu query``: posteriors of one case, and queries in text form."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def query(  # noqa: PLR0913 (a Typer command)
     question: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="QUESTION",
+            metavar="QUERY",
             help='For example "P(a, b | c=x)", "P(a | b, c=x)", "P(a=x)", "H(a)", "MI(a)", "MI(a; b)", "VOI(a)", '
             '"MPE(3 | c=x)", "MAP(a, b | c=x)", "CONFLICT(b=x, c=y)", "IMPORTANCE(a | b=x)". After the bar also '
             '"c={x, y}", "do(c=x)", "soft(c: 0.7, 0.3)", "likelihood(c: x=0.9, y=0.2)".',
@@ -51,10 +51,10 @@ def query(  # noqa: PLR0913 (a Typer command)
     json: Json = False,
     digits: Digits = None,
 ) -> None:
-    """Compute posterior probabilities given evidence, and answer questions.
+    """Compute posterior probabilities given evidence, and queries in text form.
 
-    Without questions, print the posterior of every variable, or of the targets. The evidence of --evidence applies to
-    every question.
+    Without queries, print the posterior of every variable, or of the targets. The evidence of --evidence applies to
+    every query.
 
     Names and states may contain "=" and ",": the longest variable name that matches is used, and a state with exactly
     that name takes precedence over a list of states.
@@ -63,7 +63,7 @@ def query(  # noqa: PLR0913 (a Typer command)
     # validate everything before the computation starts
     findings = parse_findings(net, evidence or [])
     if question and target:
-        raise typer.BadParameter("a question names its own targets", param_hint="--target")
+        raise typer.BadParameter("a query names its own targets", param_hint="--target")
     questions = [text.parse(net, q).also(net, findings) for q in question or []]
     targets = target_names(net, target) or None
     with compiled(net, file, plan, run) as (tree, _):

@@ -121,7 +121,7 @@ def screen(  # noqa: PLR0913 (a Typer command)
     csv: CsvInput,
     json: Json = False,
 ) -> None:
-    """Find the rows of a table that do not belong, by distance and by improbability.
+    """Find outlier rows of a table, by nearest-neighbour distance or by likelihood under a network.
 
     A row's weight is the sum of its distances to its nearest rows; the N rows of largest weight are printed, with the
     nearest other row. Rows are numbered from 0. The result is exact.

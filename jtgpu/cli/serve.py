@@ -140,7 +140,7 @@ def _available(run_on: RunOptions) -> RunOptions:
     try:
         free_on_devices("gpu", **run_on.device_option())
     except BackendUnavailable as error:
-        warn(f"the CPU answers, since no GPU is available: {error}")
+        warn(f"the CPU is used, since no GPU is available: {error}")
         return RunOptions("cpu", run_on.threads, progress=run_on.progress)
     return run_on
 
@@ -152,7 +152,7 @@ def _compile(run_on: RunOptions, made: NetworkPlan, step: Callable[[str], None])
     except BackendUnavailable as error:
         if run_on.backend != "gpu" and run_on.devices is None:
             raise
-        warn(f"the CPU answers, since the GPU failed: {error}")
+        warn(f"the CPU is used, since the GPU failed: {error}")
         return made.compile("cpu", progress=step)
 
 

@@ -108,12 +108,12 @@ class LimitOptions:
         Settings.max_cases
     )
     max_batch: Annotated[
-        int, _option(LIMITS, "--max-batch", metavar="N", min=1, help="Requests that are answered together.")
+        int, _option(LIMITS, "--max-batch", metavar="N", min=1, help="Requests that are computed together.")
     ] = Settings.max_batch
     queue: Annotated[
         int, _option(LIMITS, "--queue", metavar="N", min=1, help="Requests that may wait; more get a 503.")
     ] = Settings.queue
-    timeout: Annotated[float, _option(LIMITS, "--timeout", metavar="SECONDS", help="Time that an answer may take.")] = (
+    timeout: Annotated[float, _option(LIMITS, "--timeout", metavar="SECONDS", help="Time that a query may take.")] = (
         Settings.timeout
     )
     exact: Annotated[
@@ -121,7 +121,7 @@ class LimitOptions:
         _option(
             LIMITS,
             "--exact",
-            help="Answer one by one, with last digits that do not depend on other requests.",
+            help="Compute one by one, with last digits that do not depend on other requests.",
         ),
     ] = False
     log: Annotated[

@@ -51,7 +51,7 @@ def tune(
 ) -> None:
     """Measure which engine or kernel configuration is fastest on this GPU.
 
-    With a network, time every engine and configuration of the backend "gpu" that can answer its single cases. The
+    With a network, time every engine and configuration of the backend "gpu" that can run its single cases. The
     fastest is saved; from then on, every process uses it for this plan on GPUs of this model.
 
     Without a network, time the kernels of the backend "indexed" for every table size and block size, as the authors of

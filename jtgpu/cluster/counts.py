@@ -1,7 +1,7 @@
 """Expected counts on a cluster: the E-step of `jtgpu.learn.fit` over parts of the rows.
 
 Parts are put into Ray's object store once; every pass sends the CPTs, and counts come back. The process that leads adds
-them in the order of the parts, so that a fit has the same bits for any number of workers, and without a cluster.
+them in the order of the parts, so that a fit is bit-identical for any number of workers, and without a cluster.
 """
 
 from __future__ import annotations

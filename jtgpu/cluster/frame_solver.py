@@ -94,7 +94,7 @@ class _ClusterSolver(Solver):
 def solver_on(
     cluster: str | Cluster, tree: JunctionTree, query: TableQuery, options: TableOptions, *, by_index: bool = False
 ) -> Iterator[Solver]:
-    """A solver for frames in memory: encoding is local, answers come from a cluster with the same bits as locally.
+    """A solver for frames in memory: encoding is local, results come from a cluster, bit-identical to local ones.
 
     If evidence patterns get plans of their own (`JunctionTree.is_adaptive`), the last digits may differ, as they may
     locally between two calls.

@@ -1,7 +1,7 @@
 """Slices of a model too large for one memory, answered by actors of a Ray cluster.
 
 A slice is a pure function, so Ray may restart a lost actor and run its tasks again. The process with the case adds the
-results in the order of the slices, so an answer has the same bits on any cluster.
+results in the order of the slices, so a result is bit-identical on any cluster.
 """
 
 from __future__ import annotations

@@ -75,10 +75,10 @@ def betweenness(  # noqa: PLR0913 (public API)
     threads : int, optional
         Default: one for each core.
     devices : "all", int or sequence of int, optional
-        GPUs that share the sources. Default: the fastest one. Results have the same bits for any number of them.
+        GPUs that share the sources. Default: the fastest one. Results are bit-identical for any number of them.
     cluster : str or jtgpu.cluster.Cluster, optional
         A Ray cluster that shares the sources, such as ``"local"`` or ``"auto"``, on its CPUs, or with
-        ``backend="gpu"`` a GPU for each worker. Results have the same bits as without.
+        ``backend="gpu"`` a GPU for each worker. Results are bit-identical to those without.
     progress : callable, optional
         Called with the number of sources that are done, the number of all, and a text.
 

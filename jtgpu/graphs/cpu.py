@@ -27,7 +27,7 @@ STEP = 20_000_000  # sources times arcs, after which a thread looks whether it i
 def group_sums(
     layout: Layout, groups: list[Group], *, edges: bool, endpoints: bool, threads: int | None = None
 ) -> Iterator[tuple[Group, Sums]]:
-    """The sums of each group, in order; the same bits for any number of threads.
+    """The sums of each group, in order; bit-identical for any number of threads.
 
     Parameters
     ----------

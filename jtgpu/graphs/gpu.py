@@ -86,7 +86,7 @@ def numbers_of(devices: Any) -> list[int]:
 def group_sums(
     layout: Layout, groups: Sequence[Group], devices: Sequence[int], *, edges: bool, endpoints: bool
 ) -> Iterator[tuple[Group, Sums]]:
-    """The sums of each group, in order; the same bits for any number of GPUs.
+    """The sums of each group, in order; bit-identical for any number of GPUs.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ def get_info() -> dict[str, Any]:
         "package": "jtgpu",
         "short_summary": "Exact betweenness on all cores, with weights and any number of shortest paths.",
         "functions": {
-            name: {"additional_docs": "On all cores; the same bits for any number of threads."}
+            name: {"additional_docs": "On all cores; bit-identical for any number of threads."}
             for name in ("betweenness_centrality", "edge_betweenness_centrality")
         },
     }

@@ -19,7 +19,7 @@ RUNS = 4  # tasks for each worker without a GPU
 def group_sums(
     cluster: Any, layout: Layout, *, backend: str, edges: bool, endpoints: bool
 ) -> Iterator[tuple[Group, Sums]]:
-    """The sums of each group, in order; the same bits on any cluster.
+    """The sums of each group, in order; bit-identical on any cluster.
 
     Parameters
     ----------

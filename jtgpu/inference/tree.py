@@ -714,7 +714,7 @@ class JunctionTree(CompiledModel):
         Notes
         -----
         Equal cases are computed once. A tree on a GPU, or on several, counts there, in float64; other trees count on
-        the CPU. The counts have the same bits for any number of threads or GPUs.
+        the CPU. The counts are bit-identical for any number of threads or GPUs.
         """
         known = read_known_cases(self._model, cases, likelihood)
         return expected_counts(self, known, weights, variables, on_impossible, cluster)

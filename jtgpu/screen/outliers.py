@@ -190,7 +190,7 @@ def top_outliers(  # noqa: PLR0913 (public)
     columns : list of str, optional
         Columns to compare. Default: all. Leave out columns that number or name the rows.
     backend : {"auto", "cpu", "gpu", "reference"}
-        Results have the same bits on all of them. ``"auto"``: ``"gpu"`` for large tables where there is one.
+        Results are bit-identical on all of them. ``"auto"``: ``"gpu"`` for large tables where there is one.
     threads : int, optional
         Of the CPU. Default: one for each core.
     devices : "all", int or list of int, optional

@@ -95,7 +95,7 @@ class Hosted:
                 return True
             if not self.tree.device:
                 return False
-            _log.warning("the GPU of %s failed; the CPU answers from now on: %s", self.name, error)
+            _log.warning("the GPU of %s failed; the CPU is used from now on: %s", self.name, error)
             self._own = self.tree.plan.compile("cpu")
             rates = measure(self._own)
             self.failure = str(error)

@@ -1,9 +1,9 @@
 """The imports of higher layers. All other modules of jtgpu import from their own layer or a lower one.
 
 Some methods need modules of higher layers: ``net.plan()``, ``net.compile()`` (with ``plan.compile()``),
-``tree.predict_proba()`` (with ``tree.predict()``, and on a cluster), ``tree.serve()``, ``_repr_html_()``, and ``draw()``
-of a posterior over structures. The functions of this module import these on the first call, so a program that only
-reads networks never imports the engine.
+``tree.predict_proba()`` (with ``tree.predict()``, and on a cluster), ``tree.serve()``, ``_repr_html_()``, and
+``draw()`` of a posterior over structures. The functions of this module import these on the first call, so a program
+that only reads networks never imports the engine.
 """
 
 from __future__ import annotations

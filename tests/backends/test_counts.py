@@ -1,4 +1,4 @@
-"""Expected counts of every family: against brute force, and the same bits for any number of threads."""
+"""Expected counts of every family: against brute force, and bit-identical for any number of threads."""
 
 from __future__ import annotations
 

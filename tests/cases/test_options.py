@@ -141,7 +141,7 @@ def test_the_command_takes_every_option(tree: jtgpu.JunctionTree, table: Any, tm
               "--backend", "reference"],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert "have no answer" in done.stderr
+    assert "have no result" in done.stderr
     assert_equal(pq.read_table(tmp_path / "other.parquet"), pq.read_table(tmp_path / "one.parquet"))
 
 

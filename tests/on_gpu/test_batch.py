@@ -107,7 +107,7 @@ def test_networks(gpu: Device, name: str) -> None:
     assert hold_rows(plan, tables(model), states, {}, plain)
     hold_rows(plan, tables(model), states, soft, weighed)
     again = backend.run_batch(states)
-    np.testing.assert_array_equal(again.posterior, plain.posterior)  # the same bits every run
+    np.testing.assert_array_equal(again.posterior, plain.posterior)  # bit-identical in every run
     np.testing.assert_array_equal(again.log_evidence, plain.log_evidence)
     last = len(model) - 1
     ptr = plan.posterior_ptr

@@ -1,4 +1,4 @@
-"""Expected counts and EM on a GPU: against the CPU, by both kinds of kernels, and the same bits from run to run."""
+"""Expected counts and EM on a GPU: against the CPU, by both kinds of kernels, and bit-identical from run to run."""
 
 from __future__ import annotations
 

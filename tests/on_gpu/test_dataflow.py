@@ -1,4 +1,4 @@
-"""The dataflow engine on a GPU: every answer against the definition, the same bits every run, other kernels on the
+"""The dataflow engine on a GPU: every answer against the definition, bit-identical in every run, other kernels on the
 device, and cases that it leaves to the fallback."""
 
 from __future__ import annotations

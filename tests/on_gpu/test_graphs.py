@@ -1,4 +1,4 @@
-"""Betweenness on a GPU: the tests of the emulated one, larger graphs, the same bits in every run."""
+"""Betweenness on a GPU: the tests of the emulated one, larger graphs, bit-identical in every run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The GPU backend: every answer against the definition, the same bits every run, memory freed."""
+"""The GPU backend: every answer against the definition, bit-identical in every run, memory freed."""
 
 from __future__ import annotations
 

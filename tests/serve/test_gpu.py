@@ -84,7 +84,7 @@ def test_the_cpu_answers_after_a_failure(
         assert client.ask("asia", "mpe", {})["explanations"]
         state = client.get("/readyz").json()["networks"]["asia"]
         assert state == {"backend": "cpu", "device": "", "failure": "the GPU failed: an illegal memory access"}
-        warnings = [r.getMessage() for r in caplog.records if "the CPU answers from now on" in r.getMessage()]
+        warnings = [r.getMessage() for r in caplog.records if "the CPU is used from now on" in r.getMessage()]
         assert len(warnings) == 1
     finally:
         app.close()

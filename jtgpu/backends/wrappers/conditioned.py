@@ -2,7 +2,7 @@
 
 `ConditionedSum` divides a case into `SliceTask`s, an `Executor` runs them anywhere and in any order, and
 `ConditionedSum` adds the `Partial`s in the order of the tasks. The division into tasks depends only on the plan and the
-case, so an answer has the same bits for any executor and any number of workers.
+case, so a result is bit-identical for any executor and any number of workers.
 """
 
 from __future__ import annotations

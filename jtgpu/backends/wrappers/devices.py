@@ -2,7 +2,7 @@
 
 Each device has a worker, a backend of its own; the workers differ in a few options of their ``prepare``. A worker gets
 the plan and the numbers once, when it has work for the first time. Every row is computed on its own and written to its
-place in one common result, so answers have the same bits for any number of devices.
+place in one common result, so results are bit-identical for any number of devices.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`JoinedCases`: parts of a table of cases that one or several devices hold, counted together.
 
-A part is the same rows whatever the number of devices, and sums are added in the order of the parts: so the counts have
-the same bits for any number of devices.
+A part is the same rows whatever the number of devices, and sums are added in the order of the parts: so the counts
+are bit-identical for any number of devices.
 """
 
 from __future__ import annotations

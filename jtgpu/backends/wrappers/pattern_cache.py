@@ -53,9 +53,9 @@ MEMORY_SHARE = 0.5  # of the usual plan's memory that all their tables may occup
 class PatternCache(BackendDefaults):
     """A `jtgpu.backends.base.Backend` that wraps another one and adds plans for evidence patterns that recur.
 
-    The same queries in the same order give the same bits (on a GPU while measurements lead to the same decision); a new
-    plan may change the last digits of an answer. ``repr()`` lists the decisions. Thread-safe: no query waits while
-    another one plans.
+    Equal queries in the same order give bit-identical results (on a GPU while measurements lead to the same decision);
+    a new plan may change the last digits. ``repr()`` lists the decisions. Thread-safe: no query waits while another one
+    plans.
 
     Parameters
     ----------

@@ -136,11 +136,11 @@ def fit(  # noqa: PLR0913
     order : str, path or sequence
         See `jtgpu.BayesianNetwork.plan`.
     threads : int, optional
-        Default: all cores. The result has the same bits for any number.
+        Default: all cores. The result is bit-identical for any number.
     devices : "all", int or sequence of int, optional
-        GPUs that share the rows; see `jtgpu.BayesianNetwork.compile`. The result has the same bits for any number.
+        GPUs that share the rows; see `jtgpu.BayesianNetwork.compile`. The result is bit-identical for any number.
     cluster : str or jtgpu.cluster.Cluster, optional
-        A Ray cluster that runs the passes of EM, such as ``"local"`` or ``"auto"``. The result has the same bits as
+        A Ray cluster that runs the passes of EM, such as ``"local"`` or ``"auto"``. The result is bit-identical to that
         without. The rows have to fit into the cluster's object store.
     max_table : int
         Entries of the largest CPT.

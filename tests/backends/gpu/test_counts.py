@@ -1,4 +1,4 @@
-"""Expected counts on the emulated GPU: against brute force, and the same bits for any chunks and number of devices."""
+"""Expected counts on the emulated GPU: against brute force, and bit-identical for any chunks and number of devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several devices as one backend, with CPU backends as workers: the same bits for any number, failures, files."""
+"""Several devices as one backend, with CPU backends as workers: bit-identical for any number, failures, files."""
 
 from __future__ import annotations
 

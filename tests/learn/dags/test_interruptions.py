@@ -64,7 +64,7 @@ def test_ctrl_c_anywhere_gives_the_complete_rounds(
 
 @pytest.mark.parametrize("calls", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_ctrl_c_while_a_checkpoint_is_written(calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The older file stays as it was or the new one is whole; the run continues with the same bits."""
+    """The older file stays as it was or the new one is whole; the run continues with bit-identical results."""
     monkeypatch.setattr(run_files, "INTERVAL", 0.0)
     path = tmp_path / "run.npz"
     with monkeypatch.context() as patch:

@@ -2,8 +2,8 @@
 
 A time model chooses in a moment and is wrong by a tenth or two; measuring takes seconds and is right. The result is
 saved in a file a network and kind of GPU, like FFTW's wisdom (Frigo and Johnson, "The design and implementation of
-FFTW3", Proceedings of the IEEE 93, 2005), and every later process uses it: as long as the file is there, answers have
-the same bits.
+FFTW3", Proceedings of the IEEE 93, 2005), and every later process uses it: as long as the file is there, results are
+bit-identical.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def posterior(  # noqa: PLR0913
         chains leave graphs that are far better than all neighbours, but take as many times longer. ``"auto"``: 8, from
         a quarter of the run on, if nested R-hat exceeds 1.05.
     cluster : str or jtgpu.cluster.Cluster, optional
-        A Ray cluster on which the chains run, such as ``"local"`` or ``"auto"``. The result has the same bits as
+        A Ray cluster on which the chains run, such as ``"local"`` or ``"auto"``. The result is bit-identical to that
         without.
 
     Returns

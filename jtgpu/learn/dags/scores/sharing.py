@@ -45,7 +45,7 @@ def set_values_on(  # noqa: PLR0913
     memory_limit: int | None = None,
     threads: int | None = None,
 ) -> list[NDArray[np.float64]]:
-    """`set_values`, with the same bits: the sets of ``max_parents + 1`` variables are counted on a cluster.
+    """`set_values`, bit-identical: the sets of ``max_parents + 1`` variables are counted on a cluster.
 
     Parameters
     ----------
