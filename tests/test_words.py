@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.support.idioms import IDIOMS
+from tests.support.idioms import DOCUMENT_IDIOMS, IDIOMS
 
 PATTERNS = [re.compile(pattern, re.IGNORECASE) for pattern in IDIOMS]
+FOR_USERS = [re.compile(pattern, re.IGNORECASE) for pattern in DOCUMENT_IDIOMS]
 UNWATCHED = {"tests/support/idioms.py", "tests/test_words.py", "CHANGELOG.rst"}
 
 
@@ -27,13 +28,21 @@ def watched() -> Iterator[Path]:
                 yield path
 
 
-def idioms_in(path: Path) -> list[str]:
+def for_users() -> Iterator[Path]:
+    """Documents, and the help of the command line."""
+    for pattern in ("docs/**/*.rst", "docs/**/*.md", "*.rst", "jtgpu/cli/commands.py", "jtgpu/cli/*options.py"):
+        for path in ROOT.glob(pattern):
+            if not path.relative_to(ROOT).as_posix().startswith("docs/notes/") and path.name != "CHANGELOG.rst":
+                yield path
+
+
+def idioms_in(path: Path, patterns: list[re.Pattern[str]] = PATTERNS) -> list[str]:
     """Place and words of every idiom in a file."""
     lines = path.read_text(encoding="utf-8").replace("_", " ").splitlines()
     return [
         f"{path.relative_to(ROOT).as_posix()}:{i}: {found[0]}"
         for i, line in enumerate(lines, 1)
-        for pattern in PATTERNS
+        for pattern in patterns
         if (found := pattern.search(line))
     ]
 
@@ -47,4 +56,9 @@ def test_an_idiom_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.slow
 def test_no_idioms() -> None:
     wrong = [line for path in watched() for line in idioms_in(path)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_users_read_has_the_terms_of_the_field() -> None:
+    wrong = [line for path in for_users() for line in idioms_in(path, FOR_USERS)]
     assert not wrong, "\n".join(wrong)

@@ -158,7 +158,8 @@ def single(rows: GpuRows) -> Table:
         "variables, different evidence in each run, median (10th to 90th percentile). *Call*: the same from Python. "
         "*Over limit*: "
         "device time divided by the larger of bytes over bandwidth and multiply-adds over the GPU's rate, plus 0.9 us "
-        "per level of the plan; an engine with fewer levels may be below 1. *2014*: Gottoli and Pettenuzzo, on a GTX 680."
+        "per level of the plan; an engine with fewer levels may be below 1. *2014*: Gottoli and Pettenuzzo, on a GTX "
+        "680."
         f"{TUNED if tuned else ''}{_peer_device(rows)}"
     )
     return Table("gpu-single", caption, head, lines)
@@ -223,7 +224,7 @@ def peers(rows: GpuRows) -> Table:
         "contracted pairwise along the cheapest of our elimination order and opt_einsum's greedy paths; posteriors by "
         "automatic differentiation of ln Z. JAX is jitted (tables of cases: ``vmap``), torch is captured in a CUDA "
         "graph; *sums*: products followed by sums, which compilers fuse, in place of dot products. One case: "
-        "microseconds (seconds of compilation); tables of cases: cases per second. Answers are compared first. "
+        "microseconds (seconds of compilation); tables of cases: cases per second. Results are compared first. "
         f"{EARLIER.replace('*', chr(92) + '*')} measured on the same kind of GPU by an older script."
     )
     return Table("gpu-peers", caption, head, lines)

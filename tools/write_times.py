@@ -107,7 +107,7 @@ def readme(rows: Rows, gpu: gpu_times.GpuRows) -> str:
     body = [" ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip() for cells in (head, *lines)]
     devices = ", ".join(sorted({str(r["device"]) for n, r in gpu.single.items() if n in BENCHMARK}))
     return "\n".join([bar, body[0], bar, *body[1:], bar, ""]) + (
-        f"\nMilliseconds for the posteriors of all variables (float64, medians), without evidence, and with 10 % of the "
+        "\nMilliseconds for the posteriors of all variables (float64, medians), without evidence, and with 10 % of the "
         f"variables observed. CPU: {rows.machine['device']}; GPU: {devices}.\n"
     )
 

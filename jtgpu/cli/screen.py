@@ -1,4 +1,4 @@
-"""``jtgpu screen``: the rows of a table that do not belong."""
+"""``jtgpu screen``: the rows of a table that are outliers."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ Slices = Annotated[
         metavar="N",
         min=2,
         show_default=False,
-        help="Write cases instead of residuals: each series in N states, now and at the lags that matter (at least 1).",
+        help="Write cases instead of residuals: each series in N states, now and at the significant lags (at least 1).",
     ),
 ]
 Alpha = Annotated[

@@ -6,7 +6,7 @@ of the field.
 
 from __future__ import annotations
 
-__all__ = ["IDIOMS"]
+__all__ = ["DOCUMENT_IDIOMS", "IDIOMS"]
 
 IDIOMS = {
     r"\banew\b": "again",
@@ -39,4 +39,21 @@ IDIOMS = {
     r"\bshall be\b": "must be",
     r"\btaking part\b": "contributing",
     r"\bis the judge of\b": "is compared with",
+}
+
+# of what users read: documents, and the help of the command line
+DOCUMENT_IDIOMS = {
+    r"\bsame bits\b": "bit-identical",
+    r"\banswer(s|ed|ing)? (a |the |its )(table|row|case|question|query|request|slice)s?\b": "predict for, compute",
+    r"\banswers? (tables|cases|questions|queries|requests)\b": "predict for, compute",
+    r"\banswers? (are|is) (compared|exact|bit)": "results",
+    r"\bholes?\b": "missing values",
+    r"\b(same|the) (kind of )?cards?\b": "GPU",
+    r"\bdo(es)? not belong\b": "outlier",
+    r"\bthat matter\b|\bwhat matters\b|\b(numbers|findings) matter\b": "that are influential, relevant",
+    r"\bwith nothing\b": "without evidence",
+    r"\b(published|system|engine|report|thesis|kernels?|program) (system )?(of|in) 20(12|14)\b": "name the authors",
+    r"\bhardly (tell|change|any)\b": "say what is measured",
+    r"\btake away\b": "export",
+    r"\bnot (been )?(built|measured|tested) (yet|again)\b": "experimental, or measure it",
 }
