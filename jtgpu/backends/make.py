@@ -55,7 +55,7 @@ def make(
     plan : Plan
     factors : sequence of float64 arrays
         As in `jtgpu.backends.base.Prepare`.
-    devices : "all", int or sequence of int, optional
+    devices : "all" or sequence of int, optional
         GPUs that share the work.
     replan : bool
         Whether evidence patterns that recur may get their own plan, if the backend supports it.
@@ -109,7 +109,7 @@ def device_pool(name: str, devices: Any) -> DevicePool:
     Parameters
     ----------
     name : str
-    devices : "all", int or sequence of int
+    devices : "all" or sequence of int
         Numbers of CUDA devices; one that is given twice has two workers.
 
     Raises

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..errors import BackendUnavailable, TableTooLarge, format_bytes
+from ..errors import ArgumentError, BackendUnavailable, TableTooLarge, format_bytes, shown
 from . import nvcc
 from .blas import Blas
 from .graph import Graph
@@ -81,30 +81,36 @@ def open_device(ordinal: int | None = None) -> Device:
 
 
 def device_numbers(devices: Any) -> list[int]:
-    """The device numbers of an option: ``"all"``, a number, or several, which may repeat.
+    """The device numbers of an option: ``"all"``, or a sequence of numbers, which may repeat.
 
     Raises
     ------
+    ArgumentError
+        For anything else: a single number may be meant as the number of a GPU or as a number of GPUs.
     BackendUnavailable
         If a device does not exist.
-    ValueError
-        For anything else.
     """
+    numbers: list[int] | None = None
+    if not (isinstance(devices, str) and devices == "all"):
+        if isinstance(devices, (int, np.integer)) and not isinstance(devices, bool):
+            several = f", or devices={[*range(devices)]} for {devices} GPUs" if 1 <= devices <= 16 else ""
+            raise ArgumentError(
+                f"devices={devices} may be a number of GPUs or the number of one: name them, devices=[{devices}] for "
+                f"GPU {devices}{several}"
+            )
+        try:
+            numbers = [operator.index(d) for d in devices]
+        except TypeError:
+            numbers = []
+        if isinstance(devices, (str, bytes)) or not numbers:
+            raise ArgumentError(
+                f"devices must be 'all' or a list of the numbers of GPUs, such as [0, 1], not {shown(devices)}"
+            )
     count = _driver().Device.count()
-    if isinstance(devices, str):
-        if devices != "all":
-            raise ValueError(f"devices must be 'all' or GPU numbers, not {devices!r}")
-        return list(range(count))
-    try:
-        numbers = [operator.index(devices)] if not np.iterable(devices) else [operator.index(d) for d in devices]
-    except TypeError:
-        raise ValueError(f"devices must be 'all' or GPU numbers, not {devices!r}") from None
-    if not numbers:
-        raise ValueError("devices is empty")
-    for n in numbers:
+    for n in numbers or ():
         if not 0 <= n < count:
             raise BackendUnavailable(f"there is no CUDA device {n}; this machine has {count}")
-    return numbers
+    return [*range(count)] if numbers is None else numbers
 
 
 def _rank(device: Any) -> tuple[int, int, int]:

@@ -74,7 +74,7 @@ def betweenness(  # noqa: PLR0913 (public API)
         ``"auto"`` uses a GPU for work of many seconds, if there is one. Graphs with different weights run on the CPU.
     threads : int, optional
         Default: one for each core.
-    devices : "all", int or sequence of int, optional
+    devices : "all" or sequence of int, optional
         GPUs that share the sources. Default: the fastest one. Results are bit-identical for any number of them.
     cluster : str or jtgpu.cluster.Cluster, optional
         A Ray cluster that shares the sources, such as ``"local"`` or ``"auto"``, on its CPUs, or with

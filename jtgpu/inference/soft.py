@@ -86,7 +86,8 @@ class Fit:
         # states of probability 0 have weight 0, required or not
         ratio = np.divide(goal, now, out=np.zeros_like(goal), where=now > 0)
         # KL(q || p) = sum q (d - ln(p/q)) with d = p/q - 1, and p where q is 0; log1p: accurate also if p is close to q
-        quotient = np.divide(now, goal, out=np.ones_like(now), where=required)
+        with np.errstate(over="ignore"):  # where a required probability is close to 0
+            quotient = np.minimum(np.divide(now, goal, out=np.ones_like(now), where=required), 1e300)
         d = quotient - 1.0
         log = np.where(quotient < 0.5, np.log(quotient), np.log1p(np.maximum(d, -0.5)))
         divergence = np.where(required, goal * (d - log), np.where(np.isnan(goal), 0.0, now))

@@ -63,7 +63,7 @@ class JunctionTree(CompiledModel):
         Make a specialised plan for a set of observed variables that recurs often enough to repay the planning, on the
         CPU and on a single GPU. This is automatic; pass ``replan=False`` to disable it. Results of the two plans may
         differ in the last digits.
-    devices : "all", int or sequence of int, optional
+    devices : "all" or sequence of int, optional
         Numbers of the GPUs to use, for the backends ``"gpu"`` and ``"indexed"``; with ``"auto"``, this selects
         ``"gpu"``. The rows of a table of cases, and the slices of a sliced plan, are distributed over them; single
         cases run on the first one. A number that is repeated gets two workers. Results are bit-identical for any number

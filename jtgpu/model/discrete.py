@@ -252,7 +252,7 @@ class DiscreteModel:
             Where to compute. ``"auto"`` chooses the GPU if there is one and it is expected to be faster, else the CPU.
         order : str, path or sequence, default "auto"
             See `plan`.
-        devices : "all", int or sequence of int, optional
+        devices : "all" or sequence of int, optional
             Numbers of the GPUs to use.
         dtype : {"float64", "float32"}
             ``"float32"`` halves the memory on a GPU; posteriors are then accurate to about 1e-6.

@@ -193,7 +193,7 @@ def top_outliers(  # noqa: PLR0913 (public)
         Results are bit-identical on all of them. ``"auto"``: ``"gpu"`` for large tables where there is one.
     threads : int, optional
         Of the CPU. Default: one for each core.
-    devices : "all", int or list of int, optional
+    devices : "all" or sequence of int, optional
         GPUs. Default: the first one.
     cluster : str or jtgpu.cluster.Cluster, optional
         A Ray cluster, such as ``"local"`` or ``"auto"``, whose workers search parts of the rows; the table has to fit

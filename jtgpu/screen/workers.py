@@ -70,7 +70,7 @@ class Target(NamedTuple):
             name = "gpu" if backend == "gpu" else "cpu"
             return cls(name, threads, (0,) if name == "gpu" else (), "on a cluster", is_auto=True)
         if backend == "gpu" or devices is not None:
-            return cls("gpu", threads, tuple(device_numbers(0 if devices is None else devices)))
+            return cls("gpu", threads, tuple(device_numbers([0] if devices is None else devices)))
         if backend != "auto":
             return cls(backend, threads)
         if threads is not None:

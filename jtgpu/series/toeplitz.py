@@ -81,7 +81,7 @@ def levinson(
         ``"auto"``: the GPU for arrays that are in its memory, otherwise the CPU.
     threads : int, optional
         Default: one for each core.
-    devices : {"all"}, int or sequence of int, optional
+    devices : "all" or sequence of int, optional
         GPUs that share a batch from the host. Default: the best one.
 
     Returns
@@ -166,7 +166,7 @@ def solve_toeplitz(
         ``"auto"``: the GPU for arrays that are in its memory, otherwise the CPU.
     threads : int, optional
         Default: one for each core.
-    devices : {"all"}, int or sequence of int, optional
+    devices : "all" or sequence of int, optional
         GPUs that share a batch from the host. Default: the best one.
 
     Returns

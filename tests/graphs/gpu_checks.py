@@ -128,9 +128,9 @@ def test_graphs_without_room_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_card_that_is_not_there() -> None:
     with pytest.raises(BackendUnavailable, match="no CUDA device 99"):
-        graphs.betweenness(GRAPHS["grid"], devices=99)
+        graphs.betweenness(GRAPHS["grid"], devices=[99])
     with pytest.raises(ArgumentError, match="devices are GPUs"):
-        graphs.betweenness(GRAPHS["grid"], devices=0, backend="cpu")
+        graphs.betweenness(GRAPHS["grid"], devices=[0], backend="cpu")
 
 
 @pytest.mark.slow

@@ -106,7 +106,7 @@ def test_errors_and_abandoned_results_leave_nothing_running() -> None:
     found.close()
     assert FakeRay.running == 0
     with pytest.raises(ArgumentError, match="a cluster's workers have one each"):
-        graphs.betweenness(GRAPH, cluster="auto", devices=0)
+        graphs.betweenness(GRAPH, cluster="auto", devices=[0])
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import jtgpu
 from jtgpu import errors
 from jtgpu.formats.bundled import benchmark_files
+from jtgpu.formats.evidence_files import parse_evidence
 from jtgpu.inference import interventions, soft
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 from jtgpu.util.options import BackendName
@@ -527,3 +528,24 @@ def test_several_variables_are_a_joint() -> None:
         for ask in tree.posterior, session.posterior:
             with pytest.raises(errors.UnknownVariable, match=r"takes one variable, .*; joint\(\['lung', 'bronc'\]\)"):
                 ask(["lung", "bronc"])  # type: ignore[arg-type]
+
+
+def test_the_largest_and_least_numbers_are_weights() -> None:
+    tree, most = bundled("asia").compile("cpu"), [1e308, 1e308]
+    expected = tree.posterior("lung", {"smoke": "yes"})["yes"]
+    with np.errstate(all="raise", under="ignore"):
+        found = tree.posteriors({"smoke": "yes"}, likelihood={"xray": most, "dysp": most})
+        assert found["lung"]["yes"] == pytest.approx(expected)
+        assert found.log_evidence == pytest.approx(math.log(0.5) + 2 * math.log(1e308))
+        rows = tree.posteriors_batch({"smoke": ["yes"]}, likelihood={"xray": [most]})
+        assert rows["lung"][0, 0] == pytest.approx(expected)
+        sums: list[dict[str, Any]] = [{"soft": {"xray": most}}, {"do": {"xray": most}}]
+        for more in sums:
+            with pytest.raises(errors.EvidenceError, match="must sum to 1, but sum to inf"):
+                tree.posteriors(**more)
+        with pytest.raises(errors.EvidenceError, match="each row must sum to 1"):
+            tree.posteriors_batch({"smoke": ["yes"]}, soft={"xray": [most]})
+        assert tree.posteriors(soft={"xray": [1, 1e-320]})["xray"]["yes"] == pytest.approx(1.0)
+        case = parse_evidence('{"xray": [1e299, 1]}', tree.model)[0]
+        with pytest.raises(errors.EvidenceError, match="product of the likelihoods of 'xray' is too large"):
+            tree.posteriors(case, likelihood={"xray": most})

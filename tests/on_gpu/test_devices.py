@@ -300,10 +300,10 @@ def test_devices_that_are_not_there() -> None:
     n = len(device_numbers("all"))
     with pytest.raises(BackendUnavailable, match=f"no CUDA device {n}"):
         net.compile("gpu", devices=[0, n])
-    for wrong in ("both", [], [0.5], {"a": 1}):
+    for wrong in ("both", [], [0.5], {"a": 1}, 0):
         with pytest.raises(ValueError, match="devices"):
             net.compile("gpu", devices=wrong)  # type: ignore[arg-type]
     with pytest.raises(ImpossibleEvidence), net.compile("gpu", devices=[0]) as tree:
         tree.posteriors({"lung": "yes", "either": "no"})
-    assert device_numbers(0) == [0]
+    assert device_numbers([0]) == [0]
     assert compiler.MEMORY_SHARE < 1

@@ -71,7 +71,7 @@ def test_gpus_of_a_cluster() -> None:
 def test_errors() -> None:
     x = RNG(1).standard_normal((30, 2))
     with pytest.raises(ArgumentError, match="a cluster's workers have one each"):
-        screen.weights(x, 5, cluster="auto", devices=0)
+        screen.weights(x, 5, cluster="auto", devices=[0])
     with pytest.raises(ArgumentError, match="not 'reference'"):
         screen.weights(x, 5, cluster="auto", backend="reference")
 

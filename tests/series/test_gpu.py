@@ -102,7 +102,7 @@ def test_errors_name_the_series() -> None:
     with pytest.raises(DataError, match="series 0 has values whose squares overflow"):
         series.ar(x[11], 2, backend="gpu")
     with pytest.raises(BackendUnavailable, match="no CUDA device 7"):
-        series.ar(x, 2, backend="gpu", devices=7)
+        series.ar(x, 2, backend="gpu", devices=[7])
     with pytest.raises(ArgumentError, match="backend must be"):
         series.whiten(x[:3], series.ar(x[:3], 2), backend="gpu")
 

@@ -14,7 +14,7 @@ from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.network import DiscreteModel
 from ...model.state_values import StateNumber
 from .kinds import Findings, Known
-from .values import by_number, check_intervention, is_distribution, one_case, probabilities, weights
+from .values import by_number, check_intervention, is_distribution, one_case, probabilities, product, weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +65,7 @@ def read_findings(model: DiscreteModel, findings: Findings | None, likelihood: F
             continue
         for v, value in by_number(model, more, "likelihood"):
             vector = weights(model, v, value)
-            given[v] = given[v] * vector if v in given else vector
+            given[v] = product(model, v, given[v], vector) if v in given else vector
     return Evidence(state, given)
 
 
@@ -128,7 +128,7 @@ def read_known(
         intervened.add(v)
         if is_distribution(value):
             vector = probabilities(model, v, value, "do")
-            given[v] = given[v] * vector if v in given else vector
+            given[v] = product(model, v, given[v], vector) if v in given else vector
             continue
         state = model.state_index(v, value)
         if case.state[v] >= 0 and case.state[v] != state:

@@ -28,6 +28,7 @@ __all__ = [
     "one_case",
     "probabilities",
     "probability_rows",
+    "product",
     "weights",
 ]
 
@@ -158,9 +159,22 @@ def probabilities(model: DiscreteModel, v: int, value: Any, what: str) -> NDArra
     if isinstance(value, (str, AbstractSet)):
         raise EvidenceError(f"{what} on {name!r} must be a probability for each state, got {shown(value)}")
     vector = weights(model, v, value, f"{what} on {name!r}")
-    if abs(float(vector.sum()) - 1.0) > SUM_TOLERANCE:
-        raise EvidenceError(f"the probabilities of {what} on {name!r} must sum to 1, but sum to {vector.sum():.9g}")
-    return np.asarray(vector / vector.sum(), np.float64)
+    with np.errstate(over="ignore"):
+        total = float(vector.sum())
+    if abs(total - 1.0) > SUM_TOLERANCE:
+        raise EvidenceError(f"the probabilities of {what} on {name!r} must sum to 1, but sum to {total:.9g}")
+    return np.asarray(vector / total, np.float64)
+
+
+def product(model: DiscreteModel, v: int, a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The product of two likelihoods of a variable."""
+    with np.errstate(over="ignore"):
+        found: NDArray[np.float64] = a * b
+    if not np.isfinite(found).all():
+        raise EvidenceError(
+            f"the product of the likelihoods of {model.variables[v]!r} is too large for a number; scale one of them"
+        )
+    return found
 
 
 def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str) -> NDArray[np.float64]:
@@ -177,7 +191,8 @@ def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str
             f"{card} states"
         )
     given = ~np.isnan(table).all(axis=1)
-    sums = table[given].sum(axis=1)
+    with np.errstate(over="ignore"):
+        sums = table[given].sum(axis=1)
     # a single NaN makes the sum of its row NaN, and the comparison False
     if not (table[given] >= 0).all() or not (np.abs(sums - 1.0) <= SUM_TOLERANCE).all():
         raise EvidenceError(f"the probabilities of {what} on {name!r} must be >= 0, and each row must sum to 1")

@@ -50,7 +50,7 @@ class Expectation:
     order : str, path or sequence
         See `jtgpu.BayesianNetwork.plan`.
     threads : int, optional
-    devices : "all", int or sequence of int, optional
+    devices : "all" or sequence of int, optional
         GPUs, of ``"gpu"``.
     cluster : str or jtgpu.cluster.Cluster, optional
         Where passes over all rows run.

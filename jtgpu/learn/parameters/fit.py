@@ -137,7 +137,7 @@ def fit(  # noqa: PLR0913
         See `jtgpu.BayesianNetwork.plan`.
     threads : int, optional
         Default: all cores. The result is bit-identical for any number.
-    devices : "all", int or sequence of int, optional
+    devices : "all" or sequence of int, optional
         GPUs that share the rows; see `jtgpu.BayesianNetwork.compile`. The result is bit-identical for any number.
     cluster : str or jtgpu.cluster.Cluster, optional
         A Ray cluster that runs the passes of EM, such as ``"local"`` or ``"auto"``. The result is bit-identical to that

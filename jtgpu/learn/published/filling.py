@@ -49,7 +49,7 @@ def score_cache(  # noqa: PLR0913
         Of the table. Default: 80 % of the free memory.
     backend : {"cpu", "gpu"}
         ``"cpu"`` is a twin of the kernels, for comparison: the scores are equal to 1 ULP.
-    devices : "all", int or sequence of int, optional
+    devices : "all" or sequence of int, optional
         GPUs that share the table. Default: one.
 
     Returns

@@ -204,6 +204,6 @@ def test_fit_on_a_gpu_is_that_of_the_cpu(
 def test_fit_refuses_devices_that_are_not_used() -> None:
     net = two_parts()
     with pytest.raises(jtgpu.ArgumentError, match="devices are GPUs"):
-        fit(net, random_states(net, 5, 0.3, 1), backend="cpu", devices=0)
+        fit(net, random_states(net, 5, 0.3, 1), backend="cpu", devices=[0])
     with pytest.raises(jtgpu.ArgumentError, match="counts on CPUs"):
         fit(net, random_states(net, 5, 0.3, 1), backend="gpu", cluster="local")

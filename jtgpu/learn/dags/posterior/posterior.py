@@ -112,7 +112,7 @@ def posterior(  # noqa: PLR0913
         Default: the number of cores.
     backend : {"cpu", "gpu"}
         On GPUs, families are scored, exact posteriors are summed on the first one, and each chain runs as 512 replicas.
-    devices : "all", int or sequence of int, optional
+    devices : "all" or sequence of int, optional
         GPUs that share the work. Default: one. The result does not depend on it.
     checkpoint : path, optional
         A file in which the chains are saved every 30 seconds. If it exists, they continue from it, with the same result

@@ -222,7 +222,7 @@ def score_table(  # noqa: PLR0913
     backend : {"cpu", "gpu"}
         Where the sets of variables are counted. Scores of the two differ by rounding only. GPUs compute no ``"bds"``
         scores, and families of at most 5 parents.
-    devices : "all", int or sequence of int, optional
+    devices : "all" or sequence of int, optional
         GPUs that share the work. Default: one. The scores do not depend on it.
     cluster : str or jtgpu.cluster.Cluster, optional
         A Ray cluster on whose CPUs the largest sets are counted, such as ``"local"`` or ``"auto"``. The scores do not

@@ -199,7 +199,7 @@ def structure(  # noqa: PLR0913
         Of methods ``"greedy"`` and ``"tabu"``: how often to search again, from the best graph after random moves.
     backend : {"cpu", "gpu"}
         Where families are scored for the exact search, and for the choice of candidates.
-    devices : "all", int or sequence of int, optional
+    devices : "all" or sequence of int, optional
         GPUs that share the work. Default: one. The graph does not depend on it.
 
     Raises

@@ -49,7 +49,7 @@ class GpuChains:
         Variables and candidate parents of each.
     tables : dict
         Arrays of the records of the kernel, by their fields.
-    devices : "all", int or sequence of int, optional
+    devices : "all" or sequence of int, optional
         Default: one GPU.
     replicas : int
         Of each chain.

@@ -38,7 +38,7 @@ class GpuOrderChains(GpuChains):
     tables : SetTables
         With outer sets, the number of steps of a call must be a multiple of `thin`.
     seed : int
-    devices : "all", int or sequence of int, optional
+    devices : "all" or sequence of int, optional
         Default: one GPU.
     replicas : int, optional
         Of each chain. Default: `REPLICAS`.

@@ -40,7 +40,7 @@ class GpuPartitionChains(GpuChains):
     ----------
     tables : SetTables
     seed : int
-    devices : "all", int or sequence of int, optional
+    devices : "all" or sequence of int, optional
         Default: one GPU.
     replicas : int, optional
         Of each chain. Default: `REPLICAS`.

@@ -58,7 +58,7 @@ def start_replicas(
     first : OrderChains
         The chains over orders after their first steps, (C, n).
     seed : int
-    devices : "all", int or sequence of int, optional
+    devices : "all" or sequence of int, optional
     threads : int, optional
 
     Returns

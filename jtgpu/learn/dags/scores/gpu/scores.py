@@ -44,7 +44,7 @@ def gpu_scores(
 
     Parameters
     ----------
-    devices : "all", int or sequence of int, optional
+    devices : "all" or sequence of int, optional
         Default: one GPU, that of the highest compute capability.
 
     Returns
