@@ -108,10 +108,12 @@ $(VENV)/bin/python:
 	     "(Debian, Ubuntu: apt install python3-venv)" >&2; exit 1
 
 $(VENV)/.stamp-run: setup.py pyproject.toml | $(VENV)/bin/python
+	@echo "installing jtgpu and what it needs into $(VENV)"
 	$(PIP) install --editable .
 	@touch $@
 
 $(VENV)/.stamp-test $(VENV)/.stamp-dev $(VENV)/.stamp-docs $(VENV)/.stamp-cuda: $(VENV)/.stamp-%: setup.py pyproject.toml | $(VENV)/bin/python
+	@echo "installing jtgpu and the packages of [$*] into $(VENV): a minute or two, once"
 	$(PIP) install --editable '.[$(subst cuda,cuda$(comma)test,$*)]'
 	@$(BIN)/python -m jtgpu.util.ahead || true
 	@touch $(VENV)/.stamp-run $@

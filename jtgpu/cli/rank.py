@@ -68,7 +68,7 @@ def rank(  # noqa: PLR0913 (a Typer command)
     published: Annotated[
         bool,
         typer.Option(
-            "--published", help="Time the published GPU program (streams, neighbours, blocks) next to this one instead."
+            "--published", help="Time Wolonciej's GPU program (streams, neighbours, blocks) next to this one instead."
         ),
     ] = False,
     top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Rows to print.")] = 20,

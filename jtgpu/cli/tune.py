@@ -1,4 +1,4 @@
-"""``jtgpu tune``: find the fastest configuration on this GPU, for one network or for the published engine's kernels."""
+"""``jtgpu tune``: find the fastest configuration on this GPU, for one network or for the kernels of "indexed"."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def tune(
     With a network, time every engine and configuration of the backend "gpu" that can run its single cases. The
     fastest is saved; from then on, every process uses it for this plan on GPUs of this model.
 
-    Without a network, time the kernels of the backend "indexed" for every table size and block size, as the authors of
-    the published engine did, and print the best rules.
+    Without a network, time the kernels of the backend "indexed" for every table size and block size, as its
+    authors (Gottoli and Pettenuzzo, 2014) did, and print the best rules.
     """
     if file is not None:
         _tune_network(file, plan, device, progress, json)

@@ -58,7 +58,8 @@ class JunctionTree(CompiledModel):
     plan : NetworkPlan
     backend : {"auto", "cpu", "gpu", "reference", "indexed"}
         Where queries run. ``"auto"`` chooses the GPU if there is one and it is estimated to be faster for this plan,
-        else the CPU. ``"reference"`` is plain NumPy; ``"indexed"`` is the GPU system published in 2014.
+        else the CPU. ``"reference"`` is plain NumPy; ``"indexed"`` is the GPU system of Gottoli and
+        Pettenuzzo (2014).
     replan : bool, default True
         Make a specialised plan for a set of observed variables that recurs often enough to repay the planning, on the
         CPU and on a single GPU. This is automatic; pass ``replan=False`` to disable it. Results of the two plans may

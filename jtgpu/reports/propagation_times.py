@@ -1,4 +1,4 @@
-"""A figure of propagation times per network: the system of 2014, other libraries, jtgpu, and the hardware limit."""
+"""Propagation times per network: Gottoli and Pettenuzzo (2014), other libraries, jtgpu, and the hardware limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_bench", "figure_bench", "read_rows"]
 
-# microseconds of one propagation by the published system on its GTX 680, all seven networks
+# microseconds of one propagation by the system of Gottoli and Pettenuzzo on its GTX 680, all seven networks
 PUBLISHED = {
     "water": 140_000, "mildew": 132_000, "barley": 692_000, "diabetes": 780_000, "munin4": 688_000, "link": 853_000,
     "munin1": 3_329_000,

@@ -27,11 +27,18 @@ if TYPE_CHECKING:
 __all__ = ["BuildError", "build"]
 
 
+PAUSE = 10.0  # seconds between two lines about the progress
+
+
+def _report(line: str) -> None:
+    print(line, flush=True)  # make and CI read a pipe
+
+
 class BuildError(Exception):
     """What is missing, in one sentence."""
 
 
-def build(folder: Path, level: str = "x86-64-v3", report: Callable[[str], None] = print) -> Path:
+def build(folder: Path, level: str = "x86-64-v3", report: Callable[[str], None] = _report) -> Path:
     """Build the extension module for a level of processors; returns its path.
 
     Parameters
@@ -64,7 +71,12 @@ def build(folder: Path, level: str = "x86-64-v3", report: Callable[[str], None] 
         names = entries()
         report(f"compiling {len(names)} loops for {level} on {cores()} cores")
         with ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
-            found = list(pool.map(compile_entry, names, [level] * len(names), [scratch] * len(names)))
+            found, shown = [], started
+            for entry in pool.map(compile_entry, names, [level] * len(names), [scratch] * len(names)):
+                found.append(entry)
+                if time.perf_counter() - shown > PAUSE:
+                    shown = time.perf_counter()
+                    report(f"  {len(found)} of {len(names)} loops, {shown - started:.0f} s")
         _check(found)
         text = Path(scratch, "loops.c")
         text.write_text(source(found, module, level, source_digest()), encoding="utf-8")
