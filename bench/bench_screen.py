@@ -137,7 +137,7 @@ def states(smoke: bool, runs: int) -> Rows:
     neighbors, faiss = peer("sklearn.neighbors"), peer("faiss")
     rng = np.random.default_rng(3)
     with jtgpu.load("alarm").compile("reference") as tree:
-        tables = {"32 columns, 4 states": rng.integers(0, 4, (n, 32)), "Alarm": np.array(tree.sample(n, seed=1))}
+        tables = {"32 columns, 4 states": rng.integers(0, 4, (n, 32)), "Alarm": tree.sample(n, seed=1).states.copy()}
     k = 21
     for name, codes in tables.items():
         found = screen.weights(codes, k, "hamming", threads=1)
@@ -194,7 +194,7 @@ def corrupted(smoke: bool, runs: int) -> Rows:
     net = jtgpu.load("alarm")
     with net.compile("cpu") as tree:
         for cells in (2, 4, 8):
-            cases = np.array(tree.sample(n, seed=1))
+            cases = tree.sample(n, seed=1).states.copy()
             rng = np.random.default_rng(cells)
             rows = rng.choice(n, bad, replace=False)
             for r in rows:

@@ -86,7 +86,7 @@ def on_gpu(smoke: bool, n_devices: int, runs: int = 3) -> Iterator[dict[str, Any
         x = np.random.default_rng(n + a).standard_normal((n // small, a))
         yield from _all_weights(x, k, "auto", f"{len(x)} x {a}, k={k}", devices, where, runs)
     with jtgpu.load("alarm").compile("cpu") as tree:
-        cases = np.array(tree.sample(1_000_000 // small, seed=1))
+        cases = tree.sample(1_000_000 // small, seed=1).states.copy()
     yield from _all_weights(cases, 21, "hamming", f"{len(cases)} Alarm cases, k=21", devices, where, runs)
     codes = np.random.default_rng(3).integers(0, 4, (100_000 // small, 32))
     yield from _all_weights(codes, 21, "hamming", f"{len(codes)} x 32 random states, k=21", devices, where, runs)

@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from .files import Report, answer_file
 from .frames import FrameOptions, answer_frame, frame_states, is_frame
-from .options import MISSING
+from .options import NA_VALUES
 
-__all__ = ["MISSING", "FrameOptions", "Report", "answer_file", "answer_frame", "frame_states", "is_frame"]
+__all__ = ["NA_VALUES", "FrameOptions", "Report", "answer_file", "answer_frame", "frame_states", "is_frame"]

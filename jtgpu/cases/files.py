@@ -75,7 +75,7 @@ def answer_file(
     cases, output : path
         The cases: CSV (compressed or not) or Parquet, recognized by content. The output: .parquet, .csv or .tsv (.gz,
         .zst), by suffix.
-    targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, missing, do
+    targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, na_values, do
         See `jtgpu.JunctionTree.predict_proba`.
     delimiter, quote, encoding : str
         Format of CSV files. Default delimiter: the comma, semicolon, tab or bar with which most columns are variables.

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import JtgpuError
+from ..inference.tables.missing import na_words
 from ..model.network import DiscreteModel
 from .options import TableOptions
 from .query import TableQuery
@@ -50,7 +51,8 @@ def model_fingerprint(model: DiscreteModel) -> str:
 def query_fingerprint(query: TableQuery, kept: list[str], options: TableOptions) -> dict[str, Any]:
     """A query with the options that affect its answers."""
     do = None if not options.do else [[str(k), np.asarray(v).tolist()] for k, v in options.do.items()]
-    return {**asdict(query), "keep": kept, "missing": sorted(options.missing), "do": do}
+    na_values = None if options.na_values is None else sorted(na_words(options.na_values, is_text=True))
+    return {**asdict(query), "keep": kept, "na_values": na_values, "do": do}
 
 
 def check_same_run(before: Mapping[str, Any], now: Mapping[str, Any], folder: str) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, TypedDict, Unpack
 
-from ..inference.tables.states import MISSING
+from ..inference.tables.missing import NA_VALUES
 from ..util.arguments import choice, flag, whole_number
 
-__all__ = ["MISSING", "CsvDialect", "FileKeywords", "FileOptions", "TableKeywords", "TableOptions"]
+__all__ = ["NA_VALUES", "CsvDialect", "FileKeywords", "FileOptions", "TableKeywords", "TableOptions"]
 
 
 class TableKeywords(TypedDict, total=False):
@@ -23,7 +23,7 @@ class TableKeywords(TypedDict, total=False):
     conflict: bool
     mpe: bool
     on_error: str
-    missing: Iterable[str]
+    na_values: str | Iterable[str] | None
     do: Mapping[Any, Any] | None
 
 
@@ -39,14 +39,14 @@ class TableOptions:
     conflict: bool = False
     mpe: bool = False
     on_error: str = "error"
-    missing: Iterable[str] = MISSING
+    na_values: str | Iterable[str] | None = None
     do: Mapping[Any, Any] | None = None
 
     def __post_init__(self) -> None:
         choice("on_error", self.on_error, ("error", "flag"))
         for name in ("labels", "log_evidence", "conflict", "mpe"):
             flag(name, getattr(self, name))
-        for name in ("targets", "evidence_columns", "keep", "missing"):  # iterators would be used up, and not pickled
+        for name in ("targets", "evidence_columns", "keep", "na_values"):  # iterators would be used up, and not pickled
             value = getattr(self, name)
             if value is not None and not isinstance(value, (str, int)) and isinstance(value, Iterable):
                 object.__setattr__(self, name, tuple(value))

@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import ImpossibleEvidence, JtgpuError, UnknownState
 from ..inference.evidence import read_known_cases
 from ..inference.tables.encoder import Encoder
+from ..inference.tables.missing import na_words
 from ..inference.tables.states import NOT_OBSERVED
 from ..inference.tree import JunctionTree
 from ..util.equal_rows import find_equal_rows
@@ -93,7 +94,7 @@ class Solver:
     tree : JunctionTree
     query : TableQuery
     options : TableOptions
-        ``missing`` and ``do``.
+        ``na_values`` and ``do``.
     by_index : bool
         Whether numbers in cells are always numbers of states; see `jtgpu.inference.tables.states`.
 
@@ -117,7 +118,10 @@ class Solver:
         self.tree, self.query, self.model = tree, query, tree.model
         self.each: Each = map
         self.report: Callable[[int, int, int], None] | None = None
-        self.encoder = Encoder(tree.model, query.evidence, options.missing, by_index=by_index)
+        self._encoders = [
+            Encoder(tree.model, query.evidence, na_words(options.na_values, is_text=is_text), by_index=by_index)
+            for is_text in (False, True)
+        ]
         self._do = dict(options.do or {})
         self.by_columns = not self._do and not query.mpe and tree.intervened().backend.native_columns
         self.log_priors = self._compute_log_priors() if query.conflict else []
@@ -128,8 +132,9 @@ class Solver:
             return [np.append(np.log(np.asarray(prior[v])), 0.0) for v in map(int, self.query.evidence)]
 
     def answer(
-        self, columns: Sequence[Any], n: int, error: RowError, rejected: Mapping[int, str] | None = None
-    ) -> AnsweredRows:
+        self, columns: Sequence[Any], n: int, error: RowError, rejected: Mapping[int, str] | None = None, *,
+        is_text: bool = False,
+    ) -> AnsweredRows:  # fmt: skip
         """Encode and answer n rows.
 
         Parameters
@@ -141,8 +146,10 @@ class Solver:
             Makes the error for a row that has no answer; the first one is raised unless the query flags such rows.
         rejected : mapping, optional
             Rows that could not be read, and why.
+        is_text : bool
+            Whether they come from a text file, in which words may mean missing cells.
         """
-        encoded = self.encoder.encode(columns, n, self.each)
+        encoded = self._encoders[is_text].encode(columns, n, self.each)
         flagged = dict(sorted((encoded.rejected | dict(rejected or {})).items()))
         if flagged and not self.query.flag:
             row, reason = next(iter(flagged.items()))

@@ -15,7 +15,7 @@ import numpy as np
 import typer
 
 from ..cases.files import Report, run_file
-from ..cases.options import MISSING, CsvDialect, FileOptions, TableOptions
+from ..cases.options import CsvDialect, FileOptions, TableOptions
 from ..cases.progress import progress_of
 from ..cases.reading import open_cases
 from ..cases.writing import writer_for
@@ -84,7 +84,7 @@ def batch(  # noqa: PLR0913 (a Typer command)
     net = read_network(file)
     # validate everything before the computation starts
     columns = _columns(cases, output, net, cluster.cluster, dialect)
-    options = _table_options(query, net, columns)
+    options = _table_options(query, net, columns, csv.na_values)
     files = writing.file_options(csv, run.threads, cluster.part_rows)
     startup: float | None = None
     if cluster.cluster is not None:
@@ -155,7 +155,9 @@ def _columns(cases: str, output: str, net: DiscreteModel, cluster: str | None, d
     return open_cases(Path(cases), net, dialect).columns
 
 
-def _table_options(query: TableQueryOptions, net: DiscreteModel, columns: list[str]) -> TableOptions:
+def _table_options(
+    query: TableQueryOptions, net: DiscreteModel, columns: list[str], na_values: list[str] | None
+) -> TableOptions:
     evidence, keep = (
         None if n is None else split_names(n, columns, "column") if columns else _split(n)
         for n in (query.evidence_columns, query.keep)
@@ -169,7 +171,7 @@ def _table_options(query: TableQueryOptions, net: DiscreteModel, columns: list[s
         conflict=query.conflict,
         mpe=query.mpe,
         on_error=query.on_error,
-        missing=MISSING if query.missing is None else (*query.missing, ""),
+        na_values=na_values,
     )
 
 

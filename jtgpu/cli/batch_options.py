@@ -60,13 +60,6 @@ class TableQueryOptions:
             help="Stop at the first invalid row, or write the reason into the column 'error'.",
         ),
     ] = "error"  # fmt: skip
-    missing: Annotated[
-        Names,
-        typer.Option(
-            "--missing", metavar="TEXT", show_default=False,
-            help="Cell that means 'not observed'. Repeatable. Default: empty, NA, N/A, NaN, NULL, None, ?, *.",
-        ),
-    ] = None  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -89,6 +82,14 @@ class CsvOptions:
     encoding: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=CSV, help="Text encoding of the cases.")] = (
         "utf-8"
     )
+    na_values: Annotated[
+        Names,
+        typer.Option(
+            "--na-values", metavar="WORD", rich_help_panel=CSV, show_default=False,
+            help="Word that means a missing cell, unless it is a state. Repeatable. Default: NA, N/A, NaN, None, null "
+            "and the others of pandas.read_csv. Empty cells are always missing.",
+        ),
+    ] = None  # fmt: skip
     escape_formulas: EscapeFormulas = False
 
     def dialect(self) -> CsvDialect:

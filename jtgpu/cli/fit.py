@@ -92,11 +92,11 @@ def fit(  # noqa: PLR0913 (a Typer command)
     begun = time.perf_counter()
     with terminable(), status("reading the cases", run.progress) as step:
         found: Fit = fit_parameters(
-            structure, [*cases], weights=data.weights, missing=cast(Any, data.incomplete), bins=data.bins,
+            structure, [*cases], weights=data.weights, missing=cast(Any, data.missing), bins=data.bins,
             **model.keywords(net.variables), start=cast(Any, em.start), restarts=em.restarts, seed=em.seed,
             iterations=em.iterations, tolerance=em.tolerance, accelerate=em.accelerate, step=em.step, errors=em.errors,
             backend=cast(Any, run.backend), threads=run.threads, **run.device_option(), cluster=where,
-            chunk=data.chunk, dialect=csv.dialect(), missing_cells=data.missing_cells, progress=_shown(step),
+            chunk=data.chunk, dialect=csv.dialect(), na_values=csv.na_values, progress=_shown(step),
             checkpoint=checkpoint, resume=resume,
         )  # fmt: skip
     seconds = time.perf_counter() - begun

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ..cases.options import MISSING
 from .completion import complete_targets
 from .networks import split_names
 from .options import one_of
@@ -29,16 +28,10 @@ class DataOptions:
         typer.Option(metavar="COLUMN", rich_help_panel=DATA, show_default=False, help="Column of case weights."),
     ] = None
     missing: Annotated[
-        Names,
-        typer.Option(
-            "--missing", metavar="TEXT", rich_help_panel=DATA, show_default=False,
-            help="Cell that means 'not observed'. Repeatable. Default: empty, NA, N/A, NaN, NULL, None, ?, *.",
-        ),
-    ] = None  # fmt: skip
-    incomplete: Annotated[
         str,
         typer.Option(
-            "--incomplete", metavar="HOW", rich_help_panel=DATA, callback=one_of("em", "error", "drop", "available"),
+            "--missing", "--incomplete", metavar="HOW", rich_help_panel=DATA,
+            callback=one_of("em", "error", "drop", "available"),
             help="Rows with missing cells: em uses them exactly, error, drop, or available counts each table over its "
             "complete rows.",
         ),
@@ -61,11 +54,6 @@ class DataOptions:
     chunk: Annotated[
         int, typer.Option(min=1, metavar="N", rich_help_panel=DATA, help="Rows that are read at a time.")
     ] = 100_000
-
-    @property
-    def missing_cells(self) -> tuple[str, ...]:
-        """Texts that mean a missing cell."""
-        return MISSING if self.missing is None else (*self.missing, "")
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from ..cases.options import CsvDialect
-from ..cases.table_files import read_file
 from ..errors import ArgumentError, DataError
 from ..formats import write, writer_of
 from ..learn.dags.scores.coded import CodedTable, code_table
 from ..learn.dags.search.structure import Structure, structure
-from .batch_options import CsvInput
+from .batch_options import CsvInput, CsvOptions
 from .console import command, print_json, warn
 from .learn_options import ConstraintOptions, ModelOptions, PosteriorOptions, RunOptions
 from .learn_posterior import report_posterior
@@ -73,7 +71,7 @@ def learn(  # noqa: PLR0913 (a Typer command)
         writer_of(output)
         check_output(output, force)
     wanted.check(model, force)
-    table = _read(data, csv.dialect(), model)
+    table = _read(data, csv, model)
     options = model.arguments() | constraints.arguments(table.names) | run.arguments()
     if wanted.is_wanted(model):
         _with_options(lambda: report_posterior(table, options, wanted, run.progress, output, data if json else None))
@@ -85,12 +83,11 @@ def learn(  # noqa: PLR0913 (a Typer command)
     _report(best, table, data if json else None, output)
 
 
-def _read(data: str, dialect: CsvDialect, model: ModelOptions) -> CodedTable:
-    states = model.declared()
+def _read(data: str, csv: CsvOptions, model: ModelOptions) -> CodedTable:
+    options: dict[str, Any] = {"states": model.declared(), "missing": model.missing, "na_values": csv.na_values}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        rows = read_file(data, dialect=dialect, as_text=states is not None)
-        table = _with_options(lambda: code_table(rows, states=states, missing=model.missing))
+        table = _with_options(lambda: code_table(data, dialect=csv.dialect(), **options))
     for found in caught:
         warn(str(found.message))
     return table
@@ -118,6 +115,8 @@ def _report(best: Structure, table: CodedTable, data: str | None, output: str | 
                 "data": data,
                 "cases": table.n_cases,
                 "dropped": table.dropped,
+                "missing_cells": dict(table.missing.cells),
+                "missing_words": {v: list(words) for v, words in table.missing.words.items()},
                 "variables": list(table.names),
                 "arcs": [list(arc) for arc in best.arcs],
                 "score": best.score,
@@ -130,6 +129,7 @@ def _report(best: Structure, table: CodedTable, data: str | None, output: str | 
     print_rows(("parent", "child"), best.arcs)
     known = {"exact": "no graph has a higher score", "order": "found by search over orders"}
     found_by = known.get(best.method, f"found by {best.method} search")
-    dropped = f", {table.dropped:,} rows left out" if table.dropped else ""
     arcs = f"{len(best.arcs):,} arc{'' if len(best.arcs) == 1 else 's'}"
-    typer.echo(f"{table.n_cases:,} cases{dropped}, {arcs}, ln score {best.score:.3f}: {found_by}", err=True)
+    typer.echo(f"{table.n_cases:,} cases, {arcs}, ln score {best.score:.3f}: {found_by}", err=True)
+    for line in table.missing_lines():
+        typer.echo(line, err=True)

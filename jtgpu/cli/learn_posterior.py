@@ -91,6 +91,8 @@ def _report(
         "data": data,
         "cases": table.n_cases,
         "dropped": table.dropped,
+        "missing_cells": dict(table.missing.cells),
+        "missing_words": {v: list(words) for v, words in table.missing.words.items()},
         "variables": list(found.names),
         "method": found.method,
         "converged": found.converged,

@@ -132,7 +132,7 @@ def _print_published(graph: Any) -> None:
 def _read(file: str, csv: CsvOptions) -> Any:
     """A network, or a table of edges."""
     is_table = file.lower().removesuffix(".gz").endswith(TABLES)
-    return read_file(file, dialect=csv.dialect()) if is_table else read_network(file)
+    return read_file(file, dialect=csv.dialect(), na_values=csv.na_values) if is_table else read_network(file)
 
 
 def _cells(key: Any, edges: bool) -> list[str]:

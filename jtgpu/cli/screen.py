@@ -142,7 +142,8 @@ def screen(  # noqa: PLR0913 (a Typer command)
     run_on = RunOptions(devices=devices).device_option()
     model = None if net is None else read_network(net)
     with status("reading", progress) as step:
-        table = read_file(data, dialect=csv.dialect())
+        states = None if model is None else {v: model.states(v) for v in model.variables}
+        table = read_file(data, dialect=csv.dialect(), na_values=csv.na_values, states=states)
         names = None if columns is None else split_names(columns, table.column_names, "column")
         found = top_outliers(
             table, n, k, cast(Any, metric), cast(Any, missing), scale=cast(Any, scale), net=model, columns=names,

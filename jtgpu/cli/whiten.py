@@ -107,7 +107,7 @@ def whiten(  # noqa: PLR0913 (a Typer command)
     for path in (output, lags):
         if path is not None:
             check_output(path, force)
-    table = read_file(data, dialect=csv.dialect())
+    table = read_file(data, dialect=csv.dialect(), na_values=csv.na_values)
     time = time or time_column(table)
     if columns is not None:
         names = split_names(columns, table.column_names, "column")

@@ -68,7 +68,7 @@ def answer_dataset(
         Backend of the workers; ``"auto"``: GPUs, if the cluster has any.
     batch_size : int, optional
         Cases per batch. Default: some tens of megabytes.
-    targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, missing, do
+    targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, na_values, do
         See `jtgpu.JunctionTree.predict_proba`.
 
     Returns

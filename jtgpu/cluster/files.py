@@ -83,7 +83,7 @@ def answer_files(
         Of the workers; ``"auto"``: GPUs, if the cluster has any.
     progress : bool or callable, optional
         Shown or called after each part, in order; see `jtgpu.cases.answer_file`.
-    targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, missing, do
+    targets, evidence_columns, keep, labels, log_evidence, conflict, mpe, on_error, na_values, do
         See `jtgpu.JunctionTree.predict_proba`.
     delimiter, quote, encoding, chunk, compression
         See `jtgpu.cases.answer_file`.

@@ -18,7 +18,7 @@ class FrameOptions(TypedDict, total=False):
     conflict: bool
     mpe: bool
     on_error: OnProblem
-    missing: Iterable[str]
+    na_values: str | Iterable[str] | None
     do: Mapping[Any, Any] | None
     cluster: Any  # str, jtgpu.cluster.Cluster or None
     progress: bool | Callable[[int, int, int], None] | None

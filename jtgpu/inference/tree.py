@@ -320,8 +320,9 @@ class JunctionTree(CompiledModel):
             column ``error``.
         do : mapping, optional
             Interventions for all rows; see `posteriors`.
-        missing : iterable of str
-            Strings that are missing values unless they are states. Default: `jtgpu.cases.MISSING`.
+        na_values : str or iterable of str, optional
+            Words that mean "not observed" unless they are states. Default: those of ``pandas.read_csv``
+            (`jtgpu.cases.NA_VALUES`) in text files, in which empty cells are always missing; no words in other tables.
         cluster : str or jtgpu.cluster.Cluster, optional
             A Ray cluster to compute on: ``"auto"``, ``"local"`` or ``"ray://host:10001"``.
         progress : bool or callable, optional

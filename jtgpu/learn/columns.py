@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import EvidenceError, closest
-from ..inference.tables import distinct_values, is_missing, open_table
+from ..inference.tables import column_values, is_missing, open_table
 from ..inference.tables.columns import reject_repeated
 
 if TYPE_CHECKING:
@@ -38,25 +38,14 @@ def read_columns(X: Any) -> tuple[list[str], list[Column], bool]:
     Raises
     ------
     EvidenceError
-        If two columns have the same name, columns differ in length, or a cell is not a single value.
+        If two columns have the same name, or columns differ in length.
+    DataError
+        If a cell is not a single value, or is infinite or complex.
     """
     table = open_table(None, X)
     reject_repeated(table.names, table.names, "X")
-    return table.names, [_column(name, table.column(name)) for name in table.names], not table.by_index
-
-
-def _column(name: str, cells: Any) -> Column:
-    try:
-        return Column(*distinct_values(cells))
-    except TypeError:
-        for row, value in enumerate(cells if isinstance(cells, (list, np.ndarray)) else ()):
-            try:
-                hash(value)
-            except TypeError:
-                raise EvidenceError(
-                    f"row {row}: column {name!r} has {value!r}, which is not a single value"
-                ) from None
-        raise EvidenceError(f"column {name!r} has cells that are not single values") from None
+    columns = [Column(*column_values(name, table.column(name), table.row_name)) for name in table.names]
+    return table.names, columns, not table.by_index
 
 
 def class_column(y: Any) -> NDArray[Any]:

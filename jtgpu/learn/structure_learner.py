@@ -36,8 +36,9 @@ class StructureLearner(Estimator):
     ----------
     family_score : str
         `score` of `jtgpu.learn.posterior`.
-    ess, prior, max_parents, candidates, method, forbidden, required, tiers, within_tiers, states, missing, tolerance,
-    time, steps, chains, tempering, seed, memory_limit, threads, backend, devices, cluster, checkpoint, progress, start
+    ess, prior, max_parents, candidates, method, forbidden, required, tiers, within_tiers, states, missing, na_values,
+    tolerance, time, steps, chains, tempering, seed, memory_limit, threads, backend, devices, cluster, checkpoint,
+    progress, start
         See `jtgpu.learn.posterior`.
     threshold : float, optional
         The graph has the arcs with a probability above this. Default: the graph of the highest posterior weight.
@@ -89,6 +90,7 @@ class StructureLearner(Estimator):
         within_tiers: bool = True,
         states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
         missing: MissingCells = "error",
+        na_values: str | Iterable[str] | None = None,
         tolerance: float = 0.01,
         time: float | None = None,
         steps: int | None = None,
@@ -117,6 +119,7 @@ class StructureLearner(Estimator):
         self.within_tiers = within_tiers
         self.states = states
         self.missing = missing
+        self.na_values = na_values
         self.tolerance = tolerance
         self.time = time
         self.steps = steps

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, DataError, EvidenceError, closest, shown
-from ..inference.tables import Table, as_numbers, column_values, open_table, read_states
+from ..inference.tables import (
+    Table,
+    as_numbers,
+    column_values,
+    is_codes,
+    open_table,
+    read_states,
+    reject_infinite,
+)
 from ..inference.tables.columns import evidence_columns
-from ..inference.tables.states import MISSING as MISSING_WORDS
 from ..model.network import DiscreteModel
 from ..util.arguments import choice, several
 from ..util.rows import thread_map
@@ -39,7 +46,7 @@ def open_rows(cases: Any) -> Table:
     DataError
         If it is none.
     """
-    if isinstance(cases, np.ndarray) and cases.ndim == 2 and cases.dtype.kind in "iu" and cases.flags.c_contiguous:
+    if is_codes(cases) and cases.flags.c_contiguous:
         cases = _by_columns(cases)
     try:
         return open_table(None, cases)
@@ -145,7 +152,7 @@ class Columns:
         codes = np.zeros((table.n, len(self.states) + n_more), np.int32, order="F")
         for j, (name, scale) in enumerate(self.scales.items()):
             if not _is_finite(numbers[name]):
-                _reject_infinite(table, name, numbers[name])
+                reject_infinite(table, name, numbers[name])
             if scale == 1.0:
                 values[:, j] = numbers[name]
             else:
@@ -177,13 +184,6 @@ def _is_finite(x: NDArray[np.float64]) -> bool:
     """Whether all numbers certainly are finite: in one pass, since a sum is not if one of its terms is not."""
     with np.errstate(all="ignore"):
         return bool(np.isfinite(x.sum()))
-
-
-def _reject_infinite(table: Table, name: str, x: NDArray[np.float64]) -> None:
-    """Raise for the first infinite cell of a column, if there is one."""
-    infinite = np.isinf(x)
-    if infinite.any():
-        raise DataError(f"{table.row_name(int(np.argmax(infinite)))}, column {name!r}: the value is infinite (inf)")
 
 
 def _model_of(net: Any) -> DiscreteModel | None:
@@ -238,14 +238,8 @@ def _read(
 
 
 def _distinct(table: Table, name: str) -> Coded:
-    """A column as codes; words that mean a missing value are one."""
-    codes, values = column_values(name, table.column(name))
-    is_word = [isinstance(v, str) and v.strip() in MISSING_WORDS for v in values]
-    if any(is_word):
-        number = np.cumsum([not w for w in is_word]) - 1
-        codes = np.append(np.where(is_word, -1, number), -1)[codes]
-        values = [v for v, w in zip(values, is_word, strict=True) if not w]
-    return codes, values
+    """A column as codes."""
+    return column_values(name, table.column(name), table.row_name)
 
 
 def _resolve_metric(metric: str, numbers: dict[str, Any], coded: dict[str, Coded]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, DataError, closest
-from ..inference.tables import Table, as_numbers, column_values
+from ..inference.tables import Table, as_numbers, column_values, reject_infinite
 from ..inference.tables.plain_cells import CategoricalColumn
 from ..util.arguments import number, several, whole_number
 from .autoregression import Autoregression
@@ -135,8 +135,8 @@ def _states(table: Table, name: str, bins: Any) -> CategoricalColumn:
     column = table.column(name)
     numbers = None if bins is None else as_numbers(column)
     if numbers is None:
-        codes, values = column_values(name, column)
-        return CategoricalColumn(codes, values)
+        return CategoricalColumn(*column_values(name, column, table.row_name))
+    reject_infinite(table, name, numbers)
     known = ~np.isnan(numbers)
     edges = _edges(name, numbers[known], bins)
     codes = np.where(known, np.searchsorted(edges, numbers, side="left"), -1)

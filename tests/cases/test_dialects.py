@@ -44,8 +44,8 @@ DIALECTS: dict[str, tuple[Callable[[list[list[str]]], bytes], dict[str, Any]]] =
     "gzip in parts": (lambda r: gzip.compress(csv_text(r[:9])) + gzip.compress(csv_text(r[9:]).split(b"\n", 1)[1]), {}),
     "zstd": (lambda r: bytes(pa.compress(csv_text(r), "zstd", asbytes=True)), {}),
     "bzip2": (lambda r: bz2.compress(csv_text(r)), {}),
-    "words": (lambda r: csv_text([[c or ("NA", "?", "NaN")[i % 3] for c in x] for i, x in enumerate(r)]), {}),
-    "own words": (lambda r: csv_text([[c or "-9" for c in x] for x in r]), {"missing": ["-9"]}),
+    "words": (lambda r: csv_text([[c or ("NA", "None", "NaN")[i % 3] for c in x] for i, x in enumerate(r)]), {}),
+    "own words": (lambda r: csv_text([[c or "-9" for c in x] for x in r]), {"na_values": ["-9"]}),
     "latin-1": (
         lambda r: csv_text(r).replace(b"id,", b"id,\xe4,").replace(b"\nr", b"\nr\xdf,r"), {"encoding": "latin-1"}
     ),

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.cases import MISSING, frame_states
+from jtgpu.cases import NA_VALUES, frame_states
 from jtgpu.cases.options import TableOptions
 from jtgpu.cases.query import resolve_query
 from jtgpu.cases.solver import Solver
 from jtgpu.inference.tables.encoder import CategoricalColumn, Encoder
+from jtgpu.inference.tables.missing import na_words
 from jtgpu.inference.tables.states import StateLookup
 from jtgpu.model.network import BayesianNetwork, DiscreteModel
 from tests.conftest import ROOT
@@ -269,11 +271,11 @@ def test_columns_that_are_not_there(tree: jtgpu.JunctionTree) -> None:
 
 CELLS: list[tuple[str, Any, int]] = [
     ("n", 1, 0), ("n", 3, 2), ("n", 0, -2), ("n", 1.0, 0), ("n", "1", 0), ("n", "1.0", 0), ("n", " 2 ", 1),
-    ("n", True, 0), ("n", False, -2), ("n", -1, -1), ("n", float("nan"), -1), ("n", None, -1), ("n", "", -1),
-    ("n", "?", -1), ("n", 1.5, -2), ("n", float("inf"), -2), ("n", 10**30, -2), ("n", np.int8(2), 1),
+    ("n", True, 0), ("n", False, -2), ("n", -1, -1), ("n", float("nan"), -1), ("n", None, -1), ("n", "", -2),
+    ("n", "?", -2), ("n", 1.5, -2), ("n", float("inf"), -2), ("n", 10**30, -2), ("n", np.int8(2), 1),
     ("t", True, 1), ("t", False, 0), ("t", "True", 1), ("t", "FALSE", 0), ("t", 1, 1), ("t", 2, -2), ("t", "1", 1),
     ("w", "mid", 1), ("w", " mid", 1), ("w", "Mid", -2), ("w", 2, 2), ("w", "2", 2), ("w", 3, -2), ("w", -1, -1),
-    ("w", "-1", -2), ("w", 1.0, 1), ("w", 1.5, -2), ("w", True, -2), ("w", "NA", -1), ("w", "1_0", -2),
+    ("w", "-1", -2), ("w", 1.0, 1), ("w", 1.5, -2), ("w", True, -2), ("w", "NA", -2), ("w", "1_0", -2),
     ("w", np.float32(2.0), 2), ("x", 0.5, 0), ("x", 1.5, 1), ("x", "1.50", 1), ("x", 1, -2), ("x", 0.50000001, -2),
     ("b", True, 1), ("b", False, 0), ("b", 1, 1), ("b", "0", 0), ("b", "0.0", 0), ("b", decimal.Decimal(1), 1),
     ("b", [1], -2),
@@ -291,11 +293,33 @@ def test_the_rules_of_cells(numbers: BayesianNetwork, variable: str, cell: Any, 
 
 def test_words_for_nothing_give_way_to_states() -> None:
     model = DiscreteModel({"v": ["None", "NA", "x"], "w": ["", "y"]})
-    assert [StateLookup(model, 0).number(c) for c in ("None", "NA", "null", "?")] == [0, 1, -1, -1]
-    assert StateLookup(model, 1).number("") == 0
-    assert StateLookup(model, 0, ["-9"]).number("-9") == -1
-    assert StateLookup(model, 0, ["-9"]).number("?") == -2
-    assert set(MISSING) >= {"", "NA", "?"}
+    words = na_words(None, is_text=True)
+    assert [StateLookup(model, 0, words).number(c) for c in ("None", "NA", "null", "")] == [0, 1, -1, -1]
+    assert StateLookup(model, 1, words).number("") == 0
+    assert [StateLookup(model, 0).number(c) for c in ("None", "NA", "null", "")] == [0, 1, -2, -2]
+    assert [StateLookup(model, 0, na_words("-9", is_text=False)).number(c) for c in ("-9", "")] == [-1, -2]
+    assert [StateLookup(model, 0, na_words(["-9"], is_text=True)).number(c) for c in ("-9", "", "NA", "null")] == [
+        -1, -1, 1, -2,
+    ]  # fmt: skip
+
+
+def test_the_words_are_those_of_pandas() -> None:
+    parsers = pytest.importorskip("pandas._libs.parsers", reason="pandas is not installed")
+    assert set(NA_VALUES) == parsers.STR_NA_VALUES
+
+
+@pytest.mark.parametrize(
+    ("cell", "hint"),
+    [("?", "for a missing cell, use None"), ("None", "for a missing cell, use None"), ("Yes", "did you mean 'yes'")],
+)
+def test_a_word_in_a_frame_is_no_missing_cell(cell: str, hint: str) -> None:
+    with jtgpu.load("asia").compile("reference") as tree:
+        with pytest.raises(jtgpu.UnknownState, match=f"row 1.*'xray'.*{re.escape(cell)}.*{hint}"):
+            tree.predict_proba({"xray": ["yes", cell]}, "lung")
+        if cell != "Yes":
+            assert tree.predict_proba({"xray": ["yes", cell]}, "lung", na_values=cell)["lung=yes"][1] == pytest.approx(
+                tree.posterior("lung")["yes"]
+            )
 
 
 def test_states_that_share_a_name_go_by_number() -> None:
@@ -322,7 +346,7 @@ def test_states_that_share_a_name_go_by_number() -> None:
         ("n", pa.chunked_array([["1"], [], [None, "3"]])),
         ("n", [1, None, "3"]),
         ("n", CategoricalColumn(np.array([1, -1, 0]), [3, 1])),
-        ("w", pa.array(["low", "", "high"])),
+        ("w", pa.array(["low", None, "high"])),
     ],
     ids=lambda x: str(getattr(x, "type", type(x).__name__)) if not isinstance(x, str) else x,
 )

@@ -149,7 +149,7 @@ def test_words_for_nothing_of_ones_own(tree: jtgpu.JunctionTree, tmp_path: Path)
     (tmp_path / "c.csv").write_text("smoke,xray\n-9,yes\nunknown,no\n,yes\n")
     done = CliRunner().invoke(
         app, ["batch", ASIA, str(tmp_path / "c.csv"), "-o", str(tmp_path / "o.parquet"), "-t", "lung",
-              "--missing", "-9", "--missing", "unknown", "--backend", "reference"],
+              "--na-values", "-9", "--na-values", "unknown", "--backend", "reference"],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     yes, no = (tree.posterior("lung", {"xray": s})["yes"] for s in ("yes", "no"))

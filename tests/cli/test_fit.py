@@ -148,7 +148,7 @@ def test_an_interrupted_run_resumes(cases: Path, tmp_path: Path, monkeypatch: py
         (["--hidden", "smoke"], 2, "is declared hidden, but the table has a column"),
         (["--weights", "v"], 2, "there is no column 'v' of weights"),
         (["--prior", "bdeu"], 2, "equivalent sample size"),
-        (["--incomplete", "error"], 2, "is missing"),
+        (["--missing", "error"], 2, "is missing"),
         (["--start", "givn"], 2, "did you mean 'given'"),
         (["--backend", "indexed"], 2, "backend must be 'auto', 'cpu', 'gpu' or 'reference'"),
         (["--backend", "cpu", "--devices", "0"], 2, "devices are GPUs, which backend='cpu' does not use"),

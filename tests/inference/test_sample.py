@@ -207,7 +207,7 @@ def test_samples_are_mappings() -> None:
     assert list(samples) == list(net.variables)
     assert len(samples) == 8
     assert set(samples["lung"]) <= {"yes", "no"}
-    assert np.asarray(samples).shape == (50, 8)
+    assert np.asarray(samples, np.int32).shape == (50, 8)
     assert np.asarray(samples, np.float64).dtype == np.float64
     for row, label in zip(samples.states[:, net.index("lung")], samples["lung"], strict=True):
         assert net.states("lung")[row] == label

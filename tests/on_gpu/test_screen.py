@@ -76,7 +76,7 @@ def test_states(gpu: Device, a: int, missing: str) -> None:
 
 def test_cases_of_a_network(gpu: Device) -> None:
     with jtgpu.load("alarm").compile("cpu") as tree:
-        same(np.array(tree.sample(50_000, seed=1)), 21, "hamming")
+        same(tree.sample(50_000, seed=1).states.copy(), 21, "hamming")
 
 
 @pytest.mark.parametrize("holes", [0.0, 0.1])

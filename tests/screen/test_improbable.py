@@ -41,7 +41,7 @@ def test_an_impossible_row_is_infinitely_surprising_and_its_cell_is_named() -> N
 def test_arrays_and_errors() -> None:
     net = jtgpu.load("asia")
     tree = net.compile("reference")
-    cases = np.asarray(tree.sample(20, seed=1))
+    cases = tree.sample(20, seed=1).states
     np.testing.assert_allclose(screen.surprise(tree, cases), -tree.log_likelihood(cases))
     with pytest.raises(ArgumentError, match="tree must be a compiled network"):
         screen.surprise(net, cases)  # type: ignore[arg-type]

@@ -48,7 +48,7 @@ def test_csv(client: Client, expected: bytes) -> None:
 
 
 def test_parquet_and_arrow(client: Client, expected: bytes) -> None:
-    table = csv.read_csv(io.BytesIO(CASES))
+    table = csv.read_csv(io.BytesIO(CASES), convert_options=csv.ConvertOptions(strings_can_be_null=True))
     wanted = csv.read_csv(io.BytesIO(expected))
     bodies: dict[str, io.BytesIO] = {}
     bodies["application/vnd.apache.parquet"] = io.BytesIO()

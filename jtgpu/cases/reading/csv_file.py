@@ -28,7 +28,7 @@ class _CsvChunk(CaseChunk):
     """Rows of a CSV as text, until a worker parses them."""
 
     def __init__(self, rows: CsvRows, text: bytes, wanted: tuple[list[int], list[int]], line: int, end: dict[str, int]):
-        super().__init__(0, [], end, 0, self._location)
+        super().__init__(0, [], end, 0, self._location, is_text=True)
         self._rows, self._text, self._wanted, self._line = rows, text, wanted, line
 
     def load(self) -> None:

@@ -30,6 +30,8 @@ class CaseChunk:
         Location of a row of this chunk, for messages.
     broken : dict
         Rows that cannot be split into cells, and why.
+    is_text : bool
+        Whether the file is text, in which words may mean missing cells.
     """
 
     n: int
@@ -38,6 +40,7 @@ class CaseChunk:
     done: int
     locate: Callable[[int], RowLocation]
     broken: dict[int, str] = field(default_factory=dict)
+    is_text: bool = False
 
     def load(self) -> None:
         """Parse the rows, if that has not been done, and set `n`, `columns` and `broken`; from any thread."""

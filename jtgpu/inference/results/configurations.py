@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import JtgpuError
+from ...errors import ArgumentError, JtgpuError
 from ...model.network import DiscreteModel
 from ..tables import Table
 from .frames import make_frame, unused_name
@@ -181,7 +181,8 @@ class Explanation(Printed, Mapping[str, str]):
 class CaseStates(Printed, Mapping[str, "NDArray[Any]"]):
     """A table of n full configurations: a mapping from variable name to the names of its states, (n,).
 
-    ``rows.to_frame()`` makes a data frame of state names; ``numpy.asarray(rows)`` gives ``states``.
+    ``rows.to_frame()`` makes a data frame of state names. ``numpy.asarray(rows)`` and ``pandas.DataFrame(rows)``, in
+    which the names would be lost, are errors; ``numpy.asarray(rows, int)`` gives ``states``.
 
     Attributes
     ----------
@@ -194,6 +195,11 @@ class CaseStates(Printed, Mapping[str, "NDArray[Any]"]):
         self.states = states
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if dtype is None:  # called by pandas.DataFrame, too
+            raise ArgumentError(
+                f"an array of {type(self).__name__} would lose the names of variables and states: use .to_frame() for "
+                "a data frame, or .states for state numbers"
+            )
         return as_array(self.states, dtype, copy)
 
     def __getitem__(self, variable: str | int) -> NDArray[Any]:

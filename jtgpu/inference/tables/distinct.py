@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import DataError
+from ...errors import DataError, shown
 from .arrow import arrow
+from .missing import is_missing, is_unusable
 from .plain_cells import CategoricalColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["column_values", "distinct_values", "is_missing"]
+__all__ = ["column_values", "distinct_values"]
 
 DENSE = 1 << 16  # range of whole numbers that are counted, not sorted
 
 
-def is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN or pandas.NA."""
-    # pandas.NA by its type's name: comparing it gives NA, which has no truth value
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or (
-        isinstance(value, float) and math.isnan(value)
-    )  # fmt: skip
-
-
-def column_values(name: str, column: Any) -> tuple[NDArray[np.int64], list[Any]]:
+def column_values(
+    name: str, column: Any, row_name: Callable[[int], str] = "row {}".format
+) -> tuple[NDArray[np.int64], list[Any]]:
     """`distinct_values` of the column of a table.
 
     Raises
     ------
     DataError
-        If a cell is not a single value; names the column.
+        If a cell is not a single value, or is infinite or complex; names the column, and the row by `row_name`.
     """
     try:
-        return distinct_values(column)
+        codes, values = distinct_values(column)
     except TypeError:
+        for row, value in enumerate(column if isinstance(column, (list, np.ndarray)) else ()):
+            if getattr(value, "__hash__", None) is None:
+                raise DataError(
+                    f"{row_name(row)}, column {name!r}: {shown(value)} is not a single value"
+                ) from None
         raise DataError(f"column {name!r} has cells that are not single values") from None
+    unusable = [i for i, value in enumerate(values) if is_unusable(value)]
+    if unusable and (found := np.isin(codes, unusable)).any():
+        row = int(np.argmax(found))
+        what = "a complex number" if isinstance(values[codes[row]], complex) else "infinite"
+        raise DataError(f"{row_name(row)}, column {name!r}: the value {values[codes[row]]!r} is {what}")
+    return codes, values
 
 
 def distinct_values(column: Any) -> tuple[NDArray[np.int64], list[Any]]:
@@ -64,14 +70,17 @@ def distinct_values(column: Any) -> tuple[NDArray[np.int64], list[Any]]:
         codes, values = np.asarray(column.indices, np.int64), column.values
     elif isinstance(column, np.ndarray) and column.dtype.kind in "iu" and _is_dense(column):
         return _dense(column)
-    elif isinstance(column, np.ndarray) and column.dtype.kind in "iufb":
-        found, codes = np.unique(column, return_inverse=True)
-        codes, values = codes.reshape(-1).astype(np.int64), found.tolist()
+    elif isinstance(column, np.ndarray) and column.dtype.kind in "iufcb":
+        distinct, codes = np.unique(column, return_inverse=True)
+        codes, values = codes.reshape(-1).astype(np.int64), distinct.tolist()
     elif isinstance(column, (list, np.ndarray)):
         cells = column if isinstance(column, list) else column.tolist()
-        at: dict[Any, int] = {}
-        for cell in dict.fromkeys(cells):
-            at[cell] = len(at)
+        try:
+            found = dict.fromkeys(cells)
+        except TypeError:  # numpy.ma.masked cannot be hashed
+            cells = [None if is_missing(cell) else cell for cell in cells]
+            found = dict.fromkeys(cells)
+        at: dict[Any, int] = {cell: i for i, cell in enumerate(found)}
         codes, values = np.fromiter(map(at.__getitem__, cells), np.int64, len(cells)), [*at]
     else:
         codes, values = _of_arrow(column)

@@ -5,7 +5,7 @@ Every distinct value of a column is looked up once, in Python; the cells themsel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from ...model.network import DiscreteModel
 from ...util.rows import Each
 from .arrow_cells import encode_arrow
 from .plain_cells import CategoricalColumn, encode_array, encode_list, look_up
-from .states import MISSING, NOT_OBSERVED, REJECTED, StateLookup
+from .states import NOT_OBSERVED, REJECTED, StateLookup
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,8 +50,8 @@ class Encoder:
     model : DiscreteModel
     variables : sequence of int
         Evidence variables, in the order of the columns passed to `encode`.
-    missing : iterable of str
-        Texts that mean "not observed" unless they are states.
+    words : frozenset of str
+        Words that mean "not observed" unless they are states.
     by_index : bool
         Whether numbers are always numbers of states; see `StateLookup`.
     """
@@ -60,12 +60,11 @@ class Encoder:
         self,
         model: DiscreteModel,
         variables: Sequence[int],
-        missing: Iterable[str] = MISSING,
+        words: frozenset[str] = frozenset(),
         *,
         by_index: bool = False,
     ):
-        missing = tuple(missing)
-        self.lookups = [StateLookup(model, v, missing, by_index=by_index) for v in variables]
+        self.lookups = [StateLookup(model, v, words, by_index=by_index) for v in variables]
         most = max((len(x.states) for x in self.lookups), default=0)
         kinds = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))
         self.dtype = next(k for k in kinds if most <= np.iinfo(k).max)

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .distinct import is_missing
+from ...errors import DataError
+from .missing import is_missing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["as_numbers"]
+    from .open_table import Table
+
+__all__ = ["as_numbers", "reject_infinite"]
 
 
 def as_numbers(column: Any) -> NDArray[np.float64] | None:
@@ -30,3 +33,15 @@ def as_numbers(column: Any) -> NDArray[np.float64] | None:
     if not all(is_missing(c) or (isinstance(c, (int, float, np.number)) and not isinstance(c, bool)) for c in cells):
         return None
     return np.array([np.nan if is_missing(c) else c for c in cells], np.float64)
+
+
+def reject_infinite(table: Table, name: str, x: NDArray[np.float64]) -> None:
+    """Raise for the first infinite cell of a column, if there is one.
+
+    Raises
+    ------
+    DataError
+    """
+    infinite = np.isinf(x)
+    if infinite.any():
+        raise DataError(f"{table.row_name(int(np.argmax(infinite)))}, column {name!r}: the value is infinite (inf)")

@@ -13,7 +13,7 @@ from .native_frame import NativeFrame, column_of_series
 from .plain_table import PlainTable
 from .tensors import as_array, is_tensor
 
-__all__ = ["Table", "is_frame", "open_table"]
+__all__ = ["Table", "is_codes", "is_frame", "open_table"]
 
 Table = NativeFrame | PlainTable
 
@@ -29,6 +29,12 @@ def is_frame(cases: Any) -> bool:
     if isinstance(cases, (np.ndarray, Mapping)) or is_tensor(cases):
         return False
     return any(hasattr(cases, sign) for sign in signs)
+
+
+def is_codes(cases: Any) -> bool:
+    """Whether this is an array with rows of integers, none of which is masked."""
+    is_plain = isinstance(cases, np.ndarray) and not isinstance(cases, np.ma.MaskedArray)
+    return is_plain and cases.dtype.kind in "iu" and cases.ndim == 2
 
 
 def open_table(model: DiscreteModel | None, cases: Any) -> Table:

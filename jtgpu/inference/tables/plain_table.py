@@ -67,8 +67,9 @@ class PlainTable:
         """An array with one column for each variable, or a structured array."""
         if table.dtype.names:
             return cls.of_mapping(model, {name: table[name] for name in table.dtype.names})
+        columns = [c.tolist() if isinstance(c, np.ma.MaskedArray) else c for c in table.T] if table.ndim == 2 else []
         if model is None and table.ndim == 2:
-            return cls([f"x{i}" for i in range(table.shape[1])], [*table.T], len(table), by_index=True)
+            return cls([f"x{i}" for i in range(table.shape[1])], columns, len(table), by_index=True)
         if model is None:
             raise EvidenceError(f"the table has shape {table.shape}, expected (n_rows, n_columns)")
         if table.ndim != 2 or table.shape[1] != len(model):
@@ -76,7 +77,7 @@ class PlainTable:
                 f"cases has shape {table.shape}, expected (n_cases, {len(model)}): one column for each variable; pass "
                 "a data frame or a mapping of columns to name the columns"
             )
-        return cls([*model.variables], [*table.T], len(table), by_index=True)
+        return cls([*model.variables], columns, len(table), by_index=True)
 
     def column(self, name: str) -> Any:
         """A column as `jtgpu.inference.tables.encoder.Encoder.encode` takes it."""

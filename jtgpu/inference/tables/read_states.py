@@ -11,7 +11,7 @@ from ...model.network import DiscreteModel
 from ...util.rows import extremes
 from .columns import evidence_columns
 from .encoder import Encoder
-from .open_table import Table, open_table
+from .open_table import Table, is_codes, open_table
 from .tensors import as_array, is_tensor, log_copy
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def read_states(model: DiscreteModel, cases: Any) -> tuple[NDArray[np.int32], Ta
     if is_tensor(cases):
         cases = as_array(cases, "cases")
         log_copy(cases, np.int32, "cases")
-    if isinstance(cases, np.ndarray) and cases.dtype.kind in "iu" and cases.ndim == 2 and cases.shape[1] == len(model):
+    if is_codes(cases) and cases.shape[1] == len(model):
         low, high = extremes(cases)
         if (low >= -1).all() and (high < model.cardinality).all():
             return np.ascontiguousarray(cases, np.int32), None

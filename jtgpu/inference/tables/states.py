@@ -1,6 +1,7 @@
 """Values of cells as states of a variable, by the same rules for tables in memory and in files.
 
-1. None, null, NaN and the texts of `MISSING` mean "not observed", unless such a text is a state of the variable.
+1. Missing values mean "not observed"; so do some words in a text file, unless they are states of the variable (see
+   `jtgpu.inference.tables.missing`).
 2. A text is the name of a state, with or without surrounding spaces.
 3. Numbers and truth values, and texts of them, as everywhere in jtgpu: `jtgpu.model.state_values`.
 4. The integer -1 (not the text "-1") means "not observed", unless a state has it as its name.
@@ -10,21 +11,20 @@ In an array, whose columns have no names either, numbers are numbers of states.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from ...errors import closest, shown
 from ...model.network import DiscreteModel
 from ...model.state_values import StateValues
+from .missing import NA_VALUES, is_missing
 
-__all__ = ["MISSING", "NOT_OBSERVED", "REJECTED", "StateLookup"]
+__all__ = ["NOT_OBSERVED", "REJECTED", "StateLookup"]
 
-# What R, pandas, SQL, Weka, Hugin and Netica write for a value that was not observed.
-MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "*")
 NOT_OBSERVED, REJECTED = -1, -2  # in place of a state's number
 MAX_CACHED = 4096  # values of one variable whose lookup is cached
 MAX_SHOWN = 40  # characters of a cell in a message
 MAX_HINTED = 200  # characters of a cell that are compared with the names of states
+LIKE_MISSING = {*NA_VALUES, "?", "*", "-", "."}  # words that a message takes for missing cells
 
 
 class StateLookup:
@@ -35,8 +35,8 @@ class StateLookup:
     model : DiscreteModel
     v : int
         The variable's number.
-    missing : iterable of str
-        Texts that mean "not observed" unless they are states.
+    words : frozenset of str
+        Words that mean "not observed" unless they are states; see `jtgpu.inference.tables.missing.na_words`.
     by_index : bool
         Whether numbers are numbers of states even if the name of a state is a number.
 
@@ -47,12 +47,17 @@ class StateLookup:
     states : tuple of str
     numbers_are_states : bool
         Whether every number of a state, from 0, means this state, so that columns of integers need no lookup.
+    na_found : set of str
+        The words, not empty, that were looked up and meant "not observed".
     """
 
-    def __init__(self, model: DiscreteModel, v: int, missing: Iterable[str] = MISSING, *, by_index: bool = False):
+    def __init__(
+        self, model: DiscreteModel, v: int, words: frozenset[str] = frozenset(), *, by_index: bool = False
+    ):
         self.name = model.variables[v]
         self.states = model.states(v)
-        self._missing = frozenset(missing)
+        self._words = words
+        self.na_found: set[str] = set()
         self._values = StateValues(self.states, by_index=True) if by_index else model.state_values(v)
         numbers = self._values.numbers
         self.numbers_are_states = self._values.intervals is None and (
@@ -66,7 +71,7 @@ class StateLookup:
         try:
             found = self._found.get(key)
         except TypeError:  # unhashable values name no state
-            return REJECTED
+            return NOT_OBSERVED if is_missing(value) else REJECTED
         if found is None:
             found = self._look_up(value)
             if len(self._found) < MAX_CACHED:
@@ -74,13 +79,14 @@ class StateLookup:
         return found
 
     def _look_up(self, value: Any) -> int:
-        if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas is not imported here
+        if is_missing(value):
             return NOT_OBSERVED
         if isinstance(value, str):
             for text in (value, value.strip()):
                 if text in self._values.names:
                     break
-                if text in self._missing:
+                if text in self._words:
+                    self.na_found |= {text} - {""}
                     return NOT_OBSERVED
             found = self._values.find_text(value)
         else:
@@ -88,7 +94,7 @@ class StateLookup:
                 found = self._values.find(value)
             except TypeError:  # an interval, a date: by its text
                 return self._look_up(str(value))
-            if found is None and (value != value or (value == -1 and self._values.intervals is None)):
+            if found is None and value == -1 and self._values.intervals is None:
                 return NOT_OBSERVED
         return REJECTED if found is None else found
 
@@ -99,4 +105,7 @@ class StateLookup:
         if isinstance(value, str) and self.states.count(value.strip()) > 1:
             return f"{self.states.count(value.strip())} states are named {cell}; use the state's number instead"
         names = f"{', '.join(map(shown, self.states[:8]))}{', ...' if len(self.states) > 8 else ''}"
-        return f"{cell} is not a state; the states are {names}{closest(text.strip()[:MAX_HINTED], self.states, 1)}"
+        hint = closest(text.strip()[:MAX_HINTED], self.states, 1)
+        if isinstance(value, str) and value.strip() in LIKE_MISSING:
+            hint = f"; for a missing cell, {'list it in na_values (--na-values)' if self._words else 'use None'}"
+        return f"{cell} is not a state; the states are {names}{hint}"

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ...errors import ArgumentError, DataError, UnknownVariable, closest
-from ...inference.tables import Table, distinct_values, is_missing, open_table
+from ...inference.tables import Table, distinct_values, open_table
 from ...inference.tables.arrow import narwhals
 from ...inference.tables.native_frame import NativeFrame
-from ...inference.tables.states import MISSING
 from ...util.arguments import choice, several, whole_number
 from ...util.intervals import interval_labels
 from .cut_points import mdl_cuts, quantile_cuts, width_cuts
@@ -184,7 +183,7 @@ def _columns(table: Table, bins: Any, target: str | None, columns: Iterable[str]
     for name in table.names:
         if name == target:
             continue
-        values = [v for v in distinct_values(table.column(name))[1] if not _is_hole(v)]
+        values = distinct_values(table.column(name))[1]
         if len(values) > most and all(
             isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in values
         ):
@@ -213,8 +212,6 @@ def numbers_of(table: Table, name: str) -> NDArray[np.float64]:
     codes, values = distinct_values(table.column(name))
     found = np.full(len(values) + 1, np.nan)
     for i, value in enumerate(values):
-        if _is_hole(value):
-            continue
         try:
             found[i] = float(value)
         except (TypeError, ValueError):
@@ -225,7 +222,3 @@ def numbers_of(table: Table, name: str) -> NDArray[np.float64]:
                 continue
             raise DataError(f"{table.row_name(int(rows[0]))}, column {name!r}: {value!r} is not a finite number")
     return np.asarray(found[codes], np.float64)
-
-
-def _is_hole(value: Any) -> bool:
-    return is_missing(value) or (isinstance(value, str) and value.strip() in MISSING)

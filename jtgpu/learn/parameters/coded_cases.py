@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import DataError, closest
 from ...inference.tables.columns import evidence_columns
+from ...inference.tables.missing import MissingReport
 from ...model.directed import DirectedModel
 from ...util.equal_rows import find_equal_rows
 from ...util.system import free_memory
@@ -65,6 +66,8 @@ class CodedCases:
         Missing cells of each variable, likelihoods included.
     n_dropped : int
         Rows that were dropped because they have missing cells.
+    n_absent : (V,) int64
+        Missing cells of each variable, without likelihoods, with those in rows that were dropped.
     seen : list of (card,) bool
         States that occur, of each variable.
     source : CaseSource
@@ -75,10 +78,16 @@ class CodedCases:
         self.model, self.source = model, source
         self.blocks: list[Block] = []
         self.n_rows, self.n_dropped, self.total_weight = 0, 0, 0.0
-        self.n_missing = np.zeros(len(model), np.int64)
+        self.n_missing, self.n_absent = np.zeros((2, len(model)), np.int64)
         self.seen = [np.zeros(int(c), np.bool_) for c in model.cardinality]
         self._file: IO[bytes] | None = None
         self._bytes, self._limit = 0, int(MEMORY_SHARE * free_memory())
+
+    def missing(self, columns: Sequence[str]) -> MissingReport:
+        """The missing cells of some columns."""
+        n = {v: int(self.n_absent[self.model.index(v)]) for v in columns}
+        words = {v: tuple(sorted(self.source.na_found[v])) for v in columns if v in self.source.na_found}
+        return MissingReport({v: k for v, k in n.items() if k}, words)
 
     @property
     def is_complete(self) -> bool:
@@ -95,6 +104,7 @@ class CodedCases:
         for part in block.parts(COUNT_CELLS):
             states = np.maximum(part.states, -1) if self.source.cells else part.states
             found += np.bincount((states + first).ravel(), minlength=len(found))
+        self.n_absent += (block.states == -1).sum(axis=0) if self.source.cells else found[first - 1]
         for v, at in enumerate(first.tolist()):
             self.n_missing[v] += found[at - 1]
             self.seen[v] |= found[at : at + int(cards[v])] > 0
@@ -264,6 +274,7 @@ def read_cases(
                     '(missing="em" fits with missing cells)'
                 )
             cases.n_dropped += int(holes.sum())
+            cases.n_absent += (block.states[holes] == -1).sum(axis=0)
             block = Block(*(np.ascontiguousarray(part[~holes]) for part in block)) if holes.any() else block
         cases.add(block)
     if not cases.n_rows:

@@ -11,7 +11,6 @@ import numpy as np
 
 from ...cases.options import CsvDialect
 from ...errors import ArgumentError
-from ...inference.tables.states import MISSING
 from ...util.arguments import choice, flag, number, whole_number
 from .checkpoint import Checkpoint, fingerprint
 from .coded_cases import read_cases, weighted_chunks
@@ -68,7 +67,7 @@ def fit(  # noqa: PLR0913
     max_table: int = MAX_ENTRIES,
     chunk: int | None = None,
     dialect: CsvDialect | None = None,
-    missing_cells: Iterable[str] = MISSING,
+    na_values: str | Iterable[str] | None = None,
     progress: bool | Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -148,8 +147,9 @@ def fit(  # noqa: PLR0913
         Rows that are read from a file at a time, or of a chunk of stepwise EM. Default: 100,000, or 1,000.
     dialect : jtgpu.cases.options.CsvDialect, optional
         How CSV files are written.
-    missing_cells : iterable of str
-        Texts that mean a missing cell unless they are states.
+    na_values : str or iterable of str, optional
+        Words that mean a missing cell unless they are declared states. Default: those of ``pandas.read_csv``
+        (`jtgpu.cases.NA_VALUES`) in text files, in which empty cells are always missing; no words in other tables.
     progress : bool or callable, optional
         True: a line on stderr after each iteration. A function is called with each `Iteration`.
     checkpoint : path, optional
@@ -205,7 +205,7 @@ def fit(  # noqa: PLR0913
         raise ArgumentError("a cluster counts on CPUs; use backend='cpu', or the GPUs of this machine without cluster=")
     rows = whole_number("chunk", chunk, 1) if chunk is not None else (1_000 if step is not None else 100_000)
     given = read_structure(structure)
-    source = open_source(cases, tuple(given.parents), dialect, rows, tuple(missing_cells), likelihood)
+    source = open_source(cases, tuple(given.parents), dialect, rows, na_values, likelihood)
     setup = set_up(
         given, source, states=states, prior=prior, weights=weights, zeros=choice("zeros", zeros, ("keep", "free")),
         fixed=fixed, tied=tied, hidden=hidden, start=start, max_table=max_table,

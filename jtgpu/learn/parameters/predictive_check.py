@@ -110,7 +110,8 @@ class PredictiveCheck(Printed):
 
 
 def check(
-    network: BayesianNetwork, cases: Data, variables: str | Iterable[str], *, weights: ArrayLike | str | None = None
+    network: BayesianNetwork, cases: Data, variables: str | Iterable[str], *, weights: ArrayLike | str | None = None,
+    na_values: str | Iterable[str] | None = None,
 ) -> PredictiveCheck:
     """Compare the counts of some variables in a table with those that a network predicts.
 
@@ -124,6 +125,8 @@ def check(
         A name alone stands for its family, the parents and the variable. Other sets, such as two variables without an
         arc, show what the structure misses.
     weights : (B,) array_like, or name of a column, optional
+    na_values : str or iterable of str, optional
+        See `jtgpu.learn.fit`.
 
     Returns
     -------
@@ -153,7 +156,7 @@ def check(
         names = list(dict.fromkeys(network.variables[network.index(v)] for v in variables))
     if not names:
         raise ArgumentError("check needs at least one variable")
-    source = open_source(cases, network.variables)
+    source = open_source(cases, network.variables, na_values=na_values)
     for v in names:
         if v not in source.names:
             raise DataError(f"the table has no column {v!r}")

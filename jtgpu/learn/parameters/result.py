@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError
+from ...inference.tables.missing import MissingReport
 from ...model.network import BayesianNetwork
 from ...util import doors
 from .em import Iteration
@@ -53,6 +54,8 @@ class Fit:
         Variables whose states were found in the data.
     unseen : mapping of str to tuple of str
         States that occur in no row, of each variable that has such states and is not hidden.
+    missing : MissingReport
+        Missing cells by column (``missing.cells``), and the words that were read as such (``missing.words``).
     """
 
     network: BayesianNetwork
@@ -71,6 +74,7 @@ class Fit:
     unseen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     hidden: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
+    missing: MissingReport = field(default_factory=MissingReport)
     _errors: Mapping[str, NDArray[np.float64]] | None = field(default=None, repr=False)
 
     def standard_errors(self, variable: str) -> NDArray[np.float64]:
@@ -109,6 +113,8 @@ class Fit:
             "rows": self.n_rows,
             "rows_dropped": self.n_dropped,
             "rows_impossible": self.n_impossible,
+            "missing_cells": dict(self.missing.cells),
+            "missing_words": {v: list(words) for v, words in self.missing.words.items()},
             "log_likelihood": _finite(self.log_likelihood),
             "objective": _finite(self.objective),
             "iterations": self.history[-1].number if self.history else 0,
@@ -152,8 +158,7 @@ class Fit:
             f"  {self.n_rows:,} rows: {how}{', interrupted' if self.interrupted else ''}",
             f"  ln P(data) = {self.log_likelihood:.8g}, objective {self.objective:.8g}",
         ]
-        if self.n_dropped:
-            lines.append(f"  {self.n_dropped:,} rows with missing cells were dropped")
+        lines += [f"  {line}" for line in self.missing.lines(self.n_dropped, self.n_rows + self.n_dropped)]
         if self.n_impossible:
             lines.append(f"  {self.n_impossible:,} rows of probability 0 were left out")
         if len(self.restarts) > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -13,9 +14,19 @@ import numpy as np
 from ...cases.options import CsvDialect
 from ...cases.reading import CaseChunk, Source, open_cases
 from ...errors import ArgumentError, DataError, ParseError, UnknownState
-from ...inference.tables import Table, as_array, at_row, column_values, distinct_values, is_tensor, open_table
+from ...inference.tables import (
+    Table,
+    as_array,
+    at_row,
+    column_values,
+    distinct_values,
+    is_codes,
+    is_na_word,
+    is_tensor,
+    na_words,
+    open_table,
+)
 from ...inference.tables.encoder import CategoricalColumn, Encoder
-from ...inference.tables.states import MISSING
 from ...model.discrete import DiscreteModel
 from ...util.rows import extremes
 from .likelihood_cells import LikelihoodCells
@@ -56,6 +67,7 @@ class CaseSource(Protocol):
     names: list[str]  # of the columns
     likelihood: Mapping[str, Any]  # given as arrays, by variable; of tables in memory
     cells: LikelihoodCells | None  # in the rows that `chunks` has returned
+    na_found: dict[str, set[str]]  # words in these rows that were read as missing, by column
 
     def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
         """Names of states of some columns, from their cells; `bins` intervals of columns of more different numbers."""
@@ -69,7 +81,7 @@ class CaseSource(Protocol):
 
 def open_source(
     cases: Any, variables: Sequence[str], dialect: CsvDialect | None = None, chunk: int = 100_000,
-    missing: Sequence[str] = MISSING, likelihood: Mapping[str, Any] | None = None,
+    na_values: Any = None, likelihood: Mapping[str, Any] | None = None,
 ) -> CaseSource:  # fmt: skip
     """Open a table of cases: a table in memory, or a path or several paths of files.
 
@@ -82,8 +94,8 @@ def open_source(
     dialect : CsvDialect, optional
     chunk : int
         Rows that are read from a file at a time, about.
-    missing : sequence of str
-        Texts that mean a missing cell unless they are states.
+    na_values : str or iterable of str, optional
+        See `jtgpu.inference.tables.na_words`.
     likelihood : mapping, optional
         Likelihoods of the rows of a table in memory, by variable.
     """
@@ -97,12 +109,11 @@ def open_source(
                 "for each state"
             )
         files = [f for p in given for f in _files(Path(p))]
-        return FileSource([open_cases(f, shell, dialect) for f in files], files, chunk, missing)
+        return FileSource([open_cases(f, shell, dialect) for f in files], files, chunk, na_values)
     if is_tensor(cases):
         cases = as_array(cases, "cases")
     table = open_table(shell if variables else None, cases)
-    is_codes = isinstance(cases, np.ndarray) and cases.dtype.kind in "iu" and cases.ndim == 2
-    return TableSource(table, missing, cases if is_codes else None, likelihood)
+    return TableSource(table, na_words(na_values, is_text=False), cases if is_codes(cases) else None, likelihood)
 
 
 def _files(path: Path) -> list[Path]:
@@ -121,8 +132,8 @@ class TableSource:
     Parameters
     ----------
     table : Table
-    missing : sequence of str
-        See `open_source`.
+    words : frozenset of str
+        Those that mean a missing cell unless they are states.
     array : (n, V) ndarray of integers, optional
         The table itself, if it is one.
     likelihood : mapping, optional
@@ -132,22 +143,24 @@ class TableSource:
     cells: LikelihoodCells | None = None
 
     def __init__(
-        self, table: Table, missing: Sequence[str], array: NDArray[Any] | None = None,
+        self, table: Table, words: frozenset[str], array: NDArray[Any] | None = None,
         likelihood: Mapping[str, Any] | None = None,
     ):  # fmt: skip
         self.likelihood: Mapping[str, Any] = dict(likelihood or {})
-        self._table, self._missing, self._array = table, missing, array
+        self._table, self._words, self._array = table, words, array
         self.names, self.title = table.names, "the table"
+        self.na_found: dict[str, set[str]] = {}
 
     def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
         """See `CaseSource.states`."""
         found = {}
         for name in columns:
             column = self._table.column(name)
-            codes, values = column_values(name, column)
+            codes, values = column_values(name, column, self.row_name)
             ordered = isinstance(column, CategoricalColumn)  # categories that do not occur are states, too
             counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist()
-            used = {v: n for v, n in zip(values, counts, strict=True) if n or ordered}
+            pairs = zip(values, counts, strict=True)
+            used = {v: n for v, n in pairs if (n or ordered) and not is_na_word(v, self._words)}
             found[name] = labels_of(name, used, ordered=ordered, bins=bins)
         return found
 
@@ -162,10 +175,11 @@ class TableSource:
                 yield CodedChunk(codes.T, None, table.n, table.n)
                 return
         variables = [model.index(c) for c in columns]
-        encoder = Encoder(model, variables, self._missing, by_index=table.by_index)
+        encoder = Encoder(model, variables, self._words, by_index=table.by_index)
         encoded = self.cells.encode(encoder, [table.column(c) for c in columns], variables, table.n)
         for row, reason in encoded.rejected.items():
             raise UnknownState(at_row(table, row, reason))
+        _note_words(self, encoder)
         own = None if weights is None else _numbers(self, weights, table.column(weights), 0)
         yield CodedChunk(encoded.codes, own, table.n, table.n)
 
@@ -179,8 +193,10 @@ class FileSource:
 
     cells: LikelihoodCells | None = None
 
-    def __init__(self, sources: list[Source], files: list[Path], chunk: int, missing: Sequence[str]):
-        self._sources, self._files, self._chunk, self._missing = sources, files, chunk, missing
+    def __init__(self, sources: list[Source], files: list[Path], chunk: int, na_values: Any):
+        self._sources, self._files, self._chunk = sources, files, chunk
+        self._words = [na_words(na_values, is_text=is_text) for is_text in (False, True)]
+        self.na_found: dict[str, set[str]] = {}
         self.likelihood: Mapping[str, Any] = {}
         self.names = list(sources[0].columns)
         self.title = str(files[0])
@@ -210,23 +226,26 @@ class FileSource:
         found: dict[str, Counter[Any]] = {c: Counter() for c in columns}
         if columns:
             for chunk, _, _ in self._loaded(columns):
+                words = self._words[chunk.is_text]
                 for name, column in zip(columns, chunk.columns, strict=True):
-                    codes, values = column_values(name, column)
+                    codes, values = column_values(name, column, partial(_location, chunk))
                     counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist()
-                    found[name].update({v: n for v, n in zip(values, counts, strict=True) if n})
+                    pairs = zip(values, counts, strict=True)
+                    found[name].update({v: n for v, n in pairs if n and not is_na_word(v, words)})
         return {name: labels_of(name, counts, bins=bins) for name, counts in found.items()}
 
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
         """See `CaseSource.chunks`."""
         variables = [model.index(c) for c in columns]
-        encoder = Encoder(model, variables, self._missing)
+        encoders = [Encoder(model, variables, words) for words in self._words]
         self.cells = LikelihoodCells(model)
         extra = [] if weights is None else [weights]
         for chunk, first, done in self._loaded([*columns, *extra]):
+            encoder = encoders[chunk.is_text]
             encoded = self.cells.encode(encoder, chunk.columns[: len(columns)], variables, chunk.n)
             for row, reason in encoded.rejected.items():
-                file, line = chunk.locate(row)
-                raise UnknownState(f"{file if line is None else f'{file}:{line}'}: {reason}")
+                raise UnknownState(f"{_location(chunk, row)}: {reason}")
+            _note_words(self, encoder)
             own = None if weights is None else _numbers(self, weights, chunk.columns[-1], first)
             yield CodedChunk(encoded.codes, own, done, self._size)
 
@@ -234,9 +253,21 @@ class FileSource:
         """See `CaseSource.row_name`: file and line; reads the files again up to the row."""
         for chunk, first, _ in self._loaded(self.names[:1]):
             if first <= row < first + chunk.n:
-                file, line = chunk.locate(row - first)
-                return file if line is None else f"{file}:{line}"
+                return _location(chunk, row - first)
         return f"row {row}"
+
+
+def _location(chunk: CaseChunk, row: int) -> str:
+    """File and line of a row, for messages."""
+    file, line = chunk.locate(row)
+    return file if line is None else f"{file}:{line}"
+
+
+def _note_words(source: TableSource | FileSource, encoder: Encoder) -> None:
+    """Add the words that an encoder has read as missing."""
+    for lookup in encoder.lookups:
+        if lookup.na_found:
+            source.na_found.setdefault(lookup.name, set()).update(lookup.na_found)
 
 
 def _numbers(source: CaseSource, name: str, column: Any, first: int) -> NDArray[np.float64]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...errors import ArgumentError, DataError, closest
-from ...inference.tables import is_missing
-from ...inference.tables.states import MISSING
 from ...model.network import BayesianNetwork
 from ...util.arguments import several
 from ...util.intervals import interval_labels, intervals_of
@@ -19,6 +18,7 @@ from .likelihood_cells import is_likelihood
 
 __all__ = ["hidden_states", "labels_of", "states_given"]
 
+INFINITE = re.compile("[+-]?inf(inity)?", re.IGNORECASE)
 MAX_NUMERIC = 256  # distinct numbers of a column that are states without discretisation
 
 
@@ -94,7 +94,7 @@ def labels_of(
     name : str
         The column's, for messages.
     counts : mapping
-        Distinct values, and how often each occurs.
+        Distinct values, and how often each occurs; none is missing.
     ordered : bool
         Whether the values are in order already, as the categories of a data frame are.
     bins : int, optional
@@ -105,15 +105,17 @@ def labels_of(
     DataError
         If there is no value, or there are more different numbers than states should be.
     """
-    found = [v for v in counts if not is_missing(v) and not (isinstance(v, str) and v.strip() in MISSING)]
-    found = [v for v in found if not is_likelihood(v)]
+    found = [v for v in counts if not is_likelihood(v)]
     if not found:
         raise DataError(
             f"column {name!r} has only missing cells; give its states as states={{{name!r}: [...]}}, or drop the "
             f"column and declare the variable hidden: hidden={{{name!r}: 2}}"
         )
     numbers = {v: _number(v) for v in found}
-    is_numeric = all(x is not None for x in numbers.values())
+    odd = [v for v in found if numbers[v] is None]
+    if odd and len(odd) < len(found) and all(isinstance(v, str) and INFINITE.fullmatch(v.strip()) for v in odd):
+        raise DataError(f"column {name!r} holds numbers and {odd[0]!r}, which is not finite")
+    is_numeric = not odd
     if is_numeric and bins is not None and len(set(numbers.values())) > bins:
         cells = np.array([numbers[v] for v in found], np.float64)
         return interval_labels(quantile_cuts(cells, bins, np.array([counts[v] for v in found])).tolist())

@@ -21,7 +21,7 @@ CALLS = (jtgpu.learn.posterior, jtgpu.learn.structure, jtgpu.learn.score_table)
 
 DATA_ROWS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "an empty cell": (
-        {**RAIN, "wet": ["no", "", *RAIN["wet"][2:]]}, {}, "row 1: column 'wet' has a missing value .*missing='drop'",
+        {**RAIN, "wet": ["no", None, *RAIN["wet"][2:]]}, {}, "row 1: column 'wet' has a missing value .*missing='drop'",
     ),
     "a label that is not declared": (
         RAIN, {"states": {"wet": ["no", "yess"]}}, "row 2: column 'wet': 'yes' is not a state.*yess",
@@ -142,7 +142,7 @@ def test_sizes() -> None:
 
 
 EXIT_CODES = {
-    "an empty cell": ("rain,wet\nno,no\nyes,\nno,yes\n", (), 2, "--missing drop leaves them out"),
+    "an empty cell": ("rain,wet\nno,no\nyes,\nno,yes\n", (), 2, "--missing drop leaves the rows out"),
     "one value": ("rain,wet\nno,no\nno,yes\n", (), 2, "only one value"),
     "an unknown name": ("rain,wet\nno,no\nyes,yes\n", ("--forbid", "rain,wett"), 2, "wett"),
     "a cycle": ("rain,wet\nno,no\nyes,yes\n", ("--require", "rain,wet", "--require", "wet,rain"), 1, "cycle"),

@@ -58,6 +58,7 @@ def posterior(  # noqa: PLR0913
     within_tiers: bool = True,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
     missing: MissingCells = "error",
+    na_values: str | Iterable[str] | None = None,
     weights: Any = None,
     table: ScoreTable | None = None,
     tolerance: float = 0.01,
@@ -82,7 +83,7 @@ def posterior(  # noqa: PLR0913
 
     Parameters
     ----------
-    data, score, ess, max_parents, forbidden, required, tiers, within_tiers, states, missing, weights, table
+    data, score, ess, max_parents, forbidden, required, tiers, within_tiers, states, missing, na_values, weights, table
         See `jtgpu.learn.structure`. The scores ``"bic"`` and ``"aic"`` approximate ln P(data | graph).
     prior : {"uniform", "fair", "order"} or ("edge", p)
         Prior weights of graphs: uniform; 1 / C(n - 1, k) for each set of k parents; p / (1 - p) for each arc. With
@@ -175,7 +176,7 @@ def posterior(  # noqa: PLR0913
     how = ChainOptions(n_chains, replicas_of(tempering, prior, backend), cluster, checkpoint, progress)
     if checkpoint is not None and not (folder := Path(file_path("checkpoint", checkpoint)).absolute().parent).is_dir():
         raise ArgumentError(f"checkpoint {str(checkpoint)!r}: there is no folder {str(folder)!r}; create it first")
-    coded = code_table(data, states=states, missing=missing, weights=weights)
+    coded = code_table(data, states=states, missing=missing, weights=weights, na_values=na_values)
     rule.require_scorable(coded.has_gaps)
     n = len(coded.names)
     weigh = make_prior(prior, n)

@@ -73,6 +73,10 @@ class StructurePosterior(Printed):
         If that is below 0.99: a warning that says what to try; else empty.
     candidates : dict or None
         Candidate parents of each variable, whose sets are tabulated; None if all variables are.
+    missing : MissingReport
+        Missing cells of the data by column (``missing.cells``), and the words that were read as such; empty if loaded.
+    n_dropped : int
+        Rows that were left out because of missing cells.
     trace : (C, T) ndarray of float64
         ln weight of the states of the chains; empty if exact.
     """
@@ -100,6 +104,7 @@ class StructurePosterior(Printed):
         self.max_difference, self.n_steps, self.n_chains = facts.max_difference, facts.n_steps, facts.n_chains
         self.n_samples, self.coverage, self.candidates = facts.n_samples, facts.coverage, facts.candidates
         self.moves, self.notes, self.low_coverage = facts.moves, facts.notes, facts.low_coverage
+        self.missing, self.n_dropped = table.missing, table.dropped
         self._table_of_cases, self._source, self._of_candidates = table, source, of_candidates
         self._ess, self._seed, self._facts = ess, seed, facts
 
@@ -365,6 +370,7 @@ class StructurePosterior(Printed):
         """How the posterior was computed, and how precise it is, in some lines."""
         n, cases = len(self.names), self._table_of_cases.n_cases
         lines = [f"{n} variables, {cases:,} cases, prior {self.prior}: {self.method}"]
+        lines += self._table_of_cases.missing_lines()
         if self.log_evidence is not None:
             lines.append(f"ln of the sum over all graphs: {self.log_evidence:.6f}")
         lines.append(f"best graph: {len(self.structure.arcs)} arcs, ln score {self.map_score:.3f}")
@@ -377,7 +383,8 @@ class StructurePosterior(Printed):
     def _title(self) -> str:
         n = len(self.edges(0.5))
         state = "exact" if not self.n_chains else self.method if self.converged else f"{self.method}, NOT converged"
-        return f"Posterior of {len(self.names)} variables, {state}: {n} arcs with a probability of at least 0.5"
+        text = f"Posterior of {len(self.names)} variables, {state}: {n} arcs with a probability of at least 0.5"
+        return "; ".join([text, *self._table_of_cases.missing_lines()])
 
     def _table(self) -> tuple[list[str], list[Any], int]:
         arcs = self.edges(0.0)[:MAX_PRINTED]

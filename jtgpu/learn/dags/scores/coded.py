@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....errors import ArgumentError, DataError, closest
-from ....inference.tables import is_missing
-from ....inference.tables.states import MISSING, REJECTED, StateLookup
+from ....inference.tables import is_na_word
+from ....inference.tables.missing import MissingReport
+from ....inference.tables.states import REJECTED, StateLookup
 from ....model.network import BayesianNetwork, DiscreteModel
 from ....util.arguments import choice
 from ...columns import state_labels
@@ -22,6 +23,7 @@ from .sources import ColumnValues, read_columns
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ....cases.options import CsvDialect
     from ....util.options import Data
 
 __all__ = ["MISSING_CHOICES", "NO_STATE", "CodedTable", "cases_like", "code_table"]
@@ -50,6 +52,8 @@ class CodedTable:
         How often each row occurs. None: once.
     dropped : int
         Number of rows that were left out, because cells are missing.
+    missing : MissingReport
+        Missing cells of the table, before rows were left out.
     """
 
     names: tuple[str, ...]
@@ -57,6 +61,7 @@ class CodedTable:
     codes: NDArray[np.uint8]
     weights: NDArray[np.int64] | None = None
     dropped: int = 0
+    missing: MissingReport = field(default_factory=MissingReport)
 
     @cached_property
     def cardinality(self) -> NDArray[np.int64]:
@@ -67,6 +72,10 @@ class CodedTable:
     def n_cases(self) -> int:
         """Number of cases: rows, or the sum of their weights."""
         return self.codes.shape[1] if self.weights is None else int(self.weights.sum())
+
+    def missing_lines(self) -> list[str]:
+        """What reports say about missing cells; nothing if there are none."""
+        return self.missing.lines(self.dropped, self.codes.shape[1] + self.dropped)
 
     @cached_property
     def has_gaps(self) -> bool:
@@ -89,6 +98,8 @@ def code_table(
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
     missing: str = "error",
     weights: Any = None,
+    na_values: Any = None,
+    dialect: CsvDialect | None = None,
 ) -> CodedTable:
     """Convert a table to state numbers.
 
@@ -103,6 +114,9 @@ def code_table(
         How to treat rows with missing cells: refuse them, leave them out, or keep them unless all cells are missing.
     weights : (N,) array_like of int, optional
         How often each row occurs.
+    na_values : str or iterable of str, optional
+        See `jtgpu.learn.structure`.
+    dialect : CsvDialect, optional
 
     Raises
     ------
@@ -115,8 +129,11 @@ def code_table(
         if states is not None or weights is not None:
             raise ArgumentError("a CodedTable has its states and weights; pass the original table to change them")
         return data
-    names, columns = read_columns(data, as_text=isinstance(states, DiscreteModel))
-    declared = _declared_states(states, names)
+    declared = _declared_states(states)
+    names, columns, words = read_columns(data, declared, na_values, dialect)
+    for name in declared:
+        if name not in names and not isinstance(states, DiscreteModel):
+            raise DataError(f"states has {name!r}, but the table has no such column{closest(str(name), names)}")
     if isinstance(states, BayesianNetwork):
         names, columns = _select(names, columns, states.variables)
     if len(names) < 2:
@@ -127,11 +144,15 @@ def code_table(
     (n_rows,) = rows
     if not n_rows:
         raise DataError("the table has no rows")
-    coded = [_code_column(name, column, declared) for name, column in zip(names, columns, strict=True)]
+    coded = [_code_column(name, column, declared, words) for name, column in zip(names, columns, strict=True)]
     counts = _whole_weights(weights, n_rows)
-    codes, counts = _complete_rows(names, [c for c, _ in coded], counts, missing)
-    dropped = n_rows - codes.shape[1]
-    table = CodedTable(tuple(names), tuple(s for _, s in coded), codes, counts, dropped)
+    absent = {name: int((c < 0).sum()) for name, (c, _, _) in zip(names, coded, strict=True)}
+    gaps = MissingReport(
+        {name: n for name, n in absent.items() if n},
+        {name: found for name, (_, _, found) in zip(names, coded, strict=True) if found},
+    )
+    codes, counts, dropped = _complete_rows(names, [c for c, _, _ in coded], counts, missing, gaps)
+    table = CodedTable(tuple(names), tuple(s for _, s, _ in coded), codes, counts, dropped, gaps)
     if table.n_cases > MAX_ROWS:
         raise DataError(f"the table has {table.n_cases:,} cases, more than {MAX_ROWS:,}")
     _warn_of_copies(table)
@@ -147,17 +168,15 @@ def cases_like(table: CodedTable, data: Data | CodedTable | None) -> CodedTable:
     return code_table(data, states=BayesianNetwork(states, dict.fromkeys(table.names, ()), uniform))
 
 
-def _declared_states(states: Any, names: list[str]) -> dict[str, list[Any]]:
+def _declared_states(states: Any) -> dict[str, list[str]]:
+    """The names of declared states, by variable."""
     if states is None:
         return {}
     if isinstance(states, DiscreteModel):
         return {v: list(states.states(v)) for v in states.variables}
     if not isinstance(states, Mapping):
         raise TypeError(f"states must be a mapping such as {{'rain': ['no', 'yes']}}, not {type(states).__name__}")
-    for name in states:
-        if name not in names:
-            raise DataError(f"states has {name!r}, but the table has no such column{closest(str(name), names)}")
-    return {name: list(values) for name, values in states.items()}
+    return {name: [*map(str, values)] for name, values in states.items()}
 
 
 def _select(names: list[str], columns: list[Any], wanted: Iterable[str]) -> tuple[list[str], list[Any]]:
@@ -170,14 +189,15 @@ def _select(names: list[str], columns: list[Any], wanted: Iterable[str]) -> tupl
 
 
 def _code_column(
-    name: str, column: ColumnValues, declared: Mapping[str, list[Any]]
-) -> tuple[NDArray[np.int16], tuple[str, ...]]:
-    """State of each row, -1 if missing, and the names of the states."""
-    absent = [_is_missing(v) for v in column.values]
+    name: str, column: ColumnValues, declared: Mapping[str, list[str]], words: frozenset[str]
+) -> tuple[NDArray[np.int16], tuple[str, ...], tuple[str, ...]]:
+    """State of each row, -1 if missing, the names of the states, and the words that were read as missing."""
+    known = declared.get(name, ())
+    absent = [is_na_word(v, words) and v.strip() not in known for v in column.values]
+    used = np.unique(column.indices[column.indices >= 0]).tolist() if any(absent) else []
+    found = tuple(sorted({column.values[i].strip() for i in used if absent[i]} - {""}))
     if name in declared:
-        known = [str(s) for s in declared[name]]  # a state may be called None
-        absent = [gone and v not in known for v, gone in zip(column.values, absent, strict=True)]
-        return _by_declared_states(name, column, absent, known)
+        return *_by_declared_states(name, column, absent, declared[name]), found
     values = [v for v, gone in zip(column.values, absent, strict=True) if not gone]
     if not column.has_order:
         _require_discrete(name, values)
@@ -188,11 +208,12 @@ def _code_column(
                 "identifier; leave it out"
             )
     if not values:
-        raise DataError(f"column {name!r} has only missing values; leave it out")
+        cause = f" ({', '.join(map(repr, found))}: see na_values)" if found else ""
+        raise DataError(f"column {name!r} has only missing values{cause}; leave it out")
     _require_states(name, len(values))
     number = {v: i for i, v in enumerate(values)}
     states = [-1 if gone else number[v] for v, gone in zip(column.values, absent, strict=True)]
-    return np.array([*states, -1], np.int16)[column.indices], tuple(state_labels(map(_plain, values)))
+    return np.array([*states, -1], np.int16)[column.indices], tuple(state_labels(map(_plain, values))), found
 
 
 def _by_declared_states(
@@ -228,9 +249,10 @@ def _require_states(name: str, n_states: int) -> None:
 
 
 def _complete_rows(
-    names: list[str], columns: list[NDArray[np.int16]], weights: NDArray[np.int64] | None, missing: str
-) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None]:
-    """The rows that are used, (n, N) uint8, and their weights."""
+    names: list[str], columns: list[NDArray[np.int16]], weights: NDArray[np.int64] | None, missing: str,
+    cells: MissingReport,
+) -> tuple[NDArray[np.uint8], NDArray[np.int64] | None, int]:  # fmt: skip
+    """The rows that are used, (n, N) uint8, their weights, and how many rows were left out for their missing cells."""
     gaps = [c < 0 for c in columns]
     if missing == "available":
         incomplete = np.logical_and.reduce(gaps)
@@ -242,8 +264,8 @@ def _complete_rows(
         share = f"{int(incomplete.sum())} of {len(incomplete)} rows have missing cells"
         if missing == "error":
             raise DataError(
-                f"row {row}: column {column!r} has a missing value ({share}); missing='drop' leaves them out, "
-                "missing='available' with score='bic' keeps them"
+                f"row {row}: column {column!r} has a missing value ({'; '.join([share, *cells.lines()])}); "
+                "missing='drop' leaves the rows out, missing='available' with score='bic' keeps them"
             )
         if incomplete.all():
             raise DataError(f"{share}; missing='drop' leaves none")
@@ -254,7 +276,7 @@ def _complete_rows(
     codes = np.empty((len(columns), int(whole.sum())), np.uint8)
     for v, states in enumerate(columns):
         codes[v] = states if len(states) == codes.shape[1] else states[whole]  # -1 becomes 255
-    return codes, weights
+    return codes, weights, int(incomplete.sum())
 
 
 def _whole_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
@@ -295,10 +317,6 @@ def _warn_of_copies(table: CodedTable) -> None:
                 stacklevel=4,
             )
         found.setdefault(key, name)
-
-
-def _is_missing(value: Any) -> bool:
-    return value.strip() in MISSING if isinstance(value, str) else is_missing(value)
 
 
 def _sorted(values: list[Any]) -> list[Any]:

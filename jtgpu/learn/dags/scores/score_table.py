@@ -185,6 +185,7 @@ def score_table(  # noqa: PLR0913
     max_parents: int = 3,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
     missing: MissingCells = "error",
+    na_values: str | Iterable[str] | None = None,
     weights: Any = None,
     max_cells: int = MAX_CELLS,
     memory_limit: int | str | None = None,
@@ -211,6 +212,8 @@ def score_table(  # noqa: PLR0913
     missing : {"error", "drop", "available"}
         How to treat rows with missing cells: refuse them, leave them out, or score each family by the rows in which its
         variables are known (with ``score="bic"``; see `jtgpu.learn.ScoreRule`).
+    na_values : str or iterable of str, optional
+        Words that mean a missing cell; see `jtgpu.learn.structure`.
     weights : (N,) array_like of int, optional
         How often each row occurs.
     max_cells : int
@@ -245,7 +248,7 @@ def score_table(  # noqa: PLR0913
     >>> round(table.score("wet", ["rain"]) - table.score("wet"), 3)
     0.393
     """
-    coded = code_table(data, states=states, missing=missing, weights=weights)
+    coded = code_table(data, states=states, missing=missing, weights=weights, na_values=na_values)
     limit = None if memory_limit is None else parse_bytes(memory_limit)
     return score_families(
         coded, ScoreRule(score, ess), max_parents, max_cells=max_cells, memory_limit=limit, threads=threads,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ....cases.table_files import read_file
+from ....cases.options import CsvDialect
+from ....cases.table_files import is_text_file, read_file
 from ....errors import DataError, EvidenceError
-from ....inference.tables import column_values, open_table
+from ....inference.tables import Table, column_values, na_words, open_table
 from ....inference.tables.arrow import arrow
 from ....inference.tables.columns import reject_repeated
 from ....inference.tables.plain_cells import CategoricalColumn
@@ -37,8 +39,10 @@ class ColumnValues(NamedTuple):
     has_order: bool
 
 
-def read_columns(data: Any, *, as_text: bool = False) -> tuple[list[str], list[ColumnValues]]:
-    """Names and columns of a table; `as_text` leaves the cells of a CSV file as they are.
+def read_columns(
+    data: Any, states: Mapping[str, Any] | None = None, na_values: Any = None, dialect: CsvDialect | None = None
+) -> tuple[list[str], list[ColumnValues], frozenset[str]]:
+    """Names and columns of a table, and the words that mean a missing cell; columns of a CSV file in `states` are text.
 
     Raises
     ------
@@ -47,18 +51,21 @@ def read_columns(data: Any, *, as_text: bool = False) -> tuple[list[str], list[C
     JtgpuError
         If a file cannot be opened or read.
     """
-    if isinstance(data, (str, Path)):
-        data = read_file(data, as_text=as_text)
+    is_file = isinstance(data, (str, Path))
+    words = na_words(na_values, is_text=is_file and is_text_file(data, dialect))
+    if is_file:
+        data = read_file(data, dialect=dialect, na_values=na_values, states=states, keep_words=True)
     try:
         table = open_table(None, data)
         reject_repeated(table.names, table.names, "the table")
     except EvidenceError as error:
         raise DataError(str(error)) from None
-    return list(table.names), [_column(name, table.column(name)) for name in table.names]
+    return list(table.names), [_column(name, table) for name in table.names], words
 
 
-def _column(name: str, cells: Any) -> ColumnValues:
-    found = column_values(name, cells)
+def _column(name: str, table: Table) -> ColumnValues:
+    cells = table.column(name)
+    found = column_values(name, cells, table.row_name)
     return ColumnValues(*found, isinstance(cells, CategoricalColumn) or _is_dictionary(cells))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ....errors import ArgumentError
+from ....inference.tables.missing import MissingReport
 from ....model.network import BayesianNetwork
 from ....util.arguments import choice, flag, whole_number
 from ....util.options import Data, Devices, LearnBackend, MissingCells, Score, SearchMethod, StructurePriorLike
@@ -64,6 +65,10 @@ class Structure:
         An order of the variables that the graph allows.
     candidates : dict
         Candidate parents of each variable; None if all variables were candidates.
+    missing : MissingReport
+        Missing cells of the data by column (``missing.cells``), and the words that were read as such.
+    n_dropped : int
+        Rows that were left out because of missing cells.
     steps : int
         Moves of single arcs (``"greedy"``, ``"tabu"``) or relocations of a variable (``"order"``); 0 if exact.
     """
@@ -80,7 +85,16 @@ class Structure:
     steps: int = 0
 
     def __repr__(self) -> str:
-        return f"<Structure: {len(self.names)} variables, {len(self.arcs)} arcs, score {self.score:.2f}, {self.method}>"
+        text = f"{len(self.names)} variables, {len(self.arcs)} arcs, score {self.score:.2f}, {self.method}"
+        return f"<Structure: {'; '.join([text, *self._table.missing_lines()])}>"
+
+    @property
+    def missing(self) -> MissingReport:
+        return self._table.missing
+
+    @property
+    def n_dropped(self) -> int:
+        return self._table.dropped
 
     @cached_property
     def arcs(self) -> list[tuple[str, str]]:
@@ -141,6 +155,7 @@ def structure(  # noqa: PLR0913
     within_tiers: bool = True,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
     missing: MissingCells = "error",
+    na_values: str | Iterable[str] | None = None,
     weights: Any = None,
     table: ScoreTable | None = None,
     seed: int = 0,
@@ -183,6 +198,9 @@ def structure(  # noqa: PLR0913
     missing : {"error", "drop", "available"}
         How to treat rows with missing cells: refuse them, leave them out, or score each family by the rows in which its
         variables are known. The last one requires ``score="bic"``, and method ``"exact"`` or ``"order"``.
+    na_values : str or iterable of str, optional
+        Words that mean a missing cell unless they are declared states. Default: those of ``pandas.read_csv``
+        (`jtgpu.cases.NA_VALUES`) in a CSV file, in which empty cells are always missing; no words in other tables.
     weights : (N,) array_like of int, optional
         How often each row occurs.
     table : ScoreTable, optional
@@ -227,7 +245,7 @@ def structure(  # noqa: PLR0913
     choice("backend", backend, ("cpu", "gpu"))
     restarts = whole_number("restarts", restarts, 0)
     rule, seed = ScoreRule(score, ess), whole_number("seed", seed, 0, 2**63 - 1)
-    coded = code_table(data, states=states, missing=missing, weights=weights)
+    coded = code_table(data, states=states, missing=missing, weights=weights, na_values=na_values)
     rule.require_scorable(coded.has_gaps)
     if coded.has_gaps and method in ("greedy", "tabu"):
         raise ArgumentError(f"method={method!r} requires complete rows; use method='order', or missing='drop'")

@@ -1,0 +1,104 @@
+"""Which cells of a table are missing: the one definition that all readers of tables use.
+
+None, NaN and the NA objects of the libraries (pandas.NA, NaT, numpy.ma.masked, nulls) are missing in every table. A
+word is missing only in a text file, which has no other way to say so, and never if it is a state of the variable.
+"""
+
+from __future__ import annotations
+
+import cmath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError
+from ...util.arguments import several
+
+__all__ = ["NA_VALUES", "MissingReport", "is_missing", "is_na_word", "is_unusable", "na_words"]
+
+# the list of pandas.read_csv
+NA_VALUES = (
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+    "NULL", "NaN", "None", "n/a", "nan", "null",
+)  # fmt: skip
+MAX_LISTED = 8  # columns in a message
+_NA_TYPES = ("NAType", "NaTType", "MaskedConstant")  # by name: comparing pandas.NA gives NA, which has no truth value
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, or an NA object; a text never is."""
+    if value is None or isinstance(value, (str, int)):
+        return value is None
+    if isinstance(value, (float, complex, np.inexact, np.datetime64, np.timedelta64, Decimal)):
+        return bool(value != value)  # NaN and NaT differ from themselves
+    return type(value).__name__ in _NA_TYPES
+
+
+def na_words(na_values: str | Iterable[str] | None, *, is_text: bool) -> frozenset[str]:
+    """The words that mean a missing cell unless they are states.
+
+    Parameters
+    ----------
+    na_values : str or iterable of str, optional
+        As the user gives them. Default: `NA_VALUES` in a text file, none in other tables.
+    is_text : bool
+        Whether the table is a text file; its empty cells are always missing.
+    """
+    if na_values is None:
+        return frozenset(NA_VALUES if is_text else ())
+    words = [na_values] if isinstance(na_values, str) else several(na_values)
+    if words is None or not all(isinstance(word, str) for word in words):
+        raise ArgumentError(f"na_values must be words such as ['NA', '?'], not {na_values!r}")
+    return frozenset([*map(str.strip, words), *([""] if is_text else [])])
+
+
+def is_na_word(value: Any, words: frozenset[str]) -> bool:
+    """Whether a cell is one of the words, with or without surrounding spaces."""
+    return isinstance(value, str) and value.strip() in words
+
+
+def is_unusable(value: Any) -> bool:
+    """Whether a value is an infinite or complex number, which names no state."""
+    if isinstance(value, (complex, np.complexfloating)):
+        return True
+    return isinstance(value, (float, np.floating)) and cmath.isinf(value)
+
+
+@dataclass(frozen=True)
+class MissingReport:
+    """The missing cells that were found in a table.
+
+    Attributes
+    ----------
+    cells : mapping of str to int
+        Missing cells of each column that has any, in rows that were left out, too.
+    words : mapping of str to tuple of str
+        Words that were read as missing, of each column in which there were any; see `jtgpu.cases.NA_VALUES`.
+    """
+
+    cells: Mapping[str, int] = field(default_factory=dict)
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "; ".join(self.lines())
+
+    def lines(self, n_left_out: int = 0, n_rows: int = 0) -> list[str]:
+        """What a report says; `n_left_out` of `n_rows` rows were left out for their missing cells."""
+        lines = []
+        if self.cells:
+            n, listed = len(self.cells), ", ".join(f"{v} {k:,}" for v, k in [*self.cells.items()][:MAX_LISTED])
+            where = f"missing in {n:,} column{'s' * (n > 1)} ({listed}{', ...' * (n > MAX_LISTED)})"
+            total = sum(self.cells.values())
+            lines.append(f"{total:,} cell{'s' * (total > 1)} {where}")
+            if n_left_out:
+                lines[0] = f"{n_left_out:,} of {n_rows:,} rows left out: cells {where}"
+        elif n_left_out:
+            lines.append(f"{n_left_out:,} of {n_rows:,} rows left out: cells missing")
+        if self.words:
+            some = [f"{', '.join(map(repr, words))} in {v}" for v, words in [*self.words.items()][:MAX_LISTED]]
+            more = ", ..." * (len(self.words) > MAX_LISTED)
+            lines.append(f"read as missing cells: {'; '.join(some)}{more} (na_values= or --na-values lists such words)")
+        return lines
