@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import JtgpuError
-from ..inference.tables.missing import na_words
 from ..model.network import DiscreteModel
+from ..util.missing import na_words
 from .options import TableOptions
 from .query import TableQuery
 

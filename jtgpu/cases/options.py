@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, TypedDict, Unpack
 
-from ..inference.tables.missing import NA_VALUES
 from ..util.arguments import choice, flag, whole_number
+from ..util.missing import NA_VALUES
 
 __all__ = ["NA_VALUES", "CsvDialect", "FileKeywords", "FileOptions", "TableKeywords", "TableOptions"]
 

@@ -11,10 +11,10 @@ import numpy as np
 from ..errors import ImpossibleEvidence, JtgpuError, UnknownState
 from ..inference.evidence import read_known_cases
 from ..inference.tables.encoder import Encoder
-from ..inference.tables.missing import na_words
 from ..inference.tables.states import NOT_OBSERVED
 from ..inference.tree import JunctionTree
 from ..util.equal_rows import find_equal_rows
+from ..util.missing import na_words
 from ..util.rows import Each
 from .options import TableOptions
 from .query import TableQuery

@@ -10,9 +10,9 @@ from typing import Any
 from ..errors import DataError, EvidenceError, ParseError
 from ..inference.tables.arrow import arrow, arrow_csv, arrow_parquet, compute
 from ..inference.tables.columns import reject_repeated
-from ..inference.tables.missing import is_na_word, na_words
 from ..model.discrete import DiscreteModel
 from ..util.atomic_file import open_atomic
+from ..util.missing import is_na_word, na_words
 from .options import CsvDialect
 from .reading import open_cases
 from .reading.csv_file import CsvFile
@@ -38,7 +38,7 @@ def read_file(
     path : str or Path
     dialect : CsvDialect, optional
     na_values : str or iterable of str, optional
-        Words of a CSV file that are null; see `jtgpu.inference.tables.na_words`.
+        Words of a CSV file that are null; see `jtgpu.util.missing.na_words`.
     states : mapping, optional
         Columns of a CSV file that are text, and words that are not null in them.
     keep_words : bool

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends.base import Result
 from ..errors import EvidenceError, JtgpuError
+from ..util.missing import is_missing
 from .compiled import CompiledModel
 from .evidence import Findings, More, one_case, read_known
 from .interventions import Intervened
@@ -16,7 +17,6 @@ from .queries.scope import check_single, targets_of
 from .results.marginals import Posterior, Posteriors
 from .results.tables import Joint
 from .soft import fit_case
-from .tables import is_missing
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import EvidenceError, closest
-from ..inference.tables import column_values, is_missing, open_table
+from ..inference.tables import column_values, open_table
 from ..inference.tables.columns import reject_repeated
+from ..util.missing import is_missing
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

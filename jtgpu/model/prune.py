@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import EvidenceError
+from ..util.missing import is_missing
 from .discrete import DiscreteModel
 from .graph import descendants
 
@@ -39,7 +39,7 @@ def known_states(model: DiscreteModel, evidence: Mapping[Any, Any] | None) -> Kn
         raise EvidenceError(f"evidence must be a mapping such as {{'xray': 'yes'}}, not a {type(evidence).__name__}")
     found = KnownStates({}, set())
     for variable, value in (evidence or {}).items():
-        if value is None or (isinstance(value, float) and math.isnan(value)):
+        if is_missing(value):
             continue  # not observed
         v = model.index(variable)
         if v in found.observed or v in found.uncertain:

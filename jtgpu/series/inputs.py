@@ -11,7 +11,8 @@ import numpy as np
 
 from ..device.arrays import DeviceArray
 from ..errors import ArgumentError, DataError, EvidenceError, shown
-from ..inference.tables import Table, as_numbers, is_frame, is_missing, open_table
+from ..inference.tables import Table, as_numbers, is_frame, open_table
+from ..util.missing import is_missing
 from .gpu import run
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from jtgpu.cases.options import TableOptions
 from jtgpu.cases.query import resolve_query
 from jtgpu.cases.solver import Solver
 from jtgpu.inference.tables.encoder import CategoricalColumn, Encoder
-from jtgpu.inference.tables.missing import na_words
 from jtgpu.inference.tables.states import StateLookup
 from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.util.missing import na_words
 from tests.conftest import ROOT
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.inference.tables import is_missing
 from jtgpu.series import two_slices
+from jtgpu.util.missing import is_missing
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed")
 
@@ -80,7 +80,7 @@ def test_masked_arrays() -> None:
     assert jtgpu.learn.structure(cells, missing="drop").n_dropped == 1
 
 
-def test_a_frame_of_samples_is_asked_for_by_name() -> None:
+def test_arrays_and_pandas_frames_of_samples_are_errors() -> None:
     drawn = TREE.sample(3, seed=1)
     for wrong in (pd.DataFrame, np.asarray):
         with pytest.raises(jtgpu.JtgpuError, match=r"to_frame\(\).*\.states"):

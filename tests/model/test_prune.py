@@ -25,6 +25,7 @@ def test_barren_and_separated_variables_are_removed() -> None:
     assert NET.prune("smoke", {"tub": "no"}).variables == ("smoke",)
     assert NET.prune("xray", {"lung": "yes"}).variables == ("xray",)
     assert NET.prune("lung", {"lung": "yes"}).variables == ("smoke", "lung")
+    assert NET.prune("lung", {"xray": np.datetime64("NaT"), "dysp": None}).variables == ("smoke", "lung")
 
 
 def test_arcs_from_observed_variables_are_cut() -> None:

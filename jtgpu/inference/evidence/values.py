@@ -11,7 +11,8 @@ import numpy as np
 from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.network import BayesianNetwork, DiscreteModel
 from ...model.state_values import StateNumber
-from ..tables import is_frame, is_missing, read_states
+from ...util.missing import is_missing
+from ..tables import is_frame, read_states
 from ..tables.columns import reject_repeated
 from ..tables.tensors import as_array, is_tensor, log_copy
 

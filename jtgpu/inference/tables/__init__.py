@@ -7,14 +7,12 @@
 from __future__ import annotations
 
 from .distinct import column_values, distinct_values
-from .missing import NA_VALUES, is_missing, is_na_word, na_words
 from .numbers import as_numbers, reject_infinite
 from .open_table import Table, is_codes, is_frame, open_table
 from .read_states import at_row, read_states
 from .tensors import as_array, is_on_device, is_tensor
 
 __all__ = [
-    "NA_VALUES", "Table", "as_array", "as_numbers", "at_row", "column_values", "distinct_values", "is_codes",
-    "is_frame", "is_missing", "is_na_word", "is_on_device", "is_tensor", "na_words", "open_table", "read_states",
-    "reject_infinite",
+    "Table", "as_array", "as_numbers", "at_row", "column_values", "distinct_values", "is_codes", "is_frame",
+    "is_on_device", "is_tensor", "open_table", "read_states", "reject_infinite",
 ]  # fmt: skip

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import DataError, shown
+from ...util.missing import is_missing, is_unusable
 from .arrow import arrow
-from .missing import is_missing, is_unusable
 from .plain_cells import CategoricalColumn
 
 if TYPE_CHECKING:

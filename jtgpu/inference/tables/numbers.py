@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import DataError
-from .missing import is_missing
+from ...util.missing import is_missing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

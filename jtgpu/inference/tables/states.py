@@ -1,7 +1,7 @@
 """Values of cells as states of a variable, by the same rules for tables in memory and in files.
 
 1. Missing values mean "not observed"; so do some words in a text file, unless they are states of the variable (see
-   `jtgpu.inference.tables.missing`).
+   `jtgpu.util.missing`).
 2. A text is the name of a state, with or without surrounding spaces.
 3. Numbers and truth values, and texts of them, as everywhere in jtgpu: `jtgpu.model.state_values`.
 4. The integer -1 (not the text "-1") means "not observed", unless a state has it as its name.
@@ -16,7 +16,7 @@ from typing import Any
 from ...errors import closest, shown
 from ...model.network import DiscreteModel
 from ...model.state_values import StateValues
-from .missing import NA_VALUES, is_missing
+from ...util.missing import NA_VALUES, is_missing
 
 __all__ = ["NOT_OBSERVED", "REJECTED", "StateLookup"]
 
@@ -36,7 +36,7 @@ class StateLookup:
     v : int
         The variable's number.
     words : frozenset of str
-        Words that mean "not observed" unless they are states; see `jtgpu.inference.tables.missing.na_words`.
+        Words that mean "not observed" unless they are states; see `jtgpu.util.missing.na_words`.
     by_index : bool
         Whether numbers are numbers of states even if the name of a state is a number.
 

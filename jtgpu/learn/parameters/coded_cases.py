@@ -10,9 +10,9 @@ import numpy as np
 
 from ...errors import DataError, closest
 from ...inference.tables.columns import evidence_columns
-from ...inference.tables.missing import MissingReport
 from ...model.directed import DirectedModel
 from ...util.equal_rows import find_equal_rows
+from ...util.missing import MissingReport
 from ...util.system import free_memory
 from .sources import CaseSource, CodedChunk
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError
-from ...inference.tables.missing import MissingReport
 from ...model.network import BayesianNetwork
 from ...util import doors
+from ...util.missing import MissingReport
 from .em import Iteration
 
 if TYPE_CHECKING:

@@ -14,20 +14,10 @@ import numpy as np
 from ...cases.options import CsvDialect
 from ...cases.reading import CaseChunk, Source, open_cases
 from ...errors import ArgumentError, DataError, ParseError, UnknownState
-from ...inference.tables import (
-    Table,
-    as_array,
-    at_row,
-    column_values,
-    distinct_values,
-    is_codes,
-    is_na_word,
-    is_tensor,
-    na_words,
-    open_table,
-)
+from ...inference.tables import Table, as_array, at_row, column_values, distinct_values, is_codes, is_tensor, open_table
 from ...inference.tables.encoder import CategoricalColumn, Encoder
 from ...model.discrete import DiscreteModel
+from ...util.missing import is_na_word, na_words
 from ...util.rows import extremes
 from .likelihood_cells import LikelihoodCells
 from .state_names import labels_of
@@ -95,7 +85,7 @@ def open_source(
     chunk : int
         Rows that are read from a file at a time, about.
     na_values : str or iterable of str, optional
-        See `jtgpu.inference.tables.na_words`.
+        See `jtgpu.util.missing.na_words`.
     likelihood : mapping, optional
         Likelihoods of the rows of a table in memory, by variable.
     """

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import ArgumentError, DataError, closest
-from ....inference.tables import is_na_word
-from ....inference.tables.missing import MissingReport
 from ....inference.tables.states import REJECTED, StateLookup
 from ....model.network import BayesianNetwork, DiscreteModel
 from ....util.arguments import choice
+from ....util.missing import MissingReport, is_na_word
 from ...columns import state_labels
 from .sources import ColumnValues, read_columns
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ....cases.options import CsvDialect
 from ....cases.table_files import is_text_file, read_file
 from ....errors import DataError, EvidenceError
-from ....inference.tables import Table, column_values, na_words, open_table
+from ....inference.tables import Table, column_values, open_table
 from ....inference.tables.arrow import arrow
 from ....inference.tables.columns import reject_repeated
 from ....inference.tables.plain_cells import CategoricalColumn
+from ....util.missing import na_words
 
 if TYPE_CHECKING:
     import numpy as np

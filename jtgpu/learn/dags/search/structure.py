@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ....errors import ArgumentError
-from ....inference.tables.missing import MissingReport
 from ....model.network import BayesianNetwork
 from ....util.arguments import choice, flag, whole_number
+from ....util.missing import MissingReport
 from ....util.options import Data, Devices, LearnBackend, MissingCells, Score, SearchMethod, StructurePriorLike
 from ....util.system import free_memory, parse_bytes
 from ..candidates.family_weights import family_weights

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError
-from ...util.arguments import several
+from ..errors import ArgumentError
+from .arguments import several
 
 __all__ = ["NA_VALUES", "MissingReport", "is_missing", "is_na_word", "is_unusable", "na_words"]
 
