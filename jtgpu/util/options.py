@@ -14,7 +14,7 @@ __all__ = [
     "Against", "BackendName", "CompileOptions", "Data", "Devices", "Dtype", "EngineName", "Frame", "FrameLibrary",
     "ImputeMethod", "JointMethod", "LearnBackend", "Lowering", "Metric", "MissingCells", "Objective", "OnProblem",
     "Order", "OrderMethod", "OutlierMethod", "PlanOptions", "PosteriorMethod", "Scale", "Score", "ScreenMissing",
-    "SearchMethod", "StructurePriorLike", "TableLike", "TreeOptions", "ZeroRows",
+    "SearchMethod", "StructurePriorLike", "TableLike", "Tensor", "TreeOptions", "ZeroRows",
 ]  # fmt: skip
 
 
@@ -25,14 +25,14 @@ class Frame(Protocol):
     def columns(self) -> Any: ...
 
 
-class _Tensor(Protocol):
+class Tensor(Protocol):
     """An array of NumPy, PyTorch, JAX or another library."""
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 # data frame, mapping of columns, list of mappings, or rows of states; see `jtgpu.JunctionTree.posteriors_batch`
-TableLike = Frame | _Tensor | Mapping[Any, Any] | list[Any] | tuple[Any, ...]
+TableLike = Frame | Tensor | Mapping[Any, Any] | list[Any] | tuple[Any, ...]
 Data = TableLike | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]  # a table, or files of one
 FrameLibrary = Literal["pandas", "polars", "pyarrow"]
 
