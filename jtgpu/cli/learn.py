@@ -13,6 +13,7 @@ from ..errors import ArgumentError, DataError
 from ..formats import write, writer_of
 from ..learn.dags.scores.coded import CodedTable, code_table
 from ..learn.dags.search.structure import Structure, structure
+from ..util.text_table import counted
 from .batch_options import CsvInput, CsvOptions
 from .console import command, print_json, warn
 from .learn_options import ConstraintOptions, ModelOptions, PosteriorOptions, RunOptions
@@ -129,7 +130,7 @@ def _report(best: Structure, table: CodedTable, data: str | None, output: str | 
     print_rows(("parent", "child"), best.arcs)
     known = {"exact": "no graph has a higher score", "order": "found by search over orders"}
     found_by = known.get(best.method, f"found by {best.method} search")
-    arcs = f"{len(best.arcs):,} arc{'' if len(best.arcs) == 1 else 's'}"
+    arcs = counted(len(best.arcs), "arc")
     typer.echo(f"{table.n_cases:,} cases, {arcs}, ln score {best.score:.3f}: {found_by}", err=True)
     for line in table.missing_lines():
         typer.echo(line, err=True)

@@ -98,6 +98,9 @@ def sensitivity(  # noqa: PLR0913 (a Typer command)
         [(str(b.parameter), b.parameter.value, b.parameter.derivative, b.at_low, b.at_high) for b in bars],
         digits=digits,
     )
+    change = f"{100 * spread:.4g} %"
+    meaning = f"P at low, P at high: the probability if the parameter is {change} lower, {change} higher (at most 1)"
+    print(f"\n{meaning}" if on_terminal() else f"# {meaning}")
 
 
 def _parse_target(net: DiscreteModel, text: str) -> tuple[str, int]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..util.arguments import number
+from ..util.text_table import counted
 from .boxes import Box, box_size, draw_box
 from .drawing import Drawing
 from .layered.arrange import arrange
@@ -142,7 +143,7 @@ def arcs(posterior: StructurePosterior, threshold: float = 0.1) -> Drawing:
 
 def _arcs_legend(n_arcs: int, threshold: float, has_reversed: bool) -> tuple[str, str]:
     """A title, and what the numbers and lines mean."""
-    head = f"{n_arcs} arc{'' if n_arcs == 1 else 's'} with a probability above {threshold:g}"
+    head = f"{counted(n_arcs, 'arc')} with a probability above {threshold:g}"
     legend = "number: P(arc)" + (f", {UP} P(reversed arc)" if has_reversed else "")
     return head, legend + "; width of a line: P(link in either direction)"
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends.base import Result
 from ..errors import EvidenceError, JtgpuError
+from ..util.keywords import check_keywords
 from ..util.missing import is_missing
+from ..util.text_table import counted
 from .compiled import CompiledModel
 from .evidence import Findings, More, one_case, read_known
 from .interventions import Intervened
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 
+@check_keywords({"Unpack[More]": More.__annotations__})
 class Session:
     """A sequence of queries with changing evidence; created by ``tree.session()``.
 
@@ -229,7 +232,8 @@ class Session:
         Session.__init__(self, state["compiled"], **state["known"])
 
     def __repr__(self) -> str:
-        return f"Session({self._compiled.model.name!r}, {sum(len(given) for given in self._known.values())} findings)"
+        n = sum(map(len, self._known.values()))
+        return f"Session({self._compiled.model.name!r}, {counted(n, 'finding')})"
 
 
 _KINDS = ("evidence", "likelihood", "soft", "do")

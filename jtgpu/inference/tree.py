@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import ImpossibleEvidence
 from ..util import doors
 from ..util.arguments import choice
+from ..util.keywords import check_keywords
 from .compiled import CompiledModel
 from .evidence import Cases, Findings, Known, More, read_findings, read_known, read_known_cases
 from .frame_options import FrameOptions
@@ -50,6 +51,7 @@ __all__ = ["JunctionTree"]
 F = TypeVar("F", bound="Frame")
 
 
+@check_keywords({"Unpack[More]": More.__annotations__, "Unpack[FrameOptions]": FrameOptions.__annotations__})
 class JunctionTree(CompiledModel):
     """A compiled model, ready for queries; created by ``net.compile()`` or ``plan.compile()``.
 
@@ -268,7 +270,7 @@ class JunctionTree(CompiledModel):
         """
         return posteriors_on_device(self, cases, likelihood, targets_of(self._model, targets))
 
-    def log_likelihood(self, cases: Cases, **more: Any) -> NDArray[np.float64]:
+    def log_likelihood(self, cases: Cases, **more: Unpack[More]) -> NDArray[np.float64]:
         """Compute ln P(case) of a table of B cases; missing cells are summed out.
 
         The sum of the result is the log-likelihood of a table of independent cases.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import NetworkError
+from ..util.text_table import counted
 from .cpts import check_numbers, freeze
 from .discrete import DiscreteModel, Factor
 from .summary import summary
@@ -71,12 +72,13 @@ class MarkovNetwork(DiscreteModel):
         return made
 
     def __repr__(self) -> str:
-        return f"MarkovNetwork({self._name!r}, {len(self)} variables, {len(self._factors)} factors)"
+        sizes = f"{counted(len(self), 'variable')}, {counted(len(self._factors), 'factor')}"
+        return f"MarkovNetwork({self._name!r}, {sizes})"
 
     def __str__(self) -> str:
         """The variables with their states, as an aligned table."""
         named = f" {self._name!r}" if self._name else ""
-        head = f"Markov network{named}: {len(self):,} variables, {len(self._factors):,} factors"
+        head = f"Markov network{named}: {counted(len(self), 'variable')}, {counted(len(self._factors), 'factor')}"
         return summary(head, self._variables, self._states, None)
 
     def __eq__(self, other: object) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ..errors import EvidenceError, NetworkError, closest
+from ..util.text_table import counted
 from .cpt import Axis, Cpt
 from .cpt_input import checked_cpt
 from .cpts import RowReport
@@ -286,14 +287,13 @@ class BayesianNetwork(DirectedModel):
         return hash((self._variables, self._states, self._parents))
 
     def __repr__(self) -> str:
-        return f"BayesianNetwork({self._name!r}, {len(self)} variables, {self.n_arcs} arcs)"
+        return f"BayesianNetwork({self._name!r}, {counted(len(self), 'variable')}, {counted(self.n_arcs, 'arc')})"
 
     def __str__(self) -> str:
         """The variables with their states and parents, as an aligned table."""
         named = f" {self._name!r}" if self._name else ""
-        head = (
-            f"Bayesian network{named}: {len(self):,} variables, {self.n_arcs:,} arcs, {self.n_parameters:,} parameters"
-        )
+        sizes = (len(self), "variable"), (self.n_arcs, "arc"), (self.n_parameters, "parameter")
+        head = f"Bayesian network{named}: {', '.join(counted(*size) for size in sizes)}"
         return summary(head, self._variables, self._states, [self.parents(v) for v in self._variables])
 
     # networkx -------------------------------------------------------------------------------------------------

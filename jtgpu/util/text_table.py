@@ -10,7 +10,7 @@ import numpy as np
 
 from .monospace import DOTS, abridged, display_width, justified
 
-__all__ = ["format_cell", "format_table", "shown_rows"]
+__all__ = ["counted", "format_cell", "format_table", "shown_rows"]
 
 MAX_ROWS = 60  # of a table that is shown whole; of longer ones, the first and last `SOME_ROWS`
 SOME_ROWS = 5
@@ -19,6 +19,11 @@ MAX_CELL = 40  # characters of a cell
 DIGITS = 6
 SMALL, LARGE = 1e-4, 1e9  # absolute values outside this range are shown with an exponent
 GAP = "  "
+
+
+def counted(n: int, noun: str) -> str:
+    """A number and its noun: ``"1 arc"``, ``"2,000 arcs"``."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def format_cell(value: Any, digits: int = DIGITS) -> str:

@@ -450,7 +450,7 @@ def test_a_session_with_all_kinds_of_evidence(backend: BackendName) -> None:
         session.retract("rain")
         session.retract("sprinkler")
         np.testing.assert_array_equal(session.posterior("sprinkler"), seen)
-        assert "1 findings" in repr(session)
+        assert "1 finding)" in repr(session)
         with pytest.raises(errors.EvidenceError, match="'rain' has no evidence"):
             session.retract("rain")
     with pytest.raises(errors.JtgpuError, match="closed"):

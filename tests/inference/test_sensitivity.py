@@ -283,7 +283,10 @@ def test_the_command() -> None:
         )
         assert (p["derivative"], p["at_high"]) == (bar.parameter.derivative, bar.at_high)
     lines = run("sensitivity", ASIA, "lung=yes", "-e", "xray=yes", "-n", "3", "--spread", "0.5").stdout.splitlines()
-    assert len(lines) == 5
+    assert len(lines) == 6
+    assert lines[5] == (
+        "# P at low, P at high: the probability if the parameter is 50 % lower, 50 % higher (at most 1)"
+    )
     assert lines[0].startswith("# P(lung = yes) now\t0.48871140131")
 
 

@@ -280,3 +280,18 @@ def test_messages_repeat_no_large_values(small: jtgpu.JunctionTree) -> None:
             with pytest.raises(JtgpuError) as caught:
                 call()
             assert len(str(caught.value)) <= 4100
+
+
+def test_misspelt_keywords_of_queries(small: jtgpu.JunctionTree) -> None:
+    calls: list[tuple[Any, str]] = [
+        (lambda t: t.value_of_information("lung", cost={}), "information.. has no argument 'cost'; its arguments"),
+        (lambda t: t.posterior("lung", evidnce={}), "posterior.. has no argument 'evidnce'; did you mean 'evidence'"),
+        (lambda t: t.posteriors_batch({}, target=[]), "posteriors_batch.. has no .*; did you mean 'targets'"),
+        (lambda t: t.predict_proba({}, on_eror="flag"), "predict_proba.. has no .*; did you mean 'on_error'"),
+        (lambda t: t.mpe(K=3), "mpe.. has no argument 'K'; did you mean 'k'"),
+        (lambda t: t.session(likelyhood={}), "session.. has no .*; did you mean 'likelihood'"),
+        (lambda t: t.session().set(dos={}), "set.. has no argument 'dos'; did you mean 'do'"),
+    ]
+    for call, says in calls:
+        with pytest.raises(ArgumentError, match=says):
+            call(small)

@@ -208,7 +208,7 @@ def test_print_shows_the_variables() -> None:
     )
     assert repr(lawn()) == "BayesianNetwork('lawn', 3 variables, 2 arcs)"
     markov = MarkovNetwork({"a": ["0", "1"]}, [(["a"], [1.0, 2.0])])
-    assert str(markov) == "Markov network: 1 variables, 1 factors\nvariable  states\na         0, 1"
+    assert str(markov) == "Markov network: 1 variable, 1 factor\nvariable  states\na         0, 1"
 
 
 def test_a_long_network_is_printed_without_its_middle() -> None:

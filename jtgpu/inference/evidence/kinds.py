@@ -43,9 +43,9 @@ class More(TypedDict, total=False):
         the arcs from its parents.
     """
 
-    likelihood: Findings | None
-    soft: Findings | None
-    do: Findings | None
+    likelihood: Mapping[Any, Any] | None
+    soft: Mapping[Any, Any] | None
+    do: Mapping[Any, Any] | None
 
 
 @dataclass(frozen=True)

@@ -117,8 +117,14 @@ class Posterior(Mapping[str, float]):
         return format_table([self.variable, "probability"], columns, fixed=1, hint=HINT)
 
     def __repr__(self) -> str:  # one line: posteriors are also elements of lists and dictionaries
+        return f"{self:.6g}"
+
+    def __format__(self, spec: str) -> str:
+        """The table for an empty `spec`; else one line, with every probability in this format: ``f"{p:.3f}"``."""
+        if not spec:
+            return str(self)
         rows = shown_rows(len(self.states), MAX_STATES)
-        parts = [f"{self.states[i]}: {self.probabilities[i]:.6g}" for i in rows]
+        parts = [f"{self.states[i]}: {self.probabilities[i]:{spec}}" for i in rows]
         if len(rows) < len(self.states):
             parts.insert(len(rows) // 2, "...")
         return f"P({self.variable}) = {{{', '.join(parts)}}}"

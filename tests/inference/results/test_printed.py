@@ -106,3 +106,14 @@ def test_large_networks_and_long_names_are_bounded() -> None:
     assert max(map(len, text.splitlines())) <= 100
     text = str(tree.sample(100, seed=1))
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_counts_of_one_and_formats() -> None:
+    net = jtgpu.network("a->b", "{x|y}", seed=1)
+    assert str(net).startswith("Bayesian network: 2 variables, 1 arc, 3 parameters")
+    assert repr(net) == "BayesianNetwork('', 2 variables, 1 arc)"
+    tree = jtgpu.load("asia").compile("cpu")
+    posterior = tree.posterior("lung")
+    assert (f"{posterior:.3f}", f"{posterior}") == ("P(lung) = {yes: 0.055, no: 0.945}", str(posterior))
+    with tree.session({"xray": "yes"}) as session:
+        assert repr(session) == "Session('asia', 1 finding)"

@@ -13,6 +13,7 @@ from ....errors import ImpossibleEvidence, TableTooLarge
 from ....inference.results.marginals import Posteriors
 from ....model.network import BayesianNetwork
 from ....util.system import cores
+from ....util.text_table import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,7 +45,7 @@ class AveragedPosteriors(Posteriors):
     n_graphs: int
 
     def _title(self) -> str:
-        return f"{super()._title()}, averaged over {self.n_graphs:,} graph{'' if self.n_graphs == 1 else 's'}"
+        return f"{super()._title()}, averaged over {counted(self.n_graphs, 'graph')}"
 
 
 class AveragedNetworks:

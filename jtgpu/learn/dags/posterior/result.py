@@ -17,6 +17,7 @@ from ....model.network import BayesianNetwork
 from ....util import doors
 from ....util.arguments import file_path, number, whole_number
 from ....util.atomic_file import write_bytes
+from ....util.text_table import counted
 from ..chains.diagnostics import standard_errors
 from ..graphs import digraph
 from ..networks import fitted_network
@@ -123,7 +124,7 @@ class StructurePosterior(Printed):
         found = [(u, v) for u, v in np.argwhere(p >= threshold).tolist() if u != v]
         found.sort(key=lambda arc: (-p[arc], arc))
         records = [Arc(self.names[u], self.names[v], float(p[u, v]), float(e[u, v])) for u, v in found]
-        return Ranking(records, Arc, f"{len(records):,} arcs with a probability of at least {threshold:g}")
+        return Ranking(records, Arc, f"{counted(len(records), 'arc')} with a probability of at least {threshold:g}")
 
     def edge(self, parent: str, child: str) -> float:
         """Probability of an arc."""
@@ -373,7 +374,7 @@ class StructurePosterior(Printed):
         lines += self._table_of_cases.missing_lines()
         if self.log_evidence is not None:
             lines.append(f"ln of the sum over all graphs: {self.log_evidence:.6f}")
-        lines.append(f"best graph: {len(self.structure.arcs)} arcs, ln score {self.map_score:.3f}")
+        lines.append(f"best graph: {counted(len(self.structure.arcs), 'arc')}, ln score {self.map_score:.3f}")
         return "\n".join([*lines, *self._facts.describe(float(self.mcse.values.max()))])
 
     def _curve(self) -> tuple[Sequence[float], str, str]:

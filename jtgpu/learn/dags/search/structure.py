@@ -15,6 +15,7 @@ from ....util.arguments import choice, flag, whole_number
 from ....util.missing import MissingReport
 from ....util.options import Data, Devices, LearnBackend, MissingCells, Score, SearchMethod, StructurePriorLike
 from ....util.system import free_memory, parse_bytes
+from ....util.text_table import counted
 from ..candidates.family_weights import family_weights
 from ..candidates.preparation import (
     MAX_SCREENED,
@@ -85,7 +86,8 @@ class Structure:
     steps: int = 0
 
     def __repr__(self) -> str:
-        text = f"{len(self.names)} variables, {len(self.arcs)} arcs, score {self.score:.2f}, {self.method}"
+        sizes = f"{counted(len(self.names), 'variable')}, {counted(len(self.arcs), 'arc')}"
+        text = f"{sizes}, score {self.score:.2f}, {self.method}"
         return f"<Structure: {'; '.join([text, *self._table.missing_lines()])}>"
 
     @property

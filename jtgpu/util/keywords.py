@@ -1,0 +1,55 @@
+"""Keywords that a method does not have are errors that suggest the closest one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from inspect import CO_VARKEYWORDS
+from types import FunctionType
+from typing import Any, TypeVar
+
+from ..errors import ArgumentError, closest
+
+__all__ = ["check_keywords"]
+
+T = TypeVar("T")
+
+
+def check_keywords(unpacked: Mapping[str, Iterable[str]]) -> Callable[[type[T]], type[T]]:
+    """A decorator of classes that checks the keywords of all public methods.
+
+    Parameters
+    ----------
+    unpacked : mapping
+        Annotation of a parameter ``**name``, such as ``"Unpack[More]"`` -> the keywords that it stands for. Methods
+        with another annotation check theirs.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        for name, function in [*vars(cls).items()]:
+            if isinstance(function, FunctionType) and not name.startswith("_"):
+                code = function.__code__
+                n = code.co_argcount + code.co_kwonlyargcount
+                known = {*code.co_varnames[code.co_posonlyargcount : n]}
+                if code.co_flags & CO_VARKEYWORDS:
+                    more = unpacked.get(function.__annotations__[code.co_varnames[n]])
+                    if more is None:
+                        continue
+                    known.update(more)
+                setattr(cls, name, _checked(function, known))
+        return cls
+
+    return decorate
+
+
+def _checked(function: FunctionType, known: set[str]) -> Any:
+    @functools.wraps(function)
+    def method(*args: Any, **keywords: Any) -> Any:
+        if keywords and not keywords.keys() <= known:
+            name = min(keywords.keys() - known)
+            options = sorted(known - {"self"})
+            hint = closest(name, options) or f"; its arguments are {', '.join(options) or 'none'}"
+            raise ArgumentError(f"{function.__name__}() has no argument {name!r}{hint}")
+        return function(*args, **keywords)
+
+    return method
