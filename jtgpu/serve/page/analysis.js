@@ -163,7 +163,7 @@ class ExplanationPanel extends Panel {
 
 class ValuePanel extends Panel {
   constructor(store, actions) {
-    super(store, "What to observe next (value of information)", { name: "voi" });
+    super(store, "What to observe next", { name: "voi" });
     this.actions = actions;
   }
 
@@ -187,7 +187,7 @@ class ValuePanel extends Panel {
     const found = observations.map((o) => ({ ...o, v: network.number.get(o.variable) })).filter((o) => o.gain > 1e-9);
     store.ranking = found.map((o) => o.v);
     store.emit("ranking");
-    const intro = el("p", {}, "Observations that are most informative about ", el("b", {}, network.texts[target]), ". Click a name to enter its state.");
+    const intro = el("p", {}, "Value of information about ", el("b", {}, network.texts[target]), ". Click a name to enter its state.");
     if (!found.length) {
       this.body.replaceChildren(el("p", { class: "muted" }, `No observation is informative about ${network.texts[target]}.`));
       return;
