@@ -89,8 +89,9 @@ def _without_words(table: Any, words: frozenset[str], states: Mapping[str, Colle
         if arrow().types.is_string(column.type):
             known = states.get(name, ())
             gone = [v for v in column.unique().to_pylist() if is_na_word(v, words) and v.strip() not in known]
-            is_gone = compute().is_in(column, arrow().array(gone, arrow().string()))
-            table = table.set_column(j, name, compute().if_else(is_gone, None, column))
+            if gone:
+                is_gone = compute().is_in(column, arrow().array(gone, arrow().string()))
+                table = table.set_column(j, name, compute().if_else(is_gone, None, column))
     return table
 
 

@@ -60,7 +60,8 @@ def class_column(y: Any) -> NDArray[Any]:
     classes = np.asarray(y)
     if classes.ndim != 1:
         raise EvidenceError(f"y has shape {classes.shape}, expected (n,): one class for each row")
-    if classes.dtype.kind in "fO" and any(is_missing(v) for v in classes.tolist()):
+    cells = y if isinstance(y, (list, tuple)) else classes.tolist() if classes.dtype.kind in "fOMm" else ()
+    if any(map(is_missing, cells)):  # cells of a list itself: numpy.asarray(["a", nan]) has the text "nan"
         raise EvidenceError("y has a missing value; remove rows without a class")
     return classes
 

@@ -143,6 +143,7 @@ def test_values_and_columns_that_are_not_in_the_training_data() -> None:
         ({"structure": {"a": ["class"]}}, [[1, 2]], [1], "2 columns, but the structure has 1"),
         ({}, {"a": [None]}, [1], "column 'a' has only missing values"),
         ({}, {"a": [1]}, [None], "missing value"),
+        ({}, {"a": [1, 2]}, ["u", float("nan")], "missing value"),
         ({}, {"a": [1]}, [[1]], "one class for each row"),
         ({}, {"a": [[1]]}, [1], "not a single value|has shape"),
         ({"states": {"a": [2]}}, {"a": [1]}, [1], "unknown value 1"),
