@@ -55,6 +55,7 @@ jtgpu.learn.fit(net, 3)  # wrong
 jtgpu.learn.fit(net, "cases.csv", backend="gpus")  # wrong
 jtgpu.screen.top_outliers({"a": [1.0, 2.0]}, metric="euclid")  # wrong
 tree.predict_proba(3)  # wrong
+tree.posterior("lung").to_frame(3)  # wrong
 net.compile("cpus")  # wrong
 net.plan(memory=3)  # wrong
 net.plan(tim_limit=3)  # wrong

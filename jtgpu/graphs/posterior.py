@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, DataError, shown
-from ..inference.results.frames import make_frame
+from ..inference.results.frames import make_frame, to_frame_method
 from ..inference.results.printed import Printed
 from ..util.arguments import choice, described, flag, number, several
 from ..util.options import Devices, EngineName
@@ -71,6 +71,7 @@ class BetweennessPosterior(Printed):
         low, high = (below <= tail - 1e-9).sum(axis=1), (below < 1 - tail - 1e-9).sum(axis=1)
         return np.stack([low, high], axis=1) + 1
 
+    @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame with a row for each variable, the best mean rank first.
 

@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import ArgumentError, JtgpuError
 from ...model.network import DiscreteModel
 from ..tables import Table
-from .frames import make_frame, unused_name
+from .frames import make_frame, to_frame_method, unused_name
 from .marginals import as_array
 from .printed import Lazy, Printed, row_labels
 
@@ -145,6 +145,7 @@ class Explanation(Printed, Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._model) if self._variables is None else len(self._variables)
 
+    @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame with a row for each explanation of `ranked`, most probable first.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...model.network import BayesianNetwork
-from .frames import make_frame
+from .frames import make_frame, to_frame_method
 from .marginals import distinct_names
 from .printed import Lazy, Printed, state_columns
 
@@ -71,6 +71,7 @@ class ExpectedCounts(Printed, Mapping[str, "NDArray[np.float64]"]):
     def __len__(self) -> int:
         return len(self._families)
 
+    @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame with a row for each entry of each CPT.
 

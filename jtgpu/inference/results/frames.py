@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, overload
 
 import numpy as np
 
@@ -15,7 +15,31 @@ from ..tables.plain_cells import CategoricalColumn
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["make_frame", "unused_name"]
+    import pandas
+    import polars
+    import pyarrow
+
+__all__ = ["make_frame", "to_frame_method", "unused_name"]
+
+
+class _ToFrame(Protocol):
+    @overload
+    def __call__(self, backend: Literal["pandas"] | None = None) -> pandas.DataFrame: ...
+    @overload
+    def __call__(self, backend: Literal["polars"]) -> polars.DataFrame: ...
+    @overload
+    def __call__(self, backend: Literal["pyarrow"]) -> pyarrow.Table: ...
+    @overload
+    def __call__(self, backend: str) -> Any: ...
+
+
+class _ToFrameMethod(Protocol):
+    def __get__(self, instance: object, owner: type | None = None) -> _ToFrame: ...
+
+
+def to_frame_method(method: Callable[..., Any]) -> _ToFrameMethod:
+    """Type a method ``to_frame(backend=None)`` by the library that is named; pandas is the default."""
+    return cast(_ToFrameMethod, method)
 
 
 def make_frame(columns: Mapping[str, Any], backend: str | None = None, *, cases: Table | None = None) -> Any:

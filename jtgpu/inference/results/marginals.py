@@ -13,7 +13,7 @@ from ...util import doors
 from ...util.text_table import format_table, shown_rows
 from ..evidence import Known
 from ..tables import Table
-from .frames import make_frame
+from .frames import make_frame, to_frame_method
 from .printed import HINT, Lazy, Printed, row_labels, state_columns
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class Posterior(Mapping[str, float]):
         """Return a dictionary from state name to probability, like ``dict(p)``."""
         return dict(zip(self, self.probabilities.tolist(), strict=True))
 
+    @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame with the columns ``state`` and ``probability``; see `Posteriors.to_frame`."""
         return make_frame({"state": [*self], "probability": self.probabilities}, backend)
@@ -174,6 +175,7 @@ class Posteriors(Printed, Mapping[str, Posterior]):
     def __len__(self) -> int:
         return len(self._model) if self._targets is None else len(self._targets)
 
+    @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame with a row for each state of each variable.
 

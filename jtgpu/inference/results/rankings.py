@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .frames import make_frame
+from .frames import make_frame, to_frame_method
 from .printed import Printed
 
 __all__ = ["Ranking", "Scores"]
@@ -45,6 +45,7 @@ class Ranking(Printed, list[T]):
                 found[field.name] = [" or ".join(c) if isinstance(c, tuple) else c for c in cells]
         return found
 
+    @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame with a row for each record.
 
@@ -80,6 +81,7 @@ class Scores(Printed, dict[str, float]):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (dict(self), self._quantity)
 
+    @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame with a row for each variable; see `Ranking.to_frame`."""
         return make_frame({"variable": [*self], self._quantity: [*self.values()]}, backend)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.network import DiscreteModel
-from .frames import make_frame, unused_name
+from .frames import make_frame, to_frame_method, unused_name
 from .marginals import Posterior, as_array, distinct_names
 from .printed import Lazy, Printed
 
@@ -42,6 +42,7 @@ class _Table(Printed):
         """Number of states of each variable."""
         return self.probabilities.shape
 
+    @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame with a row for each configuration; the last variable varies fastest.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError, DataError, TableTooLarge
-from ...inference.results.frames import make_frame
+from ...inference.results.frames import make_frame, to_frame_method
 from ...inference.results.printed import Lazy, Printed
 from ...model.network import BayesianNetwork
 from ...util.arguments import described
@@ -67,6 +67,7 @@ class PredictiveCheck(Printed):
         self.z = np.where(agrees, 0.0, np.where(is_certain, np.copysign(np.inf, difference), z))
         self.chi_squared = float(np.where(agrees, 0.0, parts).sum())
 
+    @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame with a row for each configuration.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import ArgumentError, UnknownVariable, closest
-from ....inference.results.frames import make_frame, unused_name
+from ....inference.results.frames import make_frame, to_frame_method, unused_name
 from ....inference.results.printed import Printed
 from ....inference.results.rankings import Ranking
 
@@ -59,6 +59,7 @@ class ArcTable(Printed):
         u, v = (variable_number(self.names, x) for x in arc)
         return float(self.values[u, v])
 
+    @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame: a row for each parent, with its name in the column ``parent``, and a column per child.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import ArgumentError
-from ....inference.results.frames import make_frame
+from ....inference.results.frames import make_frame, to_frame_method
 from ....inference.results.printed import Printed
 from ....inference.results.rankings import Ranking
 from ....model.network import BayesianNetwork
@@ -392,6 +392,7 @@ class StructurePosterior(Printed):
         columns: list[Any] = [[a.parent for a in arcs], [a.child for a in arcs], [a.probability for a in arcs]]
         return ["parent", "child", "probability", "mcse"], [*columns, [a.mcse for a in arcs]], 2
 
+    @to_frame_method
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame with a row for each ordered pair of variables.
 
