@@ -380,7 +380,7 @@ def test_bad_options(options: dict[str, Any], error: type[Exception], message: s
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"a": ["x", "", "y"], "b": [1, 2, 1]}, "row"),
+        ({"a": ["x", None, "y"], "b": [1, 2, 1]}, "row"),
         ({"a": [1, 1, 1], "b": [1, 2, 1]}, "'a'"),
         ({"a": [0.5, 1.5, 0.5], "b": [1, 2, 1]}, "discretise"),
         ({"a": [], "b": []}, "row"),
