@@ -10,7 +10,7 @@ ARGS   ?=
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test test-all check check-lint check-types check-package check-kernels check-recipes docs bench bench-smoke gpu-test gpu-bench gpu-sanitize clean
+.PHONY: help run test test-again test-all check check-lint check-types check-package check-kernels check-recipes docs bench bench-smoke gpu-test gpu-bench gpu-sanitize clean
 
 help: ## this list
 	@echo "make TARGET [PYTHON=python3] [VENV=.venv] [ARGS='...']"
@@ -21,6 +21,11 @@ run: $(VENV)/.stamp-run ## install into .venv, then time the seven benchmark net
 
 test: $(VENV)/.stamp-test ## one test of everything that needs no GPU, in a few minutes (ARGS: more for pytest)
 	$(PYTEST) -m "not slow" --hypothesis-profile=quick $(ARGS)
+
+test-again: $(VENV)/.stamp-test ## the tests of `make test` without AVX-512, if the processor has it
+	@without="$$($(BIN)/python -m tests.support.processors)"; \
+	if [ -z "$$without" ]; then echo "no AVX-512 here that NumPy uses: nothing to test again"; \
+	else NPY_DISABLE_CPU_FEATURES="$$without" $(PYTEST) -m "not slow" --hypothesis-profile=quick $(ARGS); fi
 
 test-all: $(VENV)/.stamp-test ## every test that needs no GPU, at full length
 	$(PYTEST) --hypothesis-profile=full $(ARGS)

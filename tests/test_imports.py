@@ -27,7 +27,8 @@ PACKAGE = ROOT / "jtgpu"
 # heavy or optional packages -> the files that may import them, at the top or within functions
 PACKAGES: dict[str, tuple[str, ...]] = {
     "numba": ("util/jit.py", "util/jit_cache.py", "util/ahead/*.py", "**/loops/*.py"),
-    "llvmlite": ("util/ahead/*.py", "backends/cpu/loops/*.py", "graphs/loops/lanes.py", "learn/dags/loops/bits.py"),
+    "llvmlite": ("util/ahead/*.py", "backends/cpu/loops/*.py", "graphs/loops/lanes.py",
+                 "util/elementary/loops/bits.py"),
     "networkx": (
         "plans/clique_tree.py", "model/graph_conversion.py", "inference/named_tree.py", "interop/networkx.py",
         "learn/dags/graphs.py", "graphs/nx_backend.py",

@@ -111,8 +111,8 @@ def normalize_rows(
             n_off += off
             off_variables.append(name)
             # by ratio: a sum of 0.01 is as far from 1 as a sum of 100
-            with np.errstate(divide="ignore"):
-                ratio = np.where(zero, 0.0, np.abs(np.log(sums)))
+            with np.errstate(divide="ignore", over="ignore"):
+                ratio = np.where(zero, 0.0, np.maximum(sums, 1.0 / sums))
             at = int(ratio.argmax())
             if ratio.flat[at] > worst:
                 worst, worst_sum, worst_variable = float(ratio.flat[at]), float(sums.flat[at]), name

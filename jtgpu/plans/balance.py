@@ -11,8 +11,11 @@ tree, at the cost of somewhat more products.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+
+from ..util.elementary import log
 
 __all__ = ["shorten"]
 
@@ -21,6 +24,12 @@ LATENCY, LATENCY_DOUBLED, SMALL = 0.85, 0.35, 2000.0  # up to SMALL products, an
 PRODUCT, STORED = 0.5e-6, 3.0e-6
 NEAR = 0.25  # exchanges count less the shorter their path; zero at this share below the critical path
 MAX_SWEEPS = 64
+
+
+@functools.lru_cache(1 << 16)
+def _latency(products: int) -> float:
+    """Of a contraction, in microseconds."""
+    return LATENCY + LATENCY_DOUBLED / log(2.0) * max(0.0, log(products / SMALL))
 
 
 def shorten(
@@ -100,7 +109,7 @@ class _Tree:
     def _vertex(self, *scopes: frozenset[int]) -> tuple[float, int]:
         """Latency of a contraction with the given edges, in microseconds, and its number of products."""
         products = self.size(scopes[0].union(*scopes[1:]))
-        return LATENCY + LATENCY_DOUBLED * max(0.0, math.log2(products / SMALL)), products
+        return _latency(products), products
 
     def _times(self) -> tuple[dict[int, float], dict[int, float]]:
         """For each edge, when the upward message is ready, and the longest path to the downward message."""

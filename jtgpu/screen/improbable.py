@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import ArgumentError, DataError, EvidenceError, shown
 from ..inference.tables import read_states
 from ..util.arguments import several, whole_number
+from ..util.elementary import exp
 from .columns import open_rows
 from .frames import as_array_like, like_cases
 
@@ -106,5 +107,5 @@ def cell_surprise(tree: JunctionTree, cases: Any, rows: Iterable[int]) -> Cells:
             v = int(np.argmin(odds)) if n_variables else 0
             known = n_variables > 0 and odds[v] < np.inf
             names.append(tree.model.variables[v] if known else None)
-            p.append(float(np.exp(min(odds[v], 0.0))) if known else 0.0)
+            p.append(exp(min(float(odds[v]), 0.0)) if known else 0.0)
     return Cells(names, np.array(p))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..util.elementary import exps, logs
 from .rows import MISSING, UNSEEN, Rows
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ class Planes:
         by_bits = sorted(range(len(bits)), key=bits.__getitem__)
         self._groups = [by_bits[i : i + WORD] for i in range(0, len(by_bits), WORD)]
         self._planes = [max(bits[j] for j in group) for group in self._groups]
-        self._rarity = [-np.log((np.bincount(c[c >= 0], minlength=1) + 1) / (len(c) + 1)) for c in codes.T]
+        self._rarity = [-logs((np.bincount(c[c >= 0], minlength=1) + 1) / (len(c) + 1)) for c in codes.T]
         self._edges = [np.quantile(c, np.arange(1, 8) / 8) if len(c) else c for c in map(_known, numbers.T)]
-        spread = [float((r * np.exp(-r)).sum()) for r in self._rarity] + [2.0] * len(self._edges)  # entropies
+        spread = [float((r * exps(-r)).sum()) for r in self._rarity] + [2.0] * len(self._edges)  # entropies
         self._by_spread = sorted(range(len(spread)), key=lambda j: -spread[j])
         self.first = np.concatenate([[0], np.cumsum(self._planes, dtype=np.int64)]).astype(np.int64)
 

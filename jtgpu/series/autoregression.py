@@ -10,6 +10,7 @@ import numpy as np
 from ..device.arrays import device_array
 from ..errors import ArgumentError, DataError
 from ..util.arguments import choice, flag, whole_number
+from ..util.elementary import log, logs
 from ..util.options import Devices, EngineName, OnProblem
 from .gpu import batch, run
 from .gpu.batch import BatchResult
@@ -184,8 +185,8 @@ def _fit(
 def _best(sigma2: NDArray[np.float64], last: NDArray[np.int64], n_times: int, criterion: str) -> NDArray[np.int64]:
     """The order of each series that has the smallest value of a criterion."""
     m = np.arange(sigma2.shape[1])
-    penalty = np.log(n_times) if criterion == "bic" else 2.0
-    values = n_times * np.log(np.where(sigma2 > 0, sigma2, 1.0)) + penalty * m
+    penalty = log(n_times) if criterion == "bic" else 2.0
+    values = n_times * logs(np.where(sigma2 > 0, sigma2, 1.0)) + penalty * m
     chosen: NDArray[np.int64] = np.where(m <= last[:, None], values, np.inf).argmin(axis=1)
     return chosen
 

@@ -89,7 +89,7 @@ def _expected_saving(sample: int, different: int, n: int) -> float:
     if different == sample:
         return 0.0
     kinds = sample**2 / (2.0 * (sample - different))
-    return float(1.0 + kinds / n * np.expm1(-n / kinds))
+    return float(1.0 + kinds / n * math.expm1(-n / kinds))
 
 
 def _hashes(tables: Sequence[NDArray[Any]], each: Each) -> NDArray[np.uint64]:

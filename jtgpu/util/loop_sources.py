@@ -18,7 +18,7 @@ DATA = (
     "plans/arrays.py", "plans/program.py", "plans/specialise.py", "plans/ordering/anneal.py",
     "cases/reading/cell_data.py", "backends/cpu/records.py", "backends/cpu/lanes.py", "backends/cpu/lower.py",
     "backends/cpu/backward.py", "backends/cpu/parallel.py", "learn/dags/chain_records.py", "learn/dags/count_modes.py",
-    "graphs/records.py", "screen/arrays.py", "util/array_types.py", "util/jit.py",
+    "graphs/records.py", "screen/arrays.py", "util/array_types.py", "util/elementary/series.py", "util/jit.py",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence
+from ...util.elementary import exps, logs
 from ..results.rankings import Ranking, Scores
 from .joint import joint
 from .scope import scope_of
@@ -52,13 +53,13 @@ class Observation:
 def kl_divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
     """KL(p || q) in nats. `q` must be positive where `p` is."""
     at = p > 0
-    return max(0.0, float((p[at] * np.log(p[at] / q[at])).sum()))
+    return max(0.0, float((p[at] * logs(p[at] / q[at])).sum()))
 
 
 def _entropy(p: NDArray[np.float64]) -> float:
     """-sum p ln p, with 0 ln 0 = 0."""
     positive = p[p > 0]
-    return max(0.0, -float((positive * np.log(positive)).sum()))
+    return max(0.0, -float((positive * logs(positive)).sum()))
 
 
 def entropy(tree: CompiledModel, variables: str | int | Iterable[str | int], settled: Settled) -> float:
@@ -95,7 +96,7 @@ class _TargetAndOthers:
             raise ImpossibleEvidence("the evidence has probability 0")
         possible = ~found.impossible
         log_case = found.log_evidence[possible]
-        self.p = np.exp(log_case - log_case.max())
+        self.p = exps(log_case - log_case.max())
         self.p /= self.p.sum()
         self._rows = found.posterior[possible]  # (T, sum of the others' cardinalities)
         ends = np.cumsum([0, *(int(model.cardinality[v]) for v in others)]).tolist()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError
+from ...util.elementary import log, logs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +46,7 @@ class StructurePrior:
         """
         present = members >= 0
         if self.name == "fair":
-            of_size = [-math.log(math.comb(n - 1, k)) for k in range(min(members.shape[1], n - 1) + 1)]
+            of_size = [-log(math.comb(n - 1, k)) for k in range(min(members.shape[1], n - 1) + 1)]
             return np.asarray(np.array(of_size)[present.sum(axis=1)], np.float64)
         if self._log_odds is not None:
             return np.asarray(np.where(present, self._log_odds[members, v], 0.0).sum(axis=1), np.float64)
@@ -55,7 +56,7 @@ class StructurePrior:
         """ln weights of the number of parents, (n,), and of each arc, (n, n): a set's weight is their sum."""
         of_size = np.zeros(n)
         if self.name == "fair":
-            of_size = np.array([-math.log(math.comb(n - 1, k)) for k in range(n)])
+            of_size = np.array([-log(math.comb(n - 1, k)) for k in range(n)])
         return of_size, np.zeros((n, n)) if self._log_odds is None else self._log_odds
 
 
@@ -84,5 +85,5 @@ def make_prior(prior: Any, n: int) -> StructurePrior:
             raise ArgumentError("probabilities of arcs must be above 0 and below 1; else use forbidden= and required=")
         full = np.broadcast_to(p, (n, n)).copy()
         np.fill_diagonal(full, 0.5)
-        return StructurePrior("edge", np.log(full) - np.log1p(-full))
+        return StructurePrior("edge", logs(full) - logs(1.0 - full))
     raise ArgumentError(f"prior must be 'uniform', 'fair', 'order' or ('edge', p), not {prior!r}")

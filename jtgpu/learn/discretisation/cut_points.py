@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...util.elementary import log, logs
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["mdl_cuts", "quantile_cuts", "width_cuts"]
+
+LN2 = log(2.0)
 
 
 def quantile_cuts(
@@ -86,13 +90,13 @@ def _best_cut(x: NDArray[np.float64], counts: NDArray[np.float64], first: int, l
     rest = (n_left * h_left + (n - n_left) * h_right) / n
     best = int(np.argmin(rest))
     k, k_left, k_right = ((part > 0).sum(axis=1) for part in (whole, left[best : best + 1], right[best : best + 1]))
-    delta = np.log2(3.0 ** k[0] - 2) - (k[0] * h - k_left[0] * h_left[best] - k_right[0] * h_right[best])
+    delta = log(3 ** int(k[0]) - 2) / LN2 - (k[0] * h - k_left[0] * h_left[best] - k_right[0] * h_right[best])
     gain = h - rest[best]
-    return int(places[best]) if gain > (np.log2(n - 1) + delta) / n else None
+    return int(places[best]) if gain > (log(n - 1) / LN2 + delta) / n else None
 
 
 def _entropy(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Entropy in bits of each row of counts."""
     total = counts.sum(axis=1, keepdims=True)
     share = counts / np.where(total > 0, total, 1.0)
-    return np.asarray(-(share * np.log2(np.where(share > 0, share, 1.0))).sum(axis=1))
+    return np.asarray(-(share * logs(np.where(share > 0, share, 1.0)) / LN2).sum(axis=1))

@@ -13,6 +13,7 @@ from ...errors import TableTooLarge
 from ...inference.queries.counts import counting_backend
 from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
+from ...util.elementary import logs
 from .coded_cases import Block, CodedCases
 
 if TYPE_CHECKING:
@@ -119,8 +120,7 @@ def log_score(counts: Tables, tables: Tables, variables: Sequence[int]) -> float
     total = 0.0
     for v in variables:
         used = counts[v] > 0
-        with np.errstate(divide="ignore"):
-            total += float((counts[v][used] * np.log(tables[v][used])).sum())  # not @: its bits depend on threads
+        total += float((counts[v][used] * logs(tables[v][used])).sum())  # not @: its bits depend on threads
     return total
 
 

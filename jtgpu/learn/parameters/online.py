@@ -11,6 +11,7 @@ from ...errors import ArgumentError, DataError, NetworkError, closest
 from ...inference.tree import JunctionTree
 from ...model.network import BayesianNetwork
 from ...util.arguments import number
+from ...util.elementary import exp, exps, log
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -98,12 +99,12 @@ class Online:
         net = self.network
         known = self._tree.expected_counts(cases, variables=(), on_impossible=on_impossible)
         n = known.rows
-        fade = self._fading ** np.arange(n - 1, -1, -1.0)
+        fade = exps(log(self._fading) * np.arange(n - 1, -1, -1.0))
         each = fade if weights is None else fade * np.asarray(weights, np.float64)
         found = self._tree.expected_counts(cases, weights=each, on_impossible="flag")
         counts = list(self._counts)
         for v in self._free:
-            total = self._fading**n * counts[v] + found[net.variables[v]]
+            total = exp(log(self._fading) * n) * counts[v] + found[net.variables[v]]
             if (total < -1e-9).any():
                 raise DataError(f"the weights would make counts of {net.variables[v]!r} negative")
             counts[v] = np.maximum(total, 0.0)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...util.array_types import Matrix
+from ...util.elementary import exp, log
 from ...util.loops import loops
 from .bitmasks import bits
 from .reduce import Atom
@@ -78,7 +79,7 @@ def chains_of_round(n: int, turn: int, n_chains: int, steps: int, seed: int) -> 
             Chain(
                 n_steps=steps,
                 n_start=steps // 2 if from_scratch else 0,
-                start_hot=math.exp(chance.uniform(math.log(0.05), math.log(0.4))),
+                start_hot=exp(chance.uniform(log(0.05), log(0.4))),
                 power=chance.uniform(0.3, 0.5) if from_scratch else chance.choice((0.3, 0.4, 0.5, 0.6)),
                 high_size=min(n, chance.choice((40, 60, 120) if turn % 2 else (60, 60, 200))),
                 soft_share=chance.choice((0.1, 0.5, 0.8)),
@@ -108,15 +109,13 @@ def run_chain(
         The true cost of an order of the atom, smaller is better.
     """
     n = len(atom.card)
-    logs = np.log(np.array([float(c) for c in atom.card]))
-    exponent = min(exponent, 600.0 / max(float(logs.sum()), 1.0))  # sums of powers must not overflow
+    logs = [log(c) for c in atom.card]
+    exponent = min(exponent, 600.0 / max(math.fsum(logs), 1.0))  # sums of powers must not overflow
     n_words = (n + 63) // 64
     words = (1 << 64) - 1
     adjacent = np.array([[m >> 64 * k & words for k in range(n_words)] for m in atom.masks], np.uint64)
-    weight = np.exp(exponent * logs)
-    if exponent == 1.0:
-        weight = np.array([float(c) for c in atom.card])
-    soft = np.exp(exponent * chain.power * logs)
+    weight = np.array([float(c) for c in atom.card] if exponent == 1.0 else [exp(exponent * x) for x in logs])
+    soft = np.array([exp(exponent * chain.power * x) for x in logs])
     parent = forest_of_order(atom.masks, order)
     _loops.improve(Graph(adjacent, weight, soft), parent, chain, stop)
     found = order_of_forest(parent.tolist())

@@ -5,15 +5,22 @@ The graph is a list of bit masks (see `jtgpu.plans.ordering.bitmasks`).
 
 from __future__ import annotations
 
+import functools
 import heapq
 import math
 import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...util.elementary import log
 from .bitmasks import bits
 
 __all__ = ["DENSE_WORK", "RULES", "Rule", "greedy_order"]
+
+
+@functools.lru_cache(1 << 16)
+def _log1p(count: int) -> float:
+    return log(1.0 + count)
 
 
 class Rule(NamedTuple):
@@ -110,12 +117,12 @@ class _Elimination:
         self.fills[v] = fill
         if fill == 0:
             return -math.inf
-        value = rule.fill * math.log1p(fill) + rule.degree * math.log1p(len(ids))
+        value = rule.fill * _log1p(fill) + rule.degree * _log1p(len(ids))
         if rule.weighted_fill:
-            value += rule.weighted_fill * math.log1p(weighted)
+            value += rule.weighted_fill * _log1p(weighted)
         if rule.weight:
             log_card = self.log_card
-            value += rule.weight * (log_card[v] + sum([log_card[u] for u in ids]))
+            value += rule.weight * math.fsum([log_card[v], *[log_card[u] for u in ids]])  # sum() depends on Python
         value += rule.own * self.log_card[v]
         if rule.noise:
             value += rule.noise * self.chance.random()

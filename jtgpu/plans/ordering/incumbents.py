@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from ...util.elementary import log
 from . import store
 from .assemble import join_orders
 from .elimination import OrderCost, as_order_array, order_cost
@@ -87,7 +88,7 @@ class Incumbents:
         """Run rules on every atom, each rule on all atoms first."""
         for rule in rules:
             for i, atom in enumerate(self.atoms):
-                logs = [math.log(c) for c in atom.card]
+                logs = [log(c) for c in atom.card]
                 order = greedy_order(atom.masks, logs, atom.card, rule, seed)
                 cost = self.measure(atom, order)
                 if not self.trace or cost < self.costs[i]:
@@ -116,7 +117,7 @@ class Incumbents:
             for i, atom in enumerate(self.atoms):
                 n_edges = sum(m.bit_count() for m in atom.masks) // 2
                 if len(atom.card) > 2 and len(atom.card) * n_edges < MIXTURE_WORK:
-                    logs = [math.log(c) for c in atom.card]
+                    logs = [log(c) for c in atom.card]
                     order = greedy_order(atom.masks, logs, atom.card, rule, chance.getrandbits(32))
                     self.offer(i, self.measure(atom, order), order, rule.name)
 

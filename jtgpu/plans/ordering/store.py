@@ -25,7 +25,7 @@ __all__ = ["AUTO_VERSION", "SavedOrder", "auto_key", "digest", "recall", "save"]
 
 _VERSION = 1
 # Version of "auto": increase it when the order of any graph changes (a test compares orders with recorded ones).
-AUTO_VERSION = 1
+AUTO_VERSION = 2
 
 
 class SavedOrder(NamedTuple):

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...device.driver import Arguments, loaded_kernels
 from ...device.memory import Memory
+from ...util.elementary import log
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,7 +77,7 @@ def bytes_per_system(p: int) -> int:
 
 def penalty_of(order: str | int, n_times: int) -> float:
     """What a criterion adds for each coefficient; negative for a fixed order."""
-    return {"bic": float(np.log(n_times)), "aic": 2.0}.get(order, NO_PENALTY) if isinstance(order, str) else NO_PENALTY
+    return {"bic": log(n_times), "aic": 2.0}.get(order, NO_PENALTY) if isinstance(order, str) else NO_PENALTY
 
 
 class BatchJob:

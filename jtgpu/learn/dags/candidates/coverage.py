@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ....util.elementary import exps
 from ....util.system import cores
 from ..scores.combinations import parent_members
 
@@ -84,6 +85,6 @@ def _shares(
         logs = log_weights[allowed]
         top = logs.max(initial=-np.inf)
         if np.isfinite(top):
-            weights = np.exp(logs - top)
+            weights = exps(logs - top)
             found[allowed] += weights / weights.sum()
     return np.asarray(found / len(before))

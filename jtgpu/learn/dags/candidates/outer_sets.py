@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ....util.elementary import exps
 from ....util.system import cores
 from ..scores.combinations import binomial_table, parent_members
 
@@ -155,7 +156,7 @@ def _is_undominated(
     own, known = weights[rows], np.append(weights, -np.inf)  # number -1: no subset
     totals = np.zeros((members.shape[1], len(rows)))
     for pattern, numbers in enumerate(subsets):
-        share = np.exp(np.minimum(known[numbers[rows]] - own, MAX_RATIO)) if pattern else 0.0
+        share = exps(np.minimum(known[numbers[rows]] - own, MAX_RATIO)) if pattern else 0.0
         for j in range(len(totals)):
             if pattern >> j & 1:
                 totals[j] += share

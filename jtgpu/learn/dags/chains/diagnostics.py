@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ....util.elementary import logs
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -136,8 +138,8 @@ def _normal_scores(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _normal_quantiles(p: NDArray[np.float64]) -> NDArray[np.float64]:
     """Quantiles of the normal distribution, to 4.5e-4 (Abramowitz and Stegun 26.2.23): enough for ranks."""
     tail = np.minimum(p, 1.0 - p)
-    t = np.sqrt(-2.0 * np.log(tail))
-    x = t - (2.515517 + 0.802853 * t + 0.010328 * t**2) / (1.0 + 1.432788 * t + 0.189269 * t**2 + 0.001308 * t**3)
+    t = np.sqrt(-2.0 * logs(tail))
+    x = t - (2.515517 + (0.802853 + 0.010328 * t) * t) / (1.0 + (1.432788 + (0.189269 + 0.001308 * t) * t) * t)
     return np.asarray(np.where(p < 0.5, -x, x))
 
 

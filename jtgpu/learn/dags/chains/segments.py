@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....util.elementary import exps, log
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["padded", "segments"]
 
 SPAN = 16.0  # ln of the ratio of weights in a segment, at most
-LARGEST = 47.0 * math.log(2.0)  # ln of the largest whole number
+LARGEST = 47.0 * log(2.0)  # ln of the largest whole number
 MAX_SETS = 1 << 15  # of a segment, whose sum does not overflow
 
 
@@ -24,6 +26,11 @@ def padded(rows: Sequence[NDArray[Any]], filler: float) -> NDArray[Any]:
     for i, row in enumerate(rows):
         found[i, : len(row)] = row
     return found
+
+
+def _log_total(logs: NDArray[np.float64]) -> float:
+    """ln of the sum of the exponentials of descending numbers."""
+    return float(logs[0]) + log(math.fsum(exps(logs - logs[0])))
 
 
 def segments(
@@ -50,9 +57,9 @@ def segments(
             begin = ends[-1]
             end = min(int(np.searchsorted(-logs, SPAN - logs[begin], side="right")), begin + MAX_SETS)
             units.append(float(logs[begin]) - LARGEST)
-            counts[begin:end] = np.rint(np.exp(logs[begin:end] - units[-1])).astype(np.int64)
+            counts[begin:end] = np.rint(exps(logs[begin:end] - units[-1])).astype(np.int64)
             ends.append(end)
-        totals = [float(np.logaddexp.reduce(logs[begin:])) for begin in ends[:-1]]
+        totals = [_log_total(logs[begin:]) for begin in ends[:-1]]
         of_masks.append(sets)
         of_counts.append(counts)
         of_ends.append(np.array(ends, np.int64))

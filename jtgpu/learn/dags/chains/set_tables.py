@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....errors import TableTooLarge, format_bytes
+from ....util.elementary import log
 from ....util.loops import loops
 from ....util.system import cores
 from ..candidates.outer_sets import OuterSets
@@ -65,7 +65,7 @@ def set_tables(
             table_bytes(n, k),
             memory_limit,
         )
-    log_factorials = np.array([math.lgamma(i + 1.0) for i in range(n + 1)])
+    log_factorials = np.cumsum([0.0, *(log(i) for i in range(1, n + 1))])
     if outer is None:
         outer = OuterSets(tables.candidates, [np.empty(0, np.int64)] * n, [np.empty(0)] * n)
     outer_masks, counts, ends, units, totals = segments(outer.masks, outer.log_weights)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ....util.elementary import exps, log, logs
 from ..chain_records import Ladder
 from .partitions import PartitionChains, PartitionSampler, ReplicaStates, advance
 
@@ -27,7 +28,7 @@ SWAP_STEPS = 10  # between two attempts to exchange levels
 FIRST_RATIO = 0.85  # of neighbouring levels of the ladder, before it is tuned
 REJECTED = 0.65  # share of the attempts to exchange two levels, after tuning
 MIN_BETA = 0.01
-MAX_EXTENSION = np.log(2.0)  # of the ladder's logarithms by one tuning
+MAX_EXTENSION = log(2.0)  # of the ladder's logarithms by one tuning
 NOT_DRAWN = -1
 
 
@@ -69,7 +70,7 @@ def start_tempered(chains: PartitionChains, replicas: int) -> TemperedChains:
     n_chains, n = chains.part.shape
     return TemperedChains(
         np.repeat(chains.part[:, None], replicas, axis=1), np.full((n_chains, replicas, n), NOT_DRAWN),
-        np.tile(np.arange(replicas), (n_chains, 1)), np.asarray(FIRST_RATIO ** np.arange(replicas), np.float64),
+        np.tile(np.arange(replicas), (n_chains, 1)), np.cumprod(np.array([1.0, *[FIRST_RATIO] * (replicas - 1)])),
         np.zeros((n_chains, replicas - 1, 2)), np.zeros_like(chains.arcs), np.zeros_like(chains.moves), chains.n_steps,
         0,
     )  # fmt: skip
@@ -115,12 +116,12 @@ def even_ladder(betas: NDArray[np.float64], rejected: NDArray[np.float64]) -> ND
     rejected : (R - 1,) ndarray of float64
         Share of the attempts to exchange each pair of levels.
     """
-    depths = -np.log(betas)
+    depths = -logs(betas)
     barrier = np.concatenate([[0.0], np.cumsum(np.maximum(rejected, 1e-3))])
     wanted = REJECTED * (len(betas) - 1)
     if barrier[-1] < wanted:  # extended by the slope of its end
         slope = (barrier[-1] - barrier[-2]) / (depths[-1] - depths[-2])
-        more = min((wanted - barrier[-1]) / slope, MAX_EXTENSION, max(-np.log(MIN_BETA) - depths[-1], 0.0))
+        more = min((wanted - barrier[-1]) / slope, MAX_EXTENSION, max(-log(MIN_BETA) - depths[-1], 0.0))
         depths, barrier = np.append(depths, depths[-1] + more), np.append(barrier, barrier[-1] + more * slope)
     places = np.linspace(0.0, min(barrier[-1], wanted), len(betas))
-    return np.asarray(np.exp(-np.interp(places, barrier, depths)))
+    return exps(-np.interp(places, barrier, depths))

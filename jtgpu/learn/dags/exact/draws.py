@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ....util.elementary import exps, logs
 from ....util.loops import loops
 from ..chains.set_tables import ANY, draw_sets, set_tables, sorted_sets
 
@@ -87,7 +88,7 @@ def draw_by_partitions(
     rng = np.random.Generator(np.random.Philox(key=[seed, 1 << 33]))
     u = rng.random((n + 1, n_draws))
     at = ptr[(every ^ subsets[1:]) + 1] - 1  # F of all graphs with a last part
-    shares = f_m[at] * 2.0 ** np.maximum(f_e[at] - f_e[at].max(), -1000)
+    shares = np.ldexp(f_m[at], np.maximum(f_e[at] - f_e[at].max(), -1000))
     last = 1 + np.searchsorted(np.cumsum(shares), u[n] * shares.sum(), side="right").clip(0, size - 2)
     before = every ^ last
     of_before, of_last = np.zeros((n, n_draws), np.int64), np.full((n, n_draws), ANY)
@@ -128,9 +129,16 @@ def meeting_totals(tables: SetTables, before: NDArray[np.int64], met: NDArray[np
         found[v, inside] = -np.inf
         for j in range(k):
             at = np.flatnonzero(inside & (met[v] >> j & 1 > 0))
-            found[v, at] = np.logaddexp(found[v, at], tables.hits[v, j, _squeezed(own[at], j)])
+            found[v, at] = _log_sums(found[v, at], tables.hits[v, j, _squeezed(own[at], j)])
             own[at] &= ~np.int64(1 << j)
     return found
+
+
+def _log_sums(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """ln(exp(x) + exp(y))."""
+    high, low = np.maximum(x, y), np.minimum(x, y)
+    gap = np.subtract(low, high, out=np.full_like(low, -np.inf), where=low > -np.inf)
+    return np.asarray(high + logs(1.0 + exps(gap)))
 
 
 def _squeezed(sets: NDArray[np.int64] | np.int64, v: NDArray[np.int64] | int) -> NDArray[np.int64]:
@@ -141,5 +149,5 @@ def _squeezed(sets: NDArray[np.int64] | np.int64, v: NDArray[np.int64] | int) ->
 
 def _choose(log_terms: NDArray[np.float64], u: NDArray[np.float64]) -> NDArray[np.int64]:
     """A row of each column, drawn by exp(terms)."""
-    shares = np.exp(log_terms - log_terms.max(axis=0)).cumsum(axis=0)
+    shares = exps(log_terms - log_terms.max(axis=0)).cumsum(axis=0)
     return np.asarray((shares <= u * shares[-1]).sum(axis=0).clip(0, len(shares) - 1))

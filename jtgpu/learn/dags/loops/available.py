@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ....util.elementary.loops.functions import log
 from ....util.jit import compiled
 from .counts import _advance, _unrank
 
@@ -43,7 +44,7 @@ def _likelihood_of(child, members, size, card, cells, n_cells):  # type: ignore[
             for k in range(r):
                 n += cells[low + k * stride]
             if n > 0:
-                total += n * math.log(n)
+                total += n * log(n)
     return total
 
 
@@ -105,7 +106,7 @@ def score_sets(  # type: ignore[no-untyped-def]  # noqa: PLR0913
         joint = 0.0
         for i in range(n_cells):
             if cells[i] > 0:
-                joint += cells[i] * math.log(cells[i])
+                joint += cells[i] * log(cells[i])
         for i in range(size):
             r = card[members[i]]
             likelihood = joint - _likelihood_of(i, members, size, card, cells, n_cells)

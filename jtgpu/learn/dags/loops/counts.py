@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....util.elementary.loops.bits import popcount
+from ....util.elementary.loops.functions import log
 from ....util.jit import compiled
 from ..count_modes import BY_CELLS, BY_ROWS, MAX_COMBOS
-from .bits import popcount
 
 __all__ = ["count_function", "count_sets", "fill_scores", "log_gamma", "tabulate"]
 
@@ -31,12 +32,12 @@ def log_gamma(x):  # type: ignore[no-untyped-def]
     while x < 16.0:
         product *= x
         if product > 1e200:
-            shift += math.log(product)
+            shift += log(product)
             product = 1.0
         x += 1.0
     y = 1.0 / (x * x)
     series = (((-1.0 / 1680.0 * y + 1.0 / 1260.0) * y - 1.0 / 360.0) * y + 1.0 / 12.0) / x
-    return (x - 0.5) * math.log(x) - x + 0.9189385332046727 + series - math.log(product) - shift
+    return (x - 0.5) * log(x) - x + 0.9189385332046727 + series - log(product) - shift
 
 
 @compiled(allocates=False)
@@ -45,7 +46,7 @@ def count_function(x, count):  # type: ignore[no-untyped-def]
     if count == 0:
         return 0.0
     if x == 0.0:
-        return count * math.log(count)
+        return count * log(count)
     return log_gamma(x + count) - log_gamma(x)
 
 
@@ -455,18 +456,20 @@ def count_sets(  # type: ignore[no-untyped-def]  # noqa: PLR0913
             )  # fmt: skip
 
 
-@compiled("f8[:], f8[:, :]")
-def tabulate(shapes, functions):  # type: ignore[no-untyped-def]
+@compiled("f8[:], i8, f8[:, :]")
+def tabulate(shapes, first, functions):  # type: ignore[no-untyped-def]
     """Tabulate the functions of a count, see `count_function`.
 
     Parameters
     ----------
     shapes : (G,) float64
+    first : int64
     functions : (G, F) float64, output
+        Of the counts from `first` on.
     """
     for g in range(len(shapes)):
         for c in range(functions.shape[1]):
-            functions[g, c] = count_function(shapes[g], c)
+            functions[g, c] = count_function(shapes[g], first + c)
 
 
 @compiled("i8, i8, i8[:], i8[:, :], f8[:, :], f8[:, :], i8, f8, f8[:]")

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from ....util.elementary.loops.bits import popcount
 from ....util.jit import compiled
-from .bits import popcount
 from .exponential import exponential
 
 __all__ = ["ANY", "draw_set", "draw_sets", "lowest", "squeezed"]

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ....util.elementary.loops.functions import exp, log
 from ....util.jit import compiled
 from .wide import log_of, split, superset_sums
 
@@ -44,11 +45,11 @@ def order_sums(log_sums, forward, backward):  # type: ignore[no-untyped-def]
         first = last = 0.0
         for i in range(k):
             if terms[0, i] > -math.inf:
-                first += math.exp(terms[0, i] - most_first)
+                first += exp(terms[0, i] - most_first)
             if terms[1, i] > -math.inf:
-                last += math.exp(terms[1, i] - most_last)
-        forward[s] = most_first + math.log(first) if first > 0.0 else -math.inf
-        backward[s] = most_last + math.log(last) if last > 0.0 else -math.inf
+                last += exp(terms[1, i] - most_last)
+        forward[s] = most_first + log(first) if first > 0.0 else -math.inf
+        backward[s] = most_last + log(last) if last > 0.0 else -math.inf
 
 
 @compiled("i8, f8[:], i8[:], f8[:], f8[:], f8[:]")
@@ -74,4 +75,4 @@ def set_posteriors(v, log_weights, masks, forward, backward, posteriors):  # typ
         mantissas[i], exponents[i] = split(forward[before] + backward[after] - total)
     superset_sums(mantissas, exponents)
     for i in range(len(masks)):
-        posteriors[i] = math.exp(log_weights[i] + log_of(mantissas[masks[i]], exponents[masks[i]]))
+        posteriors[i] = exp(log_weights[i] + log_of(mantissas[masks[i]], exponents[masks[i]]))

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from ....util.elementary.loops.functions import exp
 from ....util.jit import compiled
 from .wide import ZERO, add_to, log_of, normalise, normalised, scale, split, subset_sums, superset_sums
 
@@ -266,7 +267,7 @@ def partition_posteriors(log_weights, masks, posteriors):  # type: ignore[no-unt
                     top = max(x, y)
                     m = m * scale(top - x) + of_hits[0][v, u, parents] * scale(top - y)
                     e = top
-            posteriors[v, i] = math.exp(log_weights[v, i] + log_of(m, e))
+            posteriors[v, i] = exp(log_weights[v, i] + log_of(m, e))
         root = 0  # v has no parents: it is in the first part
         total_m, total_e = np.float64(0.0), np.int64(ZERO)
         for t in range(1 << n):
@@ -275,7 +276,7 @@ def partition_posteriors(log_weights, masks, posteriors):  # type: ignore[no-unt
                 top = max(total_e, e)
                 total_m = total_m * scale(top - total_e) + m * scale(top - e)
                 total_e = top
-        posteriors[v, 0] = math.exp(log_of(total_m, total_e) - log_z)
+        posteriors[v, 0] = exp(log_of(total_m, total_e) - log_z)
     return log_z
 
 

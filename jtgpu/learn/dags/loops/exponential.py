@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from numba import types
 
+from ....util.elementary.loops.bits import as_float
 from ....util.jit import compiled
-from .bits import as_float
 
 __all__ = ["exponential"]
 

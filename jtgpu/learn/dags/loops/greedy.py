@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ....util.elementary.loops.functions import log
 from ....util.jit import compiled
 from .counts import count_function, log_gamma
 
@@ -32,7 +33,7 @@ def _score(cells, q, r, kind, a):  # type: ignore[no-untyped-def]
             c = cells[j * r + k]
             if c > 0:
                 n += c
-                total += c * math.log(c) if kind == 3 else log_gamma(of_cell + c) - base
+                total += c * log(c) if kind == 3 else log_gamma(of_cell + c) - base
         if n > 0:
             total -= count_function(r * of_cell, n)
     return total

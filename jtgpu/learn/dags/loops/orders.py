@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from ....util.elementary.loops.functions import exp, log
 from ....util.jit import compiled
 from .exponential import exponential
 from .philox import below, philox, uniform
@@ -58,7 +59,7 @@ def swap(i, u, beta, order, position, masks, values, bit_in, table):  # type: ig
     a, b = order[i], order[i + 1]
     in_a, in_b = bit_in[b, a], bit_in[a, b]
     new_a, new_b = table[a, masks[a] | in_a], table[b, masks[b] & ~in_b]
-    if math.log(u) >= beta * (new_a + new_b - values[a] - values[b]):
+    if log(u) >= beta * (new_a + new_b - values[a] - values[b]):
         return False
     masks[a] |= in_a
     masks[b] &= ~in_b
@@ -201,7 +202,7 @@ def order_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     n = len(order)
     scratch = np.empty((3, n))
     beta, share = settings[0], settings[2]
-    growth = (settings[1] / settings[0]) ** (1.0 / max(n_steps - 1, 1))
+    growth = exp(log(settings[1] / settings[0]) / max(n_steps - 1, 1))
     total = 0.0
     for v in range(n):
         total += values[v]

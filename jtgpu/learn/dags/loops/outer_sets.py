@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ....util.elementary.loops.functions import log, log_sum
 from ....util.jit import compiled
 from ..chain_records import SetTables
 from .draws import ANY, NEGLIGIBLE, lowest, squeezed
@@ -33,9 +34,8 @@ def with_outer(tables, v, before, met, total):  # type: ignore[no-untyped-def]
             allowed = ((masks[i] & absent) == 0) & ((masks[i] & met) != 0)
             count += counts[i] & -np.int64(allowed)
         if count:
-            x = tables.outer_units[v, s] + math.log(count)
-            high = max(x, total)
-            total = high + math.log1p(math.exp(min(x, total) - high))
+            x = tables.outer_units[v, s] + log(count)
+            total = log_sum(x, total)
     return total
 
 
@@ -84,7 +84,7 @@ def _add_shares(tables, v, before, total, shares):  # type: ignore[no-untyped-de
         for i in range(tables.outer_ends[v, s], tables.outer_ends[v, s + 1]):
             mask = tables.outer_masks[v, i]
             if mask & ~before == 0:
-                x = exponential(min(max(unit + math.log(tables.outer_counts[v, i]), NEGLIGIBLE), 0.0))
+                x = exponential(min(max(unit + log(tables.outer_counts[v, i]), NEGLIGIBLE), 0.0))
                 while mask:
                     shares[lowest(mask)] += x
                     mask &= mask - 1
@@ -202,7 +202,7 @@ def corrected_order_steps(  # type: ignore[no-untyped-def]  # noqa: PLR0913
         totals_of_order(order, tables, before, totals)
         new = totals.sum() - values.sum()
         w, _, _, _ = philox(seed, np.uint64(begin + thin - 1), np.uint64(chain), np.uint64(CORRECTION))
-        if math.log(uniform(w)) < new - excess:
+        if log(uniform(w)) < new - excess:
             accepted += 1
         else:
             order[:] = old

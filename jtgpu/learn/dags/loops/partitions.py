@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....util.array_types import Matrix
+from ....util.elementary.loops.bits import popcount
+from ....util.elementary.loops.functions import exp, log, log_sum
 from ....util.jit import compiled
 from ..chain_records import Ladder, SetTables
-from .bits import popcount
 from .draws import ANY, NEGLIGIBLE, draw_set, lowest, squeezed
 from .exponential import exponential
 from .outer_sets import with_outer
@@ -106,8 +107,7 @@ def _of_candidates(tables, v, before, last):  # type: ignore[no-untyped-def]
         bit = lowest(last)
         x = tables.hits[v, bit, squeezed(before, bit)]
         if x > -math.inf:
-            high = max(x, total)
-            total = high + math.log1p(math.exp(min(x, total) - high))
+            total = log_sum(x, total)
         last &= last - 1
         before &= ~(1 << bit)
     return total
@@ -132,9 +132,7 @@ def _rough(tables, v, before, last):  # type: ignore[no-untyped-def]
     total = _of_candidates(tables, v, before, last)
     if last and tables.outer_ratios[v] > -math.inf:
         x = tables.sums[v, before & ((1 << tables.hits.shape[1]) - 1)] + tables.outer_ratios[v]
-        high = max(x, total)
-        if high > -math.inf:
-            total = high + math.log1p(math.exp(min(x, total) - high))
+        total = log_sum(x, total)
     return total
 
 
@@ -249,7 +247,7 @@ def _split_or_merge(tables, chain, m, random):  # type: ignore[no-untyped-def]
                 wanted -= 1
             else:
                 new[0, v] = i + 1
-        return math.log(n_large * (k - 1) / m) + _log_subsets(tables, k, c), i + 1, i + 2, -1
+        return log(n_large * (k - 1) / m) + _log_subsets(tables, k, c), i + 1, i + 2, -1
     if m == 1:
         return 0.0, 0, -1, -1
     i = below(_word(random, SECOND), m - 1)
@@ -258,7 +256,7 @@ def _split_or_merge(tables, chain, m, random):  # type: ignore[no-untyped-def]
         new[0, v] -= chain.part[v] > i
     n_large += 1 - (first > 1) - (second > 1)
     k = first + second
-    return math.log((m - 1) / (n_large * (k - 1))) - _log_subsets(tables, k, first), i, i + 1, -1
+    return log((m - 1) / (n_large * (k - 1))) - _log_subsets(tables, k, first), i, i + 1, -1
 
 
 @compiled(allocates=False)
@@ -342,12 +340,12 @@ def _change_partition(tables, chain, m, kind, beta, random):  # type: ignore[no-
         return m, 0.0, True
     gain, count = _gain(tables, chain, lo, hi, moved)
     log_ratio += beta * gain
-    if not math.log(uniform(_word(random, ACCEPT))) < log_ratio:
+    if not log(uniform(_word(random, ACCEPT))) < log_ratio:
         return m, log_ratio, False
     if tables.outer_units.shape[1]:  # accepted by the rough weights: does the exact one confirm it?
         second = beta * _correction(tables, chain, count)
         log_ratio = min(log_ratio, 0.0) + min(second, 0.0)
-        if not math.log(uniform(_word(random, CONFIRM))) < second:
+        if not log(uniform(_word(random, CONFIRM))) < second:
             return m, log_ratio, False
     for v in range(len(part)):
         part[v] = new[0, v]
@@ -449,8 +447,8 @@ def _reverse(tables, chain, m, random):  # type: ignore[no-untyped-def]
     new_i, new_j = tables.masks[i, of_i], tables.masks[j, of_j]
     after = arcs - popcount(np.uint64(parents[i])) - popcount(np.uint64(parents[j]))
     after += popcount(np.uint64(new_i)) + popcount(np.uint64(new_j))
-    log_ratio = math.log(arcs / after) + z1 + z2 - z3 - z4
-    if not math.log(uniform(_word(random, ACCEPT))) < log_ratio:
+    log_ratio = log(arcs / after) + z1 + z2 - z3 - z4
+    if not log(uniform(_word(random, ACCEPT))) < log_ratio:
         return m, log_ratio, False
     parents[i], parents[j] = new_i, new_j
     _number_parts(tables, chain, marks)
@@ -574,9 +572,9 @@ def _exchange(ladder, weights, seed, step, chain, parents):  # type: ignore[no-u
             j = r if ladder.levels[r] == level + 1 else j
         log_ratio = (ladder.betas[level] - ladder.betas[level + 1]) * (weights[j] - weights[i])
         ladder.swaps[level, 0] += 1.0
-        ladder.swaps[level, 1] += math.exp(min(log_ratio, 0.0))
+        ladder.swaps[level, 1] += exp(min(log_ratio, 0.0))
         w, _, _, _ = philox(seed, step, np.uint64(chain * n_levels + level), np.uint64(EXCHANGE))
-        if math.log(uniform(w)) < log_ratio:
+        if log(uniform(w)) < log_ratio:
             ladder.levels[i], ladder.levels[j] = level + 1, level
             if level == 0:
                 for v in range(parents.shape[1]):

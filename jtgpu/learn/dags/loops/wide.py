@@ -12,14 +12,15 @@ import math
 
 import numpy as np
 
+from ....util.elementary.loops.bits import as_bits, as_float
+from ....util.elementary.loops.functions import exp, log
 from ....util.jit import compiled
-from .bits import as_bits, as_float
 
 __all__ = [
     "LOG2", "ZERO", "add_to", "log_of", "normalise", "normalised", "scale", "split", "subset_sums", "superset_sums",
 ]  # fmt: skip
 
-LOG2 = math.log(2.0)
+LOG2 = 0.6931471805599453  # ln 2
 ZERO = -(1 << 40)  # exponent of 0
 _MANTISSA = (1 << 52) - 1
 _ONE = 1023 << 52  # bits of 1.0
@@ -38,13 +39,13 @@ def split(log_x):  # type: ignore[no-untyped-def]
         return 0.0, np.int64(ZERO)
     y = log_x / LOG2
     exponent = math.floor(y)
-    return math.exp((y - exponent) * LOG2), np.int64(exponent)
+    return exp((y - exponent) * LOG2), np.int64(exponent)
 
 
 @compiled(allocates=False)
 def log_of(mantissa, exponent):  # type: ignore[no-untyped-def]
     """Natural logarithm of a number; -inf of 0."""
-    return math.log(mantissa) + exponent * LOG2 if mantissa > 0.0 else -math.inf
+    return log(mantissa) + exponent * LOG2 if mantissa > 0.0 else -math.inf
 
 
 @compiled(allocates=False)

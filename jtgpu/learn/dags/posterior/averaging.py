@@ -12,6 +12,7 @@ import numpy as np
 from ....errors import ImpossibleEvidence, TableTooLarge
 from ....inference.results.marginals import Posteriors
 from ....model.network import BayesianNetwork
+from ....util import elementary
 from ....util.system import cores
 from ....util.text_table import counted
 
@@ -119,18 +120,18 @@ class AveragedNetworks:
         if not possible:
             raise ImpossibleEvidence("the evidence has probability 0 in every graph")
         parts = [p for p in found if p is not None]
-        logs = np.log(self.weights[possible]) + [p.log_evidence for p in parts]
+        logs = elementary.logs(self.weights[possible]) + [p.log_evidence for p in parts]
         top = float(logs.max())
-        shares = np.exp(logs - top)
+        shares = elementary.exps(logs - top)
         total = math.fsum(shares)
         shares /= total
         flats = np.array([p._flat for p in parts])
-        mean = shares @ flats
-        spread = np.sqrt(np.maximum(shares @ (flats - mean) ** 2, 0.0))
+        mean = (shares[:, None] * flats).sum(axis=0)  # @: the processor decides in which order
+        spread = np.sqrt((shares[:, None] * (flats - mean) ** 2).sum(axis=0))
         first = parts[0]
         targets = None if first._targets is None else [*first._targets]
         averaged = AveragedPosteriors(
-            first._model, mean, first._ptr, top + math.log(total), targets, first._known
+            first._model, mean, first._ptr, top + elementary.log(total), targets, first._known
         )  # fmt: skip
         averaged.n_graphs = len(parts)
         averaged.spread = {v: spread[first._ptr[i] : first._ptr[i + 1]] for i, v in enumerate(first._model.variables)}

@@ -12,6 +12,7 @@ import numpy as np
 
 from ....errors import ArgumentError, NetworkError
 from ....util.arguments import whole_number
+from ....util.elementary import log
 from ..chains import orders, partitions
 from ..chains.cluster import ClusterEngine, EngineSpec
 from ..chains.engines import Engine
@@ -125,7 +126,7 @@ def _first_orders(problem: Problem, tables: CandidateTables, n_chains: int) -> o
     """Chains over orders after some steps."""
     n, k = tables.candidates.shape
     sampler = orders.OrderSampler(tables, tables.sums(problem.threads), np.empty((n, k, 0)), problem.seed)
-    n_steps = min(int(FIRST_STEPS * n * n * math.log(max(n, 2))), MAX_FIRST_STEPS)
+    n_steps = min(int(FIRST_STEPS * n * n * log(max(n, 2))), MAX_FIRST_STEPS)
     start = orders.start_chains(problem.constraints, n_chains, problem.seed)
     if problem.first is not None:
         start.order[0] = problem.first

@@ -122,7 +122,7 @@ class StructurePosterior(Printed):
         threshold = number("threshold", threshold)
         p, e = self.edge_probabilities.values, self.mcse.values
         found = [(u, v) for u, v in np.argwhere(p >= threshold).tolist() if u != v]
-        found.sort(key=lambda arc: (-p[arc], arc))
+        found.sort(key=lambda arc: (-round(p[arc], 12), arc))
         records = [Arc(self.names[u], self.names[v], float(p[u, v]), float(e[u, v])) for u, v in found]
         return Ranking(records, Arc, f"{counted(len(records), 'arc')} with a probability of at least {threshold:g}")
 
@@ -169,7 +169,7 @@ class StructurePosterior(Printed):
                 means = (graphs == mask).mean(axis=0)
                 parents = tuple(int(u) for j, u in enumerate(own) if mask >> j & 1)
                 found.append((parents, float(means.mean()), float(standard_errors(means))))
-            found.sort(key=lambda item: (-item[1], len(item[0]), item[0]))
+            found.sort(key=lambda item: (-round(item[1], 12), len(item[0]), item[0]))
         records = [ParentSet(tuple(self.names[u] for u in s), p, e) for s, p, e in found[:k]]
         return ParentSets(records, ParentSet, f"Parents of {self.names[v]}")
 

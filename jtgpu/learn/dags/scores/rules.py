@@ -10,6 +10,7 @@ import numpy as np
 
 from ....errors import ArgumentError
 from ....util.arguments import choice, number
+from ....util.elementary import log
 from ....util.loops import loops
 from ..count_modes import BY_CELLS, BY_FAMILY, BY_ROWS
 
@@ -98,7 +99,7 @@ class ScoreRule:
     def penalty(self, n_cases: int) -> float:
         """What a free parameter costs."""
         if self.name == "bic":
-            return math.log(n_cases) / 2.0
+            return log(n_cases) / 2.0
         return 1.0 if self.name == "aic" else 0.0
 
     def require_scorable(self, has_gaps: bool) -> None:
@@ -146,7 +147,7 @@ class ScoreRule:
             shapes = PSEUDO_COUNTS[self.name] * np.array([1, *arities], np.float64)
         n_tabulated = min(n_cases + 1, max(FUNCTION_BYTES // (8 * max(len(shapes), 1)), MIN_TABULATED))
         values = np.empty((len(shapes), n_tabulated))
-        _counts.tabulate(shapes, values)
+        _counts.tabulate(shapes, 0, values)
         return CellFunctions(mode, shapes, products, arities, values)
 
 

@@ -211,8 +211,7 @@ def _require_memory(cells: list[int], n: int, sizes: int, n_values: int, limit: 
 
 def _values_of_empty_set(functions: CellFunctions, ess: float, n: int) -> NDArray[np.float64]:
     """Values of the empty set, whose table has a single cell."""
-    shapes = functions.shapes.tolist()
-    if functions.mode == BY_CELLS:
-        shapes = [ess]
-    found = [math.lgamma(x + n) - math.lgamma(x) if x else n * math.log(n) for x in shapes]
-    return np.array(found or [0.0]).reshape(-1, 1)
+    shapes = np.array([ess]) if functions.mode == BY_CELLS else functions.shapes
+    found = np.zeros((max(len(shapes), 1), 1))
+    _counts.tabulate(shapes, n, found)
+    return found

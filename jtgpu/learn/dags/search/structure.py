@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -297,7 +298,7 @@ def prior_of(best: BestGraph, prior: StructurePrior) -> float:
     """ln prior weight of a graph."""
     n = len(best.parents)
     sets = (np.array(members, np.int64).reshape(1, -1) for members in best.parents)
-    return sum(float(prior.log_weights(v, members, n)[0]) for v, members in enumerate(sets))
+    return math.fsum(float(prior.log_weights(v, members, n)[0]) for v, members in enumerate(sets))
 
 
 def structure_of(

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....util.elementary.loops.functions import exp, log
 from ....util.jit import compiled
 from ..anneal import Chain, Graph
 from .rotations import Cooling, Region, anneal, forest_of, lowest_bit, next_random, uniform
 
 __all__ = ["improve"]
+
+LN10, LN20 = 2.302585092994046, 2.995732273553991
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -217,11 +220,11 @@ def improve(graph, parent, chain, stop):
     best = np.inf
     while best == np.inf or (spent < chain.n_steps and not stop[0]):
         trial[:] = parent
-        size = int(low * (max(chain.high_size, low) / low) ** uniform(rng))
+        size = int(low * exp(log(max(chain.high_size, low) / low) * uniform(rng)))
         m = _grow(trial, int(uniform(rng) * n), size, room)
         region = Region(room.vertices[:m], room.within)
-        hot = 0.3 * 10.0 ** uniform(rng)
-        steps = int(m * 50 * 20.0 ** uniform(rng))
+        hot = 0.3 * exp(LN10 * uniform(rng))
+        steps = int(m * 50 * exp(LN20 * uniform(rng)))
         if uniform(rng) < chain.soft_share:
             steps //= 2
             _anneal_region(graph, graph.soft, trial, later, region, Cooling(steps, hot, 1e-3), rng, stop, found)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ....util.elementary.loops.functions import exp, log
 from ....util.jit import compiled
 
 __all__ = ["Cooling", "Forest", "Region", "anneal", "forest_of", "lowest_bit", "next_random", "uniform"]
@@ -305,7 +306,7 @@ def anneal(forest, total, region, cooling, rng, stop, best_parent):
     unsaved = False  # the current forest is the best one and not copied yet
     state = rng[0]
     temperature = cooling.hot
-    factor = (cooling.cold / cooling.hot) ** (1.0 / max(1, cooling.n_steps // 256))
+    factor = exp(log(cooling.cold / cooling.hot) / max(1, cooling.n_steps // 256))
     for step in range(cooling.n_steps):
         if step & 255 == 255:
             temperature *= factor
@@ -323,7 +324,7 @@ def anneal(forest, total, region, cooling, rng, stop, best_parent):
             if unsaved:
                 best_parent[:] = parent
                 unsaved = False
-            if _fraction(draw * np.uint64(0xDA942042E4DD58B5)) >= np.exp(-change / temperature):
+            if _fraction(draw * np.uint64(0xDA942042E4DD58B5)) >= exp(-change / temperature):
                 continue
         _relink(vertices, later, parent, u, p)
         for k in range(len(fresh)):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .....util.elementary import log
 from ..orders import OrderChains, graphs_of_orders
 from ..partitions import PartitionChains
 from .orders import GpuOrderChains
@@ -67,7 +68,7 @@ def start_replicas(
         Of all replicas, (C * replicas, n); arcs of the chains, (C, n, n).
     """
     inner, (n_chains, n) = without_outer_sets(tables), first.order.shape
-    n_steps = math.ceil(STEPS * n * n * math.log(max(n, 2)))
+    n_steps = math.ceil(STEPS * n * n * log(max(n, 2)))
     chains = GpuOrderChains(inner, seed, devices=devices)
     try:
         state, _ = chains.run(chains.start(first.order)._replace(n_steps=first.n_steps), n_steps, n_steps)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .....errors import NetworkError
+from .....util.elementary import exps
 from ..posteriors import ExactPosterior, require_finite
 from .workspace import CELL_BYTES, Workspace, require_memory
 
@@ -222,7 +223,7 @@ def _families(w: Workspace, p: NDArray[np.void], shape: tuple[int, int]) -> NDAr
     p["families"] = w.empty(8 * shape[0] * shape[1])
     _launch(w, p, "partition_families", shape[0] * shape[1])
     found = w.get(np.empty(shape), int(p["families"][0]))
-    roots = np.exp(_ends(w, p, "root_parts"))
+    roots = exps(_ends(w, p, "root_parts"))
     for v in range(n):
         found[v, 0] = roots.reshape(-1, 2, 1 << v)[:, 1].sum()
     return np.asarray(found)
@@ -241,7 +242,7 @@ def _draws(w: Workspace, p: NDArray[np.void], u: NDArray[np.float64]) -> Partiti
     )
     if n_draws:
         log_shares = _ends(w, p, "last_parts")[1:]
-        shares = np.exp(log_shares - log_shares.max())
+        shares = exps(log_shares - log_shares.max())
         last = 1 + np.searchsorted(np.cumsum(shares), u[n] * shares.sum(), side="right").clip(0, (1 << n) - 2)
         arrays: dict[str, NDArray[Any]] = found._asdict()
         p["n_draws"], p["u"], p["last"] = n_draws, w.put(u[:n]), w.put(last.astype(np.uint32))

@@ -1,0 +1,1 @@
+"""Compiled loops; see `jtgpu.util.loops`."""
