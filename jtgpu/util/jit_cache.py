@@ -107,21 +107,28 @@ class LoopCache:
         """The compiled function for a signature; None if there is none that can be used."""
         target_context.refresh()
         codegen = target_context.codegen()
-        path = self.path(signature, codegen)
-        try:
-            data = path.read_bytes()
-        except OSError:
-            return None
-        start = len(MAGIC) + hashlib.sha256().digest_size
-        body = data[start:]
-        if data[:start] != MAGIC + hashlib.sha256(self._key(signature, codegen) + body).digest():
-            logger.debug("%s is damaged; the function is compiled again", path)
+        body = self._body(signature, codegen)
+        if not body:
             return None
         try:
             return _rebuild(target_context, *pickle.loads(body))
         except Exception:
+            path = self.path(signature, codegen)
             logger.debug("%s cannot be loaded; the function is compiled again", path, exc_info=True)
             return None
+
+    def _body(self, signature: Any, codegen: Any) -> bytes:
+        """The pickled code of a signature; empty if there is no file of it, or a damaged one."""
+        path = self.path(signature, codegen)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return b""
+        start = len(MAGIC) + hashlib.sha256().digest_size
+        if data[:start] != MAGIC + hashlib.sha256(self._key(signature, codegen) + data[start:]).digest():
+            logger.debug("%s is damaged; the function is compiled again", path)
+            return b""
+        return data[start:]
 
     def save_overload(self, signature: Any, result: Any) -> None:
         """Write a compiled function; without an error if that is impossible."""
@@ -135,8 +142,8 @@ class LoopCache:
             logger.debug("%s is not cached: %s", self._name, error)
 
     def contains(self, signature: Any, codegen: Any) -> bool:
-        """Whether there is a file of a signature."""
-        return self.path(signature, codegen).is_file()
+        """Whether there is an undamaged file of a signature."""
+        return bool(self._body(signature, codegen))
 
     def enable(self) -> None:
         """Part of Numba's interface."""

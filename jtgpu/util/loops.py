@@ -18,7 +18,10 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import os
+import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,7 @@ from .loop_sources import source_digest
 __all__ = ["LEVELS", "Loops", "extension", "loops", "mode", "undeclared"]
 
 undeclared: list[str] = []  # calls that the extension left to Numba, for tests
+SHT_STRTAB = 3  # the type of a section of names in ELF files
 LEVELS = {"x86-64-v3": "_loops_v3"}  # processors that extension modules are built for: the module's name
 
 
@@ -45,6 +49,8 @@ def extension() -> tuple[Any, str]:
     reason = "the package was installed without compiled loops for this Python and processor"
     for name in LEVELS.values():
         try:
+            if f"jtgpu.{name}" not in sys.modules:
+                _check_complete(f"jtgpu.{name}")
             module = importlib.import_module(f"jtgpu.{name}")
         except ImportError as error:
             if not isinstance(error, ModuleNotFoundError):
@@ -55,6 +61,28 @@ def extension() -> tuple[Any, str]:
             return module, ""
         reason = f"the sources have changed since {Path(str(module.__file__)).name} was built"
     return None, reason
+
+
+def _check_complete(name: str) -> None:
+    """Raise `ImportError` for an ELF file that was cut off or not written to its end.
+
+    The dynamic loader maps such a file and the process ends by SIGBUS. The linker writes the section headers last:
+    their table must lie within the file and contain the table of section names.
+    """
+    spec = importlib.util.find_spec(name)
+    if sys.platform != "linux" or spec is None or not spec.origin:
+        return
+    try:
+        with open(spec.origin, "rb") as file:
+            # of the ELF header: offset of the section headers, size of one, their number, which describes their names
+            start, entry, n, names = struct.unpack_from("<40xQ10xHHH", file.read(64))
+            file.seek(start)
+            kind, offset, size = struct.unpack_from("<4xI16xQQ", file.read(entry * n), entry * names)
+            complete = kind == SHT_STRTAB and max(offset + size, start + entry * n) <= os.fstat(file.fileno()).st_size
+    except (OSError, OverflowError, MemoryError, struct.error):
+        complete = False
+    if not complete:
+        raise ImportError(f"{Path(spec.origin).name} is incomplete or damaged; reinstall jtgpu")
 
 
 def _compile_for(name: str, arguments: tuple[Any, ...]) -> Any:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import shutil
+import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -156,3 +159,21 @@ def test_undeclared_arguments_go_to_numba(built: Any, monkeypatch: pytest.Monkey
     monkeypatch.setenv("JTGPU_LOOPS", "ahead")
     with pytest.raises(JtgpuError, match="int32"):
         built.fallback("tests.util.no_loops.hashes", (numbers[::2], (ptr,)))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ELF files")
+@pytest.mark.parametrize("damage", ["half", "last bytes", "zeros", "empty"])
+def test_an_extension_that_was_cut_off_is_not_loaded(damage: str, tmp_path: Path) -> None:
+    """The dynamic loader ends the process by SIGBUS: in a process of its own."""
+    (built_file,) = Path(importlib.import_module("_ctypes").__file__ or "").parent.glob("_ctypes.*.so")
+    data = built_file.read_bytes()
+    half = len(data) // 2
+    cut = {"half": data[:half], "last bytes": data[:-1], "zeros": data[:half] + bytes(half), "empty": b""}[damage]
+    (tmp_path / f"_loops_cut{sysconfig.get_config_var('EXT_SUFFIX')}").write_bytes(cut)
+    code = (
+        "import sys, jtgpu; from jtgpu.util import loops; loops.LEVELS = {'v3': '_loops_cut'}; "
+        "jtgpu.__path__.append(sys.argv[1]); print(*loops.extension())"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done
+    assert done.stdout.startswith("None _loops_cut") and "is incomplete or damaged" in done.stdout
