@@ -25,6 +25,7 @@ __all__ = [
     "PlanError",
     "TableTooLarge",
     "UnknownState",
+    "UnknownSuffix",
     "UnknownVariable",
     "closest",
     "format_bytes",
@@ -74,6 +75,10 @@ class ParseError(JtgpuError):
 
 class FormatError(JtgpuError):
     """An unknown file format, or a model that a format cannot represent."""
+
+
+class UnknownSuffix(FormatError, ArgumentError):
+    """The name of an output whose suffix is not that of a format that can be written."""
 
 
 class OrderError(JtgpuError):

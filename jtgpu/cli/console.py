@@ -58,14 +58,14 @@ def exit_code(error: BaseException) -> int:
         return TOO_LARGE
     if isinstance(error, ImpossibleEvidence):
         return IMPOSSIBLE
-    if isinstance(error, (ParseError, FormatError)):
+    if isinstance(error, (ParseError, FormatError)) and not isinstance(error, ArgumentError):
         return UNREADABLE
     if isinstance(error, OutputExists):
         return EXISTS
     if isinstance(error, (ArgumentError, DataError, EvidenceError, OrderError)):
         return USAGE
     # a JtgpuError that is also an OSError: a file named on the command line cannot be opened
-    if isinstance(error, JtgpuError) and isinstance(error, OSError):
+    if isinstance(error, JtgpuError) and isinstance(error, OSError) and error.errno not in _WRITE_ERRORS:
         return USAGE
     return ERROR
 

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ..errors import FormatError
+from ..errors import FormatError, UnknownSuffix
 from ..model.network import BayesianNetwork, DiscreteModel
 from ..util.arguments import choice
 from .common.files import read_bytes, unpacked_name, write_bytes
@@ -95,11 +95,11 @@ def write(net: DiscreteModel, path: str | os.PathLike[str]) -> None:
 
 
 def writer_of(path: str | os.PathLike[str]) -> Format:
-    """The format of a file's suffix; raises `FormatError` if no format with this suffix can be written."""
+    """The format of a file's suffix; raises `UnknownSuffix` if no format with this suffix can be written."""
     name = os.fspath(path)
     chosen = format_of_suffix(name)
     if chosen is None or not chosen.writer or unpacked_name(name.lower()).endswith(chosen.only_read):
-        raise FormatError(f"{name}: no writer for this suffix; supported are {supported(writing=True)}")
+        raise UnknownSuffix(f"{name}: no writer for this suffix; supported are {supported(writing=True)}")
     return chosen
 
 

@@ -18,6 +18,7 @@ from . import ordering
 from .clique_tree import CliqueTree, clique_tree, elimination_cliques, networkx_forest, spanning_forest
 from .lowering import LOWERINGS, lay_out, lower, program_arrays
 from .moral import interaction_graph
+from .ordering.width import least_clique_bits
 from .plan import Plan, ragged
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ def plan_model(
     choice("lowering", lowering, LOWERINGS)
     entries = 2**62 if max_table is None else int(min(number("max_table", max_table, above=0), 2**62))
     neighbours = order_graph(model, together)
+    if memory_limit is None:
+        memory_limit = int(MEMORY_SHARE * free_memory())
+    if lowering != "clique" and not several(together) and isinstance(order, str) and order in ordering.METHODS:
+        _check_bound(model, neighbours, memory_limit, entries)
     chosen, result = _choose_order(model, neighbours, order, **search)
     plan = build_plan(
         model.cardinality,
@@ -89,11 +94,32 @@ def plan_model(
         neighbours,
         chosen,
         lowering=lowering,
-        memory_limit=int(MEMORY_SHARE * free_memory()) if memory_limit is None else memory_limit,
+        memory_limit=memory_limit,
         max_table=entries,
         by_networkx=by_networkx,
     )
     return plan, result
+
+
+def _check_bound(
+    model: DiscreteModel, neighbours: Sequence[Sequence[int]], memory_limit: int, max_table: int
+) -> None:
+    """Raise `TableTooLarge` before the search for an order if no order has tables within the limits.
+
+    A program multiplies two tables at a time. The scopes of its products form a tree decomposition, so one product has
+    the entries of the largest clique, and one of its two tables at least the square root of them.
+    """
+    limit = min(max_table, int(min(max(memory_limit, 0), 2**62)) // 8)
+    bits = least_clique_bits(model.cardinality.tolist(), neighbours, 2 * limit.bit_length()) // 2
+    if bits:
+        by_memory = limit < max_table
+        allowed = f"{format_bytes(memory_limit)} (memory_limit)" if by_memory else f"{max_table:,} entries (max_table)"
+        raise TableTooLarge(
+            f"with every elimination order the largest table would have at least 2^{bits} entries, more than the limit "
+            f'of {allowed}; try slices="auto", which goes through the states of some variables one by one; evidence '
+            "that is always observed can be made part of the model",
+            2**bits, 8 * 2**bits, memory_limit if by_memory else -1,
+        )  # fmt: skip
 
 
 def _choose_order(

@@ -21,8 +21,10 @@ from jtgpu.errors import (
     ParseError,
     TableTooLarge,
     UnknownState,
+    UnknownSuffix,
     UnknownVariable,
 )
+from jtgpu.formats.common.files import FileError
 from jtgpu.model.network import BayesianNetwork
 from tests.cli.commands import ASIA, REFERENCE, run
 from tests.conftest import ROOT
@@ -42,6 +44,8 @@ from tests.conftest import ROOT
         (OrderError("x"), 2),
         (JtgpuError("x"), 1),
         (OSError("x"), 1),
+        (UnknownSuffix("x"), 2),
+        (FileError("x"), 2),
     ],
 )
 def test_every_error_has_an_exit_code(error: BaseException, code: int) -> None:
@@ -142,3 +146,47 @@ def test_out_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run("plan", ASIA)
     assert result.exit_code == 3
     assert "out of memory" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """2,000 cases of asia, as CSV."""
+    path = tmp_path_factory.mktemp("cases") / "asia.csv"
+    assert run("sample", ASIA, "2000", "--seed", "1", "-o", str(path)).exit_code == 0
+    return str(path)
+
+
+WRITERS = {
+    "convert": ("convert", ASIA, "-o"), "fit": ("fit", ASIA, "CASES", "-o"), "batch": ("batch", ASIA, "CASES", "-o"),
+    "learn": ("learn", "CASES", "--method", "greedy", "-o"), "screen": ("screen", "CASES", "-o"),
+    "sample": ("sample", ASIA, "3", "-o"), "show": ("show", ASIA, "-o"), "rank": ("rank", ASIA, "-o"),
+}  # fmt: skip
+SUFFIX = {"sample": ".csv", "show": ".svg", "rank": ".svg", "batch": ".csv", "screen": ".csv"}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_wrong_outputs_are_usage_errors(name: str, cases: str, tmp_path: Path) -> None:
+    words = [cases if word == "CASES" else word for word in WRITERS[name]]
+    suffix = SUFFIX.get(name, ".net")
+    folder = tmp_path / f"folder{suffix}"
+    folder.mkdir()
+    for output in ("x.foo", f"missing/x{suffix}", folder.name)[name == "sample" :]:  # samples are CSV
+        result = run(*words, str(tmp_path / output))
+        assert result.exit_code == 2, (output, result.output)
+        assert not result.stdout
+    assert [*tmp_path.iterdir()] == [folder]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_full_disk_has_the_same_exit_code_everywhere(
+    name: str, cases: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    words = [cases if word == "CASES" else word for word in WRITERS[name]]
+    result = run(*words, str(tmp_path / f"x{SUFFIX.get(name, '.net')}"))
+    assert result.exit_code == 1, result.output
+    assert "no space left" in result.stderr.lower()
+    assert len([line for line in result.stderr.splitlines() if "warning" not in line]) == 1

@@ -32,6 +32,7 @@ from jtgpu.plans.ordering.exact import best_order
 from jtgpu.plans.ordering.greedy import RULES, greedy_order
 from jtgpu.plans.ordering.reduce import atoms, reduce_graph
 from jtgpu.plans.ordering.triangulation import atom_cost, fill_masks, perfect_order, remove_needless_fill
+from jtgpu.plans.ordering.width import least_clique_bits
 from tests.support.examples import slow, some
 
 Graph = list[set[int]]
@@ -590,3 +591,21 @@ def test_the_key_sees_graph_cardinalities_and_objective() -> None:
     other[1].discard(0)
     keys = {key, store.digest(cards, other, "entries"), store.digest([9, *cards[1:]], around, "entries")}
     assert len(keys | {store.digest(cards, around, "time")}) == 4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_bound_of_the_largest_clique_holds_for_every_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jtgpu.plans.ordering.width.SPARSE", 0)
+    cards, graph = random_graph(seed, 6, 0.7)
+    orders = itertools.permutations(range(6))
+    largest = min(order_cost(cards, graph, order, "largest").largest for order in orders)
+    bound = least_clique_bits(cards, graph, 1)
+    assert 0 < bound <= math.log2(largest)
+    assert not least_clique_bits(cards, graph, bound + 1)
+
+
+def test_the_bound_of_a_complete_bipartite_graph_is_its_width() -> None:
+    n = 40
+    graph = [range(n, 2 * n) if v < n else range(n) for v in range(2 * n)]
+    assert least_clique_bits([2] * 2 * n, graph, n) == n + 1
+    assert least_clique_bits([2] * 2 * n, graph, n + 2) == 0

@@ -215,3 +215,16 @@ def test_orders_that_users_give() -> None:
 def test_a_model_without_variables() -> None:
     with pytest.raises(errors.NetworkError, match="no variables"):
         BayesianNetwork({}, {}, {}).plan()
+
+
+def test_dense_networks_are_refused_before_an_order_is_searched(
+    shared_nets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search took 39 s until this network was refused."""
+    net = jtgpu.read(shared_nets / "uai2014" / "relational_1.uai")
+    monkeypatch.setattr(compiler.ordering, "find_order", None)
+    with pytest.raises(errors.TableTooLarge, match=r"at least 2\^125 entries.*100,000,000 entries") as error:
+        net.plan()
+    assert error.value.entries == 2**125
+    with pytest.raises(errors.TableTooLarge, match=r"1\.0 MiB \(memory_limit\)"):
+        net.plan(memory_limit="1MiB")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...errors import FormatError
+from ...errors import UnknownSuffix
 from ...inference.tables.arrow import arrow, arrow_csv, arrow_parquet
 from ..formulas import escape_formulas
 from .parquet_footer import MAGIC, body_and_footer, join_footers, shifted_row_groups
@@ -54,7 +54,7 @@ def writer_for(path: Path, compression: str | None = None, escape: bool = False)
 
     Raises
     ------
-    FormatError
+    UnknownSuffix
         For any other suffix.
     """
     name = path.name.lower()
@@ -64,7 +64,7 @@ def writer_for(path: Path, compression: str | None = None, escape: bool = False)
         for suffix, delimiter in ((".csv", ","), (".tsv", "\t")):
             if name.endswith(suffix + ending):
                 return _CsvWriter(delimiter, codec, escape)
-    raise FormatError(f"{path}: the suffix of the output must be .parquet, .csv or .tsv (.csv.gz, .csv.zst)")
+    raise UnknownSuffix(f"{path}: the suffix of the output must be .parquet, .csv or .tsv (.csv.gz, .csv.zst)")
 
 
 class _CsvWriter:

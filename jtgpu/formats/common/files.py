@@ -43,7 +43,9 @@ class MissingFileError(FileError, FileNotFoundError):
 def _file_error(error: OSError, path: str, doing: str) -> FileError:
     reason = (error.strerror or str(error) or type(error).__name__).lower()
     kind = MissingFileError if isinstance(error, FileNotFoundError) else FileError
-    return kind(f"cannot {doing} {path!r}: {reason}")
+    made = kind(f"cannot {doing} {path!r}: {reason}")
+    made.errno = error.errno  # a full disk is no mistake of the user
+    return made
 
 
 def _missing(path: str) -> MissingFileError:
