@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..errors import EvidenceError, ImpossibleEvidence, closest
+from ..errors import ArgumentError, DataError, EvidenceError, ImpossibleEvidence, closest
 from ..model.network import BayesianNetwork
-from ..util.estimator import Estimator, NotFitted
+from ..util.arguments import choice, described, number, several, text
+from ..util.estimator import Estimator, NotFitted, check_table, check_width
 from .columns import Column, class_column, read_columns, sample_weights, sorted_values, state_labels, state_numbers
 from .counting import cpt_from_counts
 from .parameters.fit import fit as fit_parameters
@@ -84,6 +85,7 @@ class JunctionTreeClassifier(Estimator):
     classes_: NDArray[Any]
     n_features_in_: int
     network_: BayesianNetwork
+    _tree: JunctionTree
 
     def __init__(  # noqa: PLR0913 (public API)
         self,
@@ -143,22 +145,28 @@ class JunctionTreeClassifier(Estimator):
         ------
         NetworkError
             If the structure does not match the columns, or has a cycle.
+        ArgumentError
+            If a parameter of the estimator is none of those listed.
+        DataError
+            If the table is empty or has another shape, or `y` or `sample_weight` do not fit it.
         EvidenceError
-            If the table is empty or has another shape, or a value is not among `states`.
+            If a value is not among `states`.
         TableTooLarge
-            If a CPT has more than 1e8 entries.
+            If a CPT has more than 1e8 entries, or the junction tree is too large.
         """
-        if self.unknown not in ("error", "missing"):
-            raise ValueError(f"unknown must be 'error' or 'missing', got {self.unknown!r}")
-        if self.missing not in ("available", "em"):
-            raise ValueError(f"missing must be 'available' or 'em', got {self.missing!r}")
-        if not (self.pseudo_count >= 0 and math.isfinite(self.pseudo_count)):
-            raise ValueError(f"pseudo_count must be a finite number >= 0, got {self.pseudo_count!r}")
+        choice("unknown", self.unknown, ("error", "missing"))
+        choice("missing", self.missing, ("available", "em"))
+        text("target", self.target)
+        if self.states is not None and not isinstance(self.states, Mapping):
+            raise ArgumentError(f"states must be a mapping from features to values, not {described(self.states)}")
+        if number("pseudo_count", self.pseudo_count, least=0) == math.inf:
+            raise ArgumentError("pseudo_count must be finite")
+        check_table(X)
         names, columns, has_names = self._columns(X)
         n = len(columns[0].codes) if columns else 0
         classes = class_column(y)
         if len(classes) != n or not n:
-            raise EvidenceError(f"X has {n} rows and y {len(classes)}; expected equal numbers of rows, at least one")
+            raise DataError(f"X has {n} rows and y {len(classes)}; expected equal numbers of rows, at least one")
         weights = sample_weights(sample_weight, n)
         parents = parents_of(self.structure, names, self.target)
         self.classes_, of_class = np.unique(classes, return_inverse=True)
@@ -187,7 +195,7 @@ class JunctionTreeClassifier(Estimator):
             self.feature_names_in_ = np.array(names, object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        self.__dict__.pop("_tree", None)
+        self._tree = self.network_.compile(self.backend, order=self.order)
         return self
 
     def _columns(self, X: Any) -> tuple[list[str], list[Column], bool]:
@@ -197,13 +205,16 @@ class JunctionTreeClassifier(Estimator):
         if has_names or not features:
             return names, columns, has_names
         if len(features) != len(names):
-            raise EvidenceError(f"X has {len(names)} columns, but the structure has {len(features)} features")
+            raise DataError(f"X has {len(names)} columns, but the structure has {len(features)} features")
         return features, columns, False
 
     def _values(self, name: str, column: Column) -> list[Any]:
         """Values of a feature, in the order of its states."""
         if self.states is not None and name in self.states:
-            return list(self.states[name])
+            given = several(self.states[name])
+            if not given:
+                raise ArgumentError(f"states[{name!r}] must be a list of values, not {described(self.states[name])}")
+            return given
         if isinstance(self.structure, BayesianNetwork):
             return list(self.structure.states(name))
         found = sorted_values(column)
@@ -217,11 +228,10 @@ class JunctionTreeClassifier(Estimator):
 
     @property
     def tree_(self) -> JunctionTree:
-        """The compiled network; compiled on first use."""
-        if not hasattr(self, "network_"):
-            raise NotFitted("this classifier is not fitted yet; call fit first")
+        """The compiled network."""
+        self._check_fitted("predict")
         if "_tree" not in self.__dict__:
-            self._tree: JunctionTree = self.network_.compile(self.backend, order=self.order)
+            self._tree = self.network_.compile(self.backend, order=self.order)
         return self._tree
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -238,9 +248,14 @@ class JunctionTreeClassifier(Estimator):
             If a row has probability zero, which requires ``pseudo_count=0``.
         EvidenceError
             If a column is missing, or, unless ``unknown="missing"``, if a value is not in the training data.
+        DataError
+            If an array has another number of columns than in `fit`.
         """
         tree = self.tree_
-        names, columns, _ = self._columns(X)
+        check_table(X)
+        names, columns, has_names = self._columns(X)
+        if not has_names:
+            check_width(self, len(names))
         at = {name: i for i, name in enumerate(names)}
         missing = [v for v in self._features if v not in at]
         if missing:

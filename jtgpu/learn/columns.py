@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import EvidenceError, closest
+from ..errors import DataError, EvidenceError, closest
 from ..inference.tables import column_values, open_table
 from ..inference.tables.columns import reject_repeated
+from ..util.arguments import described
 from ..util.missing import is_missing
 
 if TYPE_CHECKING:
@@ -54,15 +57,33 @@ def class_column(y: Any) -> NDArray[Any]:
 
     Raises
     ------
-    EvidenceError
-        If `y` has another shape, or a missing value.
+    DataError
+        If `y` has another shape, or a value that is missing, infinite or no class.
     """
     classes = np.asarray(y)
+    if y is None:
+        raise DataError("the classifier requires y to be passed, but the target y is None")
+    if classes.ndim == 2 and classes.shape[1] == 1:
+        loaded = sys.modules.get("sklearn.exceptions")
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected; pass y.ravel()",
+            UserWarning if loaded is None else loaded.DataConversionWarning,
+            stacklevel=3,
+        )
+        classes = classes[:, 0]
     if classes.ndim != 1:
-        raise EvidenceError(f"y has shape {classes.shape}, expected (n,): one class for each row")
+        raise DataError(f"y has shape {classes.shape}, expected (n,): one class for each row")
     cells = y if isinstance(y, (list, tuple)) else classes.tolist() if classes.dtype.kind in "fOMm" else ()
     if any(map(is_missing, cells)):  # cells of a list itself: numpy.asarray(["a", nan]) has the text "nan"
-        raise EvidenceError("y has a missing value; remove rows without a class")
+        raise DataError("y has a missing value; remove rows without a class")
+    if classes.dtype.kind == "c":
+        raise DataError("Unknown label type: y holds complex numbers")
+    if classes.dtype.kind == "f" and not np.isfinite(classes).all():
+        raise DataError("y contains infinity (inf); classes must be finite")
+    if classes.dtype.kind == "f" and (classes != np.floor(classes)).any():
+        raise DataError(
+            "Unknown label type: y holds continuous numbers; discretise them, or pass them as text if they are classes"
+        )
     return classes
 
 
@@ -71,14 +92,22 @@ def sample_weights(weights: ArrayLike | None, n: int) -> NDArray[np.float64]:
 
     Raises
     ------
-    EvidenceError
-        If the shape is wrong, or a weight is negative or not finite.
+    DataError
+        If the shape is wrong, a weight is negative or not finite, or all are 0.
     """
     if weights is None:
         return np.ones(n)
-    found = np.asarray(weights, np.float64)
+    try:
+        found = np.asarray(weights)
+        if found.dtype.kind not in "biufO":
+            raise TypeError
+        found = found.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise DataError(f"sample_weight must be {n} finite numbers >= 0, not {described(weights)}") from None
     if found.shape != (n,) or not (found >= 0).all() or not np.isfinite(found).all():
-        raise EvidenceError(f"sample_weight must be {n} finite numbers >= 0, got an array of shape {found.shape}")
+        raise DataError(f"sample_weight must be {n} finite numbers >= 0, got an array of shape {found.shape}")
+    if not found.any():
+        raise DataError("sample_weight must have a weight above zero; all are 0")
     return found
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..errors import NetworkError, closest
+from ..errors import ArgumentError, NetworkError, closest
 from ..model.network import BayesianNetwork
+from ..util.arguments import described, several
 
 __all__ = ["Structure", "arcs_of", "parents_of"]
 
@@ -13,11 +14,25 @@ Structure = Mapping[str, Sequence[str]] | BayesianNetwork | None
 
 
 def arcs_of(structure: Structure) -> Mapping[str, Sequence[str]]:
-    """Parents of each variable as the user gave them."""
+    """Parents of each variable as the user gave them.
+
+    Raises
+    ------
+    ArgumentError
+        If the structure is none.
+    """
     if structure is None:
         return {}
     if isinstance(structure, BayesianNetwork):
         return {v: structure.parents(v) for v in structure.variables}
+    if not isinstance(structure, Mapping):
+        raise ArgumentError(
+            "structure must be a network, or a mapping from each variable to its parents, or None for naive Bayes, "
+            f"not {described(structure)}"
+        )
+    for v, parents in structure.items():
+        if several(parents) is None:
+            raise ArgumentError(f"the parents of {v!r} in structure must be a list of names, not {described(parents)}")
     return structure
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..model.network import BayesianNetwork
-from ..util.estimator import Estimator, NotFitted
+from ..util.estimator import Estimator, check_table, check_width
 from ..util.options import Devices, LearnBackend, MissingCells, PosteriorMethod, Score, StructurePriorLike
 from .dags.posterior.posterior import posterior
 from .dags.scores.coded import code_table
@@ -190,15 +190,11 @@ class StructureLearner(Estimator):
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """ln P(row) of each row in the network, (n,)."""
-        if not hasattr(self, "network_"):
-            raise NotFitted("this structure learner is not fitted yet; call fit first")
+        self._check_fitted("score_samples")
         net = self.network_
         shape = np.shape(X) if isinstance(X, np.ndarray) else ()
-        if len(shape) == 2 and shape[1] != self.n_features_in_:
-            raise DataError(
-                f"X has {shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
-                "input"
-            )
+        if len(shape) == 2:
+            check_width(self, shape[1])
         table = code_table(X, states=net, missing="error")
         at = {name: i for i, name in enumerate(table.names)}
         found = np.zeros(table.codes.shape[1])
@@ -220,12 +216,9 @@ def _require_cases(X: Any) -> None:
     ------
     DataError
     """
-    if hasattr(X, "toarray") and hasattr(X, "nnz"):
-        raise DataError("sparse data are not supported; pass X.toarray()")
-    if not isinstance(X, np.ndarray) or X.ndim != 2:
+    check_table(X)
+    if not isinstance(X, np.ndarray) or X.dtype.names:
         return
-    if X.dtype.kind == "c":
-        raise DataError("Complex data not supported: discretise it first")
     for found, what in zip(X.shape, ("sample", "feature"), strict=True):
         if found < 2:
             raise DataError(f"found {found} {what}(s) (shape={X.shape}) while a minimum of 2 is required.")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib
 import math
-import sys
-from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import ArgumentError, DataError
 from ..util.arguments import number, whole_number
-from ..util.estimator import Estimator, NotFitted
+from ..util.estimator import Estimator, NotFitted, check_table, check_width
 from .columns import Columns, open_rows
 from .outliers import Outliers
 from .table import Screened, check_finite
@@ -111,7 +109,7 @@ class KNNWeight(Estimator):
             See `jtgpu.screen.top_outliers`; also if there are fewer than two rows.
         """
         whole_number("k", self.k, 1)
-        X = _checked(X)
+        check_table(X)
         table = open_rows(X)
         if table.n < 2:
             raise DataError(f"n_samples={table.n}: outliers need at least 2 rows (n_samples)")
@@ -144,12 +142,8 @@ class KNNWeight(Estimator):
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Minus the weights of rows, (B,): the lower, the more abnormal."""
         self._check_fitted("score_samples")
-        X = _checked(X)
-        n_columns = len(open_rows(X).names)
-        if n_columns != self.n_features_in_:
-            raise DataError(
-                f"X has {n_columns} features, but KNNWeight is expecting {self.n_features_in_} features as input"
-            )
+        check_table(X)
+        check_width(self, len(open_rows(X).names))
         found: NDArray[np.float64] = -self.outliers_.weights(X)
         return found
 
@@ -174,28 +168,3 @@ class KNNWeight(Estimator):
         found, _ = self.outliers_._screened.weights()
         check_finite(found)
         return found
-
-    def _check_fitted(self, name: str) -> None:
-        if not self.__sklearn_is_fitted__():
-            loaded = sys.modules.get("sklearn.exceptions")
-            error = NotFitted if loaded is None else loaded.NotFittedError
-            raise error(f"this KNNWeight is not fitted yet; call fit before {name}")
-
-
-def _checked(X: Any) -> Any:
-    """X, unless it is an array that scikit-learn's estimators reject; the messages are those that its checks expect."""
-    if hasattr(X, "toarray"):
-        raise TypeError("sparse input is not supported; pass X.toarray()")
-    if not isinstance(X, np.ndarray) or X.dtype.names:
-        return X
-    if X.dtype.kind == "c":
-        raise DataError("Complex data not supported")
-    if X.ndim != 2:
-        raise DataError(f"expected a 2D array, got shape {X.shape}. Reshape your data: one column is X.reshape(-1, 1)")
-    if not X.shape[1]:
-        raise DataError(f"0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
-    if X.dtype == object:
-        for cell in X.flat:
-            if isinstance(cell, (Mapping, Set, list)):
-                raise TypeError(f"argument must be a string or a number, not {type(cell).__name__}")
-    return X

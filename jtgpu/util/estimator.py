@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import sys
+from collections.abc import Mapping, Set
 from typing import Any, ClassVar, Self
 
-from ..errors import JtgpuError, closest
+import numpy as np
 
-__all__ = ["Estimator", "NotFitted"]
+from ..errors import ArgumentError, DataError, JtgpuError, closest
+from .arguments import described
+
+__all__ = ["Estimator", "NotFitted", "check_table", "check_width"]
 
 
 class NotFitted(JtgpuError, ValueError, AttributeError):
@@ -28,13 +33,13 @@ class Estimator:
 
         Raises
         ------
-        ValueError
+        ArgumentError
             If there is no parameter of that name.
         """
         known = [*inspect.signature(type(self)).parameters]
         for name, value in params.items():
             if name not in known:
-                raise ValueError(f"there is no parameter {name!r}{closest(name, known)}")
+                raise ArgumentError(f"there is no parameter {name!r}{closest(name, known)}")
             setattr(self, name, value)
         return self
 
@@ -44,7 +49,52 @@ class Estimator:
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, self._fitted)
 
+    def _check_fitted(self, name: str) -> None:
+        """Raise scikit-learn's ``NotFittedError`` if it is loaded, else `NotFitted`."""
+        if not self.__sklearn_is_fitted__():
+            loaded = sys.modules.get("sklearn.exceptions")
+            error = NotFitted if loaded is None else type("NotFitted", (NotFitted, loaded.NotFittedError), {})
+            raise error(f"this {type(self).__name__} is not fitted yet; call fit first, then {name}")
+
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
         changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v is not defaults[k].default]
         return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def check_table(X: Any) -> None:
+    """Reject arrays that are no table of samples and features; the messages are those of scikit-learn's checks.
+
+    Raises
+    ------
+    ArgumentError, DataError
+    """
+    if hasattr(X, "toarray"):
+        raise ArgumentError("sparse input is not supported; pass X.toarray()")
+    if not isinstance(X, np.ndarray) or X.dtype.names:
+        return
+    if X.dtype.kind == "c":
+        raise DataError("Complex data not supported")
+    if X.ndim != 2:
+        raise DataError(f"expected a 2D array, got shape {X.shape}. Reshape your data: one column is X.reshape(-1, 1)")
+    for size, what in zip(X.shape, ("sample", "feature"), strict=True):
+        if not size:
+            raise DataError(f"0 {what}(s) (shape={X.shape}) while a minimum of 1 is required.")
+    if X.dtype == object:
+        for cell in X.flat:
+            if isinstance(cell, (Mapping, Set, list)):
+                raise ArgumentError(f"argument must be a string or a number, not {described(cell)}")
+
+
+def check_width(estimator: Any, n_columns: int) -> None:
+    """Reject a table of another number of columns than in ``fit``.
+
+    Raises
+    ------
+    DataError
+    """
+    if n_columns != estimator.n_features_in_:
+        raise DataError(
+            f"X has {n_columns} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} "
+            "features as input"
+        )

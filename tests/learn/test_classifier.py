@@ -144,16 +144,57 @@ def test_values_and_columns_that_are_not_in_the_training_data() -> None:
         ({}, {"a": [None]}, [1], "column 'a' has only missing values"),
         ({}, {"a": [1]}, [None], "missing value"),
         ({}, {"a": [1, 2]}, ["u", float("nan")], "missing value"),
-        ({}, {"a": [1]}, [[1]], "one class for each row"),
+        ({}, {"a": [1]}, [[1, 2]], "one class for each row"),
         ({}, {"a": [[1]]}, [1], "not a single value|has shape"),
         ({"states": {"a": [2]}}, {"a": [1]}, [1], "unknown value 1"),
         ({"pseudo_count": -1}, {"a": [1]}, [1], "pseudo_count"),
         ({"unknown": "guess"}, {"a": [1]}, [1], "'missing'"),
+        ({"missing": "x"}, {"a": [1]}, [1], "'available' or 'em', not"),
+        ({"structure": 5}, {"a": [1]}, [1], "structure must be a network, or a mapping.*not the int 5"),
+        ({"structure": "tan"}, {"a": [1]}, [1], "structure must be a network, or a mapping.*not the str 'tan'"),
+        ({"structure": {"a": 5, "class": []}}, {"a": [1]}, [1], "parents of 'a'"),
+        ({"structure": {"a": "class"}}, {"a": [1]}, [1], "parents of 'a'"),
+        ({"pseudo_count": "x"}, {"a": [1]}, [1], "pseudo_count"),
+        ({"pseudo_count": np.inf}, {"a": [1]}, [1], "pseudo_count"),
+        ({"target": 5}, {"a": [1]}, [1], "target must be a string"),
+        ({"states": 5}, {"a": [1]}, [1], "states must be a mapping"),
+        ({"states": {"a": 5}}, {"a": [1]}, [1], r"states\['a'\] must be a list"),
+        ({"backend": "x"}, {"a": [1]}, [1], "backend"),
+        ({"order": 5}, {"a": [1]}, [1], "order"),
     ],
 )
 def test_invalid_training_data(change: dict[str, Any], X: Any, y: Any, says: str) -> None:
-    with pytest.raises((errors.JtgpuError, ValueError), match=says):
+    with pytest.raises(errors.JtgpuError, match=says):
         JunctionTreeClassifier(**change).fit(X, y)
+
+
+@pytest.mark.parametrize("weights", ["x", [1j], [0.0], [np.nan], [[1.0]], 5])
+def test_wrong_weights(weights: Any) -> None:
+    with pytest.raises(errors.DataError, match="sample_weight"):
+        JunctionTreeClassifier().fit({"a": [1]}, [1], weights)
+
+
+def test_arrays_of_another_width_or_rank() -> None:
+    model = JunctionTreeClassifier(backend="reference").fit(np.array([[0, 1], [1, 0]]), [0, 1])
+    for X, says in ((np.zeros((1, 4)), "X has 4 features"), (np.zeros(2), "Reshape"), (np.eye(2) * 1j, "Complex")):
+        with pytest.raises(errors.DataError, match=says):
+            model.predict(X)
+
+
+# Both fit continuous data to some rows and predict others, whose values are unknown.
+EXPECTED_FAILURES = {
+    "check_sample_weight_equivalence_on_dense_data": "continuous data; rows of weight zero still name their values",
+    "check_classifiers_one_label_sample_weights": "continuous data; values that no row of fit has are errors",
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_checks_of_scikit_learn() -> None:
+    checks: Any = pytest.importorskip("sklearn.utils.estimator_checks")
+    model = JunctionTreeClassifier(backend="reference")
+    found = checks.check_estimator(model, on_skip=None, expected_failed_checks=EXPECTED_FAILURES)
+    assert {check["status"] for check in found} <= {"passed", "skipped", "xfail"}
+    assert {check["check_name"] for check in found if check["status"] == "xfail"} == {*EXPECTED_FAILURES}
 
 
 def test_a_cpt_that_would_be_too_large() -> None:
@@ -161,7 +202,7 @@ def test_a_cpt_that_would_be_too_large() -> None:
     structure = {"class": [f"x{i}" for i in range(5)]}
     with pytest.raises(errors.TableTooLarge, match=r"20,000,000,000"):
         JunctionTreeClassifier(structure).fit(X, np.arange(100) % 2)
-    with pytest.raises(errors.EvidenceError, match="sample_weight"):
+    with pytest.raises(errors.DataError, match="sample_weight"):
         JunctionTreeClassifier().fit({"a": [1]}, [1], sample_weight=[-1])
 
 
