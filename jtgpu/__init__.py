@@ -20,14 +20,17 @@ from .errors import (
     BackendUnavailable,
     DataError,
     EvidenceError,
+    FileError,
     FormatError,
     ImpossibleEvidence,
     JtgpuError,
+    MissingFileError,
     NetworkError,
     OrderError,
     OutputExists,
     ParseError,
     PlanError,
+    PlanFileError,
     TableTooLarge,
     UnknownState,
     UnknownVariable,
@@ -66,6 +69,7 @@ __all__ = [
     "DiscreteModel",
     "EvidenceError",
     "Factor",
+    "FileError",
     "FormatError",
     "ImpossibleEvidence",
     "Joint",
@@ -73,6 +77,7 @@ __all__ = [
     "JunctionTree",
     "JunctionTreeClassifier",
     "MarkovNetwork",
+    "MissingFileError",
     "NetworkError",
     "NetworkPlan",
     "OrderError",
@@ -80,6 +85,7 @@ __all__ = [
     "ParseError",
     "Plan",
     "PlanError",
+    "PlanFileError",
     "Posterior",
     "Posteriors",
     "RowReport",
@@ -107,6 +113,11 @@ __all__ = [
     "widget",
     "write",
 ]
+
+_PACKAGES = (
+    "cases", "cluster", "compat", "draw", "errors", "formats", "graphs", "interop", "learn", "screen", "series",
+    "serve",
+)  # fmt: skip
 
 # imported on first use: `import jtgpu` takes a few milliseconds, and a program loads what it uses
 _LAZY = {
@@ -143,7 +154,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("cases", "cluster", "draw", "graphs", "learn", "screen", "series", "serve"):
+    if name in _PACKAGES:
         return importlib.import_module(f".{name}", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -153,4 +164,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *_PACKAGES})

@@ -15,14 +15,17 @@ __all__ = [
     "BackendUnavailable",
     "DataError",
     "EvidenceError",
+    "FileError",
     "FormatError",
     "ImpossibleEvidence",
     "JtgpuError",
+    "MissingFileError",
     "NetworkError",
     "OrderError",
     "OutputExists",
     "ParseError",
     "PlanError",
+    "PlanFileError",
     "TableTooLarge",
     "UnknownState",
     "UnknownSuffix",
@@ -73,6 +76,17 @@ class ParseError(JtgpuError):
         return type(self), (self.message, self.source, self.line, self.column)
 
 
+class FileError(JtgpuError, OSError):
+    """A file that the operating system cannot read or write; also an `OSError`."""
+
+    def __str__(self) -> str:  # OSError would show the errno
+        return _without_middle(str(self.args[0])) if self.args else ""
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """A file or folder that does not exist; also a `FileNotFoundError`."""
+
+
 class FormatError(JtgpuError):
     """An unknown file format, or a model that a format cannot represent."""
 
@@ -91,6 +105,13 @@ class OutputExists(JtgpuError, FileExistsError):
 
 class PlanError(JtgpuError):
     """A plan that violates an invariant (see `jtgpu.Plan.check`), or a saved plan that cannot be read."""
+
+
+class PlanFileError(PlanError, OSError):
+    """A file of a plan that cannot be read; also an `OSError`."""
+
+    def __str__(self) -> str:
+        return _without_middle(str(self.args[0])) if self.args else ""
 
 
 class TableTooLarge(JtgpuError):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Backend", "BackendDefaults", "BatchResult", "ColumnResult", "CountSums", "Counts", "DeviceResult", "Evidence",
     "HeldCases",
-    "PlainSession", "Prepare", "Result", "Session", "columns_of",
+    "PlainSession", "Prepare", "Result", "Session", "columns_of", "without_rounding",
 ]  # fmt: skip
 
 
@@ -48,12 +48,25 @@ class Evidence:
         return dict(sorted(found.items()))
 
 
+ROUNDING = 1e-12  # ln P(e) between 0 and this is a rounding error
+
+
+def without_rounding(log_evidence: NDArray[np.float64]) -> NDArray[np.float64]:
+    """ln P(e) of cases, 0 where a rounding error makes it larger."""
+    above = (log_evidence > 0.0) & (log_evidence < ROUNDING)
+    return np.where(above, 0.0, log_evidence) if above.any() else log_evidence
+
+
 @dataclass(frozen=True)
 class Result:
     """Posteriors of one case."""
 
     posterior: NDArray[np.float64]  # (sum of cardinalities,) variable after variable, each summing to 1
     log_evidence: float  # natural logarithm of P(e) (of the partition function for a Markov network)
+
+    def __post_init__(self) -> None:
+        if 0.0 < self.log_evidence < ROUNDING:  # of P(e) = 1: no probability is above 1
+            object.__setattr__(self, "log_evidence", 0.0)
 
 
 @dataclass(frozen=True)

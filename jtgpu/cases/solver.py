@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backends.base import without_rounding
 from ..errors import ImpossibleEvidence, JtgpuError, UnknownState
 from ..inference.evidence import read_known_cases
 from ..inference.tables.encoder import Encoder
@@ -172,7 +173,7 @@ class Solver:
         targets = self.query.targets
         if self.by_columns:  # such a backend merges equal cases itself
             columns = self.tree.intervened().backend.run_columns(self.query.evidence, codes, targets)
-            return Answers(columns.posterior.T, columns.log_evidence, columns.impossible)
+            return Answers(columns.posterior.T, without_rounding(columns.log_evidence), columns.impossible)
         equal = find_equal_rows(codes.T, worth=MIN_EQUAL, each=self.each)
         inverse = None if equal is None else equal.kind
         codes = codes if equal is None else codes[:, equal.first]
@@ -183,7 +184,7 @@ class Solver:
             states[rows, list(self.query.evidence)] = codes[:, rows].T
         known = read_known_cases(self.model, states, do=self._do)
         found = self.tree.intervened(known.intervened).backend.run_batch(known.states, known.likelihood, targets)
-        answers = Answers(found.posterior, found.log_evidence, found.impossible, inverse)
+        answers = Answers(found.posterior, without_rounding(found.log_evidence), found.impossible, inverse)
         if self.query.mpe:
             answers.explanations = self.tree.mpe_batch(states, on_impossible="flag", do=self._do)
         return answers

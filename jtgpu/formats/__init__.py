@@ -24,9 +24,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..errors import FileError, MissingFileError
+
 if TYPE_CHECKING:
     from .bundled import load, networks
-    from .common.files import FileError, MissingFileError
     from .evidence_files import Case, read_evidence, read_evidence_cases, read_query
     from .network_files import Opened, open_text, read, save_text, write, writer_of
     from .registry import FORMATS, Format, formats
@@ -55,7 +56,6 @@ __all__ = [
 # imported when they are used: a shell that completes names of files needs no parser
 _HOME = {
     "bundled": ("load", "networks"),
-    "common.files": ("FileError", "MissingFileError"),
     "evidence_files": ("Case", "read_evidence", "read_evidence_cases", "read_query"),
     "network_files": ("Opened", "open_text", "read", "save_text", "write", "writer_of"),
     "registry": ("FORMATS", "Format", "formats"),

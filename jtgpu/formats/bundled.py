@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import JtgpuError, closest
-from .common.files import MissingFileError
+from ..errors import JtgpuError, MissingFileError, closest
 from .nets_folder import bundled_files, networks_folder, stem
 from .network_files import read
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..errors import FormatError, UnknownSuffix
 from ..model.network import BayesianNetwork, DiscreteModel
-from ..util.arguments import choice
+from ..util.arguments import choice, flag
 from .common.files import read_bytes, unpacked_name, write_bytes
 from .common.text import decode
 from .common.xml_encoding import declared_text
@@ -77,10 +77,24 @@ def open_text(path: str | os.PathLike[str]) -> Opened:
     return Opened(chosen, text, n_bytes)
 
 
-def write(net: DiscreteModel, path: str | os.PathLike[str]) -> None:
+def write(net: DiscreteModel, path: str | os.PathLike[str], *, rename: bool = False) -> tuple[str, ...]:
     """Write a network in the format of the file's suffix; append ``.gz`` or ``.xz`` to compress.
 
-    The file is written completely or not at all.
+    The file is written completely or not at all. A file that exists is replaced, as by Python's own functions; the
+    commands refuse to do so without ``--force``.
+
+    Parameters
+    ----------
+    net : DiscreteModel
+    path : path-like
+    rename : bool, default False
+        Whether names that the format does not allow are changed, as ``jtgpu convert`` changes them: old names become
+        labels where the format has these.
+
+    Returns
+    -------
+    tuple of str
+        With `rename`, everything that the format cannot represent, changed names included, one phrase each.
 
     Raises
     ------
@@ -89,9 +103,26 @@ def write(net: DiscreteModel, path: str | os.PathLike[str]) -> None:
     FileError
         If the operating system cannot write the file; also an `OSError`.
     """
-    dumps = writer_of(path).dumps
-    assert dumps is not None  # checked by writer_of
-    save_text(dumps(net), path)
+    chosen = writer_of(path)
+    assert chosen.dumps is not None  # checked by writer_of
+    if flag("rename", rename):
+        from .conversion import carry  # reading needs no conversion
+
+        made = carry(net, chosen)
+        save_text(made.text, path)
+        return made.losses
+    try:
+        text = chosen.dumps(net)
+    except FormatError as error:
+        from .conversion import carry
+
+        try:
+            carry(net, chosen)
+        except FormatError:
+            raise error from None
+        raise FormatError(f"{error}; write(..., rename=True) changes it and returns what it changed") from None
+    save_text(text, path)
+    return ()
 
 
 def writer_of(path: str | os.PathLike[str]) -> Format:

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import PlanError, format_bytes
+from ..errors import PlanError, PlanFileError, format_bytes
 from ..util import atomic_file
 from .arrays import COLLECT, DISTRIBUTE, POSTERIOR, PlanArrays, ragged
 from .check import check
@@ -140,13 +140,6 @@ class Plan(PlanArrays):
             return cls.from_bytes(data)
         except PlanError as error:
             raise PlanError(f"{os.fspath(path)}: {error}") from None
-
-
-class PlanFileError(PlanError, OSError):
-    """A file of a plan that cannot be read; also an `OSError`."""
-
-    def __str__(self) -> str:  # OSError would show the errno
-        return str(self.args[0]) if self.args else ""
 
 
 # What zipfile, json and NumPy raise for damaged files.

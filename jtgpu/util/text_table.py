@@ -10,7 +10,9 @@ import numpy as np
 
 from .monospace import DOTS, abridged, display_width, justified
 
-__all__ = ["counted", "format_cell", "format_table", "shown_rows"]
+__all__ = ["counted", "format_cell", "format_table", "quoted", "shown_rows"]
+
+_PUNCTUATION = frozenset(",;:=|(){}\"'")  # of questions: `jtgpu.inference.queries.text`
 
 MAX_ROWS = 60  # of a table that is shown whole; of longer ones, the first and last `SOME_ROWS`
 SOME_ROWS = 5
@@ -19,6 +21,13 @@ MAX_CELL = 40  # characters of a cell
 DIGITS = 6
 SMALL, LARGE = 1e-4, 1e9  # absolute values outside this range are shown with an exponent
 GAP = "  "
+
+
+def quoted(name: str) -> str:
+    """A name as it is written in a question: in quotes if it has punctuation of questions, or spaces at an end."""
+    if name and name == name.strip() and not _PUNCTUATION.intersection(name):
+        return name
+    return f"'{name}'" if '"' in name else f'"{name}"'
 
 
 def counted(n: int, noun: str) -> str:

@@ -470,3 +470,16 @@ def test_the_documentation_shows_this_table() -> None:
         wanted.append([name, suffixes, markov, *(cell[c] for c in columns), canonical])
     assert rows == wanted
     assert list(FEATURES) == NAMES
+
+
+def test_write_renames_on_request(tmp_path: Path) -> None:
+    net = BayesianNetwork({"Has Kids?": ["yes", "no"]}, {}, {"Has Kids?": [0.25, 0.75]})
+    path = tmp_path / "kids.net"
+    with pytest.raises(FormatError, match=r"'Has Kids\?' cannot be written .*; write\(.*rename=True\) changes it"):
+        write(net, path)
+    [lost] = write(net, path, rename=True)
+    assert lost.startswith("names of 1 variables: 'Has Kids?' is ")
+    written = read(path)
+    assert isinstance(written, BayesianNetwork)
+    assert written.attributes["node"][written.variables[0]]["label"] == "Has Kids?"
+    assert write(written, path) == ()

@@ -549,3 +549,13 @@ def test_the_largest_and_least_numbers_are_weights() -> None:
         case = parse_evidence('{"xray": [1e299, 1]}', tree.model)[0]
         with pytest.raises(errors.EvidenceError, match="product of the likelihoods of 'xray' is too large"):
             tree.posteriors(case, likelihood={"xray": most})
+
+
+@pytest.mark.parametrize("name", ["andes", "hailfinder", "insurance"])
+def test_certain_evidence_has_probability_1(name: str) -> None:
+    net = bundled(name)
+    tree = net.compile("cpu")
+    certain = {v: [*net.states(v)] for v in net.variables[:1]}
+    assert -1e-12 < tree.posteriors(certain).log_evidence <= 0.0
+    assert (tree.posteriors_batch([{}, {}]).log_evidence <= 0.0).all()
+    assert tree.log_evidence(do={net.variables[-1]: 0}) <= 0.0

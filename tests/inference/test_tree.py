@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,10 @@ def test_trees_close(tree: jtgpu.JunctionTree) -> None:
 def test_the_package_exports_what_it_lists() -> None:
     for name in jtgpu.__all__:
         assert getattr(jtgpu, name) is not None
-    assert set(jtgpu.__all__) <= set(dir(jtgpu))
+    packages = {n for n in dir(jtgpu) if isinstance(getattr(jtgpu, n), ModuleType)}
+    assert {"cases", "errors", "learn"} <= packages
+    assert {*dir(jtgpu)} == {*jtgpu.__all__} | packages
+    assert not packages & {"util", "backends", "importlib"}
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = jtgpu.nothing
 

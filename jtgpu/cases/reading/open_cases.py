@@ -5,8 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from ...errors import FormatError
-from ...formats import FileError
+from ...errors import FileError, FormatError
 from ...model.network import DiscreteModel
 from ..options import CsvDialect
 from .csv_file import CsvFile

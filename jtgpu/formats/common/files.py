@@ -9,12 +9,12 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from ...errors import FormatError, JtgpuError, format_bytes
+from ...errors import FileError, FormatError, MissingFileError, format_bytes
 from ...util import atomic_file
 from ...util.system import free_memory
 from .similar import near
 
-__all__ = ["PACKED", "FileError", "MissingFileError", "read_bytes", "unpacked_name", "write_bytes"]
+__all__ = ["PACKED", "read_bytes", "unpacked_name", "write_bytes"]
 
 PACKED = (".gz", ".xz")  # suffixes of compressed files
 GZIP_MAGIC, XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"
@@ -27,17 +27,6 @@ MAX_RATIO = {"gzip": 100, "xz": 500}
 FREE_BYTES = 32 << 20
 XZ_MEMORY = 256 << 20  # for the dictionary that a file declares; `xz -9` declares 64 MiB
 COPIES = 3  # of the bytes of a file in memory at the same time: parts, joined bytes, text
-
-
-class FileError(JtgpuError, OSError):
-    """The operating system cannot read or write a file; also an `OSError`."""
-
-    def __str__(self) -> str:  # OSError would show the errno
-        return str(self.args[0]) if self.args else ""
-
-
-class MissingFileError(FileError, FileNotFoundError):
-    """A file or folder does not exist; also a `FileNotFoundError`."""
 
 
 def _file_error(error: OSError, path: str, doing: str) -> FileError:

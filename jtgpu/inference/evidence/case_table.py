@@ -135,7 +135,7 @@ def _column_of_states(model: DiscreteModel, v: int, value: Any, n: int) -> NDArr
     values = value if isinstance(value, np.ndarray) else np.array(value, object)
     if values.shape != (n,):
         raise EvidenceError(f"do on {name!r} has shape {values.shape}, expected ({n},): one state for each case")
-    encoded = Encoder(model, [v], ()).encode([values], n, first_only=True)
+    encoded = Encoder(model, [v], frozenset()).encode([values], n, first_only=True)
     for row, reason in encoded.rejected.items():
         raise UnknownState(f"row {row}: do on {reason.removeprefix('column ')}")
     column: NDArray[np.int32] = encoded.codes[0].astype(np.int32)

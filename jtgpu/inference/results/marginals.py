@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...backends.base import BatchResult
+from ...backends.base import BatchResult, without_rounding
 from ...model.network import DiscreteModel
 from ...util import doors
-from ...util.text_table import format_table, shown_rows
+from ...util.text_table import format_table, quoted, shown_rows
 from ..evidence import Known
 from ..tables import Table
 from .frames import make_frame, to_frame_method
@@ -125,10 +125,10 @@ class Posterior(Mapping[str, float]):
         if not spec:
             return str(self)
         rows = shown_rows(len(self.states), MAX_STATES)
-        parts = [f"{self.states[i]}: {self.probabilities[i]:{spec}}" for i in rows]
+        parts = [f"{quoted(self.states[i])}: {self.probabilities[i]:{spec}}" for i in rows]
         if len(rows) < len(self.states):
             parts.insert(len(rows) // 2, "...")
-        return f"P({self.variable}) = {{{', '.join(parts)}}}"
+        return f"P({quoted(self.variable)}) = {{{', '.join(parts)}}}"
 
     def _repr_html_(self) -> str:
         return doors.html(self)
@@ -238,7 +238,8 @@ class CasePosteriors(Printed, Mapping[str, "NDArray[np.float64]"]):
         table: Table | None = None,
     ):
         self._model, self._table_of_cases = model, table
-        self.flat, self.log_evidence, self.impossible = result.posterior, result.log_evidence, result.impossible
+        self.flat, self.impossible = result.posterior, result.impossible
+        self.log_evidence = without_rounding(result.log_evidence)
         self._columns: dict[int, slice] = {}  # of each variable in `flat`
         first = 0
         for v in range(len(model)) if targets is None else targets:

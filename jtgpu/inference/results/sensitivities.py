@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import ArgumentError, ImpossibleEvidence
 from ...model.network import BayesianNetwork
 from ...util.arguments import described, number, whole_number
+from ...util.text_table import quoted
 from .frames import make_frame
 from .printed import Printed
 
@@ -35,8 +36,8 @@ class Parameter(NamedTuple):
     entry: tuple[int, ...]  # index into the CPT
 
     def __str__(self) -> str:
-        given = ", ".join(f"{v} = {s}" for v, s in self.given)
-        return f"P({self.variable} = {self.state}{' | ' if given else ''}{given})"
+        given = ", ".join(f"{quoted(v)} = {quoted(s)}" for v, s in self.given)
+        return f"P({quoted(self.variable)} = {quoted(self.state)}{' | ' if given else ''}{given})"
 
 
 @dataclass(frozen=True)
@@ -327,6 +328,6 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
     def _title(self) -> str:
         n = len(self._parameters.theta)
         return (
-            f"Sensitivity of P({self.target[0]} = {self.target[1]}) = {self.probability:.6g} to {n:,} parameters of "
-            f"{len(self)} variables"
+            f"Sensitivity of P({quoted(self.target[0])} = {quoted(self.target[1])}) = {self.probability:.6g} to {n:,} "
+            f"parameters of {len(self)} variables"
         )

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.network import DiscreteModel
+from ...util.text_table import quoted
 from .frames import make_frame, to_frame_method, unused_name
 from .marginals import Posterior, as_array, distinct_names
 from .printed import Lazy, Printed
@@ -236,4 +237,5 @@ class Conditional(_Table):
         return cast("NDArray[np.float64]", masked)
 
     def _title(self) -> str:
-        return f"P({', '.join(self.targets)} | {', '.join(self.given)}): {' x '.join(map(str, self.shape))}"
+        targets, given = (", ".join(map(quoted, names)) for names in (self.targets, self.given))
+        return f"P({targets} | {given}): {' x '.join(map(str, self.shape))}"

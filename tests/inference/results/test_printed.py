@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -117,3 +119,20 @@ def test_counts_of_one_and_formats() -> None:
     assert (f"{posterior:.3f}", f"{posterior}") == ("P(lung) = {yes: 0.055, no: 0.945}", str(posterior))
     with tree.session({"xray": "yes"}) as session:
         assert repr(session) == "Session('asia', 1 finding)"
+
+
+def test_printed_names_can_be_typed_in_a_question() -> None:
+    states = {"Has Kids?": ["True", "no, never"], "a=b": ["x|y", 'a "z"'], "churn": ["yes", "no"]}
+    churn = [[[0.1, 0.9], [0.2, 0.8]], [[0.3, 0.7], [0.4, 0.6]]]
+    cpts: dict[str, Any] = {"Has Kids?": [0.5, 0.5], "a=b": [0.5, 0.5], "churn": churn}
+    tree = jtgpu.BayesianNetwork(states, {"churn": ["Has Kids?", "a=b"]}, cpts).compile("cpu")
+    expected = tree.posterior("churn", {"Has Kids?": "no, never"})["yes"]
+    for name in "Has Kids?", '"Has Kids?"', "'Has Kids?'":
+        for state in "no, never", '"no, never"':
+            assert tree.ask(f"P(churn | {name} = {state})")["yes"] == expected
+    for parameter in tree.sensitivity(("churn", "yes")).top(8):
+        if parameter.given:
+            assert tree.ask(str(parameter)) == pytest.approx(parameter.value), str(parameter)
+    assert repr(tree.posterior("a=b")) == "P(\"a=b\") = {\"x|y\": 0.5, 'a \"z\"': 0.5}"
+    with pytest.raises(jtgpu.UnknownVariable, match=r"no variable '\"Has Pets.\"'"):
+        tree.ask('P(churn | "Has Pets?"=True)')

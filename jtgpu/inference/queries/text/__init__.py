@@ -18,6 +18,7 @@ A question is its kind and, in parentheses, its variables; evidence follows afte
 Evidence is ``a=x`` (observed), ``a={x, y}`` (one of these states), ``likelihood(a: x=0.9, y=0.2)``,
 ``soft(a: x=0.7, y=0.3)`` or ``do(a=x)``. Numbers without states are in the order of the states: ``soft(a: 0.7, 0.3)``.
 States are given by name or number. Names may contain any character: the longest matching name of the model is used.
+Quotes around a name are optional: ``P(churn | "Has Kids?"=True)``.
 """
 
 from __future__ import annotations

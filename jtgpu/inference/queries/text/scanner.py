@@ -82,15 +82,20 @@ class Scanner:
         return found
 
     def fitting(self, words: Iterable[str], ends: str) -> list[tuple[str, int]]:
-        """The words that follow, each before one of the characters `ends`, with their end positions; longest first."""
+        """The words that follow, each before one of the characters `ends`, with their end positions; longest first.
+
+        They may be in quotes, as `quoted` writes them.
+        """
         self.skip()
         found = []
+        quote = self.text[self.at : self.at + 1]
         for word in words:
-            if self.text.startswith(word, self.at):
-                after = _SPACE.match(self.text, self.at + len(word))
-                assert after is not None
-                if after.end() < len(self.text) and self.text[after.end()] in ends:
-                    found.append((word, self.at + len(word)))
+            for written in (word, f"{quote}{word}{quote}") if quote in ('"', "'") else (word,):
+                if self.text.startswith(written, self.at):
+                    after = _SPACE.match(self.text, self.at + len(written))
+                    assert after is not None
+                    if after.end() < len(self.text) and self.text[after.end()] in ends:
+                        found.append((word, self.at + len(written)))
         return sorted(found, key=lambda f: -f[1])
 
     def word(self) -> str:
