@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
 from ..errors import ArgumentError, closest, shown
 
-__all__ = ["choice", "described", "file_path", "flag", "number", "several", "text", "whole_number"]
+__all__ = [
+    "choice", "described", "file_path", "flag", "mapping", "names", "new_file_path", "number", "several", "text",
+    "whole_number",
+]  # fmt: skip
 
 
 def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
@@ -93,6 +96,31 @@ def several(value: Any) -> list[Any] | None:
         return None
 
 
+def names(name: str, value: Any) -> list[Any]:
+    """The elements of an iterable of names; a name alone is one of them, None is none of them.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    found = [value] if isinstance(value, str) else [] if value is None else several(value)
+    if found is None or not all(isinstance(x, Hashable) for x in found):
+        raise ArgumentError(f"{name} must be a name or an iterable of names, not {described(value)}")
+    return found
+
+
+def mapping(name: str, value: Any) -> Mapping[Any, Any]:
+    """A mapping; None is an empty one.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if value is not None and not isinstance(value, Mapping):
+        raise ArgumentError(f"{name} must be a mapping from variable to value, not {described(value)}")
+    return value or {}
+
+
 def text(name: str, value: Any) -> str:
     """A string.
 
@@ -116,6 +144,22 @@ def file_path(name: str, value: Any) -> str:
     if not isinstance(found, str):
         raise ArgumentError(f"{name} must be a path, as a string or a pathlib.Path, not {described(value)}")
     return found
+
+
+def new_file_path(name: str, value: Any) -> str:
+    """The path of a file that will be written: its folder exists, and it is no folder itself.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    path = file_path(name, value)
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise ArgumentError(f"{name} {path!r}: there is no folder {folder!r}; create it first")
+    if os.path.isdir(path):
+        raise ArgumentError(f"{name} {path!r} is a folder; name a file in it")
+    return path
 
 
 def flag(name: str, value: Any) -> bool:

@@ -13,6 +13,7 @@ from ...inference.tables import Table, distinct_values, open_table
 from ...inference.tables.arrow import narwhals
 from ...inference.tables.native_frame import NativeFrame
 from ...util.arguments import choice, several, whole_number
+from ...util.arguments import names as given_names
 from ...util.intervals import interval_labels
 from .cut_points import mdl_cuts, quantile_cuts, width_cuts
 
@@ -147,7 +148,7 @@ def discretise(
     if how == "mdl" and target is None:
         raise ArgumentError("how='mdl' needs the column of classes: target=")
     if target is not None and target not in table.names:
-        raise UnknownVariable(f"target: there is no column {target!r}{closest(target, table.names)}")
+        raise UnknownVariable(f"target: there is no column {target!r}{closest(str(target), table.names)}")
     wanted = _columns(table, bins, target, columns, how)
     found = {}
     for name in wanted:
@@ -173,7 +174,7 @@ def _columns(table: Table, bins: Any, target: str | None, columns: Iterable[str]
     """The columns to discretise."""
     given = columns if columns is not None else bins if isinstance(bins, Mapping) else None
     if given is not None:
-        names = [given] if isinstance(given, str) else [str(c) for c in several(given) or []]
+        names = [given] if isinstance(given, str) else [str(c) for c in given_names("columns", given)]
         for name in names:
             if name not in table.names:
                 raise UnknownVariable(f"there is no column {name!r}{closest(name, table.names)}")

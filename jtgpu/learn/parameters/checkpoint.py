@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import JtgpuError
-from ...model.directed import DirectedModel
 from ...util.atomic_file import write_bytes
 from .coded_cases import CodedCases
 from .em import EMState, Iteration
@@ -24,25 +23,44 @@ from .expectation import Evaluation
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Checkpoint", "fingerprint"]
+    from .setup import Setup
+
+__all__ = ["Checkpoint", "fingerprints"]
 
 INTERVAL = 2.0  # seconds between two writes
 
 NOTHING = Evaluation([], 0.0, [])
 
 
-def fingerprint(model: DirectedModel, cases: CodedCases, options: str) -> str:
-    """A hash of what a run depends on: variables, states, parents, rows, weights and options."""
-    digest = hashlib.sha256()
-    for v in model:
-        digest.update(repr((v, model.states(v), model.parents(v))).encode())
-    digest.update(options.encode())
+def fingerprints(setup: Setup, cases: CodedCases, options: dict[str, Any]) -> dict[str, str]:
+    """Digests of all that decides the result of a run, by name; `options` are plain values."""
+    model, network = setup.model, setup.network
+    data = hashlib.sha256()
     if cases.source.cells:
-        digest.update(cases.source.cells.digest().encode())
+        data.update(cases.source.cells.digest().encode())
     for block in cases.blocks:
-        digest.update(np.ascontiguousarray(block.states).tobytes())
-        digest.update(block.weights.tobytes())
-    return digest.hexdigest()
+        data.update(np.ascontiguousarray(block.states).tobytes())
+        data.update(block.weights.tobytes())
+    # a network that only gives the structure does not decide the result
+    uses_network = network is not None and (setup.start == "given" or bool(setup.sharing.fixed))
+    cpts = [network.cpt(v) for v in network] if network is not None and uses_network else []
+    return {
+        "data": data.hexdigest(),
+        "structure": _digest(repr([(v, model.states(v), model.parents(v)) for v in model])),
+        "CPTs of the given network": _digest(*cpts),
+        "prior": _digest(*setup.prior),
+        "tied or fixed variables": _digest(repr(setup.sharing)),
+        "hidden variables": _digest(repr(setup.hidden)),
+        "start": f"{setup.start}, {setup.keep_zeros}",
+        **{name: repr(value) for name, value in options.items()},
+    }
+
+
+def _digest(*parts: str | NDArray[Any]) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part.encode() if isinstance(part, str) else repr(part.shape).encode() + part.tobytes())
+    return found.hexdigest()
 
 
 class Checkpoint:
@@ -51,8 +69,8 @@ class Checkpoint:
     Parameters
     ----------
     path : path
-    fingerprint : str
-        Of the run; see `fingerprint`.
+    fingerprints : dict of str
+        See `fingerprints`.
     resume : bool
         Whether to continue from the file if it exists. Without it the file is replaced.
 
@@ -66,11 +84,11 @@ class Checkpoint:
     Raises
     ------
     JtgpuError
-        If the file cannot be read, or is that of another run.
+        If the file cannot be read, or is that of another run; the message names what differs.
     """
 
-    def __init__(self, path: str | os.PathLike[str], fingerprint: str, *, resume: bool):
-        self._path, self._fingerprint = Path(path), fingerprint
+    def __init__(self, path: str | os.PathLike[str], fingerprints: dict[str, str], *, resume: bool):
+        self._path, self._fingerprints = Path(path), fingerprints
         self.objectives: list[float] = []
         self.best: EMState | None = None
         self._present: EMState | None = None
@@ -85,10 +103,14 @@ class Checkpoint:
             meta = json.loads(str(arrays.pop("meta")))
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise JtgpuError(f"the checkpoint {self._path} cannot be read: {error}") from None
-        if meta["fingerprint"] != self._fingerprint:
+        known = meta.get("fingerprints")
+        if not isinstance(known, dict):
+            raise JtgpuError(f"the checkpoint {self._path} is of an earlier version; delete it, or run without resume")
+        differ = [name for name, value in self._fingerprints.items() if known.get(name) != value]
+        if differ:
             raise JtgpuError(
-                f"the checkpoint {self._path} is that of a run with other data or options; delete it, or run without "
-                "resume"
+                f"the checkpoint {self._path} is that of another run: other {', '.join(differ)}; delete it, or run "
+                "without resume"
             )
         self.objectives = [float(x) for x in meta["objectives"]]
         self.best = _restored(meta["best"], arrays, "b")
@@ -107,7 +129,7 @@ class Checkpoint:
             return
         arrays: dict[str, NDArray[Any]] = {}
         meta = {
-            "fingerprint": self._fingerprint,
+            "fingerprints": self._fingerprints,
             "objectives": list(objectives),
             "best": _stored(best, arrays, "b"),
             "present": _stored(state, arrays, "s"),

@@ -66,6 +66,8 @@ class CodedCases:
         Missing cells of each variable, likelihoods included.
     n_dropped : int
         Rows that were dropped because they have missing cells.
+    n_weightless : int
+        Rows of weight 0, which are left out before anything else.
     n_absent : (V,) int64
         Missing cells of each variable, without likelihoods, with those in rows that were dropped.
     seen : list of (card,) bool
@@ -77,7 +79,7 @@ class CodedCases:
     def __init__(self, model: DirectedModel, source: CaseSource):
         self.model, self.source = model, source
         self.blocks: list[Block] = []
-        self.n_rows, self.n_dropped, self.total_weight = 0, 0, 0.0
+        self.n_rows, self.n_dropped, self.n_weightless, self.total_weight = 0, 0, 0, 0.0
         self.n_missing, self.n_absent = np.zeros((2, len(model)), np.int64)
         self.seen = [np.zeros(int(c), np.bool_) for c in model.cardinality]
         self._file: IO[bytes] | None = None
@@ -108,6 +110,14 @@ class CodedCases:
         for v, at in enumerate(first.tolist()):
             self.n_missing[v] += found[at - 1]
             self.seen[v] |= found[at : at + int(cards[v])] > 0
+
+    def without_weightless(self, block: Block) -> Block:
+        """The rows whose weight is above 0: the others say nothing, and must not make a model fail."""
+        used = block.weights > 0
+        if used.all():
+            return block
+        self.n_weightless += int((~used).sum())
+        return Block(*(np.ascontiguousarray(part[used]) for part in block))
 
     def add(self, block: Block) -> None:
         """Add rows."""
@@ -170,8 +180,6 @@ def table_columns(model: DirectedModel, source: CaseSource, hidden: Sequence[str
         If the name of a column is almost that of a variable.
     """
     names = [n for n in source.names if n != weights]
-    if weights is not None and weights not in source.names:
-        raise DataError(f"there is no column {weights!r} of weights")
     columns = evidence_columns(model, names, source=source.title)
     for v in hidden:
         if v in columns:
@@ -201,6 +209,8 @@ def weighted_chunks(
         If a weight is negative or not finite, or their number differs from that of the rows.
     """
     name = weights if isinstance(weights, str) else None
+    if name is not None and name not in source.names:
+        raise DataError(f"there is no column {name!r} of weights{closest(name, source.names)}")
     given = None if name is not None or weights is None else _as_weights(weights)
     at = [model.index(c) for c in columns]
     first = 0
@@ -263,7 +273,8 @@ def read_cases(
     """
     cases = CodedCases(model, source)
     observed = [model.index(c) for c in columns]
-    for block, _ in weighted_chunks(model, source, columns, weights):
+    for read, _ in weighted_chunks(model, source, columns, weights):
+        block = cases.without_weightless(read)
         if missing in ("error", "drop"):
             holes = (block.states[:, observed] == -1).any(axis=1)
             if holes.any() and missing == "error":
@@ -277,9 +288,9 @@ def read_cases(
             cases.n_absent += (block.states[holes] == -1).sum(axis=0)
             block = Block(*(np.ascontiguousarray(part[~holes]) for part in block)) if holes.any() else block
         cases.add(block)
+    if not cases.n_rows and cases.n_weightless and not cases.n_dropped:
+        raise DataError("all weights are zero")
     if not cases.n_rows:
         dropped = f": all {cases.n_dropped:,} rows have missing cells" if cases.n_dropped else ""
         raise DataError(f"there are no rows to fit{dropped}")
-    if not cases.total_weight > 0:
-        raise DataError("all weights are zero")
     return cases

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EMState", "Iteration", "Problem", "Rule", "first_state", "run_em"]
 
-FALL = 1e-9  # relative fall of the objective that rounding explains
+FALL = 1e-9  # fall of the objective that rounding explains, relative to its size and the weight of the rows
+CALM = 1e-6  # of the weight of the rows: below it, an objective near 0 counts as this much for the tolerance
 FLOOR = 0.01  # of an entry: the least that an extrapolation leaves of it
 LARGER = 4.0  # factor of the longest extrapolation, after one that reached it
 
@@ -138,10 +139,10 @@ def step(problem: Problem, state: EMState, rule: Rule) -> EMState:
     found = problem.evaluate(ordinary)
     objective = problem.objective(found, ordinary)
     passes += 1
-    if objective < state.objective - FALL * abs(state.objective) or _any_lost(state.found, found):
-        raise JtgpuError(
-            f"iteration {passes}: the objective fell from {state.objective!r} to {objective!r}; this is a bug in jtgpu"
-        )
+    lost = _any_lost(state.found, found)
+    if lost or objective < state.objective - FALL * (abs(state.objective) + _weight(found)):
+        reason = "a row became impossible" if lost else f"the objective fell from {state.objective!r} to {objective!r}"
+        raise JtgpuError(f"iteration {passes}: {reason}; this is a bug in jtgpu")
     return _next(replace(state, passes=passes), ordinary, found, objective, rule, (begun, False))
 
 
@@ -151,7 +152,7 @@ def _next(
     """The state after a step that began at some time, accelerated or not."""
     begun, accelerated = how
     change = objective - state.objective if np.isfinite(state.objective) else np.inf
-    calm = state.calm + 1 if change <= rule.tolerance * abs(objective) else 0
+    calm = state.calm + 1 if change <= rule.tolerance * max(abs(objective), CALM * _weight(found)) else 0
     entry = Iteration(
         state.passes, objective, found.log_likelihood, change, time.perf_counter() - begun, accelerated
     )  # fmt: skip
@@ -159,6 +160,11 @@ def _next(
         state, tables=tables, found=found, objective=objective, history=(*state.history, entry),
         before=None if accelerated else state.tables, calm=calm, converged=calm >= 2,
     )  # fmt: skip
+
+
+def _weight(found: Evaluation) -> float:
+    """Total weight of the possible rows: their number is the unit in which ln P is rounded."""
+    return float(found.counts[0].sum()) if found.counts else 0.0
 
 
 def _any_lost(before: Evaluation, after: Evaluation) -> bool:

@@ -11,8 +11,8 @@ import numpy as np
 
 from ...cases.options import CsvDialect
 from ...errors import ArgumentError
-from ...util.arguments import choice, flag, number, whole_number
-from .checkpoint import Checkpoint, fingerprint
+from ...util.arguments import choice, flag, mapping, new_file_path, number, whole_number
+from .checkpoint import Checkpoint, fingerprints
 from .coded_cases import read_cases, weighted_chunks
 from .em import Iteration, Rule
 from .expectation import BACKENDS
@@ -108,7 +108,7 @@ def fit(  # noqa: PLR0913
     fixed : names
         Variables whose CPTs stay those of the network.
     tied : iterable of tuples of names
-        Variables of equal shape that share one CPT.
+        Variables of equal shape that share one CPT, and one prior: a mapping `prior` names one of them.
     hidden : mapping, or names
         Variables without a column, to their numbers of states or the names of these.
     start : {"auto", "given", "counts", "uniform", "random"} or BayesianNetwork
@@ -204,7 +204,10 @@ def fit(  # noqa: PLR0913
     if cluster is not None and backend == "gpu":
         raise ArgumentError("a cluster counts on CPUs; use backend='cpu', or the GPUs of this machine without cluster=")
     rows = whole_number("chunk", chunk, 1) if chunk is not None else (1_000 if step is not None else 100_000)
+    if checkpoint is not None:
+        checkpoint = new_file_path("checkpoint", checkpoint)
     given = read_structure(structure)
+    mapping("likelihood", likelihood)
     source = open_source(cases, tuple(given.parents), dialect, rows, na_values, likelihood)
     setup = set_up(
         given, source, states=states, prior=prior, weights=weights, zeros=choice("zeros", zeros, ("keep", "free")),
@@ -225,8 +228,8 @@ def fit(  # noqa: PLR0913
         table.merge_equal_rows()
         saved = None
         if checkpoint is not None:
-            options = (prior, zeros, fixed, tied, hidden, start, seed, accelerate, on_impossible)
-            saved = Checkpoint(checkpoint, fingerprint(setup.model, table, repr(options)), resume=resume)
+            options = {"seed": seed, "accelerate": accelerate, "on_impossible": on_impossible}
+            saved = Checkpoint(checkpoint, fingerprints(setup, table, options), resume=resume)
         return fit_em(setup, table, rule, (restarts, seed), running, listen, saved)
     finally:
         table.close()

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import ArgumentError, DataError, NetworkError, closest
 from ...inference.tree import JunctionTree
 from ...model.network import BayesianNetwork
-from ...util.arguments import number
+from ...util.arguments import described, names, number
 from ...util.elementary import exp, exps, log
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Online:
             raise ArgumentError(f"fading must be above 0 and at most 1, not {fading!r}")
         self._tree, self._fading = _tree_of(tree), float(fading)
         net = self.network
-        held = {net.index(v) for v in ([fixed] if isinstance(fixed, str) else fixed)}
+        held = {net.index(v) for v in names("fixed", fixed)}
         self._free = [v for v in range(len(net)) if v not in held]
         rows = _experience(net, experience)
         self._counts = [rows[v][..., None] * np.asarray(net.cpt(v)) for v in range(len(net))]
@@ -100,7 +100,7 @@ class Online:
         known = self._tree.expected_counts(cases, variables=(), on_impossible=on_impossible)
         n = known.rows
         fade = exps(log(self._fading) * np.arange(n - 1, -1, -1.0))
-        each = fade if weights is None else fade * np.asarray(weights, np.float64)
+        each = fade if weights is None else fade * _weights(weights, n)
         found = self._tree.expected_counts(cases, weights=each, on_impossible="flag")
         counts = list(self._counts)
         for v in self._free:
@@ -126,6 +126,17 @@ def _tree_of(given: Any) -> JunctionTree:
     if isinstance(given, JunctionTree) and isinstance(given.model, BayesianNetwork):
         return given
     raise NetworkError(f"Online needs a Bayesian network, or a tree of one, not {given!r}")
+
+
+def _weights(weights: ArrayLike, n: int) -> NDArray[np.float64]:
+    """Finite weights of n cases."""
+    try:
+        found = np.asarray(weights, np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"weights must be numbers, one for each case, not {described(weights)}") from None
+    if found.shape != (n,) or np.iscomplexobj(weights) or not np.isfinite(found).all():
+        raise DataError(f"weights must be {n:,} finite numbers, one for each case, not {described(weights)}")
+    return found
 
 
 def _experience(net: BayesianNetwork, given: Any) -> list[NDArray[np.float64]]:

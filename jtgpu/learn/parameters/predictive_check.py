@@ -13,6 +13,7 @@ from ...inference.results.frames import make_frame, to_frame_method
 from ...inference.results.printed import Lazy, Printed
 from ...model.network import BayesianNetwork
 from ...util.arguments import described
+from ...util.arguments import names as given_names
 from .coded_cases import weighted_chunks
 from .sources import open_source
 
@@ -154,7 +155,7 @@ def check(
     if isinstance(variables, str):
         names = [*network.parents(variables), network.variables[network.index(variables)]]
     else:
-        names = list(dict.fromkeys(network.variables[network.index(v)] for v in variables))
+        names = list(dict.fromkeys(network.variables[network.index(v)] for v in given_names("variables", variables)))
     if not names:
         raise ArgumentError("check needs at least one variable")
     source = open_source(cases, network.variables, na_values=na_values)

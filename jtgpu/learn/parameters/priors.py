@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from .families import expected_prior_counts, family_shapes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["read_prior"]
+__all__ = ["read_prior", "tied_prior"]
 
 
 def read_prior(prior: Any, model: DirectedModel, network: BayesianNetwork | None) -> list[NDArray[np.float64]]:
@@ -58,6 +58,27 @@ def read_prior(prior: Any, model: DirectedModel, network: BayesianNetwork | None
     if isinstance(prior, bool) or np.ndim(prior) != 0:
         raise ArgumentError(f"prior must be a number, 'bdeu:ESS', 'net:ESS' or a mapping, not {described(prior)}")
     return [_entries("", prior, shape) for shape in shapes]
+
+
+def tied_prior(
+    counts: list[NDArray[np.float64]], prior: Any, model: DirectedModel, groups: Sequence[tuple[int, ...]]
+) -> list[NDArray[np.float64]]:
+    """The prior of each CPT that several variables share, at the first variable of its group.
+
+    A mapping may name any one of them; those that it names must agree. A prior from the network, as many cases as its
+    sample size, counts in each family of the group, as the cases of a table do.
+    """
+    found = list(counts)
+    for group in groups:
+        if isinstance(prior, Mapping):
+            named = [v for v in group if model.variables[v] in prior]
+            if named and any(not np.array_equal(counts[v], counts[named[0]]) for v in named):
+                listed = " and ".join(repr(model.variables[v]) for v in named)
+                raise ArgumentError(f"tied: {listed} share one CPT, but have different priors; name one of them")
+            found[group[0]] = counts[named[0]] if named else counts[group[0]]
+        elif isinstance(prior, str) and prior.startswith("net:"):
+            found[group[0]] = np.sum([counts[v] for v in group], axis=0)
+    return found
 
 
 def _sample_size(prior: str, text: str) -> float:

@@ -45,9 +45,10 @@ class Fit:
     method : {"counts", "available", "em", "stepwise"}
     counts : mapping of str to ndarray
         (Expected) counts of each estimated CPT, without the prior.
-    n_rows, n_dropped, n_impossible : int
+    n_rows, n_dropped, n_impossible, n_weightless : int
         Rows that were fitted; that were dropped because of missing cells; that were left out because their
-        probability was 0 at the start. Equal rows that were merged count once in `n_impossible`.
+        probability was 0 at the start; that were left out because their weight is 0. Equal rows that were merged count
+        once in `n_impossible`.
     restarts : tuple of float
         The objective that each start reached.
     states_from_data : tuple of str
@@ -75,6 +76,7 @@ class Fit:
     hidden: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
     missing: MissingReport = field(default_factory=MissingReport)
+    n_weightless: int = 0
     _errors: Mapping[str, NDArray[np.float64]] | None = field(default=None, repr=False)
 
     def standard_errors(self, variable: str) -> NDArray[np.float64]:
@@ -113,6 +115,7 @@ class Fit:
             "rows": self.n_rows,
             "rows_dropped": self.n_dropped,
             "rows_impossible": self.n_impossible,
+            "rows_weightless": self.n_weightless,
             "missing_cells": dict(self.missing.cells),
             "missing_words": {v: list(words) for v, words in self.missing.words.items()},
             "log_likelihood": _finite(self.log_likelihood),
@@ -161,6 +164,8 @@ class Fit:
         lines += [f"  {line}" for line in self.missing.lines(self.n_dropped, self.n_rows + self.n_dropped)]
         if self.n_impossible:
             lines.append(f"  {self.n_impossible:,} rows of probability 0 were left out")
+        if self.n_weightless:
+            lines.append(f"  {self.n_weightless:,} rows of weight 0 were left out")
         if len(self.restarts) > 1:
             lines.append(f"  objectives of {len(self.restarts)} starts: {', '.join(f'{x:.8g}' for x in self.restarts)}")
         for v, states in self.unseen.items():

@@ -77,7 +77,8 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
         network_of(model, state.tables, setup.network), state.found.log_likelihood, state.objective, state.history,
         state.converged, state.interrupted, method, {model.variables[v]: state.found.counts[v] for v in estimated},
         cases.n_rows, cases.n_dropped, states_from_data=setup.states_from_data, unseen=unseen, hidden=setup.hidden,
-        fixed=tuple(model.variables[v] for v in setup.sharing.fixed), missing=cases.missing(setup.columns), **more,
+        fixed=tuple(model.variables[v] for v in setup.sharing.fixed), missing=cases.missing(setup.columns),
+        n_weightless=cases.n_weightless, **more,
     )  # fmt: skip
 
 
@@ -217,7 +218,7 @@ def fit_stepwise(
     engine = Expectation(cases, tables, running.backend, running.order, running.threads, running.devices)
 
     def noted() -> Iterator[Block]:
-        for block in _in_chunks(blocks, rows):
+        for block in _in_chunks(map(cases.without_weightless, blocks), rows):
             cases.note(block)
             yield block
 

@@ -10,10 +10,10 @@ import numpy as np
 from ...errors import ArgumentError, DataError, closest
 from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
-from ...util.arguments import choice, several, whole_number
+from ...util.arguments import choice, described, names, several, whole_number
 from .coded_cases import CodedCases, table_columns
 from .families import Sharing, check_sizes, family_shapes
-from .priors import read_prior
+from .priors import read_prior, tied_prior
 from .sources import CaseSource
 from .starts import STARTS, make_start
 from .state_names import hidden_states, states_given
@@ -106,7 +106,7 @@ def set_up(  # noqa: PLR0913
             raise ArgumentError(f"states: {v!r} has other states in the network, so its CPT cannot be used")
         network = None
     sharing = _sharing(model, network, fixed, tied)
-    counts = read_prior(prior, model, network)
+    counts = tied_prior(read_prior(prior, model, network), prior, model, sharing.groups)
     keep = zeros == "keep"
     if keep and start == "given" and network is not None:
         counts = [c * (network.cpt(v) > 0) for v, c in zip(model, counts, strict=True)]
@@ -116,9 +116,8 @@ def set_up(  # noqa: PLR0913
 
 def _sharing(model: DirectedModel, network: BayesianNetwork | None, fixed: Any, tied: Any) -> Sharing:
     """Groups of tied variables, and fixed ones."""
-    names = [fixed] if isinstance(fixed, str) else several(fixed) or []
     held = []
-    for v in names:
+    for v in names("fixed", fixed):
         if v not in model:
             raise ArgumentError(f"fixed: there is no variable {v!r}{closest(str(v), model.variables)}")
         held.append(model.index(v))
@@ -127,8 +126,11 @@ def _sharing(model: DirectedModel, network: BayesianNetwork | None, fixed: Any, 
     shapes = family_shapes(model)
     group_of: dict[int, int] = {}
     groups: list[tuple[int, ...]] = []
-    for members in tied:
-        own = several(members) or []
+    given = [] if tied is None else several(tied)
+    if given is None or any(several(members) is None for members in given):
+        raise ArgumentError(f"tied must be groups of names, such as [('a', 'b')], not {described(tied)}")
+    for members in given:
+        own = names("tied", members)
         for v in own:
             if v not in model:
                 raise ArgumentError(f"tied: there is no variable {v!r}{closest(str(v), model.variables)}")

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import ArgumentError, DataError, closest
 from ...model.network import BayesianNetwork
-from ...util.arguments import several
+from ...util.arguments import described, mapping, names, several
 from ...util.intervals import interval_labels, intervals_of
 from ..discretisation.cut_points import quantile_cuts
 from .likelihood_cells import is_likelihood
@@ -37,28 +37,27 @@ def hidden_states(hidden: Any, network: BayesianNetwork | None, variables: Seque
     ArgumentError
         If a variable or its states are unknown, differ from the network's, or are fewer than 2.
     """
-    if isinstance(hidden, str):
-        hidden = [hidden]
-    given = dict(hidden) if isinstance(hidden, Mapping) else dict.fromkeys(several(hidden) or ())
+    given = dict(hidden) if isinstance(hidden, Mapping) else dict.fromkeys(names("hidden", hidden))
     found = {}
     for v, states in given.items():
         if v not in variables:
             raise ArgumentError(f"hidden: there is no variable {v!r}{closest(str(v), variables)}")
-        names = network.states(v) if network is not None else None
+        known = network.states(v) if network is not None else None
         if isinstance(states, int) and not isinstance(states, bool):
             own: tuple[str, ...] = tuple(map(str, range(states)))
-            if names is not None and len(names) == states:
-                own = names
+            if known is not None and len(known) == states:
+                own = known
         elif states is None:
-            if names is None:
+            if known is None:
                 raise ArgumentError(f"hidden variable {v!r}: give its number of states, as in hidden={{{v!r}: 2}}")
-            own = names
+            own = known
         else:
             own = tuple(map(str, several(states) or ()))
-        if names is not None and own != names:
-            raise ArgumentError(f"hidden variable {v!r} has {len(names)} states in the network, not {states!r}")
+        if known is not None and own != known:
+            raise ArgumentError(f"hidden variable {v!r} has {len(known)} states in the network, not {states!r}")
         if len(own) < 2 or len(set(own)) < len(own):
-            raise ArgumentError(f"hidden variable {v!r} needs at least 2 different states, not {states!r}")
+            wrong = f"the network's {list(own)}" if states is None else repr(states)
+            raise ArgumentError(f"hidden variable {v!r} needs at least 2 different states, not {wrong}")
         found[v] = own
     return found
 
@@ -74,12 +73,12 @@ def states_given(
         If `states` names another variable, or gives a variable no or repeated states.
     """
     found = {v: network.states(v) for v in variables} if network is not None else {}
-    for v, names in (states or {}).items():
+    for v, given in mapping("states", states).items():
         if v not in variables:
             raise ArgumentError(f"states: there is no variable {v!r}{closest(str(v), variables)}")
-        own = tuple(map(str, several(names) or ()))
+        own = tuple(map(str, several(given) or ()))
         if not own or len(set(own)) < len(own):
-            raise ArgumentError(f"states: {v!r} needs different names of states, not {names!r}")
+            raise ArgumentError(f"states: {v!r} needs different names of states, not {described(given)}")
         found[v] = own
     return found
 

@@ -293,7 +293,7 @@ def test_a_run_continues_from_its_checkpoint(tmp_path: Any) -> None:
     options: dict[str, Any] = {"tolerance": 0, "iterations": 6, "checkpoint": path}
     fit(net, states, progress=stop, **options)
     assert path.exists()
-    with pytest.raises(jtgpu.JtgpuError, match="other data or options"):
+    with pytest.raises(jtgpu.JtgpuError, match="another run: other prior"):
         fit(net, states, prior=2, resume=True, **options)
     seen: list[em.Iteration] = []
     found = fit(net, states, resume=True, progress=seen.append, **options)

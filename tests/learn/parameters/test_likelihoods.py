@@ -114,7 +114,7 @@ def test_a_checkpoint_knows_its_likelihoods(tmp_path: Path) -> None:
 
     path = tmp_path / "run.npz"
     fit(net, states, likelihood={"Xray": likelihood}, checkpoint=path, progress=stop)
-    with pytest.raises(jtgpu.JtgpuError, match="other data or options"):
+    with pytest.raises(jtgpu.JtgpuError, match="another run: other data"):
         fit(net, states, likelihood={"Xray": likelihood * 0.5}, checkpoint=path, resume=True)
 
 

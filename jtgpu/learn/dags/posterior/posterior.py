@@ -14,7 +14,7 @@ import numpy as np
 from ....errors import ArgumentError, TableTooLarge
 from ....model.network import BayesianNetwork
 from ....util import doors
-from ....util.arguments import choice, file_path, flag, number, whole_number
+from ....util.arguments import choice, flag, new_file_path, number, whole_number
 from ....util.options import Data, Devices, LearnBackend, MissingCells, PosteriorMethod, Score, StructurePriorLike
 from ....util.system import free_memory, parse_bytes
 from ..candidates.preparation import MAX_SCREENED, require_same
@@ -174,8 +174,8 @@ def posterior(  # noqa: PLR0913
         if backend == "gpu":
             raise ArgumentError("a cluster runs chains on CPUs; use backend='cpu', or the GPUs of this machine only")
     how = ChainOptions(n_chains, replicas_of(tempering, prior, backend), cluster, checkpoint, progress)
-    if checkpoint is not None and not (folder := Path(file_path("checkpoint", checkpoint)).absolute().parent).is_dir():
-        raise ArgumentError(f"checkpoint {str(checkpoint)!r}: there is no folder {str(folder)!r}; create it first")
+    if checkpoint is not None:
+        checkpoint = new_file_path("checkpoint", checkpoint)
     coded = code_table(data, states=states, missing=missing, weights=weights, na_values=na_values)
     rule.require_scorable(coded.has_gaps)
     n = len(coded.names)
