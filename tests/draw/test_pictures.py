@@ -47,7 +47,7 @@ def test_any_names(variables: list[str], states: list[str]) -> None:
     net = jtgpu.BayesianNetwork(dict.fromkeys(variables, states), parents, cpts, name=variables[0])
     with net.compile("reference") as tree:
         for drawing in (
-            jtgpu.draw.show(tree, {variables[0]: 0}, targets=variables[-1]), jtgpu.draw.show(net),
+            jtgpu.draw.show(tree, {variables[0]: states[0]}, targets=variables[-1]), jtgpu.draw.show(net),
             jtgpu.draw.show(net, tree=True),
         ):  # fmt: skip
             parsed(drawing.svg)
