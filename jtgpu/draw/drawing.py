@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from ..errors import ArgumentError
-from ..util.atomic_file import write_text
+from ..formats.common.files import write_bytes
+from ..util.arguments import file_path, text
 from .text import escaped
 
 __all__ = ["Drawing"]
@@ -48,10 +49,11 @@ class Drawing:
         ------
         ArgumentError
             If the file has another suffix.
-        OSError
-            If the file cannot be written.
+        FileError
+            If the file cannot be written; also an `OSError`.
         """
-        write_text(path, self.text(Path(path).suffix))
+        name = file_path("path", path)
+        write_bytes(name, self.text(Path(name).suffix).encode())
 
     def text(self, suffix: str = ".svg") -> str:
         """Return the text of a file; see `save`.
@@ -60,6 +62,7 @@ class Drawing:
         ----------
         suffix : {".svg", ".html"}
         """
+        suffix = text("suffix", suffix)
         if suffix.lower() == ".svg":
             return self._standalone()
         if suffix.lower() in (".html", ".htm"):

@@ -13,7 +13,7 @@ from ..inference.network_plan import NetworkPlan
 from ..inference.queries.posteriors import posteriors as answer
 from ..inference.results.marginals import Posteriors
 from ..model.discrete import DiscreteModel
-from ..util.arguments import described, several, whole_number
+from ..util.arguments import described, flag, having, several, whole_number
 from .boxes import Box, box_size
 from .drawing import Drawing
 from .focus import graph_of, hub, neighbourhood
@@ -86,6 +86,8 @@ def layout(
     ArgumentError
         If a size is not a pair of positive integers.
     """
+    if not isinstance(model, DiscreteModel):
+        raise ArgumentError(f"model must be a network, not {described(model)}")
     ids = [*range(len(model))] if nodes is None else sorted(_numbers(model, nodes))
     number = {v: i for i, v in enumerate(ids)}
     graph = graph_of(model)
@@ -166,7 +168,9 @@ def show(  # noqa: PLR0913 (public API)
     hops, most = whole_number("hops", hops, least=0), whole_number("most", most, least=1)
     if not isinstance(model, NetworkPlan):
         evidence = one_case(model if isinstance(model, DiscreteModel) else model.model, evidence)
-    if tree or isinstance(model, NetworkPlan):
+    if posteriors is not None:
+        having("posteriors", posteriors, "log_evidence", "the result of posteriors() of a compiled network")
+    if flag("tree", tree) or isinstance(model, NetworkPlan):
         if evidence or posteriors is not None or any(more.values()):
             raise ArgumentError("a junction tree is drawn without evidence and posteriors")
         plan = model.plan if isinstance(model, CompiledModel) else model

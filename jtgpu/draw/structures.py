@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ..util.arguments import number
+from ..util.arguments import having, number
 from ..util.text_table import counted
 from .boxes import Box, box_size, draw_box
 from .drawing import Drawing
@@ -42,6 +42,7 @@ def heat_map(posterior: StructurePosterior) -> Drawing:
 
     Variables are in the order of the best graph, so that its arcs are above the diagonal; they have a border.
     """
+    _check(posterior)
     order = [posterior.names.index(v) for v in posterior.structure.order]
     names = [shortened(posterior.names[v], LABEL) for v in order]
     p, best = posterior.edge_probabilities.values, {*posterior.structure.arcs}
@@ -74,6 +75,10 @@ def heat_map(posterior: StructurePosterior) -> Drawing:
     return Drawing(picture(body, width, height, title), width, height, title)
 
 
+def _check(posterior: Any) -> None:
+    having("posterior", posterior, "edge_probabilities", "a posterior over structures, from jtgpu.learn.posterior")
+
+
 def _scale(x: int, y: int) -> list[str]:
     """What the colours and the border mean."""
     parts = []
@@ -104,6 +109,7 @@ def arcs(posterior: StructurePosterior, threshold: float = 0.1) -> Drawing:
     ArgumentError
         If the threshold is no number between 0 and 1.
     """
+    _check(posterior)
     if not 0.0 <= number("threshold", threshold) < 1.0:
         raise ArgumentError(f"threshold must be a number from 0 to below 1, not {threshold!r}")
     names, p = posterior.names, posterior.edge_probabilities.values
@@ -182,6 +188,7 @@ def trace(posterior: StructurePosterior) -> Drawing:
     ArgumentError
         If the posterior is exact: there are no chains.
     """
+    _check(posterior)
     values = np.asarray(posterior.trace)
     if values.shape[-1] < 2:
         raise ArgumentError("there are no traces: the posterior is exact, or the chains have hardly run")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, DataError
-from ..util.arguments import choice, flag, whole_number
+from ..util.arguments import flag, whole_number
 from ..util.options import Devices, EngineName
 from ..util.system import cores
 from .arcs import Arcs, arcs_of
-from .engine import BACKENDS, RATE, Progress, Running, dependencies
+from .engine import RATE, Progress, Running, dependencies
 from .inputs import read_graph
 
 if TYPE_CHECKING:
@@ -105,15 +105,14 @@ def betweenness(  # noqa: PLR0913 (public API)
     """
     for name, value in (("normalized", normalized), ("endpoints", endpoints), ("edges", edges)):
         flag(name, value)
-    choice("backend", backend, BACKENDS)
-    if threads is not None:
-        whole_number("threads", threads, 1)
+    running = Running.checked(backend, threads, devices, cluster, progress)
+    if seed is not None:
+        whole_number("seed", seed)
     found = read_graph(graph, directed, weight)
     sources = _sample(found.n, k, seed, least=1 if edges or endpoints else 2)
     arcs = arcs_of(found)
     if backend == "auto" and devices is None and cluster is None:
         _check_time(arcs, found.n if sources is None else len(sources), threads)
-    running = Running(backend, threads, devices, cluster, progress)
     values = compute(arcs, sources, normalized=normalized, endpoints=endpoints, edges=edges, running=running)
     if found.names is None:
         return values

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from ..errors import ArgumentError, BackendUnavailable, TableTooLarge
+from ..util.arguments import callback, choice, whole_number
 from ..util.system import cores
 from . import cpu, gpu, reference, sharing
 from .layout import Group, Layout, divide
@@ -38,6 +39,20 @@ class Running(NamedTuple):
     devices: Any = None
     cluster: Any = None
     progress: Progress | None = None
+
+    @classmethod
+    def checked(cls, backend: str, threads: int | None, devices: Any, cluster: Any, progress: Progress | None) -> Self:
+        """The options, if they are of the right types.
+
+        Raises
+        ------
+        ArgumentError
+        """
+        choice("backend", backend, BACKENDS)
+        if threads is not None:
+            whole_number("threads", threads, 1)
+        callback("progress", progress)
+        return cls(backend, threads, devices, cluster, progress)
 
 
 def dependencies(

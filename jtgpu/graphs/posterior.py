@@ -12,11 +12,11 @@ import numpy as np
 from ..errors import ArgumentError, DataError, shown
 from ..inference.results.frames import make_frame, to_frame_method
 from ..inference.results.printed import Printed
-from ..util.arguments import choice, described, flag, number, several
+from ..util.arguments import described, flag, number, several
 from ..util.options import Devices, EngineName
 from .arcs import arcs_of
 from .centrality import compute, scale
-from .engine import BACKENDS, Progress, Running
+from .engine import Progress, Running
 from .inputs import EdgeList, read_graph
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def betweenness_posterior(  # noqa: PLR0913 (public API)
     Raises
     ------
     DataError
-        If there is no graph, or graphs differ in their variables.
+        If there is no graph, graphs differ in their variables, or one has a cycle of arcs.
 
     Examples
     --------
@@ -154,8 +154,11 @@ def betweenness_posterior(  # noqa: PLR0913 (public API)
     >>> found.rank_probabilities[:, 0].tolist()
     [0.5, 0.5, 0.0]
     """
-    choice("backend", backend, BACKENDS)
-    levels = tuple(number("a level of quantiles", q) for q in quantiles)
+    running = Running.checked(backend, threads, devices, cluster, progress)
+    listed = several(quantiles)
+    if not listed:
+        raise ArgumentError(f"quantiles must be levels between 0 and 1, such as (0.5,), not {described(quantiles)}")
+    levels = tuple(number("a level of quantiles", q) for q in listed)
     if any(not 0 <= q <= 1 for q in levels):
         raise ArgumentError(f"quantiles must be between 0 and 1, not {levels}")
     n_graphs, names, edges = _read(dags, flag("directed", directed))
@@ -166,12 +169,39 @@ def betweenness_posterior(  # noqa: PLR0913 (public API)
             raise ArgumentError(f"variables must be {n} different names, not {shown(variables)}")
         names = [str(v) for v in given]
     arcs = arcs_of(edges)
-    running = Running(backend, threads, devices, cluster, progress)
     counts = compute(arcs, None, normalized=False, endpoints=False, edges=False, running=running)
     counts *= 1 if directed else 2  # ordered pairs
     values = counts.reshape(n_graphs, n) * scale(n, None, normalized=True, directed=directed, endpoints=False)[0]
     return BetweennessPosterior(
         tuple(names), values, levels, np.quantile(values, levels, axis=0).T, _rank_probabilities(values)
+    )
+
+
+def _reject_cycles(edges: EdgeList, n_graphs: int, names: Sequence[Any]) -> None:
+    """Raise for the first graph that has a cycle of arcs, with the cycle.
+
+    Vertices without arcs from others are removed, of all graphs at once, until none is left.
+    """
+    tail, head = edges.tail, edges.head
+    before = -1
+    while len(tail) != before:
+        before = len(tail)
+        has_parent = np.zeros(edges.n, np.bool_)
+        has_parent[head] = True
+        kept = has_parent[tail]
+        tail, head = tail[kept], head[kept]
+    if not len(tail):
+        return
+    n = edges.n // n_graphs
+    graph = int(tail.min()) // n
+    parent = {int(h): int(t) for t, h in zip(tail, head, strict=True) if t // n == graph}
+    path = [next(iter(parent))]
+    while path[-1] not in path[:-1]:
+        path.append(parent[path[-1]])
+    cycle = [names[v % n] for v in path[path.index(path[-1]) :][::-1]]
+    raise DataError(
+        f"graph {graph} has a cycle, {' -> '.join(map(str, cycle))}; dags must be acyclic "
+        "(for one graph with cycles use jtgpu.graphs.betweenness)"
     )
 
 
@@ -218,7 +248,9 @@ def _read(dags: Any, directed: bool) -> tuple[int, list[str], EdgeList]:
             f"an array of {dags.dtype} of shape {dags.shape}"
         )
     n_graphs, n = dags.shape[:2]
-    return n_graphs, [f"x{i}" for i in range(n)], _joined(n_graphs, n, graph, (tail, head), directed)
+    names, joined = [f"x{i}" for i in range(n)], _joined(n_graphs, n, graph, (tail, head), directed)
+    _reject_cycles(joined, n_graphs, names)
+    return n_graphs, names, joined
 
 
 def _joined(
@@ -249,4 +281,7 @@ def _read_objects(graphs: list[Any], directed: bool) -> tuple[int, list[str], Ed
     for s, (a, b) in enumerate(pairwise(bounds)):
         graph[a:b] = s
     ends = np.concatenate(tails), np.concatenate(heads)
-    return len(read), [str(v) for v in names], _joined(len(read), len(names), graph, ends, directed)
+    joined = _joined(len(read), len(names), graph, ends, directed)
+    if all(found.directed for found in read):
+        _reject_cycles(joined, len(read), names)
+    return len(read), [str(v) for v in names], joined

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..inference.tables import Table
-from ..util.arguments import choice, whole_number
+from ..util.arguments import callback, choice, whole_number
 from ..util.options import Against, Devices, EngineName, Metric, OutlierMethod, Scale, ScreenMissing, TableLike
 from . import reference
 from .columns import Columns, open_rows
@@ -136,9 +136,10 @@ class Outliers:
 
 def _screen(  # noqa: PLR0913
     cases: Any, k: Any, metric: str, missing: str, scale: str | None, net: Any, columns: Iterable[str] | None,
-    backend: str, threads: int | None, devices: Devices, *, every: bool, cluster: Any,
+    backend: str, threads: int | None, devices: Devices, *, every: bool, cluster: Any, progress: Any,
 ) -> tuple[Table, Screened]:  # fmt: skip
     whole_number("k", k, 1)
+    callback("progress", progress)
     table = open_rows(cases)
     if not table.n:
         raise DataError("the table has no rows")
@@ -223,7 +224,7 @@ def top_outliers(  # noqa: PLR0913 (public)
     every = method == "all"
     table, screened = _screen(
         cases, k, metric, missing, scale, net, columns, backend, threads, devices, every=every,
-        cluster=cluster,
+        cluster=cluster, progress=progress,
     )  # fmt: skip
     if table.n < n:
         raise DataError(f"the table has {table.n} rows, fewer than n={n}; use a smaller n")
@@ -272,7 +273,7 @@ def weights(  # noqa: PLR0913 (public)
     """
     table, screened = _screen(
         cases, k, metric, missing, scale, net, columns, backend, threads, devices, every=True,
-        cluster=cluster,
+        cluster=cluster, progress=progress,
     )  # fmt: skip
     found, _ = _weights(screened, cluster, progress)
     return found if as_array_like(cases) else like_cases(cases, table, {"weight": found})

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Autoregression", "ar"]
 
+TINY = 1e-100  # squares of smaller numbers lose digits, or are 0
+
 
 @dataclass(frozen=True, eq=False)
 class Autoregression:
@@ -46,7 +48,7 @@ class Autoregression:
     partial : (..., max_order+1) ndarray of float64
         Partial autocorrelations at lags 0..max_order.
     sigma2 : (..., max_order+1) ndarray of float64
-        Variance of the prediction error of orders 0..max_order.
+        Variance of the prediction error of orders 0..max_order; it can underflow for values below 1e-154.
     stops_at : (...) ndarray of int64
         First order that does not exist, or -1; see `jtgpu.series.Predictors`. 0 for series that are constant or have
         values that are missing or infinite.
@@ -141,10 +143,15 @@ def ar(  # noqa: PLR0913
     if n_times <= p:
         lower = "max_order" if isinstance(order, str) else "order"
         raise DataError(f"series of {n_times} values have no model of order {p}; use a lower {lower}")
+    tiny = _magnify(data)
     if backend == "gpu" and p <= batch.HIGHEST:
         models = _fit_on_gpu(data, p, order, flag("demean", demean), devices)
     else:
         models = _fit(data, p, order, flag("demean", demean), backend, threads, devices)
+    if tiny.any():
+        models = models._replace(
+            mean=np.ldexp(models.mean, tiny), sigma2=np.ldexp(models.sigma2, 2 * tiny[:, None])
+        )
     for s in np.flatnonzero(models.stops_at >= 0)[: 1 if on_error == "error" else 0]:
         raise DataError(_why(data, models, int(s)))
     shape, largest = data.shape, models.order.max(initial=0)
@@ -153,6 +160,17 @@ def ar(  # noqa: PLR0913
         models.mean.reshape(shape), models.partial.reshape(*shape, p + 1), models.sigma2.reshape(*shape, p + 1),
         models.stops_at.reshape(shape), backend,
     )  # fmt: skip
+
+
+def _magnify(data: SeriesData) -> NDArray[np.int64]:
+    """Multiply series whose squares underflow by powers of 2, exactly; the exponents of what they were divided by."""
+    if not data.values.size:
+        return np.zeros(data.n_series, np.int64)
+    largest = np.maximum(data.values.max(axis=1), -data.values.min(axis=1))
+    exponent = np.where((largest > 0) & (largest < TINY), np.frexp(largest)[1], 0).astype(np.int64)
+    if exponent.any():
+        data.values = np.ldexp(data.values, -exponent[:, None])
+    return exponent
 
 
 def _fit_on_gpu(data: SeriesData, p: int, order: str | int, demean: bool, devices: Devices) -> BatchResult:

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import ArgumentError, DataError, closest
 from ..inference.tables import Table, as_numbers, column_values, reject_infinite
 from ..inference.tables.plain_cells import CategoricalColumn
-from ..util.arguments import number, several, whole_number
+from ..util.arguments import having, number, several, whole_number
 from .autoregression import Autoregression
 from .inputs import check_times, series_table
 from .whitening import like_input
@@ -24,12 +24,13 @@ __all__ = ["lag_parents", "significance_bound", "two_slices"]
 
 LEVELS = {1: ["all"], 2: ["low", "high"], 3: ["low", "middle", "high"]}  # names of states, by their number
 
-Lags = Mapping[str, Iterable[int]] | Iterable[int] | int
+Lags = Mapping[str, Iterable[int] | int] | Iterable[int] | int
 Bins = Mapping[str, Any] | Iterable[float] | int | None
 
 
 def significance_bound(fit: Autoregression, alpha: float) -> float:
     """The magnitude that partial autocorrelations of series without memory exceed with probability `alpha`."""
+    having("fit", fit, "n_times", "the result of jtgpu.series.ar")
     if not 0 < number("alpha", alpha) < 1:
         raise ArgumentError(f"alpha must be between 0 and 1, not {alpha}")
     return NormalDist().inv_cdf(1 - alpha / 2) / math.sqrt(fit.n_times)
@@ -64,7 +65,8 @@ def two_slices(x: Any, lags: Lags = 1, bins: Bins = 3, *, time: str | None = Non
     x : table, or (..., T) array
         A column for each variable, a row for each time. An array has a row for each variable, named ``x0``, ``x1`` ...
     lags : mapping of str to lags, lags, or int
-        Earlier times to add: for each variable, as `lag_parents` returns them, or for all.
+        Earlier times to add: for each variable, as `lag_parents` returns them, or for all. A number k stands for all
+        lags from 1 to k, ``[k]`` for lag k alone.
     bins : int, sequence of float, mapping, or None
         States of columns of numbers: so many of about equal frequency, or those between edges (each edge belongs to
         the lower state); None keeps the values. A mapping says it for each variable; variables that it lacks have 3.
@@ -90,11 +92,15 @@ def two_slices(x: Any, lags: Lags = 1, bins: Bins = 3, *, time: str | None = Non
     table = series_table(x)
     if table is None:
         values = np.atleast_2d(np.asarray(x))
+        if not values.size:
+            raise DataError("x has no values")
         x = {f"x{i}": row for i, row in enumerate(values.reshape(-1, values.shape[-1]))}
         table = series_table(x)
         assert table is not None
     check_times(table, time)
     names = [n for n in table.names if n != time]
+    if not names:
+        raise DataError("the table has no column" + ("" if time is None else f" besides the times {time!r}"))
     wanted = _lags_of(names, lags)
     longest = max((k for ks in wanted.values() for k in ks), default=0)
     if longest >= table.n:
@@ -121,7 +127,9 @@ def _lags_of(names: list[str], lags: Lags) -> dict[str, list[int]]:
 
 def _ascending(lags: Iterable[int] | int) -> list[int]:
     listed = several(lags)
-    return sorted({whole_number("a lag", k, 1) for k in ([lags] if listed is None else listed)})
+    if listed is None:
+        return list(range(1, whole_number("lags", lags, 1) + 1))
+    return sorted({whole_number("a lag", k, 1) for k in listed})
 
 
 def _reject_unknown(argument: str, given: Mapping[str, Any], names: list[str]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import DataError
 from ..inference.results.frames import make_frame
 from ..inference.tables import Table
+from ..util.arguments import having
 from ..util.loops import loops
 from . import reference
 from .autoregression import Autoregression
@@ -56,6 +57,7 @@ def whiten(
     DataError
         If a series is missing, or has a gap or an infinite value.
     """
+    having("fit", fit, "n_times", "the result of jtgpu.series.ar")
     table = series_table(x)
     data = read_series(x, time, None if table is None else list(fit.names))
     out = residuals(data, fit, backend, threads)

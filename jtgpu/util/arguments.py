@@ -12,8 +12,8 @@ from typing import Any
 from ..errors import ArgumentError, closest, shown
 
 __all__ = [
-    "choice", "described", "file_path", "flag", "mapping", "names", "new_file_path", "number", "several", "text",
-    "whole_number",
+    "callback", "choice", "described", "file_path", "flag", "having", "mapping", "names", "new_file_path", "number",
+    "several", "text", "whole_number",
 ]  # fmt: skip
 
 
@@ -179,3 +179,25 @@ def described(value: Any) -> str:
     if value is None or isinstance(value, (bool, float)):
         return shown(value)
     return f"the {type(value).__name__} {shown(value)}"
+
+
+def callback(name: str, value: Any) -> None:
+    """Check for a function, or None.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if value is not None and not callable(value):
+        raise ArgumentError(f"{name} must be a function or None, not {described(value)}")
+
+
+def having(name: str, value: Any, attribute: str, expected: str) -> None:
+    """Check for an object by an attribute that only objects of its class have; so that the class is not imported.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if not hasattr(value, attribute):
+        raise ArgumentError(f"{name} must be {expected}, not {described(value)}")

@@ -134,6 +134,24 @@ def test_the_message_about_an_order_that_does_not_exist() -> None:
     assert "max_order=1" in text
 
 
+def test_small_numbers_are_not_constant() -> None:
+    x = simulated(2, 60, 12)
+    fit, tiny = series.ar(x), series.ar(np.ldexp(x, [[-700], [0]]))
+    assert np.array_equal(fit.coef, tiny.coef)
+    assert np.array_equal(np.ldexp(fit.mean, [-700, 0]), tiny.mean)
+    assert np.array_equal(fit.partial, tiny.partial)
+    assert np.array_equal(series.ar(x[0] * 1e-200).order, fit.order[0])
+    with pytest.raises(DataError, match="series 0 is constant"):
+        series.ar(np.full(20, 1e-200))
+
+
+def test_a_number_of_lags_is_all_up_to_it() -> None:
+    x = {"x": [1.0, 5.0, 2.0, 6.0]}
+    assert list(series.two_slices(x, 2)) == ["x[t]", "x[t-1]", "x[t-2]"]
+    assert list(series.two_slices(x, [2])) == ["x[t]", "x[t-2]"]
+    assert list(series.two_slices(x, {"x": 2})) == ["x[t]", "x[t-1]", "x[t-2]"]
+
+
 def test_values_whose_squares_overflow_are_flagged() -> None:
     x = simulated(3, 50, 12)
     x[1] *= 1e200
@@ -285,7 +303,7 @@ def test_slices_keep_states_and_missing_cells() -> None:
     [
         (3, 2, DataError, "3 times has no rows with lag 3"),
         ({"y": [1]}, 2, DataError, "lags names 'y'"),
-        (0, 2, ArgumentError, "a lag must be an integer of at least 1"),
+        (0, 2, ArgumentError, "lags must be an integer of at least 1"),
         (1, 1, ArgumentError, "bins must be"),
         (1, [2.0, 1.0], ArgumentError, "edges that increase"),
         (1, {"z": 2}, DataError, "bins names 'z'"),

@@ -1,0 +1,161 @@
+"""Wrong arguments of screen, series, graphs, draw and the estimators: errors of the package, or results."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu import JtgpuError, JunctionTreeClassifier, draw, graphs, learn, screen, series
+from jtgpu.errors import ArgumentError, DataError
+from jtgpu.formats import FileError
+
+WRONG = {
+    "5": 5, "-1": -1, "nan": float("nan"), "x": "x", "None": None, "list": [], "dict": {}, "1j": 1j, "object": object(),
+}  # fmt: skip
+
+X = np.sin(np.arange(40.0) ** 2)
+TABLE = {"a": ["u", "v"] * 4, "b": [float(i) for i in range(8)]}
+CHAIN = [[[0, 1, 0], [0, 0, 1], [0, 0, 0]]]
+SCREEN = {
+    "k": 2, "metric": "auto", "missing": "auto", "scale": None, "net": None, "columns": None, "backend": "cpu",
+    "threads": None, "devices": None, "progress": None,
+}  # fmt: skip
+RUNNING = {"backend": "cpu", "threads": None, "devices": None, "progress": None}
+
+
+@cache
+def fitted() -> dict[str, Any]:
+    """Arguments that take time."""
+    net = jtgpu.load("asia")
+    return {
+        "net": net, "tree": net.compile("reference"), "fit": series.ar(X, 1),
+        "posterior": learn.posterior({"a": [0, 1] * 10, "b": [0, 1, 1, 0] * 5}),
+        "ranks": graphs.betweenness_posterior(CHAIN),
+    }  # fmt: skip
+
+
+def estimator(kind: type, **given: Any) -> None:
+    """Fit an estimator."""
+    data = [given.pop(name) for name in ("X", "y") if name in given]
+    kind(**given).fit(*data)
+
+
+# name: function, and right arguments; text in angle brackets is an entry of `fitted`
+CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "top_outliers": (screen.top_outliers, {"cases": TABLE, "n": 1, "method": "auto", **SCREEN}),
+    "weights": (screen.weights, {"cases": TABLE, **SCREEN}),
+    "surprise": (screen.surprise, {"tree": "<tree>", "cases": [{"smoke": "no"}], "n": 1}),
+    "KNNWeight": (
+        lambda **given: estimator(screen.KNNWeight, **given),
+        {"X": np.zeros((4, 2)), "k": 2, "contamination": 0.1, "n_outliers": None, "metric": "euclidean",
+         "missing": "auto", "scale": None, "columns": None, "backend": "cpu", "threads": None},
+    ),
+    "JunctionTreeClassifier": (
+        lambda **given: estimator(JunctionTreeClassifier, **given),
+        {"X": {"a": [1, 2]}, "y": [1, 2], "structure": None, "target": "class", "pseudo_count": 1.0, "states": None,
+         "unknown": "error", "missing": "available", "order": "auto", "backend": "reference"},
+    ),
+    "ar": (series.ar, {"x": X, "order": 1, "demean": True, "on_error": "error", "time": None, "backend": "cpu"}),
+    "whiten": (series.whiten, {"x": X, "fit": "<fit>", "time": None, "backend": "auto", "threads": None}),
+    "lag_parents": (series.lag_parents, {"fit": "<fit>", "alpha": 0.05}),
+    "two_slices": (series.two_slices, {"x": {"x": [1.0, 2.0, 3.0]}, "lags": 1, "bins": 2, "time": None}),
+    "autocovariance": (series.autocovariance, {"x": X, "max_lag": 2, "biased": True, "demean": True, "threads": None}),
+    "levinson": (series.levinson, {"r": [1.0, 0.5], "on_error": "flag", "backend": "auto", "threads": None}),
+    "solve_toeplitz": (series.solve_toeplitz, {"c": [1.0, 0.5], "b": [1.0, 1.0], "backend": "auto", "threads": None}),
+    "betweenness": (
+        graphs.betweenness,
+        {"graph": (4, [[0, 1], [1, 2]]), "directed": None, "weight": None, "normalized": True, "endpoints": False,
+         "k": None, "seed": None, "edges": False, **RUNNING},
+    ),
+    "betweenness_posterior": (
+        graphs.betweenness_posterior,
+        {"dags": CHAIN, "variables": None, "directed": False, "quantiles": (0.5,), **RUNNING},
+    ),
+    "arcs": (draw.arcs, {"posterior": "<posterior>", "threshold": 0.1}),
+    "heat_map": (draw.heat_map, {"posterior": "<posterior>"}),
+    "trace": (draw.trace, {"posterior": "<posterior>"}),
+    "layout": (draw.layout, {"model": "<net>", "nodes": None, "size": None}),
+    "show": (
+        draw.show,
+        {"model": "<net>", "evidence": None, "posteriors": None, "targets": None, "around": None, "hops": 2,
+         "most": 150, "tree": False},
+    ),
+    "show_ranks": (draw.show_ranks, {"model": "<net>", "betweenness": "<ranks>", "most": 150}),
+    "show_series": (draw.show_series, {"x": X, "fit": "<fit>", "alpha": 0.05, "most": 8, "time": None}),
+    "text": (draw.Drawing("<svg></svg>", 1, 1, "").text, {"suffix": ".svg"}),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CALLS)
+def test_wrong_arguments_raise_errors_of_the_package(name: str) -> None:
+    function, given = CALLS[name]
+    right = {k: fitted()[v[1:-1]] if isinstance(v, str) and v[:1] == "<" else v for k, v in given.items()}
+    for parameter in right:
+        for value in WRONG.values():
+            with contextlib.suppress(JtgpuError):
+                function(**right | {parameter: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [
+        ("top_outliers", "progress"), ("weights", "progress"), ("betweenness", "progress"), ("betweenness", "seed"),
+        ("betweenness_posterior", "progress"), ("betweenness_posterior", "threads"), ("show", "tree"),
+        ("betweenness_posterior", "quantiles"), ("arcs", "posterior"), ("heat_map", "posterior"),
+        ("trace", "posterior"), ("layout", "model"), ("lag_parents", "fit"), ("whiten", "fit"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_named(name: str, parameter: str) -> None:
+    function, given = CALLS[name]
+    right = {k: fitted()[v[1:-1]] if isinstance(v, str) and v[:1] == "<" else v for k, v in given.items()}
+    with pytest.raises(ArgumentError, match=rf"{parameter} must be .*not the object"):
+        function(**right | {parameter: object()})
+
+
+@pytest.mark.parametrize("value", [1j, np.inf])
+def test_complex_and_infinite_numbers_are_errors(value: complex) -> None:
+    row = [1.0, 2.0, value, 3.0]
+    array = np.array([row, [4.0, 1.0, 2.0, 0.0]])
+    for call in (
+        lambda: screen.weights({"x": row}, 2), lambda: screen.weights(array.T, 2),
+        lambda: screen.weights({"x": row}, 2, "hamming"), lambda: screen.top_outliers(array.T, 1, 2),
+        lambda: screen.KNNWeight(k=2).fit(array.T), lambda: series.two_slices({"x": row}), lambda: series.ar(array, 1),
+        lambda: series.two_slices(array), lambda: series.two_slices(array, bins=None),
+        lambda: series.whiten(array[0], fitted()["fit"]), lambda: series.solve_toeplitz(array[0], np.ones(4)),
+        lambda: graphs.betweenness((4, [[0, 1], [1, 2], [2, 3], [3, 0]]), weight=row),
+        lambda: JunctionTreeClassifier(backend="reference").fit(array.T, [0, 1, 0, 1]),
+        lambda: JunctionTreeClassifier(backend="reference").fit([[1], [2], [3], [4]], row),
+    ):  # fmt: skip
+        with pytest.raises((DataError, ArgumentError)):
+            call()
+
+
+def test_drawings_are_saved_or_say_why_not(tmp_path: Path) -> None:
+    drawing = draw.show(fitted()["net"])
+    drawing.save(tmp_path / "a.svg")
+    for path, says in ((tmp_path / "none" / "a.svg", "does not exist"), (tmp_path / "b.svg", "is a folder")):
+        (tmp_path / "b.svg").mkdir(exist_ok=True)
+        with pytest.raises(FileError, match=says):
+            drawing.save(path)
+    with pytest.raises(ArgumentError, match="path"):
+        drawing.save(5)  # type: ignore[arg-type]
+
+
+def test_cycles_of_dags_are_shown() -> None:
+    cyclic = [*CHAIN, [[0, 1, 0], [0, 0, 1], [1, 0, 0]]]
+    with pytest.raises(DataError, match=r"graph 1 has a cycle, (x0 -> x1 -> x2|x1 -> x2 -> x0|x2 -> x0 -> x1)"):
+        graphs.betweenness_posterior(cyclic)
+    with pytest.raises(DataError, match="graph 0 has a cycle"):
+        graphs.betweenness_posterior(np.array([[2, 1]], np.uint64))
+    networkx = pytest.importorskip("networkx")
+    with pytest.raises(DataError, match=r"a -> b -> a|b -> a -> b"):
+        graphs.betweenness_posterior([networkx.DiGraph([("a", "b"), ("b", "a")])])
+    assert len(graphs.betweenness_posterior([networkx.cycle_graph(3)]).values) == 1
