@@ -116,6 +116,10 @@ class LimitOptions:
     timeout: Annotated[float, _option(LIMITS, "--timeout", metavar="SECONDS", help="Time that a query may take.")] = (
         Settings.timeout
     )
+    body_timeout: Annotated[
+        float,
+        _option(LIMITS, "--body-timeout", metavar="SECONDS", help="Time for a body, or for 16 KiB a second of it."),
+    ] = Settings.body_timeout
     exact: Annotated[
         bool,
         _option(

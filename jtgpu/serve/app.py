@@ -52,7 +52,8 @@ class App:
         The networks by the names that clients use. The application does not close them.
     **options : `jtgpu.serve.settings.Settings`
         ``token``, ``allow_hosts``, ``allow_origins``, ``embed``, ``api_only``, ``read_only``, ``max_body``,
-        ``max_upload``, ``max_cases``, ``max_batch``, ``queue``, ``timeout``, ``exact``, ``log``, ``log_evidence``.
+        ``max_upload``, ``max_cases``, ``max_batch``, ``queue``, ``timeout``, ``body_timeout``, ``exact``, ``log``,
+        ``log_evidence``.
 
     Examples
     --------

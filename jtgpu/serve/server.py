@@ -180,8 +180,8 @@ def serve(
         Seconds for requests that are under way when the server is closed.
     **options
         See `jtgpu.serve.settings.Settings`: ``token``, ``allow_hosts``, ``allow_origins``, ``embed``, ``api_only``,
-        ``read_only``, ``max_body``, ``max_upload``, ``max_cases``, ``max_batch``, ``queue``, ``timeout``, ``exact``,
-        ``log``.
+        ``read_only``, ``max_body``, ``max_upload``, ``max_cases``, ``max_batch``, ``queue``, ``timeout``,
+        ``body_timeout``, ``exact``, ``log``.
 
     Returns
     -------

@@ -46,6 +46,8 @@ class Settings:
         Requests that may wait; more get a 503.
     timeout : float
         Seconds that an answer may take.
+    body_timeout : float
+        Seconds in which a body, or 16 KiB a second of it, has to arrive.
     exact : bool
         Answer requests one by one, so that the last digits do not depend on which requests are answered together.
     log : {"none", "text", "json"}
@@ -72,6 +74,7 @@ class Settings:
     max_batch: int = 1024
     queue: int = 4096
     timeout: float = 30.0
+    body_timeout: float = 15.0
     exact: bool = False
     log: str = "none"
     log_evidence: bool = False
@@ -85,7 +88,8 @@ class Settings:
             put(self, name, parse_bytes(getattr(self, name), name))
         for name in ("max_cases", "max_batch", "queue"):
             whole_number(name, getattr(self, name), least=1)
-        number("timeout", self.timeout, above=0)
+        for name in ("timeout", "body_timeout"):
+            number(name, getattr(self, name), above=0)
         choice("log", self.log, ("none", "text", "json"))
         for name in ("api_only", "read_only", "exact", "log_evidence"):
             flag(name, getattr(self, name))

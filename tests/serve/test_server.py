@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import httpx
@@ -20,7 +20,7 @@ import pytest
 
 from jtgpu.errors import ArgumentError
 from jtgpu.inference.tree import JunctionTree
-from jtgpu.serve import bind, listening, serve
+from jtgpu.serve import Server, bind, listening, serve
 from tests.cli.commands import run
 from tests.conftest import ROOT
 
@@ -108,6 +108,63 @@ def test_slow_headers_and_large_headers(asia: JunctionTree, monkeypatch: pytest.
             sock.sendall(b"GET /healthz HTTP/1.1\r\n")
             with pytest.raises(OSError):
                 send_headers(sock, 40)
+
+
+POST = b"POST /v1/networks/asia/posteriors HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+
+
+@contextmanager
+def connection(server: Server) -> Iterator[socket.socket]:
+    with closing(socket.create_connection((server.host, server.port), timeout=20)) as sock:
+        yield sock
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"host: localhost\r\n" + b"x: " + b"y" * 60_000, b"200"),
+        (b"host: localhost\r\n" + b"x: " + b"y" * 66_000, b"400"),
+        (b"host: localhost\r\nhost: localhost", b"400"),
+        (b"host: localhost\r\nHost: other.example", b"400"),
+    ],
+)
+def test_headers_are_limited_and_name_one_host(asia: JunctionTree, head: bytes, status: bytes) -> None:
+    with asia.serve() as server, connection(server) as sock:
+        sock.sendall(b"GET /healthz HTTP/1.1\r\n" + head + b"\r\n\r\n")
+        assert sock.recv(4096)[9:12] == status
+
+
+def test_slow_bodies_are_cut_off(asia: JunctionTree) -> None:
+    pytest.importorskip("httptools", reason="limits of bodies need httptools")
+    with asia.serve(body_timeout=0.3) as server:
+        for first in (b"", b"{"):
+            with connection(server) as sock:
+                sock.sendall(POST + b"content-length: 1900000\r\n\r\n" + first)
+                assert sock.recv(4096).startswith(b"HTTP/1.1 408")
+                assert sock.recv(4096) == b""
+        with connection(server) as sock:  # slow, but fast enough
+            sock.sendall(POST + b"content-length: 20000\r\n\r\n")
+            for _ in range(4):
+                time.sleep(0.1)
+                sock.sendall(b" " * 5_000)
+            assert sock.recv(4096).startswith(b"HTTP/1.1 400")  # not JSON
+
+
+def test_a_server_without_free_descriptors_drops_the_slowest_client(
+    asia: JunctionTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("httptools", reason="limits of bodies need httptools")
+    monkeypatch.setattr(listening, "_most_connections", lambda: 4)
+    with asia.serve() as server, ExitStack() as stack:
+        slow = [stack.enter_context(connection(server)) for _ in range(4)]
+        for sock in slow:
+            sock.sendall(POST + b"content-length: 1900000\r\n\r\n{")
+        with connection(server) as sock:  # none has been silent for long
+            assert sock.recv(4096).startswith(b"HTTP/1.1 503")
+        monkeypatch.setattr(listening, "SETTLED", 0.0)
+        for _ in range(3):
+            assert httpx.get(f"{server.url}healthz", headers={"connection": "close"}).status_code == 200
+        assert slow[0].recv(4096).startswith(b"HTTP/1.1 408")
 
 
 def send_headers(sock: socket.socket, n: int) -> None:
