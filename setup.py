@@ -102,6 +102,8 @@ EXTRAS = {
         "ray[data]>=2.49; platform_system == 'Linux' and python_version < '3.14'", "pyyaml>=6",
         "moto[server]>=5",  # object storage on this machine
         "httpx>=0.27", "openapi-spec-validator>=0.7",
+        # clients are generated; openapi-python-client is tested where it is installed: it needs typer<0.28
+        "openapi-python-generator>=2.1", "datamodel-code-generator>=0.26",
         "playwright>=1.45",  # drives the system's Chromium; it downloads no browser
     ],
 }

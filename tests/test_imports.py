@@ -47,7 +47,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "ray": ("cluster/*.py", "serve/on_ray.py"),
     "platformdirs": ("util/system.py",),
     "starlette": ("serve/*.py",),
-    "uvicorn": ("serve/listening.py",),
+    "uvicorn": ("serve/listening.py", "serve/http_protocol.py"),
     "msgspec": ("serve/*.py", "serve/questions/*.py"),
     "prometheus_client": ("serve/metrics.py",),
     "anywidget": ("serve/notebook.py",),

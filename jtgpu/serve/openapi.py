@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from functools import cache
 from typing import Any
 
@@ -12,7 +13,7 @@ from .problems import KINDS
 from .questions.bodies import BODIES
 from .questions.replies import REPLIES
 
-__all__ = ["openapi"]
+__all__ = ["docs_page", "openapi"]
 
 REF = "#/components/schemas/{name}"
 _SUMMARIES = {
@@ -48,6 +49,7 @@ def openapi() -> bytes:
     """The description, as JSON."""
     kinds = [*BODIES.values(), *REPLIES.values()]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REF)
+    _close_tuples(components)
     body_of = dict(zip(BODIES, schemas, strict=False))
     reply_of = dict(zip(REPLIES, schemas[len(BODIES) :], strict=True))
     components["Problem"] = _PROBLEM
@@ -73,11 +75,42 @@ def openapi() -> bytes:
             "summary": "Exact inference in discrete Bayesian networks.",
             "description": "Every request contains its whole evidence: the server stores nothing between requests.",
         },
+        "servers": [{"url": "/", "description": "The server that sent this description."}],
         "security": [{}, {"token": []}],
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
     return msgspec.json.encode(found)
+
+
+@cache
+def docs_page() -> str:
+    """All paths as a page without scripts or other files."""
+    found = msgspec.json.decode(openapi())
+    rows = "".join(
+        f"<tr><td>{method.upper()}</td><td><code>{html.escape(path)}</code></td><td>{html.escape(each['summary'])}</td>"
+        f"<td>{html.escape(', '.join(p['name'] for p in each.get('parameters', ())))}</td></tr>\n"
+        for path, methods in found["paths"].items()
+        for method, each in methods.items()
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>jtgpu HTTP API</title></head><body>\n'
+        f"<h1>jtgpu {__version__}: HTTP API</h1>\n<p>Every request and response in full: "
+        '<a href="openapi.json">openapi.json</a> (OpenAPI 3.1), from which clients can be generated.</p>\n'
+        "<table><thead><tr><th>Method</th><th>Path</th><th>Purpose</th><th>Parameters</th></tr></thead><tbody>\n"
+        f"{rows}</tbody></table></body></html>\n"
+    )
+
+
+def _close_tuples(schema: Any) -> None:
+    """Leave out ``items: false`` next to ``maxItems``, which says the same: generators of clients reject it."""
+    if isinstance(schema, dict):
+        if schema.get("items") is False and "maxItems" in schema:
+            del schema["items"]
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for each in schema:
+            _close_tuples(each)
 
 
 def _responses(schema: Any, kind: str = "application/json") -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ..util.version import __version__
 from .asking import QuestionEndpoints
 from .hosted import Hosted
 from .network_pages import cpt, describe, file, layout
-from .openapi import openapi
+from .openapi import docs_page, openapi
 from .page_files import FOLDER as PAGE
 from .page_module import page_module
 from .problems import Refusal
@@ -61,6 +61,7 @@ def routes(networks: Mapping[str, Hosted], questions: QuestionEndpoints, tables:
         Route("/v1/jobs/{job}", job, methods=["GET", "DELETE"]),
         Route("/v1/jobs/{job}/{part}", job),
         Route("/openapi.json", _openapi),
+        Route("/docs", _docs),
     ]
 
 
@@ -120,6 +121,10 @@ def _of_network(
 
 async def _openapi(request: Request) -> Response:
     return Response(openapi(), media_type=JSON)
+
+
+async def _docs(request: Request) -> Response:
+    return Response(docs_page(), media_type="text/html")
 
 
 async def _page_module(request: Request) -> Response:

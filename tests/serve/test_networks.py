@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -141,6 +146,41 @@ def test_openapi_is_valid_and_its_examples_pass(client: Client) -> None:
             client.ask("asia", path.rpartition("/")[2], content["example"])
             n += 1
     assert n == 11
+
+
+GENERATORS = {
+    "openapi-python-client": ("generate", "--meta", "none", "--path", "{json}", "--output-path", "{out}"),
+    "openapi-python-generator": ("{json}", "{out}"),
+    "datamodel-codegen": ("--input-file-type", "openapi", "--input", "{json}", "--output", "{out}/models.py"),
+}
+
+
+@pytest.mark.parametrize("program", GENERATORS)
+def test_clients_can_be_generated(program: str, client: Client, tmp_path: Path) -> None:
+    """`items: false` was rejected."""
+    folders = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    path = shutil.which(program, path=folders)
+    if path is None:
+        pytest.skip(f"{program} is not installed")
+    text, out = tmp_path / "openapi.json", tmp_path / "out"
+    text.write_bytes(client.get("/openapi.json").content)
+    if program == "datamodel-codegen":
+        out.mkdir()
+    words = [word.format(json=text, out=out) for word in GENERATORS[program]]
+    done = subprocess.run([path, *words], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    sources = {file: file.read_text() for file in out.rglob("*.py")}
+    for file, source in sources.items():
+        compile(source, str(file), "exec")
+    assert "SensitivityReply" in "".join(sources.values())
+
+
+def test_a_page_lists_all_paths(client: Client) -> None:
+    response = client.get("/docs")
+    assert response.headers["content-type"].startswith("text/html")
+    for path in client.get("/openapi.json").json()["paths"]:
+        assert f"<code>{path}</code>" in response.text
+    assert "//" not in response.text  # nothing from elsewhere
 
 
 @pytest.mark.skipif(not (FOLDER / "index.html").exists(), reason="the page is not there")

@@ -20,7 +20,7 @@ import pytest
 
 from jtgpu.errors import ArgumentError
 from jtgpu.inference.tree import JunctionTree
-from jtgpu.serve import Server, bind, listening, serve
+from jtgpu.serve import Server, bind, serve
 from tests.cli.commands import run
 from tests.conftest import ROOT
 
@@ -93,7 +93,7 @@ def test_malformed_http(asia: JunctionTree) -> None:
 
 def test_slow_headers_and_large_headers(asia: JunctionTree, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("httptools", reason="limits of headers need httptools")
-    monkeypatch.setattr(listening, "PATIENCE", 0.1)
+    monkeypatch.setattr("jtgpu.serve.http_protocol.PATIENCE", 0.1)
     with asia.serve() as server:
         with closing(socket.create_connection((server.host, server.port), timeout=20)) as sock:
             sock.sendall(b"GET /healthz HTTP/1.1\r\nhost: ")
@@ -154,14 +154,14 @@ def test_a_server_without_free_descriptors_drops_the_slowest_client(
     asia: JunctionTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("httptools", reason="limits of bodies need httptools")
-    monkeypatch.setattr(listening, "_most_connections", lambda: 4)
+    monkeypatch.setattr("jtgpu.serve.http_protocol.most_connections", lambda: 4)
     with asia.serve() as server, ExitStack() as stack:
         slow = [stack.enter_context(connection(server)) for _ in range(4)]
         for sock in slow:
             sock.sendall(POST + b"content-length: 1900000\r\n\r\n{")
         with connection(server) as sock:  # none has been silent for long
             assert sock.recv(4096).startswith(b"HTTP/1.1 503")
-        monkeypatch.setattr(listening, "SETTLED", 0.0)
+        monkeypatch.setattr("jtgpu.serve.http_protocol.SETTLED", 0.0)
         for _ in range(3):
             assert httpx.get(f"{server.url}healthz", headers={"connection": "close"}).status_code == 200
         assert slow[0].recv(4096).startswith(b"HTTP/1.1 408")
