@@ -122,7 +122,7 @@ class StructurePosterior(Printed):
         threshold = number("threshold", threshold)
         p, e = self.edge_probabilities.values, self.mcse.values
         found = [(u, v) for u, v in np.argwhere(p >= threshold).tolist() if u != v]
-        found.sort(key=lambda arc: (-round(p[arc], 12), arc))
+        found.sort(key=lambda arc: (-round(float(p[arc]), 12), arc))
         records = [Arc(self.names[u], self.names[v], float(p[u, v]), float(e[u, v])) for u, v in found]
         return Ranking(records, Arc, f"{counted(len(records), 'arc')} with a probability of at least {threshold:g}")
 
