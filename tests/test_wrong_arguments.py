@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import pickle
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -159,3 +161,24 @@ def test_cycles_of_dags_are_shown() -> None:
     with pytest.raises(DataError, match=r"a -> b -> a|b -> a -> b"):
         graphs.betweenness_posterior([networkx.DiGraph([("a", "b"), ("b", "a")])])
     assert len(graphs.betweenness_posterior([networkx.cycle_graph(3)]).values) == 1
+
+
+RESULTS: dict[str, Callable[[], Any]] = {
+    "Autoregression": lambda: series.ar(X, 2),
+    "Predictors": lambda: series.levinson([1.0, 0.5]),
+    "Outliers": lambda: screen.top_outliers(TABLE, 1, 2),
+    "KNNWeight": lambda: screen.KNNWeight(k=2).fit(np.eye(5)),
+    "BetweennessPosterior": lambda: graphs.betweenness_posterior(CHAIN),
+    "Drawing": lambda: draw.show(fitted()["net"]),
+    "Layout": lambda: draw.layout(fitted()["net"]),
+    "JunctionTreeClassifier": lambda: JunctionTreeClassifier(backend="reference").fit({"a": [1, 2, 1]}, [0, 1, 0]),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize("again", [lambda x: pickle.loads(pickle.dumps(x)), copy.copy, copy.deepcopy])
+def test_results_can_be_copied(name: str, again: Callable[[Any], Any]) -> None:
+    found = RESULTS[name]()
+    other = again(found)
+    assert type(other) is type(found)
+    assert repr(other) == repr(found)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from ..errors import JtgpuError
@@ -22,6 +23,11 @@ __all__ = [
     "edge_betweenness_centrality", "should_run",
 ]  # fmt: skip
 
+# Where the arguments are that decide whether a function can run
+POSITIONS = {
+    "betweenness_centrality": {"G": 0, "k": 1, "weight": 3, "seed": 5},
+    "edge_betweenness_centrality": {"G": 0, "k": 1, "weight": 3, "seed": 4},
+}
 MIN_WORK = 1_000_000  # vertices times arcs; networkx is fast enough below
 
 
@@ -72,8 +78,9 @@ def _sources(graph: ConvertedGraph, k: int | None, seed: Any) -> list[int] | Non
 
 def _reason_against(graph: Any, weight: Any, edges: bool) -> str:
     """Why a function cannot run; an empty string if it can."""
-    if callable(weight):
-        return "weight is a function; jtgpu supports the names of edge attributes"
+    if weight is not None and not isinstance(weight, str):
+        what = "a function" if callable(weight) else f"the {type(weight).__name__} {weight!r}"
+        return f"weight is {what}; jtgpu supports names of edge attributes that are texts"
     if edges and graph.is_multigraph():
         return "jtgpu does not support the edge betweenness of multigraphs"
     return ""
@@ -123,14 +130,25 @@ def convert_to_nx(result: Any, **_: Any) -> Any:
 
 def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
     """Whether a function supports its arguments, or the reason why not."""
-    graph = args[0] if args else kwargs["G"]
-    weight = _argument("weight", 3, args, kwargs)
-    return _reason_against(graph, weight, name.startswith("edge")) or True
+    if name not in POSITIONS:
+        return f"jtgpu has no {name}"
+    graph, k, weight, seed = (_argument(p, POSITIONS[name][p], args, kwargs) for p in ("G", "k", "weight", "seed"))
+    reason = _reason_against(graph, weight, name.startswith("edge"))
+    if not reason and k is not None and (type(k) is not int or not 0 < k <= len(graph)):
+        reason = f"k={k!r} is no number of vertices of the graph"
+    try:
+        if not reason and weight is not None:
+            graph.read(weight) if isinstance(graph, ConvertedGraph) else read_graph(graph, weight=weight)
+        if not reason and seed is not None:
+            importlib.import_module("networkx.utils").create_py_random_state(seed)
+    except (JtgpuError, ValueError) as error:
+        reason = str(error)
+    return reason or True
 
 
 def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
     """Whether the graph is so large that the conversion pays, or the reason why not."""
-    graph = args[0] if args else kwargs["G"]
+    graph = _argument("G", 0, args, kwargs)
     graph = graph.original if isinstance(graph, ConvertedGraph) else graph
     if len(graph) * graph.number_of_edges() <= MIN_WORK:
         return "networkx is fast enough for this graph"

@@ -58,8 +58,14 @@ class Estimator:
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
-        changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v is not defaults[k].default]
+        given = self.get_params().items()
+        changed = [f"{k}={v!r}" for k, v in given if not _equal(v, defaults[k].default)]
         return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def _equal(value: Any, default: Any) -> bool:
+    """Whether a parameter has its default; pickled numbers are other objects."""
+    return value is default or (isinstance(default, (str, float)) and type(value) is type(default) and value == default)
 
 
 def check_table(X: Any) -> None:

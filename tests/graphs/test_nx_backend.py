@@ -75,6 +75,46 @@ def test_what_is_left_to_networkx() -> None:
     assert nx_backend.should_run(name, (), {"G": nx.gnm_random_graph(1000, 2000, seed=1)}) is True
 
 
+def weighted(graph: Any, weights: list[Any]) -> Any:
+    """The graph with these lengths in turn."""
+    graph = graph.copy()
+    for i, (_, _, data) in enumerate(graph.edges(data=True)):
+        data["weight"] = weights[i % len(weights)]
+    return graph
+
+
+GRAPHS = {
+    "path": nx.path_graph(4), "directed": nx.gnp_random_graph(8, 0.3, seed=1, directed=True),
+    "multi": nx.MultiGraph([(0, 1), (0, 1), (1, 2)]), "directed multi": nx.MultiDiGraph([(0, 1), (1, 2), (1, 2)]),
+    "empty": nx.Graph(), "one vertex": nx.empty_graph(1), "loop": nx.Graph([(0, 0), (0, 1), (1, 2)]),
+}  # fmt: skip
+WEIGHTS: list[list[Any]] = [
+    [1, 2, 3], [0.1, 0.2], [0, 1], [-1, 1], [float("inf"), 1], [float("nan"), 1], ["a"], [None], [10**400],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*nx_backend.POSITIONS])
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_what_can_run_works_and_equals_networkx(kind: str, name: str) -> None:
+    ran = 0
+    for weights in WEIGHTS:
+        graph = weighted(GRAPHS[kind], weights)
+        for weight in (None, "weight", "absent", len, 5, True):
+            for k in (None, -1, 0, 1, 2, len(graph), len(graph) + 1, 1.5, "x"):
+                for seed in (3, "y"):
+                    given = {"k": k, "normalized": k != 2, "weight": weight, "seed": seed}
+                    if name == "betweenness_centrality":
+                        given["endpoints"] = seed == k
+                    if nx_backend.can_run(name, (graph,), given) is True:
+                        ran += 1
+                        found = getattr(nx_backend, name)(graph, **given)
+                        wanted = getattr(nx, name)(graph, **given, backend="networkx")
+                        assert list(found) == list(wanted)
+                        assert found == pytest.approx(wanted, rel=1e-12, abs=1e-15, nan_ok=True)
+    assert ran or ("multi" in kind and name.startswith("edge"))
+    assert nx_backend.can_run("pagerank", (GRAPHS[kind],), {}) is not True
+
+
 def test_information_lists_functions_of_the_backend() -> None:
     functions = nx_info.get_info()["functions"]
     assert functions
