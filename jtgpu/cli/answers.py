@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from ..inference.queries.information import Observation
 from ..inference.queries.text import UNITS, Question
 from ..inference.results.marginals import Posterior
 from ..inference.results.tables import Conditional, Joint
 from .console import shown
 from .tables import bold, on_terminal, print_rows
 
-__all__ = ["Answer", "answer_table", "print_answer"]
+__all__ = ["Answer", "answer_table", "observation_table", "print_answer"]
+
+ROUNDING = 1e-14  # nats
 
 Cell = str | float
 
@@ -23,6 +27,13 @@ class Answer:
 
     header: tuple[str, ...]
     rows: list[tuple[Cell, ...]]
+
+
+def observation_table(found: Iterable[Observation]) -> Answer:
+    """Values of information; a gain below rounding error, of an observation that tells nothing, is 0."""
+    head = ("variable", "gain", "expected entropy", "expected accuracy")
+    rows = [(o, 0.0 if abs(o.gain) < ROUNDING else o.gain) for o in found]
+    return Answer(head, [(o.variable, gain, o.expected_entropy, o.expected_accuracy) for o, gain in rows])
 
 
 def answer_table(q: Question, answer: Any) -> Answer:
@@ -42,8 +53,7 @@ def answer_table(q: Question, answer: Any) -> Answer:
     if q.kind == "MI":
         return Answer(("variable", "nats"), [*answer.items()])
     if q.kind == "VOI":
-        head = ("variable", "gain", "expected entropy", "expected accuracy")
-        return Answer(head, [(o.variable, o.gain, o.expected_entropy, o.expected_accuracy) for o in answer])
+        return observation_table(answer)
     if q.kind == "IMPORTANCE":
         head = ("finding", "states", "KL without", "Hellinger", "shift", "KL alone", "Hellinger", "shift")
         return Answer(head, [

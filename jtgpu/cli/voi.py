@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..model.findings import parse_findings
+from .answers import observation_table
 from .completion import complete_targets
 from .console import command, print_json, shown
 from .networks import findings_as_json, one_target, read_network, target_names
@@ -86,8 +87,5 @@ def voi(  # noqa: PLR0913 (a Typer command)
         print(f"H({shown(name)}) now: {show_number(entropy, digits)} nats\n")
     else:
         print(f"# H({shown(name)}) now\t{show_number(entropy, digits)} nats")
-    print_rows(
-        ("variable", "gain", "expected entropy", "expected accuracy"),
-        [(o.variable, o.gain, o.expected_entropy, o.expected_accuracy) for o in found],
-        digits=digits,
-    )
+    answer = observation_table(found)
+    print_rows(answer.header, answer.rows, digits=digits)

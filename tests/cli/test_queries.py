@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 import jtgpu
 from jtgpu import errors
 from jtgpu.cli import app
+from jtgpu.cli.answers import observation_table
+from jtgpu.inference.queries.information import Observation
 from jtgpu.inference.queries.text import KINDS, parse
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
@@ -353,3 +355,8 @@ def test_voi(asia: jtgpu.JunctionTree) -> None:
     found = json.loads(run("voi", ASIA, "lung", "-c", "smoke", "-c", "xray", "--json", *REFERENCE).stdout)
     assert [o["variable"] for o in found["observations"]] == ["xray", "smoke"]
     assert found["entropy"] == asia.entropy("lung")
+
+
+def test_gains_below_rounding_error_are_printed_as_0() -> None:
+    found = [Observation("a", 0.1, 0.5, 0.9), Observation("b", 0.6, 6.66e-18, 0.8), Observation("c", 0.6, -1e-17, 0.8)]
+    assert [row[1] for row in observation_table(found).rows] == [0.5, 0.0, 0.0]
