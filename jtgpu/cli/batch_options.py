@@ -36,7 +36,7 @@ class TableQueryOptions:
     evidence_columns: Annotated[
         Names,
         typer.Option(
-            "-e", "--evidence-columns", metavar="A,B", show_default=False, autocompletion=complete_targets,
+            "--evidence-columns", metavar="A,B", show_default=False, autocompletion=complete_targets,
             help="Columns that are evidence. Repeatable. Default: all that are variables, except the targets.",
         ),
     ] = None  # fmt: skip

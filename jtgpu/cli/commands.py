@@ -39,10 +39,12 @@ COMMANDS = {
     "tune": (SPEED, "Measure which engine or kernel configuration is fastest on this GPU."),
 }
 
+PLANNERS = ("plan", "serve", "time", "tune", "solve")  # commands whose help lists the options of planning
+
 # Earlier spellings of options, accepted but not shown.
 ALIASES = {
     **{
-        name: {"--targets": "--target", "--seed": "--order-seed"}
+        name: {"--targets": "--target", "--seed": "--order-seed", "--time": "--order-time"}
         for name in COMMANDS
         if name not in ("fit", "learn", "rank", "sample", "screen", "time", "whiten")
     },
@@ -50,11 +52,14 @@ ALIASES = {
     "rank": {},
     "screen": {},
     "whiten": {},
-    "sample": {},
+    "sample": {"--time": "--order-time"},
+    "batch": {
+        "--targets": "--target", "--seed": "--order-seed", "--time": "--order-time", "-e": "--evidence-columns",
+    },
     "fit": {},
-    "time": {"--evidence": "--observed"},
-    "plan": {"--save": "--output", "--seed": "--order-seed"},
-}
+    "time": {"--evidence": "--observed", "--time": "--order-time"},
+    "plan": {"--save": "--output", "--seed": "--order-seed", "--time": "--order-time"},
+}  # fmt: skip
 
 
 class _PlainParameters:
@@ -75,7 +80,17 @@ class _Group(_PlainParameters, TyperGroup):
 
 
 class _Command(_PlainParameters, TyperCommand):
-    """A command, imported."""
+    """A command, imported. Options of planning are in the help of the commands that are about plans."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters, ``--help`` included."""
+        from .options import PLANNING  # the command is imported: costs nothing
+
+        found = super().get_params(ctx)
+        for parameter in found:
+            if self.name not in PLANNERS and getattr(parameter, "rich_help_panel", None) == PLANNING:
+                parameter.hidden = True
+        return found
 
 
 app = typer.Typer(
@@ -111,7 +126,10 @@ class CommandOnDemand(TyperCommand):
 def _examples(module: Any) -> str | None:
     """The examples of a command, one per line."""
     found = getattr(module, "EXAMPLES", ())
-    return "\n\n".join(["Examples:", *(f"  {line}" for line in found)]) if found else None
+    lines = ["Examples:", *(f"  {line}" for line in found)] if found else []
+    if module.__name__.rpartition(".")[2] not in PLANNERS and {"PlanOptions", "SlicedPlanOptions"} & {*vars(module)}:
+        lines.append("Options of planning, such as --order, --memory-limit and --plan: jtgpu plan --help")
+    return "\n\n".join(lines) or None
 
 
 def _without_aliases(args: list[str], aliases: dict[str, str]) -> list[str]:

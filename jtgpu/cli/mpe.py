@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from ..model.findings import parse_findings
 from .completion import complete_targets
 from .console import command, print_json, warn
-from .networks import findings_as_json, read_network, target_names
+from .networks import case_of, findings_as_json, read_network, target_names
 from .option_groups import Without
-from .options import Digits, Evidence, File, Json
+from .options import Digits, Evidence, EvidenceFile, File, Json
 from .planning import PlanOptions
 from .running import RunOptions
 from .tables import on_terminal, print_rows
@@ -38,6 +37,7 @@ Maximized = Annotated[
 def mpe(  # noqa: PLR0913 (a Typer command)
     file: File,
     evidence: Evidence = None,
+    evidence_file: EvidenceFile = None,
     k: Annotated[int, typer.Option("-k", metavar="K", min=1, help="Number of configurations, best first.")] = 1,
     target: Maximized = None,
     *,
@@ -52,7 +52,7 @@ def mpe(  # noqa: PLR0913 (a Typer command)
     ln P(configuration, evidence).
     """
     net = read_network(file)
-    findings = parse_findings(net, evidence or [])
+    findings = case_of(net, evidence, evidence_file)
     targets = target_names(net, target)
     with compiled(net, file, plan, run) as (tree, _):
         if targets:

@@ -9,14 +9,16 @@ from typing import Any
 
 import typer
 
-from ..errors import OutputExists, UnknownVariable, closest
+from ..errors import EvidenceError, OutputExists, UnknownVariable, closest
 from ..formats import load
 from ..formats.bundled import network_path
 from ..formats.registry import file_suffixes
+from ..model.findings import parse_findings
 from ..model.network import BayesianNetwork, DiscreteModel
 from .console import shown, warn
 
 __all__ = [
+    "case_of",
     "check_output",
     "findings_as_json",
     "network_files",
@@ -93,6 +95,27 @@ def split_names(given: Sequence[str], known: Sequence[str], what: str) -> list[s
             found.append(name if name in valid else name.strip())
             parts = parts[n:]
     return found
+
+
+def case_of(net: DiscreteModel, given: list[str] | None, file: str | None) -> dict[str, int | frozenset[int]]:
+    """The evidence of ``--evidence`` and ``--evidence-file``; a `Case` if there is a file.
+
+    Raises
+    ------
+    EvidenceError
+        If both give evidence on a variable.
+    """
+    findings = parse_findings(net, given or [])
+    if file is None:
+        return findings
+    from ..formats import read_evidence  # most commands are given none
+
+    case = read_evidence(file, net)
+    twice = next((name for name in findings if name in case or name in case.likelihood), None)
+    if twice is not None:
+        raise EvidenceError(f"evidence on {twice!r} is given twice: by --evidence and in {file}")
+    case.update(findings)
+    return case
 
 
 def findings_as_json(findings: Mapping[str, int | frozenset[int]]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ __all__ = [
     "Dtype",
     "EscapeFormulas",
     "Evidence",
+    "EvidenceFile",
     "File",
     "Force",
     "Json",
@@ -108,6 +109,15 @@ Evidence = Annotated[
         metavar="NAME=STATE",
         help="Observed state, by name or number; several states separated by commas: one of them. Repeatable.",
         autocompletion=complete_findings,
+    ),
+]
+EvidenceFile = Annotated[
+    str | None,
+    typer.Option(
+        "--evidence-file",
+        metavar="PATH",
+        help="File with the evidence of one case: lines name=state, JSON, or UAI. -e adds to it.",
+        show_default=False,
     ),
 ]
 Targets = Annotated[
@@ -218,7 +228,7 @@ Order = Annotated[
     _planning(
         "--order",
         metavar="HOW",
-        help="Elimination order: auto, best (searches for --time seconds and saves the order), saved (what best "
+        help="Elimination order: auto, best (searches for --order-time seconds and saves the order), saved (what best "
         "saved), num (the .num file next to the network), the name of a greedy rule, or the path of a .num or .td "
         "file.",
     ),
@@ -228,7 +238,7 @@ PlanFile = Annotated[
     _planning("--plan", metavar="FILE", help="Use a plan that 'jtgpu plan -o FILE' saved for this network."),
 ]
 TimeLimit = Annotated[
-    float | None, _planning("--time", metavar="S", min=0.0, help="Time limit of --order best in seconds.")
+    float | None, _planning("--order-time", metavar="S", min=0.0, help="Time limit of --order best in seconds.")
 ]
 NoCache = Annotated[bool, _planning("--no-cache", help="Do not read or write saved elimination orders.")]
 OrderSeed = Annotated[int, _planning("--order-seed", metavar="N", min=0, help="Random seed of the order search.")]

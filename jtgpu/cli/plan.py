@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 EXAMPLES = (
-    "jtgpu plan munin1 --order best --time 10",
+    "jtgpu plan munin1 --order best --order-time 10",
     "jtgpu plan munin1 --order best -o munin1.plan",
     "jtgpu plan munin1 --plan munin1.plan",
 )

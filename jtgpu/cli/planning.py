@@ -80,7 +80,7 @@ class PlanOptions:
         """
         assert self.saved is not None
         if self.order != "auto" or self.time_limit is not None:
-            raise typer.BadParameter("a saved plan has its order; omit --order and --time", param_hint="--plan")
+            raise typer.BadParameter("a saved plan has its order; omit --order and --order-time", param_hint="--plan")
         if not Path(self.saved).exists():
             raise typer.BadParameter(f"{self.saved}: No such file or directory", param_hint="--plan")
         try:

@@ -11,11 +11,10 @@ from ..errors import JtgpuError
 from ..inference.queries import text
 from ..inference.results.marginals import Posteriors
 from ..inference.tree import JunctionTree
-from ..model.findings import parse_findings
 from .answers import answer_table, print_answer
 from .console import command, print_json
-from .networks import findings_as_json, read_network, target_names
-from .options import Digits, Evidence, File, Json, Targets
+from .networks import case_of, findings_as_json, read_network, target_names
+from .options import Digits, Evidence, EvidenceFile, File, Json, Targets
 from .planning import SlicedPlanOptions
 from .running import RunOptions
 from .tables import on_terminal, print_rows, show_number
@@ -44,6 +43,7 @@ def query(  # noqa: PLR0913 (a Typer command)
         ),
     ] = None,
     evidence: Evidence = None,
+    evidence_file: EvidenceFile = None,
     target: Targets = None,
     *,
     plan: SlicedPlanOptions,
@@ -61,10 +61,12 @@ def query(  # noqa: PLR0913 (a Typer command)
     """
     net = read_network(file)
     # validate everything before the computation starts
-    findings = parse_findings(net, evidence or [])
+    findings = case_of(net, evidence, evidence_file)
     if question and target:
         raise typer.BadParameter("a query names its own targets", param_hint="--target")
     questions = [text.parse(net, q).also(net, findings) for q in question or []]
+    if question and getattr(findings, "likelihood", None):
+        raise typer.BadParameter("queries take no likelihoods from a file", param_hint="--evidence-file")
     targets = target_names(net, target) or None
     with compiled(net, file, plan, run) as (tree, _):
         posteriors = None if questions else tree.posteriors(findings, targets=targets)

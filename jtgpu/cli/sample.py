@@ -15,12 +15,11 @@ import numpy as np
 import typer
 
 from ..cases.formulas import escape_formula
-from ..model.findings import parse_findings
 from ..util.atomic_file import open_atomic
 from .console import command
-from .networks import check_output, findings_as_json, read_network
+from .networks import case_of, check_output, findings_as_json, read_network
 from .option_groups import Without
-from .options import OUTPUT, EscapeFormulas, Evidence, File, Force, Json
+from .options import OUTPUT, EscapeFormulas, Evidence, EvidenceFile, File, Force, Json
 from .planning import PlanOptions
 from .running import RunOptions
 from .trees import compiled
@@ -62,6 +61,7 @@ def sample(  # noqa: PLR0913 (a Typer command)
     file: File,
     n: Annotated[int, typer.Argument(metavar="N", min=0, help="Number of samples.")],
     evidence: Evidence = None,
+    evidence_file: EvidenceFile = None,
     seed: Seed = None,
     output: Output = None,
     force: Force = False,
@@ -82,7 +82,7 @@ def sample(  # noqa: PLR0913 (a Typer command)
     if output is not None:
         check_output(output, force)
     net = read_network(file)
-    findings = parse_findings(net, evidence or [])
+    findings = case_of(net, evidence, evidence_file)
     generator = np.random.default_rng(seed)
     names = list(net.variables)
     labels = [[str(i) for i in range(len(net.states(v)))] if numbers else list(net.states(v)) for v in names]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import EvidenceError, closest
-from ..model.findings import parse_finding, parse_findings
+from ..model.findings import parse_finding
 from ..model.network import DiscreteModel
 from .completion import complete_findings
 from .console import command, print_json, shown
-from .networks import findings_as_json, one_target, read_network
+from .networks import case_of, findings_as_json, one_target, read_network
 from .option_groups import Without
-from .options import Digits, Evidence, File, Json
+from .options import Digits, Evidence, EvidenceFile, File, Json
 from .planning import PlanOptions
 from .running import RunOptions
 from .tables import on_terminal, print_rows, show_number
@@ -52,6 +52,7 @@ def sensitivity(  # noqa: PLR0913 (a Typer command)
     file: File,
     event: Event = None,
     evidence: Evidence = None,
+    evidence_file: EvidenceFile = None,
     target: Target = None,
     n: Annotated[int, typer.Option("-n", metavar="N", min=0, help="Number of parameters to print.")] = 20,
     spread: Annotated[
@@ -63,7 +64,7 @@ def sensitivity(  # noqa: PLR0913 (a Typer command)
     json: Json = False,
     digits: Digits = None,
 ) -> None:
-    """Show how P(target | evidence) changes with each parameter of each table.
+    """Show how P(target | evidence) changes with each parameter of each CPT.
 
     Prints the most influential parameters with value, derivative, and the probability at (1 - spread) and
     (1 + spread) times the value; the other entries of the row are scaled proportionally. All derivatives are exact and
@@ -71,7 +72,7 @@ def sensitivity(  # noqa: PLR0913 (a Typer command)
     """
     net = read_network(file)
     name, state = _parse_target(net, one_target(event, target, "NAME=STATE"))
-    findings = parse_findings(net, evidence or [])
+    findings = case_of(net, evidence, evidence_file)
     if not spread > 0:
         raise typer.BadParameter("must be greater than 0", param_hint="--spread")
     with compiled(net, file, plan, run) as (tree, _):

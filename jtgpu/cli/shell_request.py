@@ -32,7 +32,7 @@ OPTIONS: dict[str, dict[str, Match]] = {
         ARGUMENT: match_variables, **_EVIDENCE, **_TARGET, "-c": match_variables, "--candidate": match_variables,
     },
     "sensitivity": {ARGUMENT: match_findings, **_EVIDENCE, "-t": match_findings, "--target": match_findings},
-    "batch": {**_TARGET, "-e": match_variables, "--evidence-columns": match_variables},
+    "batch": {**_TARGET, "--evidence-columns": match_variables},
     "fit": {"--fixed": match_variables},
     "sample": {**_EVIDENCE},
     "show": {**_EVIDENCE, **_TARGET, "--around": match_variables},

@@ -10,12 +10,11 @@ import typer
 
 from ..draw import Drawing
 from ..draw import show as draw
-from ..model.findings import parse_findings
 from ..util.atomic_file import write_text
 from .completion import complete_targets
 from .console import command
-from .networks import check_output, read_network, split_names, target_names
-from .options import OUTPUT, Evidence, File, Force, Targets
+from .networks import case_of, check_output, read_network, split_names, target_names
+from .options import OUTPUT, Evidence, EvidenceFile, File, Force, Targets
 from .planning import PlanOptions
 from .progress import status
 from .running import RunOptions
@@ -50,6 +49,7 @@ Output = Annotated[
 def show(  # noqa: PLR0913 (a Typer command)
     file: File,
     evidence: Evidence = None,
+    evidence_file: EvidenceFile = None,
     target: Targets = None,
     around: Around = None,
     hops: Annotated[int, typer.Option(metavar="N", min=0, help="Arcs from --around to the farthest variable.")] = 2,
@@ -69,7 +69,7 @@ def show(  # noqa: PLR0913 (a Typer command)
     """
     suffix = _suffix(output, force)
     net = read_network(file)
-    findings = parse_findings(net, evidence or [])
+    findings = case_of(net, evidence, evidence_file)
     if findings and (tree or names):
         raise typer.BadParameter("a picture without posteriors has no evidence", param_hint="--evidence")
     centre = split_names(around, net.variables, "variable") if around else None

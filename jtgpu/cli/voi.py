@@ -6,13 +6,12 @@ from typing import Annotated
 
 import typer
 
-from ..model.findings import parse_findings
 from .answers import observation_table
 from .completion import complete_targets
 from .console import command, print_json, shown
-from .networks import findings_as_json, one_target, read_network, target_names
+from .networks import case_of, findings_as_json, one_target, read_network, target_names
 from .option_groups import Without
-from .options import Digits, Evidence, File, Json
+from .options import Digits, Evidence, EvidenceFile, File, Json
 from .planning import PlanOptions
 from .running import RunOptions
 from .tables import on_terminal, print_rows, show_number
@@ -52,6 +51,7 @@ def voi(  # noqa: PLR0913 (a Typer command)
     file: File,
     variable: Variable = None,
     evidence: Evidence = None,
+    evidence_file: EvidenceFile = None,
     target: Target = None,
     candidate: Candidates = None,
     *,
@@ -66,7 +66,7 @@ def voi(  # noqa: PLR0913 (a Typer command)
     expected entropy, and the expected probability of the target's most probable state.
     """
     net = read_network(file)
-    findings = parse_findings(net, evidence or [])
+    findings = case_of(net, evidence, evidence_file)
     name = net.variables[net.index(one_target(variable, target, "TARGET"))]
     candidates = target_names(net, candidate) or None
     with compiled(net, file, plan, run) as (tree, _):

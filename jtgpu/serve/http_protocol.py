@@ -59,7 +59,8 @@ class Protocol(HttpToolsProtocol):
             oldest._refuse(b"408 Request Timeout")
 
     def _refuse(self, status: bytes) -> None:
-        if self.cycle is None or (self._state == "body" and not self.cycle.response_started):
+        cycle: Any = self.cycle  # None before the first request
+        if cycle is None or (self._state == "body" and not cycle.response_started):
             head = b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
             self.transport.write(head)
         self.transport.close()

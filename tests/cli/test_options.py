@@ -20,7 +20,7 @@ from tests.cli.commands import ASIA, REFERENCE, run
 
 OTHER = [name for name in COMMANDS if name != "solve"]  # its letters are those of the UAI competitions
 SHORT = {
-    "-e": {"--evidence", "--evidence-columns"}, "-t": {"--target"}, "-o": {"--output"}, "-f": {"--force"},
+    "-e": {"--evidence"}, "-t": {"--target"}, "-o": {"--output"}, "-f": {"--force"},
     "-c": {"--candidate"},
 }  # fmt: skip
 
@@ -189,3 +189,13 @@ def test_time_names_every_order_file(tmp_path: Path) -> None:
         (tmp_path / f"{name}.num").write_text(" ".join(jtgpu.read(ASIA).variables))
     shown = run("time", str(tmp_path), "--order", "num", "--runs", "1", *REFERENCE).stdout
     assert "orders a.num, b.num; " in shown
+
+
+def test_options_of_planning_are_accepted_but_shown_by_the_commands_about_plans() -> None:
+    for name in ("query", "mpe", "batch", "sample"):
+        shown = run(name, "--help").stdout
+        assert "--order-seed" not in shown
+        assert "jtgpu plan --help" in re.sub(r"\s+", " ", shown)
+    assert "--order-seed" in run("plan", "--help").stdout
+    for limit in ("--order-time", "--time"):
+        assert run("query", ASIA, "-t", "lung", "--order", "best", limit, "0.1", *REFERENCE).exit_code == 0

@@ -360,3 +360,29 @@ def test_voi(asia: jtgpu.JunctionTree) -> None:
 def test_gains_below_rounding_error_are_printed_as_0() -> None:
     found = [Observation("a", 0.1, 0.5, 0.9), Observation("b", 0.6, 6.66e-18, 0.8), Observation("c", 0.6, -1e-17, 0.8)]
     assert [row[1] for row in observation_table(found).rows] == [0.5, 0.0, 0.0]
+
+
+def test_evidence_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "case.txt"
+    file.write_text("xray=yes\nsmoke=no\n")
+    for words in (
+        ("query", ASIA, "-t", "lung"), ("query", ASIA, "P(lung)"), ("mpe", ASIA), ("voi", ASIA, "lung"),
+        ("sensitivity", ASIA, "lung=yes"), ("sample", ASIA, "3", "--seed", "1"),
+    ):  # fmt: skip
+        given = run(*words, "-e", "xray=yes", "-e", "smoke=no", *REFERENCE)
+        assert given.exit_code == 0
+        assert run(*words, "--evidence-file", str(file), *REFERENCE).stdout == given.stdout
+    twice = run("query", ASIA, "-e", "xray=no", "--evidence-file", str(file))
+    assert twice.exit_code == 2
+    assert "'xray' is given twice" in twice.stderr
+    assert run("query", ASIA, "--evidence-file", str(tmp_path / "none")).exit_code == 2
+
+
+def test_likelihoods_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "case.json"
+    file.write_text('{"xray": [0.9, 0.2]}')
+    with jtgpu.load("asia").compile("reference") as tree:
+        expected = tree.posterior("lung", likelihood={"xray": [0.9, 0.2]})["yes"]
+    found = json.loads(run("query", ASIA, "-t", "lung", "--evidence-file", str(file), "--json", *REFERENCE).stdout)
+    assert found["posteriors"]["lung"]["probabilities"][0] == expected
+    assert run("query", ASIA, "P(lung)", "--evidence-file", str(file)).exit_code == 2
