@@ -161,7 +161,7 @@ class Bench:
         options = TableOptions(targets=asked, evidence_columns=cases.names)
         query, _ = resolve_query(self.net, cases.names, options)
         solver = Solver(tree, query, options)
-        encoder = solver.encoder
+        encoder = solver.encoders[False]
         step = cases.n if solver.by_columns else query.rows_per_call(self.net)
         encode, answer, device = [], [], []
         with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:

@@ -33,6 +33,7 @@ from .errors import (
     PlanFileError,
     TableTooLarge,
     UnknownState,
+    UnknownSuffix,
     UnknownVariable,
 )
 from .util.version import __version__
@@ -92,6 +93,7 @@ __all__ = [
     "Session",
     "TableTooLarge",
     "UnknownState",
+    "UnknownSuffix",
     "UnknownVariable",
     "__version__",
     "draw",

@@ -20,6 +20,7 @@ from .errors import JtgpuError
 from .formats import read
 from .formats.bundled import BENCHMARK, benchmark_files, networks_folder, order_file, stem
 from .model.network import BayesianNetwork, DiscreteModel
+from .model.state_values import StateNumber
 from .util.options import BackendName
 from .util.system import cpu_name
 
@@ -155,7 +156,7 @@ def sample_cases(net: BayesianNetwork, n_cases: int, share: float, seed: int) ->
     random = np.random.default_rng(seed)
     observed = np.sort(random.permutation(len(net))[: round(share * len(net))]).tolist()
     order = [net.index(v) for v in net.topological_order()]
-    cases = []
+    cases: list[dict[str, int]] = []
     for _ in range(n_cases):
         state: dict[int, int] = {}
         for v in order:
@@ -163,7 +164,7 @@ def sample_cases(net: BayesianNetwork, n_cases: int, share: float, seed: int) ->
             row = cpt[tuple(state[p] for p in scope[:-1])]
             drawn = int(np.searchsorted(np.cumsum(row), random.random() * row.sum(), "right"))
             state[v] = min(drawn, int(np.flatnonzero(row)[-1]))  # rounding must not draw a state of probability 0
-        cases.append({net.variables[v]: state[v] for v in observed})
+        cases.append({net.variables[v]: StateNumber(state[v]) for v in observed})
     return cases
 
 

@@ -119,7 +119,7 @@ class Solver:
         self.tree, self.query, self.model = tree, query, tree.model
         self.each: Each = map
         self.report: Callable[[int, int, int], None] | None = None
-        self._encoders = [
+        self.encoders = [
             Encoder(tree.model, query.evidence, na_words(options.na_values, is_text=is_text), by_index=by_index)
             for is_text in (False, True)
         ]
@@ -150,7 +150,7 @@ class Solver:
         is_text : bool
             Whether they come from a text file, in which words may mean missing cells.
         """
-        encoded = self._encoders[is_text].encode(columns, n, self.each)
+        encoded = self.encoders[is_text].encode(columns, n, self.each)
         flagged = dict(sorted((encoded.rejected | dict(rejected or {})).items()))
         if flagged and not self.query.flag:
             row, reason = next(iter(flagged.items()))

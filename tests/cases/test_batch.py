@@ -59,7 +59,7 @@ def test_batch_exit_codes(rows: list[list[str]], tmp_path: Path) -> None:
         )
     ] == [2, 2, 2, 2, 2, 2, 2, 2, 5, 4]  # fmt: skip
     assert not out.exists()
-    assert invoke(cases, "-o", tmp_path / "o.doc").exit_code == 5
+    assert invoke(cases, "-o", tmp_path / "o.doc").exit_code == 2
     done = invoke(tmp_path / "never.csv", "-o", out, "-f", "--on-error", "flag")
     assert done.exit_code == 0
     assert "1 of 1 cases have no result" in done.stderr

@@ -13,6 +13,7 @@ import pytest
 from jtgpu.cli.console import exit_code, print_error
 from jtgpu.errors import (
     EvidenceError,
+    FileError,
     FormatError,
     ImpossibleEvidence,
     JtgpuError,
@@ -24,7 +25,6 @@ from jtgpu.errors import (
     UnknownSuffix,
     UnknownVariable,
 )
-from jtgpu.formats.common.files import FileError
 from jtgpu.model.network import BayesianNetwork
 from tests.cli.commands import ASIA, REFERENCE, run
 from tests.conftest import ROOT

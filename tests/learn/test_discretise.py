@@ -67,7 +67,7 @@ def test_numbers_are_evidence_of_intervals() -> None:
     assert batch[0, 1] == batch[1, 1] == by_name != batch[2, 1]
     assert fit(net, table).network == fit(net, found.apply(table)).network
     with pytest.raises(jtgpu.UnknownState, match="no interval contains 95"):
-        net.replace(states={"age": ["[0, 45)", "[45, 90)"]}).state_index("age", 95.0)  # type: ignore[arg-type]
+        net.replace(states={"age": ["[0, 45)", "[45, 90)"]}).state_index("age", 95.0)
 
 
 def test_intervals() -> None:

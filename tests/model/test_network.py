@@ -110,7 +110,7 @@ def test_variables_and_states_are_found_by_name_or_number() -> None:
     with pytest.raises(errors.UnknownState, match="0 to 2"):
         net.state_index("wet", -1)
     with pytest.raises(errors.UnknownState, match=r"has no state 1\.5; its states"):
-        net.state_index("wet", 1.5)  # type: ignore[arg-type]
+        net.state_index("wet", 1.5)
     with pytest.raises(KeyError):
         net.index("nothing like it")
 

@@ -63,7 +63,7 @@ def _code_of(node: object) -> str:
         return ""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return ""
-    if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]:
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":
         return ""
     if isinstance(node, list):
         return ",".join(filter(None, map(_code_of, node)))

@@ -222,7 +222,7 @@ def test_dense_networks_are_refused_before_an_order_is_searched(
 ) -> None:
     """The search took 39 s until this network was refused."""
     net = jtgpu.read(shared_nets / "uai2014" / "relational_1.uai")
-    monkeypatch.setattr(compiler.ordering, "find_order", None)
+    monkeypatch.setattr("jtgpu.plans.ordering.find_order", None)
     with pytest.raises(errors.TableTooLarge, match=r"at least 2\^125 entries.*100,000,000 entries") as error:
         net.plan()
     assert error.value.entries == 2**125

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,8 +72,8 @@ def test_gpu_scans_the_rows_of_large_tables() -> None:
 @pytest.mark.slow
 def test_gpu_leaves_out_tables_of_too_many_cells() -> None:
     table = random_table(8, n=6, n_rows=40, most=4)
-    functions = {"max_cells": 20}
-    expected = score_families(table, ScoreRule(), 3, threads=1, **functions).scores  # type: ignore[arg-type]
+    functions: Any = {"max_cells": 20}
+    expected = score_families(table, ScoreRule(), 3, threads=1, **functions).scores
     found = score_families(table, ScoreRule(), 3, backend="gpu", **functions).scores
     assert np.isneginf(expected).any()
     np.testing.assert_allclose(found, expected, rtol=1e-10)

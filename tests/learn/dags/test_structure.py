@@ -126,7 +126,7 @@ def test_result_for_users() -> None:
     assert list(found.dag.edges) == [("rain", "wet")]
     assert list(found.dag.nodes) == ["rain", "noise", "wet"]
     assert sorted(found.cpdag.edges) == [("rain", "wet"), ("wet", "rain")]
-    assert "1 arcs" in repr(found)
+    assert "1 arc," in repr(found)
     assert found.candidates is None
     net = found.network()
     assert net.parents("wet") == ("rain",)
