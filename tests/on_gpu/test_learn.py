@@ -68,7 +68,7 @@ def test_rows_of_large_tables_are_scanned() -> None:
 def test_scores_do_not_depend_on_the_number_of_gpus() -> None:
     devices = device_numbers("all")
     table = random_table(3, n=25, n_rows=400)
-    one = score_families(table, ScoreRule(), 3, backend="gpu", devices=devices[0]).scores
+    one = score_families(table, ScoreRule(), 3, backend="gpu", devices=[devices[0]]).scores
     several = score_families(table, ScoreRule(), 3, backend="gpu", devices=devices if devices[1:] else [0, 0]).scores
     np.testing.assert_array_equal(one, several)
 
