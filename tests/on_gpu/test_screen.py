@@ -15,7 +15,7 @@ from jtgpu.screen import published
 RNG = np.random.default_rng
 
 
-def same(cases: Any, k: int, metric: Any = "auto", n: int = 10, devices: Any = 0, **more: Any) -> None:
+def same(cases: Any, k: int, metric: Any = "auto", n: int = 10, devices: Any = None, **more: Any) -> None:
     """Check weights, outliers and the threshold against the CPU, bit for bit, and that runs agree."""
     wanted = screen.top_outliers(cases, n, k, metric, backend="cpu", method="all", **more)
     found = screen.top_outliers(cases, n, k, metric, backend="gpu", devices=devices, **more)

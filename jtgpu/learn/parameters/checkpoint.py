@@ -103,7 +103,7 @@ class Checkpoint:
             meta = json.loads(str(arrays.pop("meta")))
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise JtgpuError(f"the checkpoint {self._path} cannot be read: {error}") from None
-        known = meta.get("fingerprints")
+        known = meta.get("fingerprints") if isinstance(meta, dict) else None
         if not isinstance(known, dict):
             raise JtgpuError(f"the checkpoint {self._path} is of an earlier version; delete it, or run without resume")
         differ = [name for name, value in self._fingerprints.items() if known.get(name) != value]

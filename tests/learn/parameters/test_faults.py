@@ -155,3 +155,11 @@ def test_the_prior_of_tied_variables() -> None:
 def test_an_impossible_row_is_still_named() -> None:
     with pytest.raises(ImpossibleEvidence, match="row 1"):
         fit(network(1.0), {"a": ["n", "y"], "b": ["n", "n"], "c": ["n", "n"]}, start="given")
+
+
+def test_a_checkpoint_without_named_fields_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    with path.open("wb") as file:
+        np.savez(file, meta=np.array("[]"))
+    with pytest.raises(JtgpuError, match="is of an earlier version"):
+        fit(network(0.9), TABLE, checkpoint=path, resume=True)
