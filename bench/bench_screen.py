@@ -137,7 +137,8 @@ def states(smoke: bool, runs: int) -> Rows:
     neighbors, faiss = peer("sklearn.neighbors"), peer("faiss")
     rng = np.random.default_rng(3)
     with jtgpu.load("alarm").compile("reference") as tree:
-        tables: dict[str, Any] = {"32 columns, 4 states": rng.integers(0, 4, (n, 32)), "Alarm": tree.sample(n, seed=1).states.copy()}
+        alarm = tree.sample(n, seed=1).states.copy()
+        tables: dict[str, Any] = {"32 columns, 4 states": rng.integers(0, 4, (n, 32)), "Alarm": alarm}
     k = 21
     for name, codes in tables.items():
         found = screen.weights(codes, k, "hamming", threads=1)

@@ -1,4 +1,4 @@
-"""Orders, samples, structures and chains are the same whatever the processor can do, and whoever compiled the loops."""
+"""Orders, samples, structures and chains are the same for all processors and builds of the loops."""
 
 from __future__ import annotations
 

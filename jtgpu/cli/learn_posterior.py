@@ -46,8 +46,9 @@ def report_posterior(
         if wanted.edges is not None:
             step("computing paths and equivalence classes")
             text = edges_text(found)
+    again = "--resume" if wanted.checkpoint is not None else "--checkpoint FILE, and then --resume"
     for warning in caught:
-        warn(str(warning.message))
+        warn(str(warning.message).replace("posterior.more()", again))
     if wanted.edges is not None:
         write_text(wanted.edges, text)
     for path, picture in ((wanted.draw, heat_map), (wanted.draw_network, arcs)):
@@ -104,7 +105,9 @@ def _report(
         "log_evidence": found.log_evidence,
         "edges": [list(arc) for arc in found.edges(0.01)],
         "arcs": [list(arc) for arc in found.structure.arcs],
-        "score": found.map_score,
+        "score": found.structure.score,
+        "log_weight": found.map_score,
+        "not_converged_because": list(found.shortfall),
         "output": output,
         "edges_file": _name(wanted.edges),
         "pictures": [str(path) for path in (wanted.draw, wanted.draw_network) if path is not None],

@@ -67,7 +67,7 @@ def _check_complete(name: str) -> None:
     """Raise `ImportError` for an ELF file that was cut off or not written to its end.
 
     The dynamic loader maps such a file and the process ends by SIGBUS. The linker writes the section headers last:
-    their table must lie within the file and contain the table of section names.
+    their table must end before the file does and contain the table of section names.
     """
     spec = importlib.util.find_spec(name)
     if sys.platform != "linux" or spec is None or not spec.origin:

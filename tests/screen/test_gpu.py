@@ -31,7 +31,7 @@ def gpus() -> Iterator[None]:
 pytestmark = needs_compiler
 
 
-def same_as_cpu(cases: Any, n: int, k: int, devices: Any = 0, **more: Any) -> screen.Outliers:
+def same_as_cpu(cases: Any, n: int, k: int, devices: Any = None, **more: Any) -> screen.Outliers:
     """Check all results against those of the CPU, bit for bit; the certificate by its definition."""
     wanted = screen.top_outliers(cases, n, k, backend="cpu", **more)
     found = screen.top_outliers(cases, n, k, backend="gpu", devices=devices, **more)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.model.state_values import StateNumber
 
 
 def to_pyagrum(net: BayesianNetwork) -> Any:
@@ -34,7 +35,7 @@ def posteriors(bn: Any, evidence: Mapping[str, int], threads: int = 2) -> dict[s
     gum: Any = pyagrum
     engine = gum.LazyPropagation(bn)
     engine.setNumberOfThreads(threads)
-    engine.setEvidence(dict(evidence))
+    engine.setEvidence({v: int(s) for v, s in evidence.items()})
     engine.makeInference()
     return {v: engine.posterior(v).toarray() for v in bn.names()}
 
@@ -45,6 +46,6 @@ def sampled_evidence(net: BayesianNetwork, share: float, seed: int) -> dict[str,
     sample: dict[str, int] = {}
     for v in net.topological_order():
         row = net.cpt(v)[tuple(sample[p] for p in net.parents(v))]
-        sample[v] = int(rng.choice(len(row), p=row / row.sum()))
+        sample[v] = StateNumber(rng.choice(len(row), p=row / row.sum()))
     chosen = sorted(rng.choice(len(net), size=round(share * len(net)), replace=False).tolist())
     return {net.variables[v]: sample[net.variables[v]] for v in chosen}

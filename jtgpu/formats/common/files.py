@@ -37,6 +37,17 @@ def _file_error(error: OSError, path: str, doing: str) -> FileError:
     return made
 
 
+def require_file(path: str) -> None:
+    """Raise a `FileError` for a path that is no file which can be opened."""
+    try:
+        with open(path, "rb"):
+            pass
+    except FileNotFoundError:
+        raise _missing(path) from None
+    except OSError as error:
+        raise _file_error(error, path, "read") from None
+
+
 def _missing(path: str) -> MissingFileError:
     folder, name = os.path.split(path)
     try:

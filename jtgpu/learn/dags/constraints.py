@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ...errors import NetworkError, UnknownVariable, closest
+from ...errors import ArgumentError, UnknownVariable, closest
 from ...model.graph import find_cycle
-from ...util.arguments import whole_number
+from ...util.arguments import described, several, whole_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -108,10 +108,8 @@ def make_constraints(
     ------
     UnknownVariable
         If a name is not a variable.
-    NetworkError
-        If the constraints contradict each other; the message names the arcs.
     ArgumentError
-        If a limit is not a whole number >= 0.
+        If the constraints contradict each other, where the message names the arcs, or are no arcs, tiers or limits.
     """
     names = list(names)
     n = len(names)
@@ -121,41 +119,42 @@ def make_constraints(
         for arc in _arcs(arcs, what):
             u, v = (_number(x, number) for x in arc)
             if u == v:
-                raise NetworkError(f"{what} has the arc {arc[0]!r} -> {arc[1]!r} of a variable to itself")
+                raise ArgumentError(f"{what} has the arc {arc[0]!r} -> {arc[1]!r} of a variable to itself")
             matrix[u, v] = True
     limits = _limits(max_parents, names, number)
     both = np.argwhere(no & yes)
     if len(both):
-        raise NetworkError(f"the arc {_arc(names, *both[0])} is both required and forbidden")
+        raise ArgumentError(f"the arc {_arc(names, *both[0])} is both required and forbidden")
     if tiers is not None:
         excluded = _against_tiers(tiers, number, within_tiers)
         both = np.argwhere(excluded & yes)
         if len(both):
             where = "points to an earlier tier" if within_tiers else "points to the same tier or an earlier one"
-            raise NetworkError(f"the required arc {_arc(names, *both[0])} {where}")
+            raise ArgumentError(f"the required arc {_arc(names, *both[0])} {where}")
         no |= excluded
     n_required = yes.sum(axis=0)
     if (n_required > limits).any():
         v = int(np.argmax(n_required > limits))
-        raise NetworkError(f"{names[v]!r} has {n_required[v]} required parents, more than max_parents={limits[v]}")
+        raise ArgumentError(f"{names[v]!r} has {n_required[v]} required parents, more than max_parents={limits[v]}")
     cycle = find_cycle([np.flatnonzero(column).tolist() for column in yes.T], [np.flatnonzero(r).tolist() for r in yes])
     if cycle:
-        raise NetworkError(f"the required arcs form a cycle: {' -> '.join(repr(names[v]) for v in cycle)}")
+        raise ArgumentError(f"the required arcs form a cycle: {' -> '.join(repr(names[v]) for v in cycle)}")
     return Constraints(no, yes, limits)
 
 
-def _arcs(arcs: Iterable[Any], what: str) -> list[Arc]:
-    found = list(arcs)
-    for arc in found:
-        if isinstance(arc, str) or not isinstance(arc, Sequence) or len(arc) != 2:
-            raise TypeError(f"{what} must be pairs (parent, child), got {arc!r}")
-    return found
+def _arcs(arcs: Iterable[Any] | None, what: str) -> list[Arc]:
+    found = [] if arcs is None else several(arcs)
+    pairs = None if found is None else [several(arc) for arc in found]
+    if pairs is None or any(pair is None or len(pair) != 2 for pair in pairs):
+        raise ArgumentError(f"{what} must be pairs (parent, child), not {described(arcs)}")
+    return [(u, v) for u, v in cast("list[Any]", pairs)]
 
 
-def _number(name: str, number: Mapping[str, int]) -> int:
-    if name not in number:
+def _number(name: Any, number: Mapping[str, int]) -> int:
+    found = number.get(name) if isinstance(name, str) else None
+    if found is None:
         raise UnknownVariable(f"there is no variable {name!r}{closest(str(name), number)}")
-    return number[name]
+    return found
 
 
 def _limits(max_parents: Any, names: list[str], number: Mapping[str, int]) -> NDArray[np.int64]:
@@ -169,13 +168,14 @@ def _limits(max_parents: Any, names: list[str], number: Mapping[str, int]) -> ND
 def _against_tiers(tiers: Iterable[Any], number: Mapping[str, int], within: bool) -> NDArray[np.bool_]:
     """[u, v]: whether u is in a later tier than v, or in the same one unless arcs within tiers are possible."""
     tier = np.full(len(number), -1, np.int64)
-    for i, members in enumerate(tiers):
-        if isinstance(members, str):
-            raise TypeError(f"a tier must be a list of variables, got {members!r}")
+    listed = several(tiers)
+    if listed is None or any(several(members) is None for members in listed):
+        raise ArgumentError(f"tiers must be lists of variables, not {described(tiers)}")
+    for i, members in enumerate(listed):
         for name in members:
             v = _number(name, number)
             if tier[v] >= 0:
-                raise NetworkError(f"{name!r} is in two tiers")
+                raise ArgumentError(f"{name!r} is in two tiers")
             tier[v] = i
     known = tier >= 0
     excluded = tier[:, None] > tier[None, :]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError
+from ...util.arguments import described
 from ...util.elementary import log, logs
 
 if TYPE_CHECKING:
@@ -77,7 +78,10 @@ def make_prior(prior: Any, n: int) -> StructurePrior:
     if isinstance(prior, str) and prior in ("uniform", "fair", "order"):
         return StructurePrior(prior)
     if isinstance(prior, tuple) and len(prior) == 2 and prior[0] == "edge":
-        p = np.asarray(prior[1], np.float64)
+        try:
+            p = np.asarray(prior[1], np.float64)
+        except (TypeError, ValueError):
+            raise ArgumentError(f"the probabilities of arcs must be numbers, not {described(prior[1])}") from None
         if p.shape not in ((), (n, n)):
             raise ArgumentError(f"the probabilities of arcs have shape {p.shape}; expected a number or ({n}, {n})")
         of_arcs = p if p.shape == () else p[~np.eye(n, dtype=np.bool_)]

@@ -105,7 +105,7 @@ def test_a_lost_server_is_said_and_tried_again(visit: Any) -> None:
     page.context.set_offline(True)
     visit.row("xray", "yes").click()
     page.locator(".banner.is-lost").wait_for()
-    assert "not the answer" in page.locator(".banner").inner_text()
+    assert "do not show the posteriors" in page.locator(".banner").inner_text()
     assert "is-lost" in page.locator(".jtgpu").get_attribute("class")
     assert visit.number("lung", "yes") == "5.5"
     page.context.set_offline(False)

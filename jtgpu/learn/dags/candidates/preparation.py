@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import ArgumentError, DataError
-from ....util.arguments import whole_number
+from ....util.arguments import having, whole_number
 from ..constraints import Constraints
 from ..scores.combinations import n_parent_sets
 from ..scores.gpu.problem import gpu_can_score
@@ -70,6 +70,7 @@ def number_of_candidates(candidates: int | str, n: int, limit: int, default: int
 
 def require_same(table: ScoreTable, coded: CodedTable, rule: ScoreRule) -> None:
     """Reject a score table of other data, or of another score."""
+    having("table", table, "with_max_parents", "a ScoreTable, which jtgpu.learn.score_table makes")
     if table.digest != coded.digest:
         raise DataError("the score table was made from other data (rows, states, weights or names of columns)")
     if table.rule != rule:

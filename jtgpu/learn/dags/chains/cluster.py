@@ -104,6 +104,7 @@ class ClusterEngine(Engine):
         self._runner: Any = None
         self.name, self.thin, self.block_steps = self._here.name, self._here.thin, self._here.block_steps
         self.first_rounds, self.counts_moves = self._here.first_rounds, self._here.counts_moves
+        self.confirmation = self._here.confirmation
 
     def start(self, first: Any) -> Any:
         """See `Engine`."""

@@ -63,6 +63,9 @@ class Engine:
         Of a block, at least.
     first_rounds : int
         Number of rounds before the first check whether estimates are precise.
+    confirmation : float
+        Factor of the rounds after which estimates were precise, at the end of which they must still be: the first
+        round whose errors look small enough is one of many, and its errors tend to be too small.
     counts_moves : bool
         Whether states have proposals and acceptances of the moves of partitions.
     """
@@ -71,6 +74,7 @@ class Engine:
     thin = 1
     block_steps = BLOCK_STEPS
     first_rounds = FIRST_ROUNDS
+    confirmation = 1.0
     counts_moves = False
 
     def run(self, state: Any, n_steps: int) -> tuple[Any, NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
@@ -177,6 +181,7 @@ class OrderEngine(Engine):
     """
 
     name = "order MCMC"
+    confirmation = 1.5
 
     def __init__(
         self, tables: CandidateTables, chain_tables: SetTables, seed: int, threads: int | None, first_chain: int = 0,

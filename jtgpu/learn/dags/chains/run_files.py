@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunFile"]
 
-VERSION = 1
+VERSION = 2
 INTERVAL = 30.0  # seconds between two writes
 
 

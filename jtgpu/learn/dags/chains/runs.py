@@ -6,6 +6,7 @@ unless a limit of time ends it first.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,6 +75,7 @@ class ChainRun:
         self.interrupted = False
         self.notes: tuple[str, ...] = ()
         self._tempered = tempered  # None: there is nothing to decide
+        self._passed: int | None = None  # number of rounds when errors came within the tolerance, to stay there
 
     @property
     def state(self) -> Any:
@@ -110,12 +112,22 @@ class ChainRun:
         return estimate_of(means, n_samples, self.kept.traces())
 
     def is_precise(self, estimate: Estimate, tolerance: float) -> bool:
-        """Whether standard errors are within the tolerance, and R-hat is at most 1.05."""
-        return bool(
-            self.n_rounds >= self.engine.first_rounds
-            and estimate.errors.max() <= tolerance
-            and estimate.r_hat <= MAX_R_HAT
-        )
+        """Whether no criterion of `shortfall` is left."""
+        return not self.shortfall(estimate, tolerance)
+
+    def shortfall(self, estimate: Estimate, tolerance: float) -> tuple[str, ...]:
+        """The criteria of convergence that are not met, in words."""
+        found = []
+        if estimate.errors.max() > tolerance:
+            found.append(f"largest standard error {estimate.errors.max():.4f}, tolerance {tolerance:g}")
+        if estimate.r_hat > MAX_R_HAT:
+            found.append(f"R-hat {estimate.r_hat:.3f}, limit {MAX_R_HAT:g}")
+        needed = max(self.engine.first_rounds, math.ceil(self.engine.confirmation * (self._passed or 0)))
+        if self.n_rounds < needed:
+            done = self.state.n_steps
+            least = f"{done // self.n_rounds * needed:,}" if self.n_rounds else f"{needed} rounds of"
+            found.append(f"only {done:,} of the {least} steps before the next check")
+        return tuple(found)
 
     def advance(
         self, stop: Stop, after_round: Callable[[ChainRun, Estimate, bool], None] | None = None
@@ -153,7 +165,7 @@ class ChainRun:
     def _run_rounds(self, stop: Stop, after_round: Callable[[ChainRun, Estimate, bool], None] | None) -> None:
         begin = time.monotonic()
         estimate = self.estimate()
-        while not self.is_precise(estimate, stop.tolerance) and self.state.n_steps < stop.steps:
+        while not self._is_done(estimate, stop.tolerance) and self.state.n_steps < stop.steps:
             seconds = time.monotonic() - begin
             if seconds >= stop.seconds:
                 return
@@ -163,6 +175,15 @@ class ChainRun:
             estimate = self.estimate()
             if after_round is not None:
                 after_round(self, estimate, False)
+
+    def _is_done(self, estimate: Estimate, tolerance: float) -> bool:
+        """Whether the criteria hold, and have held since the run was shorter by the engine's `confirmation`."""
+        precise = estimate.errors.max() <= tolerance and estimate.r_hat <= MAX_R_HAT
+        if not precise or self.n_rounds < self.engine.first_rounds:
+            self._passed = None
+        elif self._passed is None:
+            self._passed = self.n_rounds
+        return self.is_precise(estimate, tolerance)
 
     def _run_round(self) -> None:
         """Run some blocks; nothing changes if this is interrupted."""
@@ -194,10 +215,14 @@ class ChainRun:
     def arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Everything that `restore` needs, as arrays and as values that JSON can hold."""
         arrays, numbers = records.written(self.kept)
-        return arrays, numbers | {"undecided": self._tempered is not None, "notes": [*self.notes]}
+        return arrays, numbers | {
+            "undecided": self._tempered is not None, "notes": [*self.notes], "passed": self._passed,
+        }  # fmt: skip
 
     def restore(self, arrays: dict[str, NDArray[Any]], numbers: dict[str, Any]) -> None:
         """Continue from what `arrays` returned."""
+        passed = numbers["passed"]
+        self._passed = None if passed is None else int(passed)
         if self._tempered is not None and not numbers["undecided"]:
             if numbers["notes"]:
                 like = self._tempered.start(self.state)

@@ -107,19 +107,29 @@ def chain_source(problem: Problem, candidates: Any, by_orders: bool, stop: Stop,
         file = RunFile(how.checkpoint, digests(problem, chain_tables, kind))
         file.resume(run)
 
-    begin, done = perf_counter(), run.state.n_steps
-
-    def after_round(run: ChainRun, estimate: Estimate, complete: bool) -> None:
-        if file is not None:
-            file.write(run, complete)
-        if how.progress is not None:
-            speed = run.state.n_steps - done, perf_counter() - begin
-            how.progress(_progress_line(run, estimate, stop.tolerance, speed))
-
+    after_round = _AfterRound(file, how.progress, stop.tolerance, run.state.n_steps)
     given = problem.given(tables, sets.best, "order", sets.notes)
     shares = None if sets.coverage is None else sets.coverage(state.order)
     covered = Covered(chain_tables.candidates, shares, sets.by_lists)
     return ChainSource(given, covered, run, stop.tolerance, after_round)
+
+
+class _AfterRound:
+    """Writes the checkpoint and reports progress; a copy or a pickle of a posterior does neither."""
+
+    def __init__(self, file: RunFile | None, progress: Callable[[str], None] | None, tolerance: float, done: int):
+        self._file, self._progress, self._tolerance = file, progress, tolerance
+        self._begin, self._done = perf_counter(), done
+
+    def __call__(self, run: ChainRun, estimate: Estimate, complete: bool) -> None:
+        if self._file is not None:
+            self._file.write(run, complete)
+        if self._progress is not None:
+            speed = run.state.n_steps - self._done, perf_counter() - self._begin
+            self._progress(_progress_line(run, estimate, self._tolerance, speed))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _AfterRound, (None, None, self._tolerance, self._done)
 
 
 def _first_orders(problem: Problem, tables: CandidateTables, n_chains: int) -> orders.OrderChains:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....errors import ArgumentError
+from ....util.arguments import described, several
 from ..candidates.coverage import covered_shares
 from ..candidates.family_weights import family_weights
 from ..candidates.outer_sets import outer_sets
@@ -96,10 +98,17 @@ def _named_candidates(problem: Problem, given: Mapping[str, Iterable[str]]) -> N
     n = len(names)
     sets = {v: {u for u in range(n) if required[u, v]} for v in range(n)}
     for name, parents in given.items():
-        if isinstance(parents, str):
-            raise TypeError(f"the candidates of {name!r} must be a list of variables, got {parents!r}")
+        listed = several(parents)
+        if listed is None:
+            raise ArgumentError(f"the candidates of {name!r} must be a list of variables, not {described(parents)}")
         v = variable_number(names, name)
-        sets[v] |= {variable_number(names, u) for u in parents} - {v}
+        own = {variable_number(names, u) for u in listed} - {v}
+        if missing := sorted(sets[v] - own):
+            raise ArgumentError(
+                f"the required arc {names[missing[0]]!r} -> {name!r} is excluded by candidates, which do not list "
+                f"{names[missing[0]]!r} for {name!r}"
+            )
+        sets[v] = own
     k = max(max(map(len, sets.values())), 1)
     return np.array([[*sorted(sets[v]), *[-1] * (k - len(sets[v]))] for v in range(n)], np.int64)
 

@@ -19,6 +19,8 @@ __all__ = ["check_arrays", "check_header"]
 ARRAYS = {
     "codes": ("uint8", 2), "arcs": ("float64", 2), "errors": ("float64", 2), "best": ("bool", 2),
     "graphs": ("int64", 3), "parents": ("int64", 2), "trace": ("float64", 2),
+    "path": ("float64", 2), "path_errors": ("float64", 2), "compelled": ("float64", 2),
+    "compelled_errors": ("float64", 2),
 }  # fmt: skip
 
 
@@ -63,7 +65,8 @@ FACTS: dict[str, Callable[[Any], bool]] = {
     "rhat": _is_number, "ess_samples": _is_number, "max_difference": _is_number, "n_steps": _is_whole,
     "n_chains": _is_whole, "n_samples": _is_whole, "coverage": _or_none(_is_number), "low_coverage": _is_text,
     "candidates": _or_none(_mapping_to(_list_of(_is_text))), "moves": _or_none(_mapping_to(_is_number)),
-    "notes": _list_of(_is_text), "betas": _list_of(_is_number), "swap_rates": _list_of(_is_number),
+    "notes": _list_of(_is_text), "shortfall": _list_of(_is_text), "betas": _list_of(_is_number),
+    "swap_rates": _list_of(_is_number),
 }  # fmt: skip
 STRUCTURE: dict[str, Callable[[Any], bool]] = {
     "score": _is_number, "log_weight": _is_number, "method": _is_text, "order": _list_of(_is_text),
@@ -142,6 +145,10 @@ def check_arrays(arrays: Mapping[str, NDArray[Any]], states: Sequence[Sequence[s
             raise ValueError(f"{name} has the shape {arrays[name].shape}")
     if not ((arrays["arcs"] >= 0.0) & (arrays["arcs"] <= 1.0)).all() or not (arrays["errors"] >= 0.0).all():
         raise ValueError("arcs or errors are no probabilities")
+    for name in ("path", "path_errors", "compelled", "compelled_errors"):
+        found = arrays[name]
+        if found.shape != (n, n) or not ((found >= 0.0) & (found <= 1.0)).all():
+            raise ValueError(f"{name} has values that are no probabilities")
     if has_cycle(arrays["best"]):
         raise ValueError("best has a cycle")
     own = np.arange(n)[:, None]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ..candidates.family_weights import family_weights
 from ..candidates.tables import all_parents
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ..candidates.tables import CandidateTables
+    from ..exact.posteriors import ExactPosterior
     from .problem import Problem
     from .result import StructurePosterior
 
@@ -37,16 +40,26 @@ def exact_posterior(problem: Problem, by_orders: bool) -> StructurePosterior:
     if on_gpu is not None:
         exact, drawn = on_gpu.posterior(tables, DRAWS)
         given = problem.given(tables, on_gpu.best(tables), "exact")
-        return ExactSource(given, exact, lambda n: on_gpu.posterior(tables, n)[1], drawn).posterior()
+        options = problem.devices, by_orders, seed, threads
+        return ExactSource(given, exact, partial(_draw_on_gpu, options, tables), by_orders, drawn).posterior()
     if by_orders:
         exact = exact_by_orders(rows, masks, memory_limit=limit, threads=threads)
     else:
         exact = exact_by_partitions(rows, masks, memory_limit=limit)
 
-    def draw(n_draws: int) -> NDArray[np.int64]:
-        if by_orders:
-            return draw_by_orders(tables, exact, n_draws, seed, threads)
-        return draw_by_partitions(tables, n_draws, seed, threads)
-
     best = exact_best(rows, masks, memory_limit=limit, threads=threads)
-    return ExactSource(problem.given(tables, best, "exact"), exact, draw).posterior()
+    draw = partial(_draw, tables, exact if by_orders else None, seed, threads)
+    return ExactSource(problem.given(tables, best, "exact"), exact, draw, by_orders).posterior()
+
+
+def _draw(
+    tables: CandidateTables, by_orders: ExactPosterior | None, seed: int, threads: int | None, n: int
+) -> NDArray[np.int64]:
+    """n graphs; a function of the module, because posteriors are pickled."""
+    if by_orders is not None:
+        return draw_by_orders(tables, by_orders, n, seed, threads)
+    return draw_by_partitions(tables, n, seed, threads)
+
+
+def _draw_on_gpu(options: tuple[Any, bool, int, int | None], tables: CandidateTables, n: int) -> NDArray[np.int64]:
+    return GpuExact(*options).posterior(tables, n)[1]

@@ -19,6 +19,9 @@ class Source(Protocol):
     def graphs(self, n: int | None = None) -> NDArray[np.int64]:
         """Graphs as bits of the candidates, (T, C, n): T graphs of C chains, or of C groups of independent draws."""
 
+    def property_of_graphs(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Probabilities of ``"path"`` or ``"compelled"`` for each pair, and standard errors: 0 where they are exact."""
+
     def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:
         """Exact probabilities of the parent sets of a variable, the largest first; None if they are estimated."""
 
@@ -42,6 +45,8 @@ class Facts(NamedTuple):
     candidates : dict or None
     moves : dict
     notes : tuple of str
+    shortfall : tuple of str
+        The criteria of convergence that chains do not meet.
     betas, swap_rates : list of float
         Levels of tempered chains, and the shares of accepted exchanges of neighbouring levels; else empty.
     """
@@ -63,13 +68,16 @@ class Facts(NamedTuple):
     notes: tuple[str, ...] = ()
     betas: Sequence[float] = ()
     swap_rates: Sequence[float] = ()
+    shortfall: Sequence[str] = ()
 
     def summary(self, largest_error: float) -> str:
         """How precise the posterior is, in one line."""
         if not self.n_chains:
             return "exact probabilities"
-        state = "converged" if self.converged else "NOT converged"
-        return f"{state}: largest standard error {largest_error:.4f}, R-hat {self.rhat:.3f}"
+        text = f"largest standard error {largest_error:.4f}, R-hat {self.rhat:.3f}"
+        if self.converged:
+            return f"converged: {text}"
+        return f"NOT converged ({'; '.join(self.shortfall)}): {text}" if self.shortfall else f"NOT converged: {text}"
 
     def describe(self, largest_error: float) -> list[str]:
         """How precise the posterior is, in some lines."""

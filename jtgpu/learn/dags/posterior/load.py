@@ -13,6 +13,7 @@ from ..scores.coded import CodedTable
 from ..search.structure import Structure
 from .checked_contents import check_arrays, check_header
 from .facts import Facts
+from .graph_sets import PROPERTIES
 from .result import StructurePosterior
 from .saved_file import read_file
 
@@ -25,8 +26,15 @@ __all__ = ["load"]
 class SavedSource:
     """Graphs and parent sets from a file."""
 
-    def __init__(self, graphs: NDArray[np.int64], parent_sets: list[Any] | None):
-        self._graphs, self._parent_sets = graphs, parent_sets
+    def __init__(
+        self, graphs: NDArray[np.int64], parent_sets: list[Any] | None,
+        properties: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]],
+    ):  # fmt: skip
+        self._graphs, self._parent_sets, self._properties = graphs, parent_sets, properties
+
+    def property_of_graphs(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """See `jtgpu.learn.dags.posterior.facts.Source`."""
+        return self._properties[name]
 
     def graphs(self, n: int | None = None) -> NDArray[np.int64]:
         """See `jtgpu.learn.dags.posterior.facts.Source`."""
@@ -61,7 +69,7 @@ def load(path: str | Path) -> StructurePosterior:
         If `path` is no path.
     FormatError
         If the file is no saved posterior, of another version, or damaged.
-    OSError
+    FileError
         If it cannot be read.
 
     Examples
@@ -91,6 +99,9 @@ def _posterior(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Struc
         _ess=header["ess"],
     )  # fmt: skip
     return StructurePosterior(
-        table, arrays["arcs"], arrays["errors"], best, facts, SavedSource(arrays["graphs"], header["parent_sets"]),
+        table, arrays["arcs"], arrays["errors"], best, facts, SavedSource(
+            arrays["graphs"], header["parent_sets"],
+            {name: (arrays[name], arrays[f"{name}_errors"]) for name in PROPERTIES},
+        ),
         of_candidates=arrays["parents"], trace=arrays["trace"], ess=header["ess"], seed=header["seed"],
     )  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 from ....errors import ArgumentError, TableTooLarge
 from ....model.network import BayesianNetwork
 from ....util import doors
-from ....util.arguments import choice, flag, new_file_path, number, whole_number
+from ....util.arguments import callback, choice, flag, new_file_path, number, whole_number
 from ....util.options import Data, Devices, LearnBackend, MissingCells, PosteriorMethod, Score, StructurePriorLike
 from ....util.system import free_memory, parse_bytes
 from ..candidates.preparation import MAX_SCREENED, require_same
@@ -176,8 +176,11 @@ def posterior(  # noqa: PLR0913
     how = ChainOptions(n_chains, replicas_of(tempering, prior, backend), cluster, checkpoint, progress)
     if checkpoint is not None:
         checkpoint = new_file_path("checkpoint", checkpoint)
+    threads = None if threads is None else whole_number("threads", threads, 1)
+    callback("progress", progress)
     coded = code_table(data, states=states, missing=missing, weights=weights, na_values=na_values)
     rule.require_scorable(coded.has_gaps)
+    notes = (AVAILABLE,) if coded.has_gaps else ()
     n = len(coded.names)
     weigh = make_prior(prior, n)
     if table is not None:
@@ -188,7 +191,9 @@ def posterior(  # noqa: PLR0913
     )  # fmt: skip
     begin = start_graph(start, coded.names, constraints)
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
-    problem = Problem(coded, rule, weigh, constraints, table, seed, limit, threads, backend, devices, begin)
+    problem = Problem(
+        coded, rule, weigh, constraints, table, seed, limit, threads, backend, devices, begin, notes=notes
+    )
     if progress is not None:
         problem = replace(problem, say=progress)
     by_orders = weigh.name == "order"
@@ -203,19 +208,23 @@ def posterior(  # noqa: PLR0913
     source = chain_source(problem, candidates, by_orders, stop, how)
     found = source.advance(stop)
     if not found.converged:
-        warnings.warn(_unconverged(found, stop.tolerance), UserWarning, stacklevel=2)
+        warnings.warn(_unconverged(found), UserWarning, stacklevel=2)
     if found.low_coverage:
         warnings.warn(found.low_coverage, UserWarning, stacklevel=2)
     return found
 
 
-def _unconverged(found: StructurePosterior, tolerance: float) -> str:
+AVAILABLE = (
+    "rows with missing cells were scored by available cases: equivalent graphs then have different scores, so "
+    "directions may look certain that the data cannot tell; compare with missing='drop'"
+)
+
+
+def _unconverged(found: StructurePosterior) -> str:
     """The warning about chains that have not converged, with the arcs of the largest standard errors."""
     errors = found.mcse.values
     worst = np.argsort(-errors, axis=None)[:3]
     arcs = [divmod(int(i), len(found.names)) for i in worst]
     named = ", ".join(f"{found.names[u]} -> {found.names[v]} ({errors[u, v]:.3f})" for u, v in arcs)
-    return (
-        f"the chains have not converged: R-hat {found.rhat:.3f}, largest standard errors {named}, tolerance "
-        f"{tolerance:g}; continue with posterior.more()"
-    )
+    reasons = "; ".join(found.shortfall)
+    return f"the chains have not converged: {reasons}; largest standard errors {named}; continue with posterior.more()"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ class Problem:
     backend: LearnBackend = "cpu"
     devices: Devices = None
     start: NDArray[np.bool_] | None = None
+    notes: tuple[str, ...] = ()  # what users should know about the data
     say: Callable[[str], None] = lambda _: None  # takes a line about each stage
 
     @property
@@ -86,13 +88,20 @@ class Problem:
             names = self.coded.names
             named = {v: [names[u] for u in row if u >= 0] for v, row in zip(names, tables.candidates, strict=True)}
 
-        def structure(best: BestGraph) -> Structure:
-            return structure_of(best, self.coded, self.rule, method, named, prior_of(best, self.prior))
-
+        structure = partial(_structure, self.coded, self.rule, self.prior, method, named)
         ess = self.rule.ess if self.rule.name in ("bdeu", "bds") else 1.0
         return Given(
-            self.coded, tables, structure(best), structure, self.prior.name, ess, self.seed, self.threads, notes
+            self.coded, tables, structure(best), structure, self.prior.name, ess, self.seed, self.threads,
+            (*self.notes, *notes),
         )  # fmt: skip
+
+
+def _structure(
+    coded: CodedTable, rule: ScoreRule, prior: StructurePrior, method: str, named: dict[str, list[str]] | None,
+    best: BestGraph,
+) -> Structure:  # fmt: skip
+    """The structure of a graph; a function of the module, because posteriors are pickled."""
+    return structure_of(best, coded, rule, method, named, prior_of(best, prior))
 
 
 def digests(problem: Problem, tables: SetTables, chains: str) -> dict[str, str]:

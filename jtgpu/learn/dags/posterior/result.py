@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import ArgumentError
+from ....formats.common.files import write_bytes
 from ....inference.results.frames import make_frame, to_frame_method
 from ....inference.results.printed import Printed
 from ....inference.results.rankings import Ranking
 from ....model.network import BayesianNetwork
 from ....util import doors
 from ....util.arguments import file_path, number, whole_number
-from ....util.atomic_file import write_bytes
 from ....util.text_table import counted
 from ..chains.diagnostics import standard_errors
 from ..graphs import digraph
@@ -27,7 +27,7 @@ from .arc_tables import Arc, ArcTable, ParentSet, ParentSets, variable_number
 from .averaging import AveragedNetworks, clique_entries
 from .consensus import fewest_errors, most_probable_first
 from .facts import Facts, Source
-from .graph_sets import arcs_of, compelled_probabilities, distinct, evenly, path_probabilities
+from .graph_sets import PROPERTIES, arcs_of, distinct, evenly
 from .saved_file import file_contents
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class StructurePosterior(Printed):
         not normalised.
     converged : bool
         Whether all standard errors are within the tolerance and R-hat is at most 1.05; True if exact.
+    shortfall : tuple of str
+        The criteria of convergence that are not met; empty if `converged`.
     rhat, ess_samples, max_difference : float
         The largest R-hat; the effective number of samples of the weight; the largest difference of a probability
         between two halves of the chains.
@@ -104,6 +106,7 @@ class StructurePosterior(Printed):
         self.converged, self.rhat, self.ess_samples = facts.converged, facts.rhat, facts.ess_samples
         self.max_difference, self.n_steps, self.n_chains = facts.max_difference, facts.n_steps, facts.n_chains
         self.n_samples, self.coverage, self.candidates = facts.n_samples, facts.coverage, facts.candidates
+        self.shortfall = tuple(facts.shortfall)
         self.moves, self.notes, self.low_coverage = facts.moves, facts.notes, facts.low_coverage
         self.missing, self.n_dropped = table.missing, table.dropped
         self._table_of_cases, self._source, self._of_candidates = table, source, of_candidates
@@ -139,17 +142,27 @@ class StructurePosterior(Printed):
     @cached_property
     def paths(self) -> ArcTable:
         """Probability that a directed path leads from one variable to another: at least that of the arc."""
-        found = self._of_graphs(path_probabilities, "Probability of a path")[0]
-        return ArcTable(self.names, np.maximum(found.values, self.edge_probabilities.values), found.title)
+        found = self._of_graphs["path"][0]
+        return ArcTable(self.names, np.maximum(found, self.edge_probabilities.values), "Probability of a path")
+
+    @cached_property
+    def path_mcse(self) -> ArcTable:
+        """Standard errors of `paths`: 0 where these are exact, as for up to five variables if the posterior is."""
+        return ArcTable(self.names, self._of_graphs["path"][1], "Probability of a path: standard error")
 
     @cached_property
     def compelled(self) -> ArcTable:
         """Probability that an arc is present and has the same direction in all equivalent graphs."""
-        return self._of_graphs(compelled_probabilities, "Probability of a compelled arc")[0]
+        return ArcTable(self.names, self._of_graphs["compelled"][0], "Probability of a compelled arc")
 
-    def _of_graphs(self, compute: Callable[..., Any], title: str) -> tuple[ArcTable, ArcTable]:
-        p, errors = compute(self._source.graphs(), self._of_candidates)
-        return ArcTable(self.names, p, title), ArcTable(self.names, errors, f"{title}: standard error")
+    @cached_property
+    def compelled_mcse(self) -> ArcTable:
+        """Standard errors of `compelled`."""
+        return ArcTable(self.names, self._of_graphs["compelled"][1], "Probability of a compelled arc: standard error")
+
+    @cached_property
+    def _of_graphs(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        return {name: self._source.property_of_graphs(name) for name in PROPERTIES}
 
     def parent_sets(self, variable: str | int, k: int = 10) -> ParentSets:
         """The k most probable sets of parents of a variable.
@@ -182,8 +195,8 @@ class StructurePosterior(Printed):
 
     @property
     def map_score(self) -> float:
-        """Its ln score."""
-        return self.structure.score
+        """Its ln score plus the ln of its prior weight, by which graphs compare; `Structure.score` is without prior."""
+        return self.structure.log_weight
 
     @property
     def cpdag(self) -> networkx.DiGraph[str]:
@@ -205,7 +218,9 @@ class StructurePosterior(Printed):
         p = self.edge_probabilities.values
         return fewest_errors(p) if threshold is None else most_probable_first(p, number("threshold", threshold))
 
-    def sample_dags(self, n: int = 100, *, max_entries: int | None = None) -> list[networkx.DiGraph[str]]:
+    def sample_dags(
+        self, n: int = 100, *, max_entries: int | None = None, seed: int | None = None
+    ) -> list[networkx.DiGraph[str]]:
         """Graphs from the posterior: independent ones if it is exact, evenly spaced ones of the chains otherwise.
 
         Parameters
@@ -214,13 +229,15 @@ class StructurePosterior(Printed):
         max_entries : int, optional
             Leave graphs out whose junction trees have more clique table entries (see `Structure.clique_entries`), so
             that fewer may be returned.
+        seed : int, optional
+            Choose graphs at random, other ones for another seed. Default: the same graphs in every call.
 
         Raises
         ------
         ArgumentError
             If the chains have kept fewer graphs.
         """
-        graphs = self._some_graphs(whole_number("n", n, 1))
+        graphs = self._some_graphs(whole_number("n", n, 1), None if seed is None else whole_number("seed", seed, 0))
         arcs = arcs_of(graphs, self._of_candidates)
         if max_entries is not None:
             limit, known = whole_number("max_entries", max_entries, 1), dict[tuple[int, ...], Any]()
@@ -228,12 +245,14 @@ class StructurePosterior(Printed):
             arcs = arcs[[clique_entries(net) <= limit for net in nets]]
         return [digraph(self.names, a) for a in arcs]
 
-    def _some_graphs(self, n: int) -> NDArray[np.int64]:
+    def _some_graphs(self, n: int, seed: int | None = None) -> NDArray[np.int64]:
         """n graphs, (n, variables)."""
         graphs = self._source.graphs(n)
         graphs = graphs.reshape(-1, graphs.shape[-1])
         if len(graphs) < n:
             raise ArgumentError(f"the chains have kept {len(graphs):,} graphs, fewer than n={n:,}")
+        if seed is not None:
+            return graphs[np.random.default_rng(seed).permutation(len(graphs))[:n]]
         return graphs[evenly(len(graphs), n)]
 
     # Networks -----------------------------------------------------------------------------------------------------
@@ -315,7 +334,7 @@ class StructurePosterior(Printed):
 
         Raises
         ------
-        OSError
+        FileError
             If the file cannot be written; an older file stays as it was.
         """
         where = file_path("path", path)
@@ -334,6 +353,8 @@ class StructurePosterior(Printed):
             "codes": table.codes, "arcs": self.edge_probabilities.values, "errors": self.mcse.values, "best": arcs,
             "graphs": self._source.graphs(), "parents": self._of_candidates, "trace": self.trace,
         }  # fmt: skip
+        for name, (p, errors) in self._of_graphs.items():
+            arrays |= {name: p, f"{name}_errors": errors}
         if table.weights is not None:
             arrays["weights"] = table.weights
         write_bytes(where, file_contents(header, arrays))
@@ -374,7 +395,10 @@ class StructurePosterior(Printed):
         lines += self._table_of_cases.missing_lines()
         if self.log_evidence is not None:
             lines.append(f"ln of the sum over all graphs: {self.log_evidence:.6f}")
-        lines.append(f"best graph: {counted(len(self.structure.arcs), 'arc')}, ln score {self.map_score:.3f}")
+        lines.append(
+            f"best graph: {counted(len(self.structure.arcs), 'arc')}, "
+            f"ln score {self.structure.score:.3f}, with its prior weight {self.map_score:.3f}"
+        )
         return "\n".join([*lines, *self._facts.describe(float(self.mcse.values.max()))])
 
     def _curve(self) -> tuple[Sequence[float], str, str]:
@@ -396,8 +420,8 @@ class StructurePosterior(Printed):
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame with a row for each ordered pair of variables.
 
-        Columns are ``parent``, ``child``, ``probability``, ``mcse``, ``skeleton``, ``path`` and ``compelled``, the most
-        probable arcs first.
+        Columns are ``parent``, ``child``, ``probability``, ``mcse``, ``skeleton``, ``path``, ``path_mcse``,
+        ``compelled`` and ``compelled_mcse``, the most probable arcs first.
 
         Parameters
         ----------
@@ -411,7 +435,7 @@ class StructurePosterior(Printed):
         pairs = [(self.names.index(a.parent), self.names.index(a.child)) for a in self.edges(0.0)]
         tables = {
             "probability": self.edge_probabilities, "mcse": self.mcse, "skeleton": self.skeleton, "path": self.paths,
-            "compelled": self.compelled,
+            "path_mcse": self.path_mcse, "compelled": self.compelled, "compelled_mcse": self.compelled_mcse,
         }  # fmt: skip
         found: dict[str, list[Any]] = {
             "parent": [self.names[u] for u, _ in pairs],

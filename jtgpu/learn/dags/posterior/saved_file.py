@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import FormatError
+from ....formats.common.files import require_file
 from ....util.arguments import file_path
 from ..npz import DAMAGED, read_arrays
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["file_contents", "read_file"]
 
-VERSION = 1
+VERSION = 2
 KIND = "jtgpu posterior over structures"
 
 
@@ -40,10 +41,11 @@ def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]
         If `path` is no path.
     FormatError
         If it is no file of a posterior, of another version, or damaged.
-    OSError
+    FileError
         If it cannot be read.
     """
     path = file_path("path", path)
+    require_file(path)
     try:
         arrays = read_arrays(path)
         header = json.loads(bytes(arrays.pop("header")))

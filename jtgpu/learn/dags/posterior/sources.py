@@ -13,6 +13,7 @@ from ..chains.runs import MAX_STEPS, ChainRun, Estimate, Stop
 from ..chains.tempering import TemperedChains
 from ..search.best_graph import BestGraph
 from .facts import Facts
+from .graph_sets import MAX_ENUMERATED, PROPERTIES, exact_properties
 from .result import StructurePosterior
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = ["DRAWS", "ChainSource", "Covered", "ExactSource", "Given"]
 
 GROUPS = 20  # of independent draws, whose spread gives standard errors
 DRAWS = 2000
+MANY_DRAWS = 20_000  # for properties of whole graphs, whose standard error is then at most 0.0036
 MIN_COVERAGE = 0.99
 MAX_SETS = 1000  # parent sets of a variable that are listed
 
@@ -101,15 +103,17 @@ class ExactSource:
     exact : ExactPosterior
     draw : callable
         Draws a number of graphs, (D, n) bits of the candidates.
+    by_orders : bool
+        Whether graphs weigh more, the more orders they allow.
     drawn : (DRAWS, n) ndarray of int64, optional
         What it returned for `DRAWS`.
     """
 
     def __init__(
-        self, given: Given, exact: ExactPosterior, draw: Callable[[int], NDArray[np.int64]],
+        self, given: Given, exact: ExactPosterior, draw: Callable[[int], NDArray[np.int64]], by_orders: bool,
         drawn: NDArray[np.int64] | None = None,
     ):  # fmt: skip
-        self._given, self._exact, self._draw = given, exact, draw
+        self._given, self._exact, self._draw, self._by_orders = given, exact, draw, by_orders
         n = len(given.table.names)
         self._drawn = (np.empty((0, n), np.int64) if drawn is None else drawn).reshape(-1, GROUPS, n)
 
@@ -119,6 +123,15 @@ class ExactSource:
         if len(self._drawn) != wanted:
             self._drawn = self._draw(wanted * GROUPS).reshape(wanted, GROUPS, -1)
         return self._drawn
+
+    def property_of_graphs(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """See `jtgpu.learn.dags.posterior.facts.Source`: exact for few variables, else of many draws."""
+        tables = self._given.tables
+        if len(tables.candidates) <= MAX_ENUMERATED:
+            found = exact_properties(tables, self._by_orders)[name]
+            return found, np.zeros_like(found)
+        graphs = self._draw(MANY_DRAWS).reshape(-1, GROUPS, len(tables.candidates))
+        return PROPERTIES[name](graphs, tables.candidates)
 
     def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:
         """See `jtgpu.learn.dags.posterior.facts.Source`."""
@@ -162,6 +175,10 @@ class ChainSource:
         """See `jtgpu.learn.dags.posterior.facts.Source`."""
         return self._run.kept_graphs()
 
+    def property_of_graphs(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """See `jtgpu.learn.dags.posterior.facts.Source`."""
+        return PROPERTIES[name](self.graphs(), self._covered.parents)
+
     def parent_sets(self, v: int) -> list[tuple[tuple[int, ...], float, float]] | None:
         """None: they are estimated from the graphs."""
         return None
@@ -201,6 +218,7 @@ class ChainSource:
             len(run.state.arcs), estimate.n_samples, *self._covered.summary(names), candidates, moves,
             (*given.notes, *run.notes),
         )  # fmt: skip
+        facts = facts._replace(shortfall=run.shortfall(estimate, self._tolerance))
         if isinstance(run.state, TemperedChains):
             facts = facts._replace(betas=run.state.betas.tolist(), swap_rates=run.state.swap_rates().tolist())
         return StructurePosterior(

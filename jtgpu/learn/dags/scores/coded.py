@@ -14,7 +14,7 @@ import numpy as np
 from ....errors import ArgumentError, DataError, closest
 from ....inference.tables.states import REJECTED, StateLookup
 from ....model.network import BayesianNetwork, DiscreteModel
-from ....util.arguments import choice
+from ....util.arguments import choice, described, several
 from ....util.missing import MissingReport, is_na_word
 from ...columns import state_labels
 from .sources import ColumnValues, read_columns
@@ -174,7 +174,10 @@ def _declared_states(states: Any) -> dict[str, list[str]]:
     if isinstance(states, DiscreteModel):
         return {v: list(states.states(v)) for v in states.variables}
     if not isinstance(states, Mapping):
-        raise TypeError(f"states must be a mapping such as {{'rain': ['no', 'yes']}}, not {type(states).__name__}")
+        raise ArgumentError(f"states must be a mapping such as {{'rain': ['no', 'yes']}}, not {described(states)}")
+    for name, values in states.items():
+        if several(values) is None:
+            raise ArgumentError(f"states: {name!r} needs a list of names, not {described(values)}")
     return {name: [*map(str, values)] for name, values in states.items()}
 
 
@@ -264,7 +267,8 @@ def _complete_rows(
         if missing == "error":
             raise DataError(
                 f"row {row}: column {column!r} has a missing value ({'; '.join([share, *cells.lines()])}); "
-                "missing='drop' leaves the rows out, missing='available' with score='bic' keeps them"
+                "missing='drop' leaves the rows out, missing='available' with score='bic' keeps them, but then "
+                "directions that the data cannot tell may look certain"
             )
         if incomplete.all():
             raise DataError(f"{share}; missing='drop' leaves none")

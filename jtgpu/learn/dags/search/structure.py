@@ -248,6 +248,7 @@ def structure(  # noqa: PLR0913
     choice("backend", backend, ("cpu", "gpu"))
     restarts = whole_number("restarts", restarts, 0)
     rule, seed = ScoreRule(score, ess), whole_number("seed", seed, 0, 2**63 - 1)
+    threads = None if threads is None else whole_number("threads", threads, 1)
     coded = code_table(data, states=states, missing=missing, weights=weights, na_values=na_values)
     rule.require_scorable(coded.has_gaps)
     if coded.has_gaps and method in ("greedy", "tabu"):

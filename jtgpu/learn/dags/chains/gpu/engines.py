@@ -69,6 +69,7 @@ class GpuOrderEngine(Engine):
     """Replicas of chains over orders on GPUs; see `GpuPartitionEngine`."""
 
     name = "order MCMC on GPUs"
+    confirmation = 1.5
     block_steps = BLOCK_STEPS
 
     def __init__(self, tables: SetTables, seed: int, devices: Any, threads: int | None):
