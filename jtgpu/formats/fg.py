@@ -16,8 +16,9 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
+from ..model.discrete import MAX_AXES
 from ..model.network import DiscreteModel, Factor, MarkovNetwork
-from .common.number_cursor import MAX_AXES, NumberCursor, state_names, without_comments
+from .common.number_cursor import NumberCursor, state_names, without_comments
 from .common.text import Source, number
 
 __all__ = ["dumps", "parse", "sniff"]

@@ -23,10 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FormatError
+from ..model.discrete import MAX_AXES
 from ..model.network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
 from ..util.options import ZeroRows
 from .common.draft import Draft, Family
-from .common.number_cursor import MAX_AXES, NumberCursor, reject_transposed, state_names, without_comments
+from .common.number_cursor import NumberCursor, reject_transposed, state_names, without_comments
 from .common.text import BLANKS, Source, number, shown
 from .common.writing import inexact
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import NetworkError, closest
-from .discrete import DiscreteModel
+from .discrete import MAX_AXES, DiscreteModel
 from .graph import descendants, find_cycle, reachable
 
 __all__ = ["DirectedModel"]
@@ -61,6 +61,10 @@ class DirectedModel(DiscreteModel):
         if len(set(ids)) != len(ids):
             twice = next(p for p in given if list(given).count(p) > 1)
             raise NetworkError(f"variable {variable!r} has the parent {twice!r} twice")
+        if len(ids) >= MAX_AXES:
+            raise NetworkError(
+                f"variable {variable!r} has {len(ids)} parents; a CPT can have {MAX_AXES - 1} (a limit of NumPy)"
+            )
         return tuple(ids)
 
     def _named(self, ids: Iterable[int]) -> tuple[str, ...]:

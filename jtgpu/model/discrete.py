@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from ..util.doors import JunctionTree, NetworkPlan
     from ..util.options import BackendName, CompileOptions, Order, PlanOptions
 
-__all__ = ["DiscreteModel", "Factor"]
+__all__ = ["MAX_AXES", "MAX_STATES", "DiscreteModel", "Factor"]
+
+MAX_AXES = 64 if int(np.__version__.split(".")[0]) > 1 else 32  # of a table: NumPy's limit
+MAX_STATES = 1 << 22  # of all variables of a model; limits the memory that a short file or call can claim
 
 
 class Factor(NamedTuple):
@@ -50,6 +53,8 @@ class DiscreteModel:
         self._states = tuple(_checked_states(v, states[v]) for v in self._variables)
         self._cardinality = np.array([len(s) for s in self._states], np.int64)
         self._cardinality.flags.writeable = False
+        if (total := int(self._cardinality.sum())) > MAX_STATES:
+            raise NetworkError(f"all variables have {total:,} states in total; a model can have {MAX_STATES:,}")
         self._factors: tuple[Factor, ...] = ()
 
     # Attributes -----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import NetworkError
 from ..util.text_table import counted
 from .cpts import check_numbers, freeze
-from .discrete import DiscreteModel, Factor
+from .discrete import MAX_AXES, DiscreteModel, Factor
 from .summary import summary
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class MarkovNetwork(DiscreteModel):
         made = []
         for k, (scope, table) in enumerate(factors):
             ids = tuple(self.index(v) for v in scope)
+            if len(ids) > MAX_AXES:
+                raise NetworkError(f"factor {k} has {len(ids)} variables; a table can have {MAX_AXES} (NumPy)")
             shape = tuple(int(self._cardinality[i]) for i in ids)
             frozen = freeze(table)
             if len(set(ids)) != len(ids):

@@ -22,16 +22,19 @@ import importlib.util
 import os
 import struct
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
 from ..errors import JtgpuError
 from .loop_sources import source_digest
 
-__all__ = ["LEVELS", "Loops", "extension", "loops", "mode", "undeclared"]
+__all__ = ["LEVELS", "Loops", "add_checksum", "extension", "loops", "mode", "undeclared"]
 
 undeclared: list[str] = []  # calls that the extension left to Numba, for tests
 SHT_STRTAB = 3  # the type of a section of names in ELF files
+CHECKSUM = struct.Struct("<8sI")  # after the ELF file's last byte: a word, CRC-32 of all before it
+WORD = b"jtgpuCRC"
 LEVELS = {"x86-64-v3": "_loops_v3"}  # processors that extension modules are built for: the module's name
 
 
@@ -64,10 +67,11 @@ def extension() -> tuple[Any, str]:
 
 
 def _check_complete(name: str) -> None:
-    """Raise `ImportError` for an ELF file that was cut off or not written to its end.
+    """Raise `ImportError` for an ELF file that was cut off, not written to its end, or changed.
 
     The dynamic loader maps such a file and the process ends by SIGBUS. The linker writes the section headers last:
-    their table must end before the file does and contain the table of section names.
+    their table must end before the file does and contain the table of section names. A checksum follows, unless a tool
+    for packages has rewritten the file.
     """
     spec = importlib.util.find_spec(name)
     if sys.platform != "linux" or spec is None or not spec.origin:
@@ -78,11 +82,24 @@ def _check_complete(name: str) -> None:
             start, entry, n, names = struct.unpack_from("<40xQ10xHHH", file.read(64))
             file.seek(start)
             kind, offset, size = struct.unpack_from("<4xI16xQQ", file.read(entry * n), entry * names)
-            complete = kind == SHT_STRTAB and max(offset + size, start + entry * n) <= os.fstat(file.fileno()).st_size
+            end = max(offset + size, start + entry * n)
+            complete = kind == SHT_STRTAB and end <= os.fstat(file.fileno()).st_size
+            file.seek(0)
+            data = memoryview(file.read())
+        if complete and len(data) - end >= CHECKSUM.size:
+            word, found = CHECKSUM.unpack(data[-CHECKSUM.size :])
+            complete = word != WORD or found == zlib.crc32(data[: -CHECKSUM.size])
     except (OSError, OverflowError, MemoryError, struct.error):
         complete = False
     if not complete:
         raise ImportError(f"{Path(spec.origin).name} is incomplete or damaged; reinstall jtgpu")
+
+
+def add_checksum(path: Path) -> None:
+    """Append the checksum that `extension` compares."""
+    with path.open("r+b") as file:
+        sum_ = zlib.crc32(file.read())
+        file.write(CHECKSUM.pack(WORD, sum_))
 
 
 def _compile_for(name: str, arguments: tuple[Any, ...]) -> Any:

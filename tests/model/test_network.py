@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 
 from jtgpu import errors
+from jtgpu.errors import NetworkError
+from jtgpu.model import discrete
 from jtgpu.model.cpts import normalize_rows
 from jtgpu.model.network import BayesianNetwork, MarkovNetwork
 from tests.support import random_nets
@@ -287,3 +289,15 @@ def test_errors_can_be_pickled() -> None:
         assert str(again) == str(error)
         assert type(again) is type(error)
     assert str(errors.ParseError("found x", "a.net", 3, 4)) == "a.net:3:4: found x"
+
+
+def test_sizes_that_files_cannot_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"v{i}" for i in range(66)]
+    states = {v: ["a"] for v in names}
+    with pytest.raises(NetworkError, match=r"variable 'v0' has 65 parents; a CPT can have (63|31)"):
+        BayesianNetwork(states, {"v0": names[1:]}, {})
+    with pytest.raises(NetworkError, match=r"factor 0 has 66 variables; a table can have (64|32)"):
+        MarkovNetwork(states, [(names, [1.0])])
+    monkeypatch.setattr(discrete, "MAX_STATES", 65)
+    with pytest.raises(NetworkError, match="66 states in total; a model can have 65"):
+        MarkovNetwork(states, [])

@@ -162,14 +162,20 @@ def test_undeclared_arguments_go_to_numba(built: Any, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ELF files")
-@pytest.mark.parametrize("damage", ["half", "last bytes", "zeros", "empty"])
+@pytest.mark.parametrize("damage", ["half", "last bytes", "zeros", "empty", "one byte"])
 def test_an_extension_that_was_cut_off_is_not_loaded(damage: str, tmp_path: Path) -> None:
     """The dynamic loader ends the process by SIGBUS: in a process of its own."""
     (built_file,) = Path(importlib.import_module("_ctypes").__file__ or "").parent.glob("_ctypes.*.so")
     data = built_file.read_bytes()
     half = len(data) // 2
-    cut = {"half": data[:half], "last bytes": data[:-1], "zeros": data[:half] + bytes(half), "empty": b""}[damage]
-    (tmp_path / f"_loops_cut{sysconfig.get_config_var('EXT_SUFFIX')}").write_bytes(cut)
+    cuts = {"half": data[:half], "last bytes": data[:-1], "zeros": data[:half] + bytes(half), "empty": b""}
+    file = tmp_path / f"_loops_cut{sysconfig.get_config_var('EXT_SUFFIX')}"
+    file.write_bytes(cuts.get(damage, data))
+    if damage == "one byte":
+        loops.add_checksum(file)
+        changed = bytearray(file.read_bytes())
+        changed[half] ^= 1
+        file.write_bytes(changed)
     code = (
         "import sys, jtgpu; from jtgpu.util import loops; loops.LEVELS = {'v3': '_loops_cut'}; "
         "jtgpu.__path__.append(sys.argv[1]); print(*loops.extension())"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ...errors import NetworkError, ParseError
 from ...model.cpts import ROW_TOLERANCE, RowReport, normalize_rows
+from ...model.discrete import MAX_AXES
 from ...model.network import BayesianNetwork
 from ...util.options import ZeroRows
 from .similar import near
@@ -26,8 +27,6 @@ __all__ = ["Draft", "Family", "Parse", "parser_of"]
 # Numbers that a file implies without containing them (a node without a table is uniform). The limit prevents a short
 # file from exhausting the memory.
 MAX_IMPLIED = 1 << 24
-# Axes of a NumPy array; many parents of one state each can exceed it.
-MAX_AXES = 64 if int(np.__version__.split(".")[0]) > 1 else 32
 MAX_NOTES = 20
 BATCH = 1 << 14  # numbers normalised in one call
 

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from ...errors import ParseError
 from ...model.cpts import ROW_TOLERANCE
+from ...model.discrete import MAX_STATES
 from .decimals import bulk, token_offsets
-from .draft import MAX_AXES
 from .text import BLANKS, Source, floats, shown
 
-__all__ = ["MAX_AXES", "NumberCursor", "reject_transposed", "state_names", "without_comments"]
+__all__ = ["NumberCursor", "reject_transposed", "state_names", "without_comments"]
 
-MAX_STATES = 1 << 22  # of all variables of a file; limits the memory that a short file can claim
 CHUNK = 1 << 12
 ROWS_OFF = 1e-3  # if sums of rows differ from 1 by more, the transposed table is checked
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..loop_sources import source_digest
-from ..loops import LEVELS, extension
+from ..loops import LEVELS, add_checksum, extension
 from ..system import cores
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ def _link(text: Path, objects: list[str], target: Path) -> None:
         raise BuildError(f"the C compiler {compiler[0]} cannot be run ({error.strerror})") from error
     if done.returncode:
         raise BuildError(f"the C compiler failed: {done.stderr.strip()[-2000:]}")
+    add_checksum(target)
 
 
 def main(arguments: list[str]) -> int:
