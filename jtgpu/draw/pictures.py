@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, EvidenceError
 from ..inference.compiled import CompiledModel
-from ..inference.evidence import Findings, one_case, read_known
+from ..inference.evidence import Findings, More, one_case, read_known
 from ..inference.network_plan import NetworkPlan
 from ..inference.queries.posteriors import posteriors as answer
 from ..inference.results.marginals import Posteriors
 from ..model.discrete import DiscreteModel
 from ..util.arguments import described, flag, having, several, whole_number
+from ..util.keywords import check_keywords_of
 from .boxes import Box, box_size
 from .drawing import Drawing
 from .focus import graph_of, hub, neighbourhood
@@ -24,8 +25,6 @@ from .network import draw_network
 
 if TYPE_CHECKING:
     from typing import Unpack
-
-    from ..inference.evidence import More
 
 __all__ = ["Layout", "layout", "show"]
 
@@ -108,6 +107,7 @@ def _size(name: str, given: Any) -> tuple[int, int]:
     return whole_number("width", pair[0], least=1), whole_number("height", pair[1], least=1)
 
 
+@check_keywords_of({"Unpack[More]": More.__annotations__})
 def show(  # noqa: PLR0913 (public API)
     model: DiscreteModel | CompiledModel | NetworkPlan,
     evidence: Findings | None = None,

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from ..errors import ArgumentError, closest
 
-__all__ = ["check_keywords"]
+__all__ = ["check_keywords", "check_keywords_of"]
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def check_keywords(unpacked: Mapping[str, Iterable[str]]) -> Callable[[type[T]], type[T]]:
@@ -28,23 +29,32 @@ def check_keywords(unpacked: Mapping[str, Iterable[str]]) -> Callable[[type[T]],
     def decorate(cls: type[T]) -> type[T]:
         for name, function in [*vars(cls).items()]:
             if isinstance(function, FunctionType) and not name.startswith("_"):
-                code = function.__code__
-                n = code.co_argcount + code.co_kwonlyargcount
-                known = {*code.co_varnames[code.co_posonlyargcount : n]}
-                if code.co_flags & CO_VARKEYWORDS:
-                    more = unpacked.get(function.__annotations__[code.co_varnames[n]])
-                    if more is None:
-                        continue
-                    known.update(more)
-                setattr(cls, name, _checked(function, known))
+                setattr(cls, name, check_keywords_of(unpacked)(function))
         return cls
 
     return decorate
 
 
-def _checked(function: FunctionType, known: set[str]) -> Any:
+def check_keywords_of(unpacked: Mapping[str, Iterable[str]]) -> Callable[[F], F]:
+    """The same as `check_keywords` for one function."""
+
+    def decorate(function: Any) -> Any:
+        code = function.__code__
+        n = code.co_argcount + code.co_kwonlyargcount
+        known = {*code.co_varnames[code.co_posonlyargcount : n]}
+        if code.co_flags & CO_VARKEYWORDS:
+            more = unpacked.get(function.__annotations__[code.co_varnames[n]])
+            if more is None:
+                return function
+            known.update(more)
+        return _checked(function, known)
+
+    return decorate
+
+
+def _checked(function: Any, known: set[str]) -> Any:
     @functools.wraps(function)
-    def method(*args: Any, **keywords: Any) -> Any:
+    def called(*args: Any, **keywords: Any) -> Any:
         if keywords and not keywords.keys() <= known:
             name = min(keywords.keys() - known)
             options = sorted(known - {"self"})
@@ -52,4 +62,4 @@ def _checked(function: FunctionType, known: set[str]) -> Any:
             raise ArgumentError(f"{function.__name__}() has no argument {name!r}{hint}")
         return function(*args, **keywords)
 
-    return method
+    return called

@@ -192,3 +192,8 @@ def test_percent(p: float, text: str) -> None:
 @given(st.text(max_size=300), st.integers(20, 200))
 def test_shortened_text_fits(text: str, width: int) -> None:
     assert text_width(shortened(text, width)) <= width
+
+
+def test_a_misspelt_keyword_is_named() -> None:
+    with pytest.raises(jtgpu.ArgumentError, match=r"show\(\) has no argument 'lik'; its arguments are .*likelihood"):
+        jtgpu.draw.show(jtgpu.load("asia"), lik={"xray": [1, 2]})  # type: ignore[call-arg]
