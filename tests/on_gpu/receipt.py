@@ -163,8 +163,8 @@ def _passes() -> list[list[str]]:
     """Arguments of each run of pytest.
 
     Tests run one after another. With JTGPU_TEST_WORKERS above 1 and pytest-xdist they run in parallel, and those marked
-    ``alone``, which need all of the GPU's memory, follow in a second run. Eight workers took as long as one, since they
-    share the GPU and Numba's compilation. Names are printed as tests end, because a run may be cut off.
+    ``alone``, which need all of the GPU's memory, follow in a second run: 205 s with six workers and built loops, above
+    600 s with one worker and loops that Numba compiles. Names are printed as tests end, because a run may be cut off.
     """
     usual = ["-v", "-o", "faulthandler_timeout=200"]
     workers = int(os.environ.get("JTGPU_TEST_WORKERS", "1"))
