@@ -191,11 +191,14 @@ def hello() -> None:
     """Serve 1.3 kB of JSON with the same server, for every path."""
     from jtgpu.serve import bind
     from jtgpu.serve.listening import Listener
+    from jtgpu.serve.settings import Settings
 
     body = json.dumps({"x": [0.123456789] * 100}).encode()
     head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
 
     class Hello:
+        settings = Settings()
+
         def stop(self) -> None:
             pass
 
