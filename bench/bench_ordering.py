@@ -30,7 +30,8 @@ sys.path.insert(0, str(ROOT))
 import numpy as np  # noqa: E402
 
 from jtgpu.formats import read  # noqa: E402
-from jtgpu.model.network import BayesianNetwork, DiscreteModel  # noqa: E402
+from jtgpu.model.discrete import DiscreteModel  # noqa: E402
+from jtgpu.model.network import BayesianNetwork  # noqa: E402
 from jtgpu.plans import ordering  # noqa: E402
 
 SHARED = ROOT.parent / "shared" / "nets" / "RetiEsempio"

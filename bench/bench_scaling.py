@@ -37,7 +37,8 @@ import jtgpu
 from jtgpu import timing
 from jtgpu.backends import cpu, make
 from jtgpu.backends.wrappers.devices import DevicePool
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.util import system
 
 RESULTS = ROOT / "bench" / "results" / "scaling.jsonl"

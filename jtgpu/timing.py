@@ -18,8 +18,10 @@ import numpy as np
 
 from .errors import JtgpuError
 from .formats import read
-from .formats.bundled import BENCHMARK, benchmark_files, networks_folder, order_file, stem
-from .model.network import BayesianNetwork, DiscreteModel
+from .formats.bundled import BENCHMARK, benchmark_files, order_file
+from .formats.nets_folder import networks_folder, stem
+from .model.discrete import DiscreteModel
+from .model.network import BayesianNetwork
 from .model.state_values import StateNumber
 from .util.options import BackendName
 from .util.system import cpu_name

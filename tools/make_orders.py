@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from jtgpu.errors import JtgpuError  # noqa: E402
 from jtgpu.formats import read  # noqa: E402
-from jtgpu.model.network import DiscreteModel  # noqa: E402
+from jtgpu.model.discrete import DiscreteModel  # noqa: E402
 from jtgpu.plans import ordering  # noqa: E402
 
 

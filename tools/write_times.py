@@ -21,7 +21,7 @@ from typing import Any
 import gpu_times
 from gpu_times import Table, digits
 
-from jtgpu.timing import BENCHMARK
+from jtgpu.formats.bundled import BENCHMARK
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -36,7 +36,8 @@ from .base import Evidence
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..plans.plan import Cost, Plan
+    from ..plans.cost import Cost
+    from ..plans.plan import Plan
 
 __all__ = ["Choice", "Rates", "choose", "measure"]
 

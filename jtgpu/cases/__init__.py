@@ -7,8 +7,10 @@ and `native_frame` support data frames; `reading`, `pipeline`, `writing` and `fi
 
 from __future__ import annotations
 
+from ..inference.frame_options import FrameOptions
+from ..inference.tables import is_frame
+from ..util.missing import NA_VALUES
 from .files import Report, answer_file
-from .frames import FrameOptions, answer_frame, frame_states, is_frame
-from .options import NA_VALUES
+from .frames import answer_frame, frame_states
 
 __all__ = ["NA_VALUES", "FrameOptions", "Report", "answer_file", "answer_frame", "frame_states", "is_frame"]

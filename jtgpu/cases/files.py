@@ -13,7 +13,7 @@ from typing import Any, Unpack
 from ..errors import JtgpuError
 from ..inference.tables.arrow import arrow
 from ..inference.tree import JunctionTree
-from ..model.network import DiscreteModel
+from ..model.discrete import DiscreteModel
 from ..util import doors
 from .fingerprint import file_fingerprint, model_fingerprint, query_fingerprint
 from .options import FileKeywords, FileOptions, TableKeywords, TableOptions

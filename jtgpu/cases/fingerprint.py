@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import JtgpuError
-from ..model.network import DiscreteModel
+from ..model.discrete import DiscreteModel
 from ..util.missing import na_words
 from .options import TableOptions
 from .query import TableQuery

@@ -13,7 +13,7 @@ from ..inference.tables import Table, at_row, is_frame, open_table, read_states
 from ..inference.tables.arrow import arrow
 from ..inference.tables.native_frame import Block
 from ..inference.tree import JunctionTree
-from ..model.network import DiscreteModel
+from ..model.discrete import DiscreteModel
 from ..util import doors
 from .answer_table import answer_table
 from .options import TableKeywords, TableOptions

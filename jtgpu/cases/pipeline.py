@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ..errors import JtgpuError, ParseError
 from ..inference.tree import JunctionTree
-from ..model.network import DiscreteModel
+from ..model.discrete import DiscreteModel
 from ..plans.plan import Plan
 from ..util.system import cores
 from .answer_table import answer_table

@@ -11,7 +11,7 @@ from ..inference.queries.scope import as_list
 from ..inference.results.marginals import distinct_names
 from ..inference.tables.arrow import arrow
 from ..inference.tables.columns import evidence_columns, reject_repeated
-from ..model.network import DiscreteModel
+from ..model.discrete import DiscreteModel
 from .options import TableOptions
 
 __all__ = ["TableQuery", "resolve_query"]

@@ -11,7 +11,7 @@ from ..inference.queries.information import Observation
 from ..inference.queries.text import UNITS, Question
 from ..inference.results.marginals import Posterior
 from ..inference.results.tables import Conditional, Joint
-from .console import shown
+from ..util.monospace import printable as shown
 from .tables import bold, on_terminal, print_rows
 
 __all__ = ["Answer", "answer_table", "observation_table", "print_answer"]

@@ -24,9 +24,11 @@ from ..cluster.files import columns_in, run_files
 from ..errors import format_bytes
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
-from ..model.network import BayesianNetwork, DiscreteModel
+from ..model.discrete import DiscreteModel
+from ..model.network import BayesianNetwork
+from ..util.monospace import printable as shown
 from .batch_options import ClusterOptions, CsvOptions, OutputOptions, TableQueryOptions
-from .console import command, format_seconds, print_json, shown, warn
+from .console import command, format_seconds, print_json, warn
 from .networks import check_output, read_network, split_names
 from .options import File, Json
 from .planning import PlanOptions

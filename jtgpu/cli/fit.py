@@ -16,13 +16,14 @@ from ..formats import save_text, writer_of
 from ..formats.conversion import carry
 from ..model.network import BayesianNetwork
 from ..util.atomic_file import write_text
+from ..util.monospace import printable as shown
 from .batch_options import ClusterOptions, CsvInput
-from .console import INTERRUPTED, command, format_seconds, print_json, shown, warn
+from .console import command, format_seconds, print_json, warn
 from .fit_options import DataOptions, EmOptions, ModelOptions
 from .networks import check_output, read_network
 from .option_groups import Without
 from .options import OUTPUT, File, Force, Json
-from .process import terminable
+from .process import INTERRUPTED, terminable
 from .progress import status
 from .running import RunOptions
 

@@ -13,7 +13,8 @@ from ..formats import open_text
 from ..formats.bundled import network_path
 from ..formats.comments import Comments, find_comments
 from ..model.cpts import RowReport
-from ..model.network import BayesianNetwork, DiscreteModel
+from ..model.discrete import DiscreteModel
+from ..model.network import BayesianNetwork
 from .completion import complete_networks
 from .console import command, print_json
 from .networks import warn_of_repairs

@@ -13,9 +13,11 @@ from ..errors import EvidenceError, OutputExists, UnknownVariable, closest
 from ..formats import load
 from ..formats.bundled import network_path
 from ..formats.registry import file_suffixes
+from ..model.discrete import DiscreteModel
 from ..model.findings import parse_findings
-from ..model.network import BayesianNetwork, DiscreteModel
-from .console import shown, warn
+from ..model.network import BayesianNetwork
+from ..util.monospace import printable as shown
+from .console import warn
 
 __all__ = [
     "case_of",

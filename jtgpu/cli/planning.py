@@ -13,7 +13,7 @@ import typer
 from ..errors import FormatError, PlanError
 from ..formats.bundled import network_path, order_file
 from ..inference.network_plan import NetworkPlan
-from ..model.network import DiscreteModel
+from ..model.discrete import DiscreteModel
 from .options import MaxTable, MemoryLimit, NoCache, Order, OrderSeed, PlanFile, Slices, TimeLimit
 from .running import RunOptions
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import EvidenceError, closest
+from ..model.discrete import DiscreteModel
 from ..model.findings import parse_finding
-from ..model.network import DiscreteModel
+from ..util.monospace import printable as shown
 from .completion import complete_findings
-from .console import command, print_json, shown
+from .console import command, print_json
 from .networks import case_of, findings_as_json, one_target, read_network
 from .option_groups import Without
 from .options import Digits, Evidence, EvidenceFile, File, Json

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..util.monospace import printable as shown
 from ..util.terminal_table import DIGITS, TableStyle, format_number, format_table
-from .console import shown
 
 __all__ = ["bold", "on_terminal", "print_report", "print_rows", "show_number"]
 

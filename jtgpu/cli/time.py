@@ -11,21 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from ..errors import JtgpuError, format_bytes
-from ..formats.bundled import benchmark_files, stem
+from ..formats.bundled import benchmark_files
+from ..formats.nets_folder import stem
 from ..timing import NetworkTiming, time_network, warm_up
+from ..util.monospace import printable as shown
 from ..util.system import peak_memory
-from .console import (
-    INTERRUPTED,
-    command,
-    exit_code,
-    format_seconds,
-    print_error,
-    print_json,
-    shown,
-)
+from .console import command, exit_code, format_seconds, print_error, print_json
 from .networks import network_files, read_network
 from .option_groups import Without
 from .planning import PlanOptions
+from .process import INTERRUPTED
 from .progress import status
 from .published import TableOutput, measure_published_table
 from .running import RunOptions

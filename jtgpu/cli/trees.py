@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..inference.tree import JunctionTree
-from ..model.network import DiscreteModel
+from ..model.discrete import DiscreteModel
 from .planning import PlanOptions
 from .progress import status
 from .running import COMPILING, RunOptions

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from ..util.monospace import printable as shown
 from .answers import observation_table
 from .completion import complete_targets
-from .console import command, print_json, shown
+from .console import command, print_json
 from .networks import case_of, findings_as_json, one_target, read_network, target_names
 from .option_groups import Without
 from .options import Digits, Evidence, EvidenceFile, File, Json

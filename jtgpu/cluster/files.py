@@ -19,7 +19,7 @@ from ..cases.writing import NO_SPACE, no_space, writer_for
 from ..errors import JtgpuError
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
-from ..model.network import DiscreteModel
+from ..model.discrete import DiscreteModel
 from ..util.options import BackendName
 from .connect import Cluster, Share, as_cluster, connected
 from .find_cases import find_cases

@@ -14,7 +14,7 @@ from ..cases.options import CsvDialect
 from ..cases.reading import CaseChunk, RowLocation, open_cases
 from ..cases.reading.parquet_file import parquet_chunk, regroup
 from ..errors import ParseError
-from ..model.network import DiscreteModel
+from ..model.discrete import DiscreteModel
 from .parts import READ_SIZE, Part
 from .storage import StoragePath, locate
 from .tables import open_parquet

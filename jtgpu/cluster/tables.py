@@ -16,7 +16,7 @@ from ..cases.reading.csv_file import COMPRESSIONS
 from ..cases.reading.parquet_file import is_text
 from ..errors import EvidenceError, JtgpuError, ParseError
 from ..inference.tables.arrow import arrow, arrow_parquet
-from ..model.network import DiscreteModel
+from ..model.discrete import DiscreteModel
 from .find_cases import CaseFile
 from .storage import StoragePath
 

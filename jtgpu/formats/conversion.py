@@ -14,7 +14,9 @@ import numpy as np
 
 from ..errors import FormatError, NetworkError
 from ..model.cpts import ROW_TOLERANCE
-from ..model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
+from ..model.discrete import DiscreteModel
+from ..model.markov import MarkovNetwork
+from ..model.network import BayesianNetwork
 from .common.writing import identifiers, whole_numbers
 from .registry import Format
 

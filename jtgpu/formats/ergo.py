@@ -14,11 +14,12 @@ import re
 
 import numpy as np
 
-from ..errors import FormatError
-from ..model.network import BayesianNetwork, DiscreteModel
+from ..errors import FormatError, shown
+from ..model.discrete import DiscreteModel
+from ..model.network import BayesianNetwork
 from .common.draft import Draft, Family, parser_of
 from .common.number_cursor import NumberCursor, reject_transposed, state_names
-from .common.text import BLANKS, Source, shown
+from .common.text import BLANKS, Source
 from .common.writing import inexact
 from .uai import number_lines
 

@@ -16,8 +16,8 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.discrete import MAX_AXES
-from ..model.network import DiscreteModel, Factor, MarkovNetwork
+from ..model.discrete import MAX_AXES, DiscreteModel, Factor
+from ..model.markov import MarkovNetwork
 from .common.number_cursor import NumberCursor, state_names, without_comments
 from .common.text import Source, number
 

@@ -7,7 +7,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..errors import FormatError, UnknownSuffix
-from ..model.network import BayesianNetwork, DiscreteModel
+from ..model.discrete import DiscreteModel
+from ..model.network import BayesianNetwork
 from ..util.arguments import choice, flag
 from .common.files import read_bytes, unpacked_name, write_bytes
 from .common.text import decode

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .common.files import PACKED, unpacked_name
 
 if TYPE_CHECKING:
-    from ..model.network import DiscreteModel
+    from ..model.discrete import DiscreteModel
 
 __all__ = ["FORMATS", "UNSUPPORTED", "Format", "file_suffixes", "format_of_suffix", "formats", "supported"]
 

@@ -22,13 +22,14 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FormatError
-from ..model.discrete import MAX_AXES
-from ..model.network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
+from ..errors import FormatError, shown
+from ..model.discrete import MAX_AXES, DiscreteModel, Factor
+from ..model.markov import MarkovNetwork
+from ..model.network import BayesianNetwork
 from ..util.options import ZeroRows
 from .common.draft import Draft, Family
 from .common.number_cursor import NumberCursor, reject_transposed, state_names, without_comments
-from .common.text import BLANKS, Source, number, shown
+from .common.text import BLANKS, Source, number
 from .common.writing import inexact
 
 __all__ = ["dumps", "number_lines", "parse", "parse_draft", "sniff"]

@@ -16,7 +16,7 @@ from ..backends import auto, resolve
 from ..backends.base import Backend, Evidence, Result
 from ..backends.make import supported_options
 from ..errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge
-from ..model.network import DiscreteModel
+from ..model.discrete import DiscreteModel
 from ..plans.compiler import model_factors
 from ..util.lru import LRU
 from ..util.progress import reporting

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..model.network import DiscreteModel
+from ..model.discrete import DiscreteModel
 from ..plans.conditioning.split import SplitModel
 from ..plans.plan import Plan
 

@@ -16,10 +16,11 @@ from ..backends.base import Backend
 from ..backends.make import make, make_conditioned
 from ..backends.wrappers.slices import Start
 from ..errors import ArgumentError, JtgpuError, PlanError, format_bytes
-from ..model.network import DiscreteModel
+from ..model.discrete import DiscreteModel
 from ..plans.compiler import model_factors
 from ..plans.conditioning.split import SplitModel, split_model
-from ..plans.plan import Cost, Plan
+from ..plans.cost import Cost
+from ..plans.plan import Plan
 from ..util import doors
 from ..util.arguments import described
 from .named_tree import NamedTree, named_tree, named_tree_of_slice

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import backends
 from ..backends.make import OPTIONS, TREE_OPTIONS
 from ..errors import ArgumentError, closest
-from ..model.network import DiscreteModel
+from ..model.discrete import DiscreteModel
 from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, plan_model
 from ..plans.conditioning.cutset import plan_with_cutset
 from ..plans.ordering import find_order

@@ -25,7 +25,7 @@ from .tables import at_row
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..model.network import DiscreteModel
+    from ..model.discrete import DiscreteModel
 
 __all__ = ["Fit", "answer_cases", "fit_case", "fit_cases"]
 

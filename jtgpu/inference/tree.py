@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..model.network import DiscreteModel
+    from ..model.discrete import DiscreteModel
     from ..util.doors import Server
     from ..util.options import BackendName, Frame, ImputeMethod, JointMethod, OnProblem, TableLike
 

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from ..errors import FormatError, NetworkError
 from ..model.cpts import normalize_rows
-from ..model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
+from ..model.discrete import DiscreteModel
+from ..model.markov import MarkovNetwork
+from ..model.network import BayesianNetwork
 
 __all__ = ["PgmpyModel", "from_pgmpy", "read_pgmpy", "to_pgmpy"]
 

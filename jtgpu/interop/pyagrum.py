@@ -12,7 +12,8 @@ import numpy as np
 
 from ..errors import FormatError, NetworkError
 from ..model.cpts import normalize_rows
-from ..model.network import BayesianNetwork, DiscreteModel
+from ..model.discrete import DiscreteModel
+from ..model.network import BayesianNetwork
 
 __all__ = ["from_pyagrum", "module", "to_pyagrum"]
 

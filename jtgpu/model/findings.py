@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..errors import EvidenceError, UnknownState, UnknownVariable, closest
-from .network import DiscreteModel
+from .discrete import DiscreteModel
 from .state_values import StateNumber
 
 __all__ = ["parse_finding", "parse_findings", "state_of_text"]

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, NetworkError, OrderError, TableTooLarge, format_bytes, shown
-from ..model.network import DiscreteModel, Factor
+from ..model.discrete import DiscreteModel, Factor
 from ..util.arguments import choice, described, number, several
 from ..util.system import free_memory
 from . import ordering
+from .arrays import ragged
 from .clique_tree import CliqueTree, clique_tree, elimination_cliques, networkx_forest, spanning_forest
 from .lowering import LOWERINGS, lay_out, lower, program_arrays
 from .moral import interaction_graph
 from .ordering.width import least_clique_bits
-from .plan import Plan, ragged
+from .plan import Plan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

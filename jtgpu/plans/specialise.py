@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..util.loops import loops
-from .arrays import ragged
-from .program import COLLECT, POSTERIOR, UNIT, Program
+from .arrays import COLLECT, POSTERIOR, ragged
+from .program import UNIT, Program
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,7 +19,7 @@ from ..inference.tables import (
     reject_infinite,
 )
 from ..inference.tables.columns import evidence_columns
-from ..model.network import DiscreteModel
+from ..model.discrete import DiscreteModel
 from ..util.arguments import choice, several
 from ..util.rows import thread_map
 from .rows import MISSING, UNSEEN, Measure, Rows

@@ -21,7 +21,8 @@ from jtgpu.backends.gpu.backend import Gpu
 from jtgpu.backends.make import OPTIONS
 from jtgpu.backends.published.backend import Indexed
 from jtgpu.backends.published.rules import Rules
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans import compiler
 from jtgpu.plans.lowering import LOWERINGS
 from jtgpu.util.options import BackendName

@@ -12,7 +12,8 @@ from jtgpu.backends import cpu, reference
 from jtgpu.backends.base import Backend, BackendDefaults, Counts, Evidence
 from jtgpu.backends.cpu import batch, programs, zeros
 from jtgpu.errors import BackendUnavailable
-from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans.compiler import build_plan, model_factors, order_graph
 from tests.support import oracle, random_nets
 from tests.support.bundled import bundled

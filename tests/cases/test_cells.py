@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jtgpu.cases.reading.cells import MAX_TEXTS, parse_plain_cells
+from jtgpu.cases.reading.cell_data import MAX_TEXTS
+from jtgpu.cases.reading.cells import parse_plain_cells
 from jtgpu.cases.reading.csv_rows import CsvRows
 from tests.support.examples import examples
 

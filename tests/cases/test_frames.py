@@ -15,9 +15,11 @@ from jtgpu.cases import NA_VALUES, frame_states
 from jtgpu.cases.options import TableOptions
 from jtgpu.cases.query import resolve_query
 from jtgpu.cases.solver import Solver
-from jtgpu.inference.tables.encoder import CategoricalColumn, Encoder
+from jtgpu.inference.tables.encoder import Encoder
+from jtgpu.inference.tables.plain_cells import CategoricalColumn
 from jtgpu.inference.tables.states import StateLookup
-from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.missing import na_words
 from tests.conftest import ROOT
 

@@ -16,7 +16,8 @@ from jtgpu.cli import app, system
 from jtgpu.cli.info import facts
 from jtgpu.formats import FORMATS, read, write
 from jtgpu.formats.conversion import carry
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 
 DATA = Path(__file__).parent / "data"

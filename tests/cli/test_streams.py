@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import jtgpu
-from jtgpu.cli.console import shown
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.util.monospace import printable as shown
 from tests.cli.commands import ALARM, ASIA, REFERENCE, process, run
 from tests.conftest import ROOT
 

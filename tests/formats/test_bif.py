@@ -15,7 +15,8 @@ from jtgpu.formats import read, write
 from jtgpu.formats.bif import rows as bif_rows
 from jtgpu.formats.bif.reader import EXACT, parse
 from jtgpu.formats.bif.writer import dumps
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 from tests.support.bundled import slow_when_large
 

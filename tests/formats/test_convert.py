@@ -24,7 +24,9 @@ from jtgpu.errors import FormatError, JtgpuError, ParseError
 from jtgpu.formats import FORMATS, Format, read, write
 from jtgpu.formats.comments import find_comments
 from jtgpu.formats.conversion import as_bayesian, carry
-from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 from tests.support.bundled import slow_when_large
 from tests.support.examples import slow

@@ -13,7 +13,8 @@ from jtgpu.formats import read
 from jtgpu.formats.dsc import reader as dsc
 from jtgpu.formats.dsc.reader import parse, sniff
 from jtgpu.formats.dsc.writer import dumps
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from tests.support.random_nets import bayesian_networks
 
 DATA = Path(__file__).parent / "data"

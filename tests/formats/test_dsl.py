@@ -15,7 +15,8 @@ from jtgpu.formats import read, write
 from jtgpu.formats.dsl.reader import parse, sniff
 from jtgpu.formats.dsl.writer import dumps
 from jtgpu.formats.hugin import reader as hugin
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from tests.support.random_nets import bayesian_networks
 
 DATA = Path(__file__).parent / "data"

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from jtgpu.errors import FormatError, ParseError
 from jtgpu.formats import read, write
 from jtgpu.formats.ergo import dumps, parse, parse_draft
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 from tests.formats.test_uai import same
 from tests.support.bundled import slow_when_large

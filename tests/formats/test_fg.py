@@ -11,7 +11,9 @@ from hypothesis import given
 from jtgpu.errors import ParseError
 from jtgpu.formats import fg, read, write
 from jtgpu.formats.fg import dumps, parse, sniff
-from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 from tests.support.bundled import slow_when_large
 from tests.support.examples import slow

@@ -29,7 +29,8 @@ from jtgpu.formats.common import files
 from jtgpu.formats.common.text import Source, decode, floats, quote, unquote
 from jtgpu.formats.hugin import reader as hugin
 from jtgpu.formats.hugin.writer import dumps
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 from tests.support.examples import examples
 

@@ -16,7 +16,8 @@ from jtgpu.formats import read, write
 from jtgpu.formats.hugin import reader as hugin
 from jtgpu.formats.hugin.reader import Verbatim, parse
 from jtgpu.formats.hugin.writer import dumps
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 from tests.support.bundled import slow_when_large
 

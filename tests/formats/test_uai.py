@@ -13,7 +13,9 @@ from jtgpu.errors import FormatError, ParseError
 from jtgpu.formats import read, write
 from jtgpu.formats.common import number_cursor
 from jtgpu.formats.uai import dumps, parse, parse_draft
-from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 from tests.support.bundled import slow_when_large
 from tests.support.random_nets import bayesian_networks, markov_networks

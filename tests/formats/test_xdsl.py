@@ -19,7 +19,8 @@ from jtgpu.formats.common.noisy_max import MAX_EXPANDED, deterministic, noisy_ma
 from jtgpu.formats.common.writing import identifiers, whole_numbers
 from jtgpu.formats.xdsl.reader import parse, sniff
 from jtgpu.formats.xdsl.writer import dumps
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from tests.support.random_nets import bayesian_networks
 
 DATA = Path(__file__).parent / "data"

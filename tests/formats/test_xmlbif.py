@@ -16,7 +16,8 @@ from jtgpu.formats.common.xml_encoding import declared_text
 from jtgpu.formats.common.xml_text import root_name
 from jtgpu.formats.xmlbif.reader import parse, sniff
 from jtgpu.formats.xmlbif.writer import dumps
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from tests.support.random_nets import bayesian_networks
 
 DATA = Path(__file__).parent / "data"

@@ -18,7 +18,8 @@ from jtgpu import errors
 from jtgpu.formats.bundled import benchmark_files
 from jtgpu.formats.evidence_files import parse_evidence
 from jtgpu.inference import interventions, soft
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.options import BackendName
 from tests.support import oracle, random_nets
 from tests.support.bundled import bundled

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu import errors
 from jtgpu.inference.queries.evidence_analysis import hellinger
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.options import BackendName
 from tests.conftest import ROOT
 from tests.support import judge, oracle, random_nets

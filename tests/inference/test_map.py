@@ -13,7 +13,7 @@ import jtgpu
 from jtgpu.inference.queries import map as queries_map
 from jtgpu.inference.queries.constrained_order import ending_with
 from jtgpu.inference.results.costs import JointCost
-from jtgpu.model.network import DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
 from jtgpu.plans.ordering import order_cost
 from jtgpu.util.options import BackendName
 from tests.support import judge, oracle

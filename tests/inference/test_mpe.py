@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 import jtgpu
 from jtgpu.cli import app
 from jtgpu.inference.queries.messages import Messages
-from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans.compiler import build_plan, model_factors, order_graph
 from jtgpu.plans.lowering import LOWERINGS
 from jtgpu.util.options import BackendName, Lowering

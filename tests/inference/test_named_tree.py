@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.inference.network_plan import NetworkPlan
-from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.network import BayesianNetwork
 from tests.support import random_nets
 
 

@@ -21,7 +21,8 @@ import jtgpu
 from jtgpu.backends.cpu import queries
 from jtgpu.backends.cpu.warm import warm_up_queries
 from jtgpu.cli import app
-from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans.lowering import LOWERINGS
 from jtgpu.util.options import BackendName
 from tests.conftest import ROOT

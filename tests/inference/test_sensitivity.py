@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 import jtgpu
 from jtgpu.cli import app
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans.lowering import LOWERINGS
 from jtgpu.util.options import BackendName
 from tests.conftest import ROOT

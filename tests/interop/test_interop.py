@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given
 
 import jtgpu
 from jtgpu.errors import FormatError, NetworkError
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from tests.support.examples import examples
 from tests.support.random_nets import bayesian_networks
 

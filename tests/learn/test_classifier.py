@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 import jtgpu
 from jtgpu import JunctionTreeClassifier, errors
-from jtgpu.learn.classifier import NotFitted
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.util.estimator import NotFitted
 from jtgpu.util.options import BackendName
 from tests.conftest import ROOT
 from tests.support import oracle

@@ -14,7 +14,7 @@ import pytest
 import jtgpu
 from jtgpu.errors import DataError
 from jtgpu.learn import StructureLearner
-from jtgpu.learn.classifier import NotFitted
+from jtgpu.util.estimator import NotFitted
 
 
 def data(n: int = 200, seed: int = 1) -> dict[str, Any]:

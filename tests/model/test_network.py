@@ -15,7 +15,8 @@ from jtgpu import errors
 from jtgpu.errors import NetworkError
 from jtgpu.model import discrete
 from jtgpu.model.cpts import normalize_rows
-from jtgpu.model.network import BayesianNetwork, MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 from tests.support import random_nets
 
 STATES: dict[str, Any] = {"rain": ["no", "yes"], "sprinkler": ["off", "on"], "wet": ["dry", "damp", "wet"]}

@@ -15,7 +15,8 @@ from jtgpu.backends.base import BatchResult, Evidence
 from jtgpu.backends.gpu import backend as resident
 from jtgpu.device.context import Device
 from jtgpu.errors import EvidenceError, ImpossibleEvidence, JtgpuError, UnknownState
-from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans import compiler
 from jtgpu.plans.plan import Plan
 from tests.on_gpu.conftest import ROOT

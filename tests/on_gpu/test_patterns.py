@@ -19,7 +19,8 @@ from jtgpu.backends.wrappers import pattern_cache
 from jtgpu.device.context import Device
 from jtgpu.device.driver import After
 from jtgpu.errors import BackendUnavailable, ImpossibleEvidence, JtgpuError
-from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans import compiler
 from tests.on_gpu.conftest import ROOT
 from tests.plans.test_plan import chain

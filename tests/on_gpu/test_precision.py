@@ -17,7 +17,8 @@ from jtgpu.backends.gpu.single.levels.engine import LevelEngine
 from jtgpu.backends.gpu.single.levels.schedule import make_schedule
 from jtgpu.device.context import Device
 from jtgpu.errors import ImpossibleEvidence
-from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans import compiler
 from tests.on_gpu.conftest import ROOT
 from tests.plans.test_plan import chain

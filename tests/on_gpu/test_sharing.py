@@ -15,7 +15,7 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
 from jtgpu.device.context import Device
 from jtgpu.errors import TableTooLarge
-from jtgpu.model.network import DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
 from jtgpu.plans import compiler
 from tests.on_gpu.conftest import ROOT
 from tests.plans.test_plan import chain

@@ -17,7 +17,7 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
 from jtgpu.device.context import Device
 from jtgpu.errors import ImpossibleEvidence, JtgpuError, TableTooLarge
-from jtgpu.model.network import DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
 from jtgpu.plans import compiler
 from jtgpu.plans.plan import Plan
 from tests.on_gpu.conftest import ROOT, nets_folder

@@ -14,7 +14,8 @@ import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.errors import ImpossibleEvidence
-from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans import compiler
 from jtgpu.plans.balance import shorten
 from jtgpu.plans.lowering import PRICE, relowered

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from jtgpu.errors import OrderError, ParseError
-from jtgpu.model.network import MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
 from jtgpu.plans.ordering import (
     METHODS,
     as_order,

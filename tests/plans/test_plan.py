@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu import errors
-from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans import compiler
 from jtgpu.plans.lowering import LOWERINGS
 from jtgpu.plans.plan import Plan

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.errors import ImpossibleEvidence
-from jtgpu.model.network import DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
 from jtgpu.plans import compiler
 from jtgpu.plans.lowering import LOWERINGS
 from jtgpu.plans.plan import Plan

@@ -6,7 +6,9 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from jtgpu.model.network import BayesianNetwork, DiscreteModel, MarkovNetwork
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.markov import MarkovNetwork
+from jtgpu.model.network import BayesianNetwork
 
 MOST_CONFIGURATIONS = 3000  # what the oracle sums in reasonable time
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import jtgpu
-from jtgpu.model.network import DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
 from jtgpu.util.options import BackendName
 
 __all__ = ["compiled"]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from ...plans.program import POSTERIOR, Program
+from ...plans.arrays import POSTERIOR
+from ...plans.program import Program
 from ...util.loops import loops
 from .records import ALIGNMENT, BUFFER, CONTRACT, LIST, OFFSETS, SCRATCH_FIELDS, WORK, Layout
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ...inference.tables.arrow import arrow
-from ...inference.tables.encoder import CategoricalColumn
+from ...inference.tables.plain_cells import CategoricalColumn
 from ...util.loops import loops
 from .cell_data import (
     MAX_TEXTS,

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import ParseError
 from ...inference.tables.arrow import arrow, arrow_csv
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ..options import CsvDialect
 from .csv_rows import CsvRows, ParsedRows, count_byte
 from .source import CaseChunk, RowLocation

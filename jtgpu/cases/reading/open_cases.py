@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 from ...errors import FileError, FormatError
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ..options import CsvDialect
 from .csv_file import CsvFile
 from .parquet_file import ParquetFile

@@ -16,10 +16,10 @@ from itertools import islice, product
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ParseError
+from ...errors import ParseError, shown
 from ..common.draft import Draft, Family
 from ..common.similar import near
-from ..common.text import Tokens, floats, quote, shown, unquote
+from ..common.text import Tokens, floats, quote, unquote
 
 __all__ = ["Filled", "Rows", "written"]
 

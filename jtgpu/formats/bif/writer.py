@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from ...errors import FormatError
 from ...model.cpts import normalize_rows
-from ...model.network import BayesianNetwork, DiscreteModel
+from ...model.discrete import DiscreteModel
+from ...model.network import BayesianNetwork
 from ..common.text import number, quote
 from .reader import EXACT
 from .rows import written

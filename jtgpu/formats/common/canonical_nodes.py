@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ParseError
+from ...errors import ParseError, shown
 from .draft import Draft, Family
 from .noisy_max import MAX_EXPANDED, deterministic, noisy_max
 from .similar import near
-from .text import shown
 
 __all__ = ["REFUSED", "Expander"]
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ParseError
+from ...errors import ParseError, shown
 from ...model.cpts import ROW_TOLERANCE
 from ...model.discrete import MAX_STATES
 from .decimals import bulk, token_offsets
-from .text import BLANKS, Source, floats, shown
+from .text import BLANKS, Source, floats
 
 __all__ = ["NumberCursor", "reject_transposed", "state_names", "without_comments"]
 

@@ -17,9 +17,9 @@ from xml.parsers import expat
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import FormatError, ParseError
+from ...errors import FormatError, ParseError, shown
 from .similar import near
-from .text import Source, floats, shown
+from .text import Source, floats
 
 __all__ = ["Element", "XmlSource", "attribute", "escaped", "root_name", "scan"]
 

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ParseError
+from ...errors import ParseError, shown
 from ..common.draft import Draft, Family, parser_of
 from ..common.noisy_max import MAX_EXPANDED
-from ..common.text import Source, Tokens, floats, shown, unquote
+from ..common.text import Source, Tokens, floats, unquote
 
 __all__ = ["EXACT", "parse", "parse_draft", "sniff"]
 

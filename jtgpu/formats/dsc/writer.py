@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from ...errors import FormatError
-from ...model.network import BayesianNetwork, DiscreteModel
-from ..common.text import number, quote, shown
+from ...errors import FormatError, shown
+from ...model.discrete import DiscreteModel
+from ...model.network import BayesianNetwork
+from ..common.text import number, quote
 from ..common.writing import identifiers, inexact, whole_numbers
 from .reader import EXACT
 

@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import shown
 from ..common.canonical_nodes import Expander
 from ..common.draft import Draft, Family, parser_of
-from ..common.text import Source, Tokens, floats, shown, unquote
+from ..common.text import Source, Tokens, floats, unquote
 from ..xdsl.reader import SIZE, rename, reorder
 
 __all__ = ["PREFIX", "parse", "parse_draft", "sniff"]

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...errors import FormatError
-from ...model.network import BayesianNetwork, DiscreteModel
+from ...model.discrete import DiscreteModel
+from ...model.network import BayesianNetwork
 from ..common.text import number, quote
 from ..common.writing import identifiers, inexact, whole_numbers
 from ..xdsl.reader import SIZE

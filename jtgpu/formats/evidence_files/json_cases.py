@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import EvidenceError, ParseError
+from ...errors import EvidenceError, ParseError, shown
+from ...model.discrete import DiscreteModel
 from ...model.findings import state_of_text
-from ...model.network import DiscreteModel
-from ..common.text import Source, shown
+from ..common.text import Source
 from .case import Case
 
 __all__ = ["JsonCases"]

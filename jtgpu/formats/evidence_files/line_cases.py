@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...errors import EvidenceError
+from ...errors import EvidenceError, shown
+from ...model.discrete import DiscreteModel
 from ...model.findings import parse_finding
-from ...model.network import DiscreteModel
-from ..common.text import BLANKS, Source, shown
+from ..common.text import BLANKS, Source
 from .case import Case
 from .numbered_cases import LINE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ...model.state_values import StateNumber
 from ..common.number_cursor import NumberCursor
 from ..common.text import BLANKS, Source

@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from ...errors import EvidenceError
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ..common.files import read_bytes
 from ..common.number_cursor import NumberCursor
 from ..common.text import BLANKS, Source, decode

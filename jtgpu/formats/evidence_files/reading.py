@@ -6,7 +6,7 @@ import os
 import re
 
 from ...errors import EvidenceError
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ..common.files import read_bytes
 from ..common.text import BLANKS, Source, decode
 from .case import Case

@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NoReturn
 
-from ...errors import ParseError
+from ...errors import ParseError, shown
 from ..common.draft import Draft, Family, parser_of
-from ..common.text import Source, Tokens, floats, shown, unquote
+from ..common.text import Source, Tokens, floats, unquote
 
 __all__ = ["TOKEN", "Verbatim", "parse", "parse_draft", "sniff"]
 

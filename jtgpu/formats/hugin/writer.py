@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ...errors import FormatError
 from ...model.cpts import normalize_rows
-from ...model.network import BayesianNetwork, DiscreteModel
+from ...model.discrete import DiscreteModel
+from ...model.network import BayesianNetwork
 from ..common.text import Source, Tokens, number, quote
 from .reader import TOKEN, Verbatim
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...errors import shown
 from ..common.canonical_nodes import REFUSED, Expander
 from ..common.draft import Draft, Family, parser_of
-from ..common.text import shown
 from ..common.xml_text import Element, Locator, XmlSource, root_name, scan
 
 __all__ = ["LOOKS", "MINE", "SIZE", "UNNAMED", "parse", "parse_draft", "rename", "reorder", "sniff"]

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...errors import FormatError
-from ...model.network import BayesianNetwork, DiscreteModel
+from ...model.discrete import DiscreteModel
+from ...model.network import BayesianNetwork
 from ..common.text import number
 from ..common.writing import identifiers, inexact, whole_numbers
 from ..common.xml_text import attribute, escaped

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...errors import shown
 from ..bif.reader import EXACT
 from ..common.draft import Draft, Family, parser_of
 from ..common.similar import near
-from ..common.text import shown
 from ..common.xml_text import Element, Locator, XmlSource, root_name, scan
 
 __all__ = ["parse", "parse_draft", "sniff"]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...device.context import Device, Graph, Launch, open_device
+from ...device.context import Device, Launch, open_device
+from ...device.graph import Graph
 from ...device.memory import Memory
 from ...errors import DataError
 from ...util.arguments import choice, flag, whole_number

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...errors import TableTooLarge, format_bytes
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ...util.system import free_memory, parse_bytes
 
 if TYPE_CHECKING:

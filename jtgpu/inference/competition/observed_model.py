@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...model.network import BayesianNetwork, DiscreteModel, Factor, MarkovNetwork
+from ...model.discrete import DiscreteModel, Factor
+from ...model.markov import MarkovNetwork
+from ...model.network import BayesianNetwork
 
 __all__ = ["Finding", "conditioned"]
 

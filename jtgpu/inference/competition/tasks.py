@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ImpossibleEvidence
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ...util.options import BackendName
 from .limits import Limits, fitting_plan
 from .observed_model import Finding, conditioned

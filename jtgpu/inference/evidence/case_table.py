@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence, UnknownState
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ..tables import at_row, read_states
 from ..tables.encoder import Encoder
 from .kinds import Cases, KnownCases

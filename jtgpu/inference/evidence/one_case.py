@@ -11,7 +11,7 @@ import numpy as np
 
 from ...backends.base import Evidence
 from ...errors import EvidenceError, ImpossibleEvidence, shown
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ...model.state_values import StateNumber
 from .kinds import Findings, Known
 from .values import by_number, check_intervention, is_distribution, one_case, probabilities, product, weights

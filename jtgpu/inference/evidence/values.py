@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence, shown
-from ...model.network import BayesianNetwork, DiscreteModel
+from ...model.discrete import DiscreteModel
+from ...model.network import BayesianNetwork
 from ...model.state_values import StateNumber
 from ...util.missing import is_missing
 from ..tables import is_frame, read_states

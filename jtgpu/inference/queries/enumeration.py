@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ImpossibleEvidence
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ...plans.program import posterior_program
 from ...plans.specialise import FREE, HARD, SOFT, conditional_heads, flatten, reduce
 from ..results.costs import JointCost

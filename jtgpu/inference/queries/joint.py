@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import ImpossibleEvidence, TableTooLarge, format_bytes
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ...util.arguments import choice, number
 from ...util.system import free_memory
 from ..results.costs import JointCost

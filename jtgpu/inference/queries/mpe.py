@@ -16,7 +16,7 @@ import numpy as np
 
 from ...backends.base import Evidence
 from ...errors import ImpossibleEvidence, TableTooLarge, format_bytes
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ...util.arguments import choice, whole_number
 from ...util.system import free_memory
 from ..evidence import KnownCases

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import EvidenceError, UnknownVariable, shown
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ...util.arguments import described, several
 
 __all__ = ["as_list", "check_single", "n_configurations", "scope_of", "targets_of"]

@@ -19,7 +19,8 @@ import numpy as np
 
 from ...backends.base import Evidence
 from ...errors import EvidenceError, ImpossibleEvidence, NetworkError, shown
-from ...model.network import BayesianNetwork, DiscreteModel
+from ...model.discrete import DiscreteModel
+from ...model.network import BayesianNetwork
 from ..results.sensitivities import Parameters, Sensitivity
 from .messages import messages_of, named
 

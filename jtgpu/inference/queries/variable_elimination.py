@@ -16,7 +16,8 @@ import numpy as np
 from ...backends.base import Evidence
 from ...backends.reference import contract
 from ...errors import ImpossibleEvidence
-from ...model.network import BayesianNetwork, DiscreteModel
+from ...model.discrete import DiscreteModel
+from ...model.network import BayesianNetwork
 from ...plans.compiler import model_factors
 from ..network_plan import NetworkPlan
 from ..planning import make_plan

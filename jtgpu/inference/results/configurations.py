@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError, JtgpuError
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ..tables import Table
 from .frames import make_frame, to_frame_method, unused_name
 from .marginals import as_array

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.base import BatchResult, DeviceResult
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from .marginals import CasePosteriors
 
 __all__ = ["DevicePosteriors"]

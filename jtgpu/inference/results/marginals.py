@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...backends.base import BatchResult, without_rounding
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ...util import doors
 from ...util.text_table import format_table, quoted, shown_rows
 from ..evidence import Known

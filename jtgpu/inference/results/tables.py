@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ...errors import EvidenceError, ImpossibleEvidence, shown
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ...util.text_table import quoted
 from .frames import make_frame, to_frame_method, unused_name
 from .marginals import Posterior, as_array, distinct_names

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from ...errors import EvidenceError, UnknownVariable, closest, shown
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 
 __all__ = ["evidence_columns", "reject_repeated"]
 

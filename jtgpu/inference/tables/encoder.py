@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ...util.rows import Each
 from .arrow_cells import encode_arrow
 from .plain_cells import CategoricalColumn, encode_array, encode_list, look_up

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import EvidenceError, JtgpuError
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from .native_frame import NativeFrame, column_of_series
 from .plain_table import PlainTable
 from .tensors import as_array, is_tensor

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import EvidenceError
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from .native_frame import Block, column_of_series, name_row
 from .tensors import as_array, is_tensor
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import UnknownState
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ...util.rows import extremes
 from .columns import evidence_columns
 from .encoder import Encoder

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import closest, shown
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ...model.state_values import StateValues
 from ...util.missing import NA_VALUES, is_missing
 

@@ -17,7 +17,8 @@ import numpy as np
 from ...errors import DataError
 from ...inference.evidence.case_table import weight_rows
 from ...inference.tables import distinct_values
-from ...inference.tables.encoder import CategoricalColumn, Encoder
+from ...inference.tables.encoder import Encoder
+from ...inference.tables.plain_cells import CategoricalColumn
 from ...inference.tables.states import REJECTED
 from ...model.discrete import DiscreteModel
 from ...util.equal_rows import find_equal_rows

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import TableTooLarge
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ..clique_tree import elimination_cliques
 from ..compiler import model_factors, plan_model
 from ..moral import interaction_graph

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import TableTooLarge
-from ...model.network import Factor, MarkovNetwork
+from ...model.discrete import Factor
+from ...model.markov import MarkovNetwork
 from ..compiler import plan_model
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...model.network import DiscreteModel, Factor, MarkovNetwork
+from ...model.discrete import DiscreteModel, Factor
+from ...model.markov import MarkovNetwork
 from ..compiler import model_factors
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...util.jit import compiled, inlined
-from ..program import COLLECT, FAMILY, POSTERIOR, UNIT
+from ..arrays import COLLECT, POSTERIOR
+from ..program import FAMILY, UNIT
 from ..specialise import FREE, HARD, SOFT, FlatProgram
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import OrderError, ParseError, UnknownVariable, shown
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from ...util import atomic_file
 from .elimination import as_order_array
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import OrderError, ParseError
-from ...model.network import DiscreteModel
+from ...model.discrete import DiscreteModel
 from .elimination import as_order_array
 from .files import parse_error, read_text, write_text
 

@@ -17,7 +17,8 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import Cpu, engine, parallel, programs, runner, zeros
 from jtgpu.backends.cpu.warm import warm_up
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
-from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.loops import loops
 from jtgpu.util.options import BackendName
 from tests.plans.test_plan import chain

@@ -19,7 +19,7 @@ from jtgpu.backends.gpu.single.levels.engine import LevelEngine
 from jtgpu.backends.gpu.single.levels.schedule import make_schedule as level_schedule
 from jtgpu.device.context import Device
 from jtgpu.errors import ImpossibleEvidence
-from jtgpu.model.network import DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
 from jtgpu.plans import compiler
 from jtgpu.plans.plan import Plan
 

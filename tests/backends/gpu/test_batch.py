@@ -34,7 +34,7 @@ from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device import nvcc as kernels
 from jtgpu.device.context import Device
 from jtgpu.errors import EvidenceError, ImpossibleEvidence, TableTooLarge
-from jtgpu.model.network import DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
 from jtgpu.plans import compiler
 from jtgpu.plans.plan import Plan
 from tests.backends.gpu.engines import ON_GPU

@@ -16,7 +16,8 @@ from jtgpu.backends.make import make
 from jtgpu.device.context import Device
 from jtgpu.errors import BackendUnavailable, JtgpuError, TableTooLarge
 from jtgpu.learn import fit
-from jtgpu.model.network import BayesianNetwork, DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
+from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans.compiler import build_plan, model_factors, order_graph
 from jtgpu.plans.plan import Plan
 from tests.backends.test_counts import assert_same, backend_of, other_numbers, random_states

@@ -30,7 +30,7 @@ from jtgpu.backends.gpu.single.dataflow.restricted import RestrictedFactors
 from jtgpu.backends.gpu.single.dataflow.schedule import Schedule, make_schedule
 from jtgpu.device import nvcc as kernels
 from jtgpu.device.context import Device
-from jtgpu.model.network import MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
 from jtgpu.plans.conditioning.restriction import Restriction
 from jtgpu.plans.lowering import LOWERINGS
 from tests.backends.gpu.engines import ON_GPU, agree, as_evidence, dataflow_engine, tables

@@ -24,7 +24,7 @@ from jtgpu.backends.gpu.single.levels import schedule
 from jtgpu.device import nvcc as kernels
 from jtgpu.device.context import Device, open_device
 from jtgpu.errors import BackendUnavailable
-from jtgpu.model.network import MarkovNetwork
+from jtgpu.model.markov import MarkovNetwork
 from jtgpu.plans.lowering import LOWERINGS
 from tests.backends.gpu.engines import ON_GPU, agree, as_evidence, level_engine, tables
 from tests.plans.test_plan import chain

@@ -19,7 +19,7 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.published.backend import Indexed, prepare
 from jtgpu.backends.published.figures import PUBLISHED
 from jtgpu.backends.published.measure import tree_figures
-from jtgpu.model.network import DiscreteModel
+from jtgpu.model.discrete import DiscreteModel
 from jtgpu.plans.compiler import model_factors
 from tests.plans.test_plan import chain
 from tests.support import oracle, random_nets

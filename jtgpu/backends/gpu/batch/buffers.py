@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ....device.context import Device, Graph
+from ....device.context import Device
+from ....device.graph import Graph
 from ....device.memory import Memory
 from ....errors import TableTooLarge, format_bytes
 from .chunk import GROUP, Chunk, Program

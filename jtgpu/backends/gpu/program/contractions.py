@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ....plans.plan import POSTERIOR, Plan
+from ....plans.arrays import POSTERIOR
+from ....plans.plan import Plan
 
 __all__ = [
     "OUT", "A", "B", "Binary", "Loop", "Step", "binary_program", "binary_steps", "levels_of", "loops_of", "mirrored",

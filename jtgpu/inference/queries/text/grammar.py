@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ....errors import EvidenceError, closest, shown
-from ....model.network import DiscreteModel
+from ....model.discrete import DiscreteModel
 from ...evidence import read_known
 from .scanner import Scanner, States
 

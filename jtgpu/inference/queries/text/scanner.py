@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from ....errors import EvidenceError, UnknownState, UnknownVariable, closest, shown
-from ....model.network import DiscreteModel
+from ....model.discrete import DiscreteModel
 from ....model.state_values import StateNumber
 
 __all__ = ["Scanner", "States"]

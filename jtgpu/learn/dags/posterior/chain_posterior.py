@@ -16,9 +16,10 @@ from ....util.elementary import log
 from ..chains import orders, partitions
 from ..chains.cluster import ClusterEngine, EngineSpec
 from ..chains.engines import Engine
+from ..chains.estimates import Estimate
 from ..chains.gpu.engines import GpuOrderEngine, GpuPartitionEngine
 from ..chains.run_files import RunFile
-from ..chains.runs import ChainRun, Estimate, Stop
+from ..chains.runs import ChainRun, Stop
 from ..chains.tempering import REPLICAS
 from ..search.best_graph import graph_of_order
 from .chain_sets import chain_sets

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..chains.diagnostics import effective_samples
+from ..chains.estimates import Estimate
 from ..chains.partitions import MOVES, parts_of
-from ..chains.runs import MAX_STEPS, ChainRun, Estimate, Stop
+from ..chains.runs import MAX_STEPS, ChainRun, Stop
 from ..chains.tempering import TemperedChains
 from ..search.best_graph import BestGraph
 from .facts import Facts

@@ -13,7 +13,8 @@ import numpy as np
 
 from ....errors import ArgumentError, DataError, closest
 from ....inference.tables.states import REJECTED, StateLookup
-from ....model.network import BayesianNetwork, DiscreteModel
+from ....model.discrete import DiscreteModel
+from ....model.network import BayesianNetwork
 from ....util.arguments import choice, described, several
 from ....util.missing import MissingReport, is_na_word
 from ...columns import state_labels

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .....device.context import Device, Graph
+from .....device.context import Device
 from .....device.driver import After, Arguments
+from .....device.graph import Graph
 from .....plans.plan import Plan
 from ....base import Evidence, Result
 from ...program.encoding import log_evidence, write_evidence
